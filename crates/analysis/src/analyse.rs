@@ -5,10 +5,10 @@ use kelvin_reference::ReferenceLibrary;
 
 use crate::bounds::{exceeded_bound, implausible_warning};
 use crate::class_comparison;
+use crate::evidence::Evidence;
 use crate::headlines::{Baselines, core_hertz, metrics_of};
 use crate::prediction_comparison::compare_with_prediction;
-use crate::result::RivalResult;
-use crate::result::{Analysis, MetricResult, Outcome};
+use crate::result::{Analysis, MetricResult, Outcome, RivalResult};
 use crate::samples::{SampleSet, missing_outcome};
 use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;
@@ -19,61 +19,60 @@ pub fn analyse(run: &Run) -> Analysis {
     analyse_with_library(run, kelvin_reference::built_in_library())
 }
 
-/// The same, judged against these machines of its class.
+/// Analyses a run and judges it against these machines of its class.
 pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
-    let desk = Baselines::from_run(run);
-    let hertz = core_hertz(run, &desk);
+    let mut evidence = Evidence::new(run);
+    let hertz = core_hertz(run, &evidence.baselines);
     let mut results = Vec::new();
     let mut batches = BatchCounts::default();
     for measurement in &run.measurements {
         for metric in metrics_of(run, measurement) {
-            let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
-            batches.count(&gathered);
-            results.push(metric_result(run, measurement, &metric, &gathered, &desk, hertz));
+            let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
+            batches.count(&samples);
+            results.push(metric_result(run, measurement, &metric, &samples, &evidence.baselines, hertz));
+            evidence.add_samples(measurement, metric.id, &samples);
         }
     }
-    let mut found = levels::levels_from_results(&results, &run.outline.machine);
-    let mut drawn = studies::uncorrected_studies(run);
-    let of_levels = found.iter_mut().flat_map(|found| &mut found.conclusions);
-    studies::correct_p_values(drawn.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
-    studies::add_answers(&mut drawn);
-    if let Some(found) = &found {
-        results.iter_mut().for_each(|result| levels::name_latency_modes(result, found));
+    let machine = &run.outline.machine;
+    let mut levels = levels::levels_from_results(&results, machine);
+    let mut studies = studies::uncorrected_studies(&evidence);
+    let of_levels = levels.iter_mut().flat_map(|found| &mut found.conclusions);
+    studies::correct_p_values(studies.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
+    studies::add_answers(&mut studies);
+    if let Some(levels) = &levels {
+        results.iter_mut().for_each(|result| levels::name_latency_modes(result, levels));
     }
     cpu_placement_modes::name_bandwidth_modes(&mut results);
-    sanity::add_warnings(run, &mut results);
-    let normal = class_comparison::compare_with_class(library, &run.outline.machine, &mut results);
-    let (model_lines, knees) = load::model_lines(run);
+    sanity::add_warnings(&evidence, &mut results);
+    let normal = class_comparison::compare_with_class(library, machine, &mut results);
+    let (model_lines, knees) = load::model_lines(evidence.sweeps());
+    let references = &evidence.baselines.references;
     let mut analysis = Analysis {
-        levels: found,
+        levels,
         rivals: RivalResult::from_results(&results),
-        ceilings: stream_ceilings::line_ceilings(
-            &results,
-            run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64,
-        ),
+        ceilings: stream_ceilings::line_ceilings(&results, machine.topology.allowed.get().map_or(1, Vec::len) as u64),
         tails: tails::tails_from_results(&results),
-        studies: add_tables(drawn, &results),
+        laws: threads::fitted_laws(&evidence),
+        best_cells: threads::best_cells(&studies),
+        studies: add_tables(studies, &results),
         results,
-        canaries: desk.references.histories(run),
+        canaries: references.histories(run),
         normal,
-        laws: threads::fitted_laws(run),
         model_lines,
         knees,
-        timelines: load::timelines(run),
-        best_cells: Vec::new(),
+        timelines: load::timelines(evidence.sweeps()),
         screen: None,
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
-        block_over_chain: desk.references.block_over_chain,
-        core_shared: desk.references.sharing_ratio,
-        frequency_moved: desk.references.frequency_deviation,
-        slowed: desk.references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
+        block_over_chain: references.block_over_chain,
+        core_shared: references.sharing_ratio,
+        frequency_moved: references.frequency_deviation,
+        slowed: references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
     };
-    analysis.best_cells = threads::best_cells(run, &analysis.studies);
-    analysis.findings = findings::findings(run, &analysis);
-    analysis.verdict = findings::verdict(run, &analysis);
-    analysis.screen = overview::overview(run, &analysis);
+    analysis.findings = findings::findings(&evidence, &analysis);
+    analysis.verdict = findings::verdict(machine, &analysis);
+    analysis.screen = overview::overview(&evidence, &analysis);
     analysis
 }
 
@@ -85,10 +84,10 @@ struct BatchCounts {
 }
 
 impl BatchCounts {
-    fn count(&mut self, gathered: &SampleSet) {
-        if gathered.is_guarded {
-            self.found += gathered.found_count();
-            self.undisturbed += gathered.undisturbed_found();
+    fn count(&mut self, samples: &SampleSet) {
+        if samples.is_guarded {
+            self.found += samples.found_count();
+            self.undisturbed += samples.undisturbed_found();
         }
     }
 
@@ -101,14 +100,14 @@ fn metric_result<'r>(
     run: &'r Run,
     measurement: &'r Measurement,
     metric: &Metric,
-    gathered: &SampleSet,
-    desk: &Baselines<'r>,
+    samples: &SampleSet,
+    baselines: &Baselines<'r>,
     hertz: Option<f64>,
 ) -> MetricResult {
     let case = &measurement.planned.case;
-    let past = desk.metric_history(metric.id, case);
+    let past = baselines.metric_history(metric.id, case);
     let mut warnings = Vec::new();
-    let outcome = match summarise(gathered, metric, &past, run.outline.settings.target) {
+    let outcome = match summarise(samples, metric, &past, run.outline.settings.target) {
         None => missing_outcome(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;

@@ -6,15 +6,14 @@
 
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
-    BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO,
 };
 use kelvin_core::units::value_text;
-use kelvin_core::{Case, Metric, Run};
+use kelvin_core::{Case, Metric};
 use kelvin_stats::median;
 
-use crate::result::{Analysis, FindingData, MetricResult, ModeUnit, MovedCpus, Summary};
+use crate::result::{MetricResult, ModeUnit, Summary};
 use crate::summary::rename_modes as rename;
-use crate::unworded_finding::UnwordedFinding;
 
 /// The metrics that depend on the distance between the CPUs.
 static PLACEMENT_RATES: [&Metric; 7] = [
@@ -45,12 +44,13 @@ pub(crate) fn name_bandwidth_modes(results: &mut [MetricResult]) {
         Some(CoreDistance { case: result.case.clone(), rounds, headline: summary.headline })
     });
     for ways in ways.collect::<Vec<_>>() {
-        let depends = |result: &&mut MetricResult| is_rate(result) && result.case == ways.case;
+        let depends = |result: &&mut MetricResult| is_placement_rate(result) && result.case == ways.case;
         results.iter_mut().filter(depends).for_each(|result| name_result_modes(result, &ways));
     }
 }
 
-fn is_rate(result: &MetricResult) -> bool {
+/// Whether a rate depends on the distance between the CPUs.
+pub(crate) fn is_placement_rate(result: &MetricResult) -> bool {
     PLACEMENT_RATES.iter().any(|rate| rate.id == result.metric.id)
 }
 
@@ -87,28 +87,4 @@ fn median_distance(summary: &Summary, ways: &CoreDistance, holds: impl Fn(f64) -
     let time = |&at: &f64| ways.rounds.iter().find(|(begun, _)| *begun == at).map(|(_, time)| *time);
     let times: Vec<f64> = of_state.filter_map(|(at, _)| time(at)).collect();
     (!times.is_empty()).then(|| median(&times))
-}
-
-/// The finding that the CPUs were moved, within the run or since another one, at the largest working set.
-pub(crate) fn moved_cpus_finding(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
-    let asked = || analysis.results.iter().filter(|result| !result.only_input);
-    let of_metric = asked().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
-    let Some(largest) = of_metric.max_by_key(|result| BYTES.number_in(&result.case)) else { return Vec::new() };
-    if largest.outcome.summary().is_none_or(|summary| summary.states().is_empty()) {
-        return Vec::new();
-    }
-    let rates = asked().filter(|result| is_rate(result) && result.case == largest.case);
-    let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
-    let moved = MovedCpus { case: largest.case.clone(), most: most.map(|(_, result)| result.metric.id) };
-    vec![UnwordedFinding {
-        metrics: vec![BANDWIDTH_CORE_TO_CORE.id],
-        ..UnwordedFinding::notable(FindingData::Moved(moved))
-    }]
-}
-
-/// Distance between the named modes of a rate, as the logarithm of a factor.
-fn mode_distance(result: &MetricResult) -> Option<f64> {
-    let states = result.outcome.summary()?.states();
-    let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
-    states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
 }

@@ -1,8 +1,11 @@
 //! The evidence of conclusions: headlines of the rounds of a metric at a case, and tests between two of them.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
 use kelvin_core::{
-    Case, Claim, Conclusion, Equivalence, Estimate, Measurement, Metric, MetricValue, PValue, RatioQuestion, Run,
-    ShareQuestion, TestEvidence, TestOutcome,
+    Case, Claim, Conclusion, Equivalence, Estimate, MeasuredValue, Measurement, Metric, MetricValue, Name, PValue,
+    RatioQuestion, Run, ShareQuestion, TestEvidence, TestOutcome,
 };
 use kelvin_stats::{
     BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, FALSE_DISCOVERY_RATE, UncertainValue, UnobservedVariance,
@@ -10,16 +13,22 @@ use kelvin_stats::{
 };
 
 use crate::bounds::exceeded_bound;
-use crate::headlines::{Baselines, ComputedHeadline, clamp_estimate};
+use crate::headlines::{Baselines, ComputedHeadline, clamp_estimate, metrics_of};
+use crate::result::StatedConclusion;
 use crate::samples::SampleSet;
+use crate::studies::load::sweep::{Sweep, sweeps};
+use crate::wording::{amount_text, ratio_text};
 
 /// Distance from its limit, as a share of it, within which a ratio is the same: less than the two halves of a run often differ by.
 pub(crate) const EQUIVALENCE_MARGIN: f64 = 0.05;
 
-/// A run as a source of evidence.
+/// A run as a source of evidence: what its figures are judged by, and the headlines of all rounds.
 pub(crate) struct Evidence<'r> {
     pub run: &'r Run,
-    desk: Baselines<'r>,
+    pub baselines: Baselines<'r>,
+    /// By metric, in the order in which they were planned.
+    rounds: HashMap<Name, Vec<RoundHeadlines<'r>>>,
+    sweeps: OnceCell<Vec<Sweep>>,
 }
 
 /// The headlines of the rounds of a metric at a case.
@@ -39,33 +48,55 @@ pub(crate) struct RoundHeadlines<'r> {
 }
 
 impl<'r> Evidence<'r> {
+    /// Of a run whose samples are yet to be added.
+    pub fn new(run: &'r Run) -> Self {
+        Self { run, baselines: Baselines::from_run(run), rounds: HashMap::new(), sweeps: OnceCell::new() }
+    }
+
     pub fn from_run(run: &'r Run) -> Self {
-        Self { run, desk: Baselines::from_run(run) }
+        let mut evidence = Self::new(run);
+        for measurement in &run.measurements {
+            for metric in metrics_of(run, measurement) {
+                let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
+                evidence.add_samples(measurement, metric.id, &samples);
+            }
+        }
+        evidence
+    }
+
+    /// Adds the rounds of a metric, unless there is no headline, or an impossible one, from which nothing follows.
+    pub fn add_samples(&mut self, measurement: &'r Measurement, metric: Name, samples: &SampleSet) {
+        let case = &measurement.planned.case;
+        let Some(metric) = self.run.metric(&metric) else { return };
+        let Some(settled) = ComputedHeadline::from_samples(samples, None) else { return };
+        if exceeded_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some() {
+            return;
+        }
+        let past = self.baselines.metric_history(metric.id, case);
+        self.rounds.entry(metric.id).or_default().push(RoundHeadlines {
+            metric,
+            case,
+            values: settled.round_headlines,
+            only_input: measurement.planned.only_input,
+            indices: settled.round_indices,
+            earlier: past.earlier,
+            history: past.between_runs,
+        });
     }
 
     /// The rounds of a metric at each case, in the order in which they were planned.
-    pub fn all_cases(&self, metric: &Metric) -> Vec<RoundHeadlines<'r>> {
-        let Some(definition) = self.run.metric(&metric.id) else { return Vec::new() };
-        let measured = self.run.measurements.iter().filter(|one| one.readings(&metric.id).next().is_some());
-        measured.filter_map(|one| self.rounds(definition, one)).collect()
-    }
-
-    fn rounds(&self, metric: &'r Metric, measurement: &'r Measurement) -> Option<RoundHeadlines<'r>> {
-        let case = &measurement.planned.case;
-        let gathered = SampleSet::from_measurement(measurement, metric, &self.desk.references);
-        let settled = ComputedHeadline::from_samples(&gathered, None)?;
-        // Nothing follows from an impossible figure.
-        let is_impossible = exceeded_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some();
-        let past = self.desk.metric_history(metric.id, case);
-        let (values, indices) = (settled.round_headlines, settled.round_indices);
-        let (earlier, history) = (past.earlier, past.between_runs);
-        let only_input = measurement.planned.only_input;
-        (!is_impossible).then_some(RoundHeadlines { metric, case, values, only_input, indices, earlier, history })
+    pub fn all_cases(&self, metric: &Metric) -> &[RoundHeadlines<'r>] {
+        self.rounds.get(&metric.id).map_or(&[], Vec::as_slice)
     }
 
     /// The rounds of a metric at a case.
-    pub fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<RoundHeadlines<'r>> {
-        self.all_cases(metric).into_iter().find(|rounds| rounds.case == case)
+    pub fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<&RoundHeadlines<'r>> {
+        self.all_cases(metric).iter().find(|rounds| rounds.case == case)
+    }
+
+    /// The sweeps over numbers of users.
+    pub fn sweeps(&self) -> &[Sweep] {
+        self.sweeps.get_or_init(|| sweeps(self.run))
     }
 }
 
@@ -83,6 +114,12 @@ impl RoundHeadlines<'_> {
             unit: self.metric.unit,
             rounds: self.values.len(),
         }
+    }
+
+    /// The headline with the half-width of its interval.
+    pub fn measured_value(&self) -> MeasuredValue {
+        let half_width = self.estimate().map_or(0.0, |found| (found.high - found.low) / 2.0);
+        MeasuredValue { value: self.headline(), half_width }
     }
 
     /// Every round times a factor.
@@ -110,16 +147,11 @@ impl RoundHeadlines<'_> {
 
     /// The values of several in the passes in which each has one: a round that failed is missing in its own pass alone.
     pub fn common_passes<const N: usize>(all: [&Self; N]) -> Vec<[f64; N]> {
-        let Some(first) = all.first() else { return Vec::new() };
-        let of_pass = |&index: &u32| {
-            let values: Option<Vec<f64>> = all.iter().map(|one| one.value_at(index)).collect();
-            values.and_then(|values| values.try_into().ok())
-        };
-        first.indices.iter().filter_map(of_pass).collect()
+        Self::shared_passes(&all).into_iter().filter_map(|values| values.try_into().ok()).collect()
     }
 
     /// The values of points in the passes in which each has one.
-    pub fn shared_passes(all: &[Self]) -> Vec<Vec<f64>> {
+    pub fn shared_passes(all: &[&Self]) -> Vec<Vec<f64>> {
         let Some(first) = all.first() else { return Vec::new() };
         first.indices.iter().filter_map(|&index| all.iter().map(|one| one.value_at(index)).collect()).collect()
     }
@@ -204,11 +236,10 @@ impl TestedFigure {
     /// It with an interval that holds together with those of others, so many in all.
     pub fn at_joint_level(&self, all: usize) -> Self {
         let level = bonferroni_level(all);
-        let linear = |error: UncertainValue| {
-            let (low, high) = error.interval(level);
-            Estimate { value: error.value, low, high, is_range: false }
+        let wider = |error| match self.is_ratio {
+            true => estimate_from_logarithm(error, level),
+            false => interval_estimate(error, level),
         };
-        let wider = |error| if self.is_ratio { estimate_from_logarithm(error, level) } else { linear(error) };
         Self { estimate: self.error.map_or(self.estimate, wider), ..*self }
     }
 
@@ -238,8 +269,8 @@ impl TestedFigure {
 
 /// A figure from its logarithm.
 fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
-    let (low, high) = error.interval(level);
-    Estimate { value: error.value.exp(), low: low.exp(), high: high.exp(), is_range: false }
+    let Estimate { value, low, high, is_range } = interval_estimate(error, level);
+    Estimate { value: value.exp(), low: low.exp(), high: high.exp(), is_range }
 }
 
 /// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
@@ -252,7 +283,7 @@ pub(crate) fn p_value_of_all(chances: impl IntoIterator<Item = Option<f64>>) -> 
     chances.into_iter().try_fold(0.0, |most, chance| Some(f64::max(most, chance?)))
 }
 
-/// The same of one that any of these would do for, found among so many.
+/// The chance of an answer that any of these would do for, found among this many.
 pub(crate) fn p_value_of_any(chances: impl IntoIterator<Item = Option<f64>>, among: usize) -> Option<f64> {
     let least = chances.into_iter().try_fold(1.0, |least, chance| Some(f64::min(least, chance?)))?;
     Some(least * among as f64)
@@ -274,12 +305,57 @@ impl LimitSide {
     }
 }
 
+/// How a claim was tested: the data of its test, the test in words, and what it says.
+pub(crate) struct ClaimTest {
+    pub evidence: TestEvidence,
+    pub text: String,
+    pub outcome: Option<TestOutcome>,
+}
+
+impl ClaimTest {
+    pub fn new(evidence: TestEvidence, text: impl Into<String>, outcome: Option<TestOutcome>) -> Self {
+        Self { evidence, text: text.into(), outcome }
+    }
+
+    pub fn ratio_of_medians(
+        [other, base]: [&RoundHeadlines<'_>; 2],
+        chosen_among: Option<usize>,
+        outcome: Option<TestOutcome>,
+    ) -> Self {
+        let rounds = [other, base].map(|side| side.values.len());
+        let chosen = chosen_among
+            .map_or_else(String::new, |all| format!("; the point was chosen among {all} from the same rounds"));
+        let text = format!("ratio of medians of {} against {} rounds{chosen}", rounds[0], rounds[1]);
+        Self::new(TestEvidence::RatioOfMedians { rounds, chosen_among }, text, outcome)
+    }
+
+    pub fn median(rounds: usize, over: Option<String>, outcome: Option<TestOutcome>) -> Self {
+        let besides = over.as_ref().map_or_else(String::new, |over| format!(", over {over}"));
+        Self::new(TestEvidence::Median { rounds, over }, format!("median of {rounds} rounds{besides}"), outcome)
+    }
+
+    /// The conclusion on a claim, with its sentence.
+    pub fn conclude(self, claim: Claim, holds: Option<bool>, text: String) -> StatedConclusion {
+        let conclusion = Conclusion { claim, holds, evidence: self.evidence, tested: self.outcome };
+        StatedConclusion { text, test: self.text, conclusion }
+    }
+}
+
 /// A question about a ratio of medians: what it asks, on which side of which limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RatioTest {
-    pub question: RatioQuestion,
-    pub side: LimitSide,
-    pub limit: f64,
+    question: RatioQuestion,
+    side: LimitSide,
+    limit: f64,
+}
+
+/// What the rounds of two figures say of a question on their ratio.
+pub(crate) struct RatioAnswer {
+    pub base: MetricValue,
+    pub other: MetricValue,
+    pub ratio: Estimate,
+    asked: RatioTest,
+    test: ClaimTest,
 }
 
 impl RatioTest {
@@ -292,35 +368,46 @@ impl RatioTest {
     }
 
     /// The answer for two figures, the other against the base; `None` without two rounds of each.
-    pub fn test(self, base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<Conclusion> {
+    pub fn test(self, base: &RoundHeadlines<'_>, other: &RoundHeadlines<'_>) -> Option<RatioAnswer> {
         self.test_chosen_among(base, other, None)
     }
 
-    /// The same where one of the two was chosen from the same rounds.
+    /// The answer where one of the two was chosen from the same rounds.
     pub fn test_chosen_among(
         self,
         base: &RoundHeadlines<'_>,
         other: &RoundHeadlines<'_>,
         among: Option<usize>,
-    ) -> Option<Conclusion> {
-        let weighed = ratio_of_rounds(base, other)?;
-        let ratio = weighed.estimate;
-        Some(Conclusion {
-            claim: Claim::Ratio {
-                question: self.question,
-                base: base.metric_value(),
-                other: other.metric_value(),
-                ratio,
-                limit: self.limit,
-            },
-            holds: self.side.holds(&ratio, self.limit),
-            evidence: TestEvidence::RatioOfMedians {
-                rounds: [other.values.len(), base.values.len()],
-                chosen_among: among,
-            },
-            // Beside another limit than 1 the two sides are not the same, whatever the ratio.
-            tested: weighed.test(self.limit, (self.limit == 1.0).then_some(EQUIVALENCE_MARGIN)),
+    ) -> Option<RatioAnswer> {
+        let tested = ratio_of_rounds(base, other)?;
+        // Compared with another limit than 1 the two sides are not the same, whatever the ratio.
+        let outcome = tested.test(self.limit, (self.limit == 1.0).then_some(EQUIVALENCE_MARGIN));
+        Some(RatioAnswer {
+            base: base.metric_value(),
+            other: other.metric_value(),
+            ratio: tested.estimate,
+            asked: self,
+            test: ClaimTest::ratio_of_medians([other, base], among, outcome),
         })
+    }
+}
+
+impl RatioAnswer {
+    /// `3.61 times as long (95 %: 3.40 to 3.80), 47.6 us against 13.0 us`.
+    pub fn times(&self, as_what: &str) -> String {
+        format!("{}, {}", ratio_text(&self.ratio, as_what), self.amounts())
+    }
+
+    /// `47.6 us against 13.0 us`.
+    pub fn amounts(&self) -> String {
+        format!("{} against {}", amount_text(&self.other), amount_text(&self.base))
+    }
+
+    pub fn conclude(self, text: String) -> StatedConclusion {
+        let RatioTest { question, side, limit } = self.asked;
+        let holds = side.holds(&self.ratio, limit);
+        let claim = Claim::Ratio { question, base: self.base, other: self.other, ratio: self.ratio, limit };
+        self.test.conclude(claim, holds, text)
     }
 }
 
@@ -330,20 +417,28 @@ pub(crate) fn ratio_of_rounds(base: &RoundHeadlines<'_>, other: &RoundHeadlines<
     TestedFigure::ratio(&base.values, &other.values, history.as_ref())
 }
 
-/// The answer to how large a share of something is.
-pub(crate) fn share_conclusion(
-    question: ShareQuestion,
-    of: MetricValue,
-    shares: &RoundHeadlines<'_>,
-    limit: f64,
-    beyond: LimitSide,
-) -> Option<Conclusion> {
-    let weighed = shares.tested_figure()?;
-    let share = weighed.estimate;
-    Some(Conclusion {
-        claim: Claim::Share { question, of, share, limit },
-        holds: beyond.holds(&share, limit),
-        evidence: TestEvidence::Median { rounds: shares.values.len(), over: None },
-        tested: weighed.test(limit, None),
-    })
+/// A question about how large a share of something is.
+pub(crate) struct ShareTest<'s, 'r> {
+    pub question: ShareQuestion,
+    pub of: MetricValue,
+    pub shares: &'s RoundHeadlines<'r>,
+    pub side: LimitSide,
+    pub limit: f64,
+}
+
+impl ShareTest<'_, '_> {
+    /// The answer, with a sentence that says the share and its interval; `None` with a single round.
+    pub fn conclude(self, text: impl FnOnce(&MetricValue, &Estimate) -> String) -> Option<StatedConclusion> {
+        let Self { question, of, shares, side, limit } = self;
+        let tested = shares.tested_figure()?;
+        let (share, text) = (tested.estimate, text(&of, &tested.estimate));
+        let test = ClaimTest::median(shares.values.len(), None, tested.test(limit, None));
+        Some(test.conclude(Claim::Share { question, of, share, limit }, side.holds(&share, limit), text))
+    }
+}
+
+/// A figure with its interval at a level.
+pub(crate) fn interval_estimate(figure: UncertainValue, level: f64) -> Estimate {
+    let (low, high) = figure.interval(level);
+    Estimate { value: figure.value, low, high, is_range: false }
 }

@@ -8,13 +8,14 @@
 //! latency, while one level of cache to the next is a factor of two or more.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
+use kelvin_core::units::{bytes as bytes_text, number, percent, value_text};
 use kelvin_core::{
-    Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, Machine, MemoryLevelClaim, TestEvidence,
-    TestOutcome,
+    Cache, CacheKind, Claim, Estimate, Interval, IntervalKind, Machine, MemoryLevelClaim, TestEvidence, TestOutcome,
+    Unit,
 };
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::evidence::{EQUIVALENCE_MARGIN, TestedFigure};
+use crate::evidence::{ClaimTest, EQUIVALENCE_MARGIN, TestedFigure};
 use crate::result::{
     LevelCapacity, MemoryLevel, MemoryLevels, MetricResult, StatedConclusion, Summary, TranslationCost,
 };
@@ -371,23 +372,70 @@ fn conclusions(
     shape: &LogCurve,
 ) -> Vec<StatedConclusion> {
     let span = [points[0].bytes, points[points.len() - 1].bytes];
-    let evidence = TestEvidence::Partitioning { points: points.len(), span, noise: shape.noise, step: MIN_LEVEL_STEP };
-    let claims = match levels {
-        [] => vec![(MemoryLevelClaim::NotTold { span }, None)],
-        [only] => vec![(MemoryLevelClaim::Flat { latency: only.latency, span }, None)],
-        several => {
-            let unseen = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let is_covered =
-                |level, bytes| is_range_covered(points, smaller_cache_bytes(caches, level), bytes).then_some(false);
-            let of_unseen =
-                unseen.map(|&(level, bytes)| (MemoryLevelClaim::Unseen { level, bytes }, is_covered(level, bytes)));
-            several.iter().map(|level| (level_claim(level), level.agrees)).chain(of_unseen).collect()
+    let [from, to] = span.map(bytes_text);
+    let (points_count, noise, step) = (points.len(), shape.noise, MIN_LEVEL_STEP);
+    let test = format!(
+        "plateaus and ramps of log latency against log size by optimal partitioning, {points_count} points from {from} to {to}, {} off \
+         the line between their neighbours; a level is a step of {step} times or more",
+        percent(noise)
+    );
+    let evidence = TestEvidence::Partitioning { points: points_count, span, noise, step };
+    let conclude = |level: MemoryLevelClaim, holds: Option<bool>, text: String| {
+        ClaimTest::new(evidence.clone(), test.clone(), None).conclude(Claim::Level(level), holds, text)
+    };
+    let unseen = |&(level, bytes): &(u32, u64)| {
+        let is_covered = is_range_covered(points, smaller_cache_bytes(caches, level), bytes);
+        let found = if is_covered { "none is seen" } else { "too few working sets of its size were measured" };
+        let text = format!(
+            "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {found}",
+            bytes_text(bytes)
+        );
+        conclude(MemoryLevelClaim::Unseen { level, bytes }, is_covered.then_some(false), text)
+    };
+    match levels {
+        [] => {
+            let text = format!("the curve from {from} to {to} shows no level of the memory hierarchy");
+            vec![conclude(MemoryLevelClaim::NotTold { span }, None, text)]
         }
+        [only] => {
+            let latency = value_text(only.latency, Unit::Nanoseconds);
+            let text = format!("the curve is flat from {from} to {to}, at {latency}: no change of level");
+            vec![conclude(MemoryLevelClaim::Flat { latency: only.latency, span }, None, text)]
+        }
+        several => {
+            let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
+            let found = several.iter().map(|level| conclude(level_claim(level), level.agrees, level_sentence(level)));
+            found.chain(missing.map(unseen)).collect()
+        }
+    }
+}
+
+/// `L2 has the size that the machine reports, 1 MiB: 4.0 ns per load (3.9 ns to 4.1 ns), ending between 1 MiB and 1.5 MiB`.
+fn level_sentence(level: &MemoryLevel) -> String {
+    let MemoryLevel { name, latency, interval, to_bytes, .. } = level;
+    let [value, low, high] = [*latency, interval.lower, interval.upper].map(|time| value_text(time, Unit::Nanoseconds));
+    let load = format!("{value} per load ({low} to {high})");
+    let Some(ends) = level.capacity else {
+        return format!("{name}: {load}, up to the largest working set, {}", bytes_text(*to_bytes));
     };
-    let conclude = |(level, holds)| {
-        Conclusion { claim: Claim::Level(level), holds, evidence: evidence.clone(), tested: None }.into()
-    };
-    claims.into_iter().map(conclude).collect()
+    let ending = format!("ending between {} and {}", bytes_text(ends.low), bytes_text(ends.high));
+    match level.reported_bytes {
+        _ if is_memory(level) => format!("{name}: {load}, {ending}, beyond which address translation takes longer"),
+        None => format!("{name}: {load}, {ending}; the machine reports no such cache"),
+        Some(size) => {
+            let differs = match size {
+                size if size > ends.high => ", less, as with a shared or partitioned cache",
+                size if size < ends.low => ", more",
+                _ => "",
+            };
+            let size = bytes_text(size);
+            format!("{name} has the size that the machine reports, {size}: {load}, {ending}{differs}")
+        }
+    }
+}
+
+fn is_memory(level: &MemoryLevel) -> bool {
+    [MEMORY_NAME, TLB_MISS_MEMORY_NAME].contains(&level.name.as_str())
 }
 
 /// Bytes of the cache below one; none of the first.
@@ -411,7 +459,7 @@ fn level_claim(level: &MemoryLevel) -> MemoryLevelClaim {
         ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
         to_bytes: level.to_bytes,
         reported: level.reported_bytes,
-        is_memory: [MEMORY_NAME, TLB_MISS_MEMORY_NAME].contains(&level.name.as_str()),
+        is_memory: is_memory(level),
     }
 }
 
@@ -452,15 +500,33 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
-    let latencies = [found.base, found.huge];
-    let level = MemoryLevelClaim::Translation { bytes: found.bytes, latencies, shows_from: found.shows_from, reach };
-    let conclusion = Conclusion {
-        claim: Claim::Level(level),
-        holds: found.apart.then_some(true),
-        evidence: TestEvidence::Intervals { latencies, apart: found.apart },
-        tested,
+    let TranslationCost { bytes, base, huge, apart, shows_from } = *found;
+    let latencies = [base, huge];
+    let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
+    let more = format!(
+        "base pages cost {} more per load than huge pages at {} ({})",
+        value_text(base - huge, Unit::Nanoseconds),
+        bytes_text(bytes),
+        percent((base - huge) / huge)
+    );
+    let text = match shows_from {
+        Some(from) => format!("{more}, noticeable from {} up{reaches}", bytes_text(from)),
+        None if base > huge => format!("{more}, hardly noticeable{reaches}"),
+        None => format!("base pages cost no more than huge pages up to {}{reaches}", bytes_text(bytes)),
     };
-    conclusion.into()
+    let test = format!(
+        "{} with base pages against {} with huge pages; {} by the ratio of their medians, {}",
+        value_text(base, Unit::Nanoseconds),
+        value_text(huge, Unit::Nanoseconds),
+        if apart { "apart" } else { "not apart" },
+        number(base / huge)
+    );
+    let claim = MemoryLevelClaim::Translation { bytes, latencies, shows_from, reach };
+    ClaimTest::new(TestEvidence::Intervals { latencies, apart }, test, tested).conclude(
+        Claim::Level(claim),
+        apart.then_some(true),
+        text,
+    )
 }
 
 /// Names the level of each mode of a memory latency, also in its warning.

@@ -16,6 +16,7 @@ mod headlines;
 mod history;
 mod history_export;
 mod levels;
+mod metric_selector;
 mod overview;
 mod prediction_comparison;
 mod progress;
@@ -30,7 +31,6 @@ mod summary;
 mod tails;
 #[doc(hidden)]
 pub mod testing;
-mod unworded_finding;
 pub mod wording;
 
 pub use analyse::{analyse, analyse_with_library};

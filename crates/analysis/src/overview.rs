@@ -2,18 +2,17 @@
 
 mod figure;
 mod ladder;
-pub(crate) mod metric_selector;
 mod rates;
 mod stand_outs;
 
-pub(crate) use ladder::{LadderRung, ladder_rungs, next_level};
-pub(crate) use stand_outs::{MeasuredAmount, SlownessReason, StandOutFacts};
+pub(crate) use ladder::{LadderRung, indistinct_level, ladder_rungs};
 
 use std::collections::BTreeSet;
 
-use kelvin_core::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Run, Severity};
+use kelvin_core::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Severity};
 use kelvin_stats::Samples;
 
+use crate::evidence::Evidence;
 use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Outcome};
 
 /// Minimum known rungs: fewer are no ladder.
@@ -22,20 +21,21 @@ pub(crate) const MIN_RUNGS: usize = 3;
 const MIN_PROBES: usize = 2;
 
 /// The first screen of a run; `None` of one that is no picture of its machine: a study, or a few metrics.
-pub(crate) fn overview(run: &Run, analysis: &Analysis) -> Option<Overview> {
+pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<Overview> {
+    let run = evidence.run;
     if run.outline.settings.is_study() {
         return None;
     }
-    let climbed = ladder::ladder_rungs(run, analysis);
-    let known = climbed.iter().filter(|one| one.rung.figure.measured.is_some());
+    let rungs = ladder::ladder_rungs(run, analysis);
+    let known = rungs.iter().filter(|one| one.rung.figure.measured.is_some());
     let probes: Vec<Name> = known.filter_map(|one| Some(one.from?.0)).collect();
     if probes.len() < MIN_RUNGS || probes.iter().collect::<BTreeSet<_>>().len() < MIN_PROBES {
         return None;
     }
     Some(Overview {
         cautions: cautions(analysis),
-        stand_outs: stand_outs::stand_outs(run, analysis, &climbed),
-        rungs: climbed.into_iter().map(|one| one.rung).collect(),
+        stand_outs: stand_outs::stand_outs(evidence, analysis, &rungs),
+        rungs: rungs.into_iter().map(|one| one.rung).collect(),
         rates: rates::rates(&run.outline.machine, analysis),
         do_first: remedies(&run.outline.hazards),
         precision: precision(analysis),

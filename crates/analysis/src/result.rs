@@ -126,6 +126,13 @@ pub struct MetricResult {
     pub warnings: Vec<Warning>,
 }
 
+impl Analysis {
+    /// The result of a metric at a case.
+    pub fn result_at(&self, metric: Name, case: &Case) -> Option<&MetricResult> {
+        self.results.iter().find(|result| result.metric.id == metric && result.case == *case)
+    }
+}
+
 impl MetricResult {
     /// Where it was measured.
     pub fn figure_source(&self) -> FigureSource {

@@ -6,11 +6,12 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState};
 use kelvin_core::catalogue::mem::{self, FaultPage, INJECTED_LOAD, MemoryCpus, PageSize, ReadAhead};
 use kelvin_core::catalogue::os::{self, NullCall};
-use kelvin_core::{Axis, AxisWord, Better, Case, Estimate, Metric, Run};
+use kelvin_core::units::{number, value_text};
+use kelvin_core::{Better, Case, Estimate};
 
 use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
+use crate::metric_selector::MetricSelector;
 use crate::result::{MetricResult, Warning};
-use crate::wording;
 
 /// How many times as fast as the other the slower one must be, with all of its interval, to break a law: less is what two figures
 /// differ by that were measured at different moments.
@@ -18,201 +19,180 @@ const MIN_VIOLATION_RATIO: f64 = 1.1;
 /// Nanoseconds of a second.
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
 
-/// The words of a law, and what mostly breaks it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SanityRule {
-    /// Order of reads.
-    Order,
-    /// Reads that memory answers, and others.
-    Cached,
-    /// Requests in flight.
-    InFlight,
-    /// Writes that are flushed, and others.
-    Flushed,
-    /// Pages of either size.
-    PageSize,
-    /// CPUs that read memory.
-    Cpus,
-    /// Memory that others use too.
-    LoadedMemory,
-    /// Memory that was in use just before.
-    FreshMemory,
-    /// Pages that come from a disk.
-    MajorFault,
-    /// Work inside a system call.
-    CallThatWorks,
-    /// A path that is looked up.
-    Path,
-    /// A file that is opened after its path is looked up.
-    Open,
-    /// A thread is less than a process.
-    Thread,
-    /// A program that is loaded after a fork.
-    Exec,
-    /// A shell that forks in turn.
-    Shell,
-    /// Two switches.
-    RoundTrip,
-}
-
-/// A figure at some words and numbers of its axes.
-#[derive(Clone, Copy, Debug)]
-struct FigureSelector {
-    metric: &'static Metric,
-    words: &'static [AxisWord],
-    numbers: &'static [(Axis, u64)],
-}
-
-const fn select(metric: &'static Metric, words: &'static [AxisWord]) -> FigureSelector {
-    FigureSelector { metric, words, numbers: &[] }
-}
-
-impl FigureSelector {
-    const fn with_numbers(self, numbers: &'static [(Axis, u64)]) -> Self {
-        Self { numbers, ..self }
-    }
-
-    fn is_selecting(&self, case: &Case) -> bool {
-        self.words.iter().all(|point| point.is_in_case(case))
-            && self.numbers.iter().all(|(axis, value)| axis.number_in(case) == Some(*value))
-    }
-
-    /// A case with the words and numbers of this one in place of its own.
-    fn apply_to(&self, case: &Case) -> Case {
-        let words = self.words.iter().fold(case.clone(), |case, &point| case.with_word(point));
-        self.numbers.iter().fold(words, |case, &(axis, value)| case.with_number(axis, value))
-    }
-}
-
-/// A law: the second cannot be faster than the first. Both have the same axes; those that are not named have the same values.
+/// A law: the second of its figures cannot be faster than the first. Both have the same axes; those that are not named have the same values.
 #[derive(Clone, Copy, Debug)]
 struct SanityCheck {
-    rule: SanityRule,
-    faster: FigureSelector,
-    slower: FigureSelector,
+    figures: [MetricSelector; 2],
+    /// What the figures are, the slower one first, as its sentence says it.
+    names: [&'static str; 2],
+    /// What mostly breaks it.
+    cause: &'static str,
 }
 
-const fn check(of: SanityRule, faster: FigureSelector, slower: FigureSelector) -> SanityCheck {
-    SanityCheck { rule: of, faster, slower }
+const fn check(figures: [MetricSelector; 2], names: [&'static str; 2], cause: &'static str) -> SanityCheck {
+    SanityCheck { figures, names, cause }
 }
 
-const SEQUENTIAL_ORDER: AxisWord = AccessOrder::Sequential.point();
-const RANDOM_ORDER: AxisWord = AccessOrder::Random.point();
-const SAME_CPU_WORDS: &[AxisWord] = &[PairPlacement::SameCpu.point()];
+const fn read(order: AccessOrder, cache: CacheState) -> MetricSelector {
+    MetricSelector::new(&file::READ_ORDER).with_word(order.point()).with_word(cache.point())
+}
+
+const READ_NAMES: [&str; 2] = ["a random read", "one in order"];
+const READ_CAUSE: &str = "a cache below the kernel probably held what was read at random, or something else used the disk during the pass in order";
+const CALL: MetricSelector = MetricSelector::new(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point());
+const CALL_NAMES: [&str; 2] = ["a call that moves a byte", "a call that does nothing"];
+const CALL_CAUSE: &str = "the one that does nothing was probably disturbed, or filtered by seccomp or audit";
 
 /// All laws.
 static SANITY_CHECKS: [SanityCheck; 18] = [
     check(
-        SanityRule::Order,
-        select(&file::READ_ORDER, &[SEQUENTIAL_ORDER, CacheState::Uncached.point()]),
-        select(&file::READ_ORDER, &[RANDOM_ORDER, CacheState::Uncached.point()]),
+        [read(AccessOrder::Sequential, CacheState::Uncached), read(AccessOrder::Random, CacheState::Uncached)],
+        READ_NAMES,
+        READ_CAUSE,
     ),
     check(
-        SanityRule::Order,
-        select(&file::READ_ORDER, &[SEQUENTIAL_ORDER, CacheState::Direct.point()]),
-        select(&file::READ_ORDER, &[RANDOM_ORDER, CacheState::Direct.point()]),
+        [read(AccessOrder::Sequential, CacheState::Direct), read(AccessOrder::Random, CacheState::Direct)],
+        READ_NAMES,
+        READ_CAUSE,
     ),
     check(
-        SanityRule::Cached,
-        select(&file::BLOCKSIZE_READ, &[CacheState::Cached.point()]),
-        select(&file::BLOCKSIZE_READ, &[CacheState::Uncached.point()]),
-    ),
-    check(SanityRule::InFlight, select(&file::DEVICE_REQUESTS, &[]), select(&file::DEVICE_MEAN_LATENCY, &[])),
-    check(SanityRule::Flushed, select(&file::DEVICE_ACCEPT_LATENCY, &[]), select(&file::DEVICE_WRITE_LATENCY, &[])),
-    check(
-        SanityRule::PageSize,
-        select(&mem::LATENCY, &[PageSize::Huge.point()]),
-        select(&mem::LATENCY, &[PageSize::Base.point()]),
+        [
+            MetricSelector::new(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()),
+            MetricSelector::new(&file::BLOCKSIZE_READ).with_word(CacheState::Uncached.point()),
+        ],
+        ["a read of a file that is not in memory", "one of a file that is"],
+        "the file was probably in memory after all, or memory was reclaimed while the other one was read",
     ),
     check(
-        SanityRule::Cpus,
-        select(&mem::BANDWIDTH_READ, &[MemoryCpus::All.point()]),
-        select(&mem::BANDWIDTH_READ, &[MemoryCpus::One.point()]),
+        [MetricSelector::new(&file::DEVICE_REQUESTS), MetricSelector::new(&file::DEVICE_MEAN_LATENCY)],
+        ["a request alone", "one of many in flight"],
+        "a limit on requests per second probably holds the many back, or a cache below the kernel answered the one",
     ),
     check(
-        SanityRule::LoadedMemory,
-        select(&mem::LOADED_LATENCY, &[]).with_numbers(&[(INJECTED_LOAD, 0)]),
-        select(&mem::LOADED_LATENCY, &[]).with_numbers(&[(INJECTED_LOAD, 100)]),
-    ),
-    check(SanityRule::FreshMemory, select(&mem::REPEATED_FIRST_TOUCH, &[]), select(&mem::FIRST_TOUCH, &[])),
-    check(
-        SanityRule::MajorFault,
-        select(&mem::FAULT_MINOR, &[FaultPage::File.point()]),
-        select(&mem::FAULT_MAJOR, &[ReadAhead::Off.point()]),
+        [MetricSelector::new(&file::DEVICE_ACCEPT_LATENCY), MetricSelector::new(&file::DEVICE_WRITE_LATENCY)],
+        ["a write that is flushed", "one that is not"],
+        "the device, or the host behind it, probably acknowledges a flush without doing it",
     ),
     check(
-        SanityRule::CallThatWorks,
-        select(&os::SYSCALL_NULL, &[NullCall::Getppid.point()]),
-        select(&os::SYSCALL_READ, &[]),
+        [
+            MetricSelector::new(&mem::LATENCY).with_word(PageSize::Huge.point()),
+            MetricSelector::new(&mem::LATENCY).with_word(PageSize::Base.point()),
+        ],
+        ["a load from base pages", "one from huge pages"],
+        "the huge pages were probably not obtained, or the core was shared or slower meanwhile",
     ),
     check(
-        SanityRule::CallThatWorks,
-        select(&os::SYSCALL_NULL, &[NullCall::Getppid.point()]),
-        select(&os::SYSCALL_WRITE, &[]),
+        [
+            MetricSelector::new(&mem::BANDWIDTH_READ).with_word(MemoryCpus::All.point()),
+            MetricSelector::new(&mem::BANDWIDTH_READ).with_word(MemoryCpus::One.point()),
+        ],
+        ["one CPU reading memory", "all CPUs together"],
+        "a CPU quota, or other work on the other CPUs, probably held all of them back",
     ),
-    check(SanityRule::Path, select(&os::SYSCALL_FSTAT, &[]), select(&os::SYSCALL_STAT, &[])),
-    check(SanityRule::Open, select(&os::SYSCALL_STAT, &[]), select(&os::SYSCALL_OPEN_CLOSE, &[])),
-    check(SanityRule::Thread, select(&os::THREAD_CREATE, &[]), select(&os::PROCESS_FORK, &[])),
-    check(SanityRule::Exec, select(&os::PROCESS_FORK_EXIT_WAIT, &[]), select(&os::PROCESS_EXEC, &[])),
-    check(SanityRule::Shell, select(&os::PROCESS_EXEC, &[]), select(&os::PROCESS_SHELL, &[])),
-    check(SanityRule::RoundTrip, select(&os::SWITCH_PROCESS_PIPE, &[]), select(&os::IPC_PIPE_LATENCY, SAME_CPU_WORDS)),
+    check(
+        [
+            MetricSelector::new(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 0),
+            MetricSelector::new(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 100),
+        ],
+        ["a load while other CPUs stream", "one while they are idle"],
+        "the other CPUs probably did not stream, or the core ran faster meanwhile",
+    ),
+    check(
+        [MetricSelector::new(&mem::REPEATED_FIRST_TOUCH), MetricSelector::new(&mem::FIRST_TOUCH)],
+        ["the first touch of fresh memory", "one of memory just given back"],
+        "giving memory back probably made the kernel or the host work that the second touch paid for",
+    ),
+    check(
+        [
+            MetricSelector::new(&mem::FAULT_MINOR).with_word(FaultPage::File.point()),
+            MetricSelector::new(&mem::FAULT_MAJOR).with_word(ReadAhead::Off.point()),
+        ],
+        ["a fault of a page on the disk", "one of a page in memory"],
+        "the page was probably read ahead, so that no fault waited for the disk",
+    ),
+    check([CALL, MetricSelector::new(&os::SYSCALL_READ)], CALL_NAMES, CALL_CAUSE),
+    check([CALL, MetricSelector::new(&os::SYSCALL_WRITE)], CALL_NAMES, CALL_CAUSE),
+    check(
+        [MetricSelector::new(&os::SYSCALL_FSTAT), MetricSelector::new(&os::SYSCALL_STAT)],
+        ["the status of a file by its path", "that of an open file"],
+        "the call on the open file was probably disturbed",
+    ),
+    check(
+        [MetricSelector::new(&os::SYSCALL_STAT), MetricSelector::new(&os::SYSCALL_OPEN_CLOSE)],
+        ["opening and closing a file", "looking up its status"],
+        "the look-up was probably disturbed",
+    ),
+    check(
+        [MetricSelector::new(&os::THREAD_CREATE), MetricSelector::new(&os::PROCESS_FORK)],
+        ["a fork", "creating a thread"],
+        "creating threads was probably disturbed, or the C library maps and unmaps their stacks each time",
+    ),
+    check(
+        [MetricSelector::new(&os::PROCESS_FORK_EXIT_WAIT), MetricSelector::new(&os::PROCESS_EXEC)],
+        ["fork and exec", "fork alone"],
+        "the child that executes nothing was probably disturbed while it ended",
+    ),
+    check(
+        [MetricSelector::new(&os::PROCESS_EXEC), MetricSelector::new(&os::PROCESS_SHELL)],
+        ["a shell that runs a program", "the program alone"],
+        "the shell probably replaces itself by the program, which was disturbed when it ran alone",
+    ),
+    check(
+        [
+            MetricSelector::new(&os::SWITCH_PROCESS_PIPE),
+            MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::SameCpu.point()),
+        ],
+        ["a round trip over a pipe", "one switch of its two"],
+        "the two ends were probably on two CPUs, so that nothing was switched",
+    ),
 ];
 
 /// Adds a warning to each result that breaks a law.
-pub(crate) fn add_warnings(run: &Run, results: &mut [MetricResult]) {
-    let evidence = Evidence::from_run(run);
+pub(crate) fn add_warnings(evidence: &Evidence<'_>, results: &mut [MetricResult]) {
     for law in &SANITY_CHECKS {
-        if !results.iter().any(|result| result.metric.id == law.slower.metric.id) {
-            continue;
-        }
-        let [faster, slower] = [law.faster, law.slower].map(|at| evidence.all_cases(at.metric));
-        for (slow, fast) in slower.iter().filter_map(|slow| Some((slow, law.faster_figure(slow, &faster)?))) {
-            let Some(times) = violation_ratio(fast, slow) else { continue };
-            let is_it = |result: &&mut MetricResult| {
+        for (slow, text) in law.violations(evidence) {
+            for result in results.iter_mut().filter(|result| {
                 result.metric.id == slow.metric.id && result.case == *slow.case && result.outcome.summary().is_some()
-            };
-            let text = wording::sanity::violation_text(
-                law.rule,
-                [fast, slow].map(|rounds| (rounds.headline(), rounds.metric.unit)),
-                times,
-            );
-            results
-                .iter_mut()
-                .filter(is_it)
-                .for_each(|result| result.warnings.push(Warning::Implausible { text: text.clone() }));
+            }) {
+                result.warnings.push(Warning::Implausible { text: text.clone() });
+            }
         }
     }
 }
 
 impl SanityCheck {
-    /// The figure that the slower one includes.
-    fn faster_figure<'a, 'r>(
-        &self,
-        slow: &RoundHeadlines<'_>,
-        faster: &'a [RoundHeadlines<'r>],
-    ) -> Option<&'a RoundHeadlines<'r>> {
-        if !self.slower.is_selecting(slow.case) {
-            return None;
-        }
-        let [ours, others] =
-            [self.faster, self.slower].map(|at| at.metric.axes().map(|axis| axis.name).collect::<Vec<_>>());
+    /// The slower figures that are certainly faster than what they include, each with the sentence.
+    fn violations<'e, 'r>(&self, evidence: &'e Evidence<'r>) -> Vec<(&'e RoundHeadlines<'r>, String)> {
+        let [faster, slower] = self.figures;
         // Of a metric with other axes there is only the case that the law names.
-        let case = if ours == others { self.faster.apply_to(slow.case) } else { self.faster.apply_to(&Case::new()) };
-        faster.iter().find(|fast| *fast.case == case)
+        let is_same_axes = faster.metric.axes().map(|axis| axis.name).eq(slower.metric.axes().map(|axis| axis.name));
+        let violation = |slow: &'e RoundHeadlines<'r>| {
+            let base = if is_same_axes { slow.case.clone() } else { Case::new() };
+            let fast = evidence.rounds_at(faster.metric, &faster.apply_to(&base))?;
+            let [fast_time, slow_time] = [fast, slow].map(rounds_in_seconds);
+            let Estimate { value, high, is_range, .. } = ratio_of_rounds(&fast_time, &slow_time)?.estimate;
+            let is_broken = !is_range && high < 1.0 / MIN_VIOLATION_RATIO;
+            let [fast, slow_text] = [fast, slow].map(|rounds| value_text(rounds.headline(), rounds.metric.unit));
+            let [what, than] = self.names;
+            let times = number(1.0 / value);
+            is_broken.then(|| {
+                let text = format!("{what} ({slow_text}) is {times} times as fast as {than} ({fast}): {}", self.cause);
+                (slow, text)
+            })
+        };
+        evidence
+            .all_cases(slower.metric)
+            .iter()
+            .filter(|slow| slower.is_selecting(slow.case))
+            .filter_map(violation)
+            .collect()
     }
-}
-
-/// How many times as fast the slower one is, where it certainly is.
-fn violation_ratio(fast: &RoundHeadlines<'_>, slow: &RoundHeadlines<'_>) -> Option<f64> {
-    let [fast, slow] = [fast, slow].map(rounds_in_seconds);
-    let Estimate { value, high, is_range, .. } = ratio_of_rounds(&fast, &slow)?.estimate;
-    (!is_range && high < 1.0 / MIN_VIOLATION_RATIO).then_some(1.0 / value)
 }
 
 /// Rounds as times of one operation or byte, so that rates and times compare.
 fn rounds_in_seconds<'r>(rounds: &RoundHeadlines<'r>) -> RoundHeadlines<'r> {
-    match (rounds.metric.better, rounds.metric.unit) {
-        (Better::Higher, _) => rounds.combine(rounds, |value, _| 1.0 / value),
+    match rounds.metric.better {
+        Better::Higher => rounds.combine(rounds, |value, _| 1.0 / value),
         _ => rounds.combine(rounds, |value, _| value / NANOSECONDS_PER_SECOND),
     }
 }
@@ -220,6 +200,7 @@ fn rounds_in_seconds<'r>(rounds: &RoundHeadlines<'r>) -> RoundHeadlines<'r> {
 #[cfg(test)]
 mod tests {
     use kelvin_core::catalogue::file::{BYTES, READ_ORDER};
+    use kelvin_core::{Axis, Metric};
 
     use super::*;
     use crate::analyse;
@@ -281,12 +262,9 @@ mod tests {
 
     #[test]
     fn each_check_fails_by_slower_figure() {
-        let case = |at: &FigureSelector| {
+        let case = |at: &MetricSelector| {
             // What the law does not name has any one value.
-            let named = |axis: &Axis| {
-                at.words.iter().any(|point| point.axis() == axis.name)
-                    || at.numbers.iter().any(|(one, _)| one.name == axis.name)
-            };
+            let named = |axis: &Axis| at.axes().any(|name| name == axis.name);
             let rest = at
                 .metric
                 .axes()
@@ -300,13 +278,13 @@ mod tests {
                 _ => seconds * NANOSECONDS_PER_SECOND,
             };
             let figures = |slow: f64| {
-                [(law.faster, 1e-6), (law.slower, slow)]
+                [(law.figures[0], 1e-6), (law.figures[1], slow)]
                     .map(|(at, seconds)| (at.metric, case(&at), value(at.metric, seconds)))
             };
             assert_eq!(warnings_of(&figures(2e-6)), [], "{law:?}");
             let broken = warnings_of(&figures(0.5e-6));
             assert_eq!(broken.len(), 1, "{law:?}");
-            assert_eq!(broken[0].0, law.slower.metric.id.as_str());
+            assert_eq!(broken[0].0, law.figures[1].metric.id.as_str());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Conclusions: a question to the data of a run, both sides of it, by how much they differ, and the test.
 //!
-//! Data only: the words are in `kelvin_analysis::words`.
+//! Data only: the rules of `kelvin_analysis` make them, with their sentences.
 
 mod load;
 mod transfer;
@@ -115,7 +115,16 @@ impl Estimate {
         self.is_above(limit).map(|above| !above)
     }
 
-    /// The same in another unit, divided by this factor.
+    /// Whether all of the interval is within a distance of zero; `None` if only a part is.
+    pub fn is_within(&self, distance: f64) -> Option<bool> {
+        match self {
+            _ if self.low >= -distance && self.high <= distance => Some(true),
+            _ if self.low > distance || self.high < -distance => Some(false),
+            _ => None,
+        }
+    }
+
+    /// In another unit: divided by a factor.
     pub fn divided_by(&self, each: f64) -> Self {
         Self { value: self.value / each, low: self.low / each, high: self.high / each, ..*self }
     }

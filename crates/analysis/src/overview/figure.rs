@@ -1,12 +1,12 @@
 //! A result as a figure of the first screen: converted, judged against its prediction, in words.
 
+use kelvin_core::units::{brief_value, percent};
 use kelvin_core::{
     AsFoundFigure, Better, Estimate, Interval, IntervalKind, Metric, OverviewFigure, PredictedRange, PredictionVerdict,
     Unit, UsualRange,
 };
 
 use crate::result::{MetricResult, Outcome, RangeVerdict};
-use crate::wording;
 
 /// Nanoseconds of a second.
 pub(super) const NANOSECONDS_PER_SECOND: f64 = 1e9;
@@ -43,15 +43,11 @@ impl ValueConversion {
 
     /// The figure in words.
     fn text(self, measured: &Estimate, unit: Unit) -> String {
-        let half = (measured.high - measured.low) / 2.0;
-        match self {
-            Self::Unchanged => wording::overview::brief_text(measured.value, half, unit),
-            _ => wording::overview::brief_text(
-                measured.value * NANOSECONDS_PER_SECOND,
-                half * NANOSECONDS_PER_SECOND,
-                Unit::Nanoseconds,
-            ),
-        }
+        let (scale, unit) = match self {
+            Self::Unchanged => (1.0, unit),
+            _ => (NANOSECONDS_PER_SECOND, Unit::Nanoseconds),
+        };
+        brief_value(measured.value * scale, Some((measured.high - measured.low) / 2.0 * scale), unit)
     }
 }
 
@@ -66,7 +62,7 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
         result.outcome.summary().and_then(|summary| estimate(summary.headline, summary.interval.as_ref(), shown));
     let (text, why_not) = match &measured {
         Some(measured) => (shown.text(measured, result.metric.unit), None),
-        None => wording::overview::missing_figure(&result.outcome),
+        None => missing_figure(&result.outcome),
     };
     let against = prediction_verdict(result.verdict, &result.metric);
     let as_found = as_found_figure(result, shown);
@@ -93,18 +89,20 @@ fn as_found_figure(result: &MetricResult, shown: ValueConversion) -> Option<AsFo
     Some(AsFoundFigure { value, text: shown.text(&value, result.metric.unit) })
 }
 
-/// A figure that the run should have and has not, for a reason that is not of one result.
-pub(crate) fn unknown_figure(text: &str, why_not: String) -> OverviewFigure {
-    OverviewFigure {
-        place: None,
-        measured: None,
-        text: text.into(),
-        why_not: Some(why_not),
-        as_found: None,
-        predicted: None,
-        against: PredictionVerdict::NotCompared,
-        of_class: None,
-    }
+/// Why a figure is missing: in a word or two, and in full.
+fn missing_figure(outcome: &Outcome) -> (String, Option<String>) {
+    let (word, reason) = match outcome {
+        Outcome::Measured(_) => ("not finite", None),
+        Outcome::NotKnown(summary) => {
+            let share = percent(summary.kept_share);
+            ("not known", Some(format!("only {share} of the samples were undisturbed, too few")))
+        }
+        Outcome::Invalid(ceiling) => ("invalid", Some(ceiling.likely_cause.clone())),
+        Outcome::Skipped(reason) => ("skipped", Some(reason.0.clone())),
+        Outcome::Failed(reason) => ("failed", Some(reason.clone())),
+        Outcome::NotReached => ("not reached", Some("the run ended before it".into())),
+    };
+    (word.into(), reason)
 }
 
 fn estimate(value: f64, interval: Option<&Interval>, shown: ValueConversion) -> Option<Estimate> {

@@ -6,14 +6,13 @@ use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, W
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
 use kelvin_core::catalogue::os::{self, NullCall, TokenChannel};
-use kelvin_core::{Name, PublishedTime, ReferenceValue, Run, Rung};
+use kelvin_core::{Name, OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Run, Rung};
 
-use super::figure::{ValueConversion, overview_figure, unknown_figure};
-use super::metric_selector::MetricSelector;
+use super::figure::{ValueConversion, overview_figure};
 use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
+use crate::metric_selector::MetricSelector;
 use crate::reference::{Comparability, comparability, references};
 use crate::result::{Analysis, MemoryLevel, MetricResult};
-use crate::wording;
 
 /// Bytes of a block of a file.
 const BLOCK_BYTES: u64 = 4 << 10;
@@ -48,15 +47,25 @@ const fn rung_spec(what: &'static str, named: &'static str, at: RungSource) -> R
     RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: at }
 }
 
-/// The same as the step above it, in another place.
+/// A rung of what the one above it measures, in another place.
 const fn continued_rung(what: &'static str, named: &'static str, at: RungSource) -> RungSpec {
     RungSpec { continues: true, ..rung_spec(what, named, at) }
 }
 
 impl RungSpec {
-    /// It, which is left out first where there is no room for all.
+    /// A rung that is left out first where there is no room for all.
     const fn as_spare(self) -> Self {
         Self { is_spare: true, ..self }
+    }
+
+    fn to_rung(
+        self,
+        figure: OverviewFigure,
+        published: Vec<PublishedTime>,
+        from: Option<(Name, ValueConversion)>,
+    ) -> LadderRung {
+        let Self { what, continues, is_spare, sentence_name, .. } = self;
+        LadderRung { rung: Rung { what: what.into(), continues, is_spare, figure, published }, sentence_name, from }
     }
 }
 
@@ -192,28 +201,19 @@ pub(crate) fn ladder_rungs(run: &Run, analysis: &Analysis) -> Vec<LadderRung> {
 fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
     let results = &analysis.results;
     let (found, shown) = match step.source {
-        RungSource::Metric(spot, shown) => (spot.find(results)?, shown),
+        RungSource::Metric(selector, shown) => (selector.find(results)?, shown),
         RungSource::OtherCore => (core_to_core_result(run, results)?, ValueConversion::Seconds),
-        RungSource::Level(name) => match level_named(analysis, name) {
-            Some(level) => (plateau_result(level, run, results)?, ValueConversion::Seconds),
-            None => return missing_level(step, name, run, analysis),
-        },
+        RungSource::Level(name) => {
+            let level = analysis.levels.iter().flat_map(|found| &found.levels).find(|level| level.name == name);
+            match level {
+                Some(level) => (plateau_result(level, run, results)?, ValueConversion::Seconds),
+                None => {
+                    return Some(step.to_rung(missing_level(name, run, analysis)?, Vec::new(), None));
+                }
+            }
+        }
     };
-    Some(LadderRung {
-        rung: rung(step, found, shown),
-        sentence_name: step.sentence_name,
-        from: Some((found.probe, shown)),
-    })
-}
-
-fn rung(step: &RungSpec, found: &MetricResult, shown: ValueConversion) -> Rung {
-    Rung {
-        what: step.what.into(),
-        continues: step.continues,
-        is_spare: step.is_spare,
-        figure: overview_figure(found, shown),
-        published: published_times(found, shown),
-    }
+    Some(step.to_rung(overview_figure(found, shown), published_times(found, shown), Some((found.probe, shown))))
 }
 
 /// The same quantity on published machines.
@@ -224,11 +224,6 @@ fn published_times(found: &MetricResult, shown: ValueConversion) -> Vec<Publishe
     let of = |(machine, value): (Name, &ReferenceValue)| PublishedTime { machine, seconds: shown.convert(value.value) };
     let all = references().iter().filter_map(|machine| Some((machine.id, machine.values.iter().find(is_same)?)));
     all.map(of).collect()
-}
-
-/// The level of the hierarchy of this name, of a run that measured latency for its own sake.
-fn level_named<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a MemoryLevel> {
-    analysis.levels.as_ref()?.levels.iter().find(|level| level.name == name)
 }
 
 /// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, a known one, and of
@@ -248,33 +243,37 @@ fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult
 /// The pages of which levels are found.
 const BASE_PAGES: kelvin_core::AxisWord = PageSize::Base.point();
 
-/// A level that the machine should have and the run could not tell from others; nothing if the run did not look.
-fn missing_level(step: &RungSpec, name: &str, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
-    let was_measured = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES).find(&analysis.results).is_some();
-    let found: Vec<&str> = analysis.levels.iter().flat_map(|found| &found.levels).map(|level| &*level.name).collect();
-    if !was_measured || !is_reported(name, &run.outline.machine) {
+/// A level that the machine should have and the run could not distinguish from others; nothing if the run did not look.
+fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewFigure> {
+    let curve = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES);
+    if curve.find(&analysis.results).is_none() || !is_reported(name, &run.outline.machine) {
         return None;
     }
-    let why = match found.as_slice() {
+    let found: Vec<&str> = analysis.levels.iter().flat_map(|found| &found.levels).map(|level| &*level.name).collect();
+    let why_not = match found.as_slice() {
         [] => "latency over the working set shows no levels".to_owned(),
         found => format!("latency over the working set shows {} only", found.join(", ")),
     };
-    let figure = unknown_figure(&wording::overview::indistinct_level(next_level(name, &found)), why);
-    let rung = Rung {
-        what: step.what.into(),
-        continues: step.continues,
-        is_spare: step.is_spare,
-        figure,
-        published: Vec::new(),
-    };
-    Some(LadderRung { rung, sentence_name: step.sentence_name, from: None })
+    Some(OverviewFigure {
+        place: None,
+        measured: None,
+        text: indistinct_level(name, &found),
+        why_not: Some(why_not),
+        as_found: None,
+        predicted: None,
+        against: PredictionVerdict::NotCompared,
+        of_class: None,
+    })
 }
 
-/// The level found next beyond one that was not.
-pub(crate) fn next_level<'n>(name: &str, found: &[&'n str]) -> Option<&'n str> {
+/// A level of the memory hierarchy that the curve of latency does not show apart from the next one.
+pub(crate) fn indistinct_level(name: &str, found: &[&str]) -> String {
     // Names sort by their level, and main memory comes after every cache.
     let place = |name: &str| (name == MEMORY_NAME, name.to_owned());
-    found.iter().copied().find(|other| place(other) > place(name))
+    match found.iter().find(|other| place(other) > place(name)) {
+        Some(next) => format!("not distinguishable from {next}"),
+        None => "not distinguishable".into(),
+    }
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.

@@ -9,7 +9,7 @@ use kelvin_core::units::bytes;
 use kelvin_core::{CacheKind, Machine, Metric, Rate, RateRow};
 
 use super::figure::{ValueConversion, overview_figure};
-use super::metric_selector::MetricSelector;
+use crate::metric_selector::MetricSelector;
 use crate::result::{Analysis, MetricResult, Outcome};
 
 /// Bytes of a request to the page cache from which on a larger one brings no more.

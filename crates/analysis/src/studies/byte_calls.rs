@@ -1,12 +1,12 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_core::{Conclusion, DependenceQuestion, Interval, Unit};
+use kelvin_core::units::{bytes, decimal_bytes};
+use kelvin_core::{DependenceQuestion, Interval, Unit};
 
 use super::dependence::TimeDependence;
 use crate::evidence::{Evidence, RoundHeadlines};
 use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable, Summary};
-use crate::wording::{byte_call_title, file_size_text};
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
@@ -14,21 +14,27 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
     let moves_a_byte = |one: &&RoundHeadlines<'_>| !one.only_input && ByteCall::of(one.case) != Some(ByteCall::Lseek);
     all.iter().find(moves_a_byte)?;
     let of_call = |&call: &ByteCall| {
-        let points: Vec<RoundHeadlines<'_>> =
-            all.iter().filter(|one| ByteCall::of(one.case) == Some(call)).cloned().collect();
-        TimeDependence::from_points(DependenceQuestion::FileSize, FILE_BYTES, points)?.constant()
+        let points = all.iter().filter(|one| ByteCall::of(one.case) == Some(call));
+        let dependence = TimeDependence::from_points(DependenceQuestion::FileSize, FILE_BYTES, points)?;
+        let name = match call {
+            ByteCall::Read => "a read of the next byte",
+            ByteCall::Lseek => "an lseek to the next byte",
+            ByteCall::PreadAnywhere => "a pread of any byte",
+            ByteCall::Pread => "a pread of the next byte",
+        };
+        let [from, to] =
+            [dependence.positions.first(), dependence.positions.last()].map(|at| at.map(|&at| file_size_text(at)));
+        dependence.constant(&format!("{name} costs the same in files of {} to {}", from?, to?), file_size_text)
     };
-    let conclusions: Vec<Conclusion> = ByteCall::ALL.iter().filter_map(of_call).collect();
+    let conclusions = ByteCall::ALL.iter().filter_map(of_call).collect();
     let design = "One system call moved one byte of a cached file, or none, in files of several sizes, in several rounds. The cost is the same \
                   where files of every size are within 5 % of the smallest.";
-    Some(Study {
-        id: BYTE_CALLS.id,
-        answers: Vec::new(),
-        design: design.into(),
-        conclusions: conclusions.into_iter().map(Into::into).collect(),
-        tables: Vec::new(),
-        in_tables: Vec::new(),
-    })
+    Some(Study::empty(BYTE_CALLS.id, design).with_conclusions(conclusions))
+}
+
+/// The size of a file, in millions of bytes where it is of whole ones: a study has 256 MB, and no 244 MiB.
+fn file_size_text(size: u64) -> String {
+    if size.is_multiple_of(1_000_000) { decimal_bytes(size as f64) } else { bytes(size) }
 }
 
 /// The rates of the calls that move a byte, by size of the file; `None` where none was asked for.
@@ -47,7 +53,7 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     sizes.sort_unstable();
     sizes.dedup();
     let column = |&call: &ByteCall| StudyColumn {
-        label: byte_call_title(call).into(),
+        label: if call == ByteCall::PreadAnywhere { "pread anywhere" } else { call.name() }.into(),
         unit: Unit::BytesPerSecond,
         is_main: true,
     };

@@ -1,11 +1,13 @@
 //! Several threads that read from one device: whether a second one slows the first, and whether more share it evenly.
 
-use kelvin_core::catalogue::file::{CONTENTION, THREAD_COUNT};
-use kelvin_core::{Case, Conclusion, RatioQuestion};
+use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
+use kelvin_core::units::{bytes, number, value_text};
+use kelvin_core::{Case, RatioQuestion};
 
 use super::crossing::without_axes;
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::Study;
+use crate::result::{StatedConclusion, Study};
+use crate::wording::{amount_text, ratio_text};
 
 /// Threads from which on equal shares are expected: two keep a device busy.
 const MIN_BUSY_THREADS: u64 = 2;
@@ -16,22 +18,43 @@ pub(crate) fn contention(evidence: &Evidence<'_>) -> Option<Study> {
     let mut kinds: Vec<Case> = all.iter().map(|one| without_axes(one.case, &[THREAD_COUNT])).collect();
     kinds.sort();
     kinds.dedup();
-    let conclusions = kinds.iter().flat_map(|held| held_conclusions(held, &all)).collect();
+    let conclusions = kinds.iter().flat_map(|held| held_conclusions(held, all)).collect();
     let design = "Threads read from one device with direct I/O at the same time, each its own file or its part of one file, in several \
                   rounds. If a busy device is shared evenly, the time of a read grows as the number of threads.";
     Study::new(CONTENTION.id, design, conclusions)
 }
 
 /// The conclusions for one block and kind of files.
-fn held_conclusions(held: &Case, all: &[RoundHeadlines<'_>]) -> Vec<Conclusion> {
+fn held_conclusions(held: &Case, all: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
+    // `direct reads of 1 MiB, each thread its own file of 64 MiB`.
+    let of = |size: Option<u64>| size.map_or_else(String::new, |size| format!(" of {}", bytes(size)));
+    let files = match FileSharing::of(held) {
+        Some(FileSharing::Shared) => "all threads one file",
+        _ => "each thread its own file",
+    };
+    let reads = format!("direct reads{}, {files}{}", of(BLOCK.number_in(held)), of(BYTES.number_in(held)));
     let at = |threads: u64| all.iter().find(|one| *one.case == held.clone().with_number(THREAD_COUNT, threads));
     let here = all.iter().filter(|one| without_axes(one.case, &[THREAD_COUNT]) == *held);
     let most = here.filter_map(|one| THREAD_COUNT.number_in(one.case)).max().filter(|&most| most > MIN_BUSY_THREADS);
-    let second = || RatioTest::above(RatioQuestion::TwoThreadsBesideOne, 1.0).test(at(1)?, at(MIN_BUSY_THREADS)?);
+    let second = || {
+        let found = RatioTest::above(RatioQuestion::TwoThreadsBesideOne, 1.0).test(at(1)?, at(MIN_BUSY_THREADS)?)?;
+        let text = format!("{reads}: a read takes longer beside a second thread: {}", found.times("as long"));
+        Some(found.conclude(text))
+    };
     let shared = || {
-        let most = most?;
-        let evenly = at(MIN_BUSY_THREADS)?.clone().scaled(most as f64 / MIN_BUSY_THREADS as f64);
-        RatioTest::above(RatioQuestion::BeyondEqualShares, 1.0).test(&evenly, at(most)?)
+        let (few, most) = (MIN_BUSY_THREADS, most?);
+        let more = most as f64 / few as f64;
+        let evenly = at(few)?.clone().scaled(more);
+        let found = RatioTest::above(RatioQuestion::BeyondEqualShares, 1.0).test(&evenly, at(most)?)?;
+        let text = format!(
+            "{reads}: from {few} to {most} threads the time of a read grows by more than their number: it is {}, for {} times as many \
+             threads, {} against {}",
+            ratio_text(&found.ratio.divided_by(1.0 / more), "as long"),
+            number(more),
+            amount_text(&found.other),
+            value_text(found.base.value / more, found.base.unit)
+        );
+        Some(found.conclude(text))
     };
     second().into_iter().chain(shared()).collect()
 }

@@ -1,10 +1,16 @@
-//! Where the lines of one metric cross: the position from which one is certainly below the other.
+//! Several lines or cases of one metric: where two lines cross, and which of several cases is the best.
 
 use std::cmp::Ordering;
 
-use kelvin_core::{Axis, Case, Crossover, Estimate, Value};
+use kelvin_core::units::{bytes, number};
+use kelvin_core::{
+    Axis, BestQuestion, Case, Claim, Crossover, Estimate, MetricValue, TestEvidence, TestOutcome, Value,
+};
+use kelvin_stats::median;
 
-use crate::evidence::{RoundHeadlines, TestedFigure, p_value_of_all, p_value_of_any};
+use crate::evidence::{ClaimTest, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any};
+use crate::result::StatedConclusion;
+use crate::wording::{ratio_text, span_text};
 
 /// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +55,7 @@ pub(super) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
 }
 
 /// The lines of a metric along one of its axes, in the order in which they were planned.
-pub(super) fn lines(all: Vec<RoundHeadlines<'_>>, axis: Axis) -> Vec<MetricLine> {
+pub(super) fn lines(all: &[RoundHeadlines<'_>], axis: Axis) -> Vec<MetricLine> {
     let mut lines: Vec<MetricLine> = Vec::new();
     for rounds in all {
         let Some(at) = axis.number_in(rounds.case) else { continue };
@@ -58,7 +64,7 @@ pub(super) fn lines(all: Vec<RoundHeadlines<'_>>, axis: Axis) -> Vec<MetricLine>
             lines.push(MetricLine { held, points: Vec::new() });
             lines.len() - 1
         });
-        lines[place].add_point(at, rounds.values);
+        lines[place].add_point(at, rounds.values.clone());
     }
     lines
 }
@@ -99,7 +105,7 @@ pub(super) fn line_ratios(first: &MetricLine, second: &MetricLine) -> Vec<LineRa
     both.into_iter().filter_map(|(at, first, second)| line_ratio(at, first, second, all)).collect()
 }
 
-/// The same at one of this many positions.
+/// The second against the first at one of this many positions.
 pub(super) fn line_ratio(at: u64, first: &[f64], second: &[f64], of: usize) -> Option<LineRatio> {
     let ratio = TestedFigure::ratio(first, second, None)?;
     Some(LineRatio { position: at, ratio: ratio.at_joint_level(of).estimate, p_value: ratio.p_value(1.0) })
@@ -111,10 +117,91 @@ pub(super) fn side_p_value(standings: &[LineRatio], side: Ordering) -> Option<f6
     p_value_of_any(on_side.map(|standing| standing.p_value), standings.len())
 }
 
-/// The chance by which it stands that the second is above, or below, all of these, the best of which was chosen by the same rounds.
-pub(super) fn best_p_value<'s>(standings: impl ExactSizeIterator<Item = &'s LineRatio>) -> Option<f64> {
-    let all = standings.len() as f64;
-    p_value_of_all(standings.map(|standing| standing.p_value)).map(|chance| chance * all)
+/// The rounds of a case, one of several of which the best is sought.
+pub(super) struct Contender<'a> {
+    /// It, as the best.
+    pub side: MetricValue,
+    /// It, as one of the others.
+    pub case: Case,
+    pub rounds: &'a [f64],
+    pub name: String,
+}
+
+/// The best of several, those not significantly different from it, and how that was tested.
+pub(super) struct BestOf {
+    pub question: BestQuestion,
+    pub best: MetricValue,
+    /// Those as good, with their names.
+    pub rivals: Vec<(Case, String)>,
+    next: Case,
+    pub others: usize,
+    test: ClaimTest,
+}
+
+impl BestOf {
+    /// `None` without another that can be compared. `is_lower_better`, and rounds that are not positive do not count.
+    pub fn find(question: BestQuestion, mut all: Vec<Contender<'_>>, is_lower_better: bool) -> Option<Self> {
+        all.retain(|one| one.rounds.iter().all(|&value| value > 0.0));
+        all.sort_by(|one, other| {
+            let order = median(one.rounds).total_cmp(&median(other.rounds));
+            if is_lower_better { order } else { order.reverse() }
+        });
+        let (best, others) = all.split_first()?;
+        let count = others.len();
+        let compared: Vec<(&Contender<'_>, LineRatio)> = others
+            .iter()
+            .filter_map(|other| {
+                let pair = if is_lower_better { [best.rounds, other.rounds] } else { [other.rounds, best.rounds] };
+                Some((other, line_ratio(0, pair[0], pair[1], count)?))
+            })
+            .collect();
+        let &(next, nearest) = compared.first()?;
+        let rivals = compared.iter().filter(|(_, ratio)| ratio.side() != Ordering::Greater);
+        let rivals = rivals.map(|(other, _)| (other.case.clone(), other.name.clone())).collect();
+        // The best was chosen by the same rounds.
+        let chance = p_value_of_all(compared.iter().map(|(_, ratio)| ratio.p_value));
+        let outcome = outcome_of_p_value(chance.map(|chance| chance * compared.len() as f64));
+        let text = format!(
+            "against {}: {}; ratios of medians against each of {} others, jointly at 95 %",
+            next.name,
+            ratio_text(&nearest.ratio, "as much"),
+            compared.len()
+        );
+        let evidence = TestEvidence::Together { ratios: vec![(None, nearest.ratio)], rounds: best.rounds.len() };
+        Some(Self {
+            question,
+            best: best.side.clone(),
+            rivals,
+            next: next.case.clone(),
+            others: compared.len(),
+            test: ClaimTest::new(evidence, text, outcome),
+        })
+    }
+
+    /// `; no different from A, B`: those that may be as good.
+    pub fn rivals_text(&self, words: &str) -> String {
+        let names: Vec<&str> = self.rivals.iter().map(|(_, name)| name.as_str()).collect();
+        if names.is_empty() { String::new() } else { format!("; {words} {}", names.join(", ")) }
+    }
+
+    pub fn conclude(self, text: String) -> StatedConclusion {
+        let Self { question, best, rivals, next, others, test } = self;
+        let holds = rivals.is_empty().then_some(true);
+        let rivals = rivals.into_iter().map(|(case, _)| case).collect();
+        test.conclude(Claim::Best { question, best, rivals, next, others }, holds, text)
+    }
+}
+
+/// The test of a comparison at several sizes, by what it compares.
+pub(super) fn joint_test(what: &str, ratios: &[LineRatio], rounds: usize, outcome: Option<TestOutcome>) -> ClaimTest {
+    let figures = ratios.iter().map(|one| format!("{} at {}", span_text(&one.ratio, number), bytes(one.position)));
+    let text = format!(
+        "{what} at each of {} sizes, intervals jointly at 95 %: {}",
+        ratios.len(),
+        figures.collect::<Vec<_>>().join(", ")
+    );
+    let ratios = ratios.iter().map(|one| (Some(one.position), one.ratio)).collect();
+    ClaimTest::new(TestEvidence::Together { ratios, rounds }, text, outcome)
 }
 
 /// Certain positions that a line needs on each side of a crossing: one alone, between positions on the other side or at an end, is an odd

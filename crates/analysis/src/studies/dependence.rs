@@ -4,50 +4,60 @@
 //! points are certainly within a margin of it (an intersection-union test; R. L. Berger, "Multiparameter Hypothesis Testing and
 //! Acceptance Sampling", 1982), and does not where one certainly is not. A slope alone would miss a bump between the ends.
 
-use kelvin_core::{Axis, Claim, Conclusion, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence};
+use kelvin_core::units::{percent, value_text};
+use kelvin_core::{Axis, Claim, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence, Unit};
 use kelvin_stats::FALSE_DISCOVERY_RATE;
 
 use crate::evidence::{
-    EQUIVALENCE_MARGIN, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
+    ClaimTest, EQUIVALENCE_MARGIN, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
 };
+use crate::result::StatedConclusion;
+use crate::wording::{interval_label, ratio_text};
 
 /// Fewest points of a line: two lie on one.
 const MIN_LINE_POINTS: usize = 3;
 
 /// A time at several points along an axis.
-pub(super) struct TimeDependence<'r> {
+pub(super) struct TimeDependence<'e, 'r> {
     question: DependenceQuestion,
     /// The positions, ascending.
-    positions: Vec<u64>,
-    points: Vec<RoundHeadlines<'r>>,
+    pub positions: Vec<u64>,
+    points: Vec<&'e RoundHeadlines<'r>>,
 }
 
-impl<'r> TimeDependence<'r> {
+impl<'e, 'r> TimeDependence<'e, 'r> {
     /// `None` with a single point, or where all are only inputs. A point of a single round tells nothing.
-    pub fn from_points(question: DependenceQuestion, axis: Axis, mut points: Vec<RoundHeadlines<'r>>) -> Option<Self> {
-        points.retain(|point| axis.number_in(point.case).is_some() && point.values.len() > 1);
+    pub fn from_points(
+        question: DependenceQuestion,
+        axis: Axis,
+        points: impl Iterator<Item = &'e RoundHeadlines<'r>>,
+    ) -> Option<Self> {
+        let mut points: Vec<&RoundHeadlines<'r>> =
+            points.filter(|point| axis.number_in(point.case).is_some() && point.values.len() > 1).collect();
         points.sort_by_key(|point| axis.number_in(point.case));
-        let at: Vec<u64> = points.iter().filter_map(|point| axis.number_in(point.case)).collect();
+        let positions: Vec<u64> = points.iter().filter_map(|point| axis.number_in(point.case)).collect();
         let is_asked = points.iter().any(|point| !point.only_input);
-        let is_positive = points.iter().all(RoundHeadlines::are_positive);
-        (at.len() > 1 && is_asked && is_positive).then_some(Self { question, positions: at, points })
+        let is_positive = points.iter().all(|point| point.are_positive());
+        (positions.len() > 1 && is_asked && is_positive).then_some(Self { question, positions, points })
     }
 
-    /// Whether the time is the same at each point as at the first, by the passes that both have.
-    pub fn constant(&self) -> Option<Conclusion> {
+    /// Whether the time is the same at each point as at the first, by the passes that both have. `amount` is the quantity at a point in
+    /// words.
+    pub fn constant(&self, claim: &str, amount: impl Fn(u64) -> String) -> Option<StatedConclusion> {
         let first = self.points.first()?;
-        let off = |point: &RoundHeadlines<'_>| -> Vec<f64> {
-            RoundHeadlines::common_passes([first, point]).iter().map(|[base, time]| (time / base).ln()).collect()
+        let off = |place: usize| -> (usize, Vec<f64>) {
+            let pairs = RoundHeadlines::common_passes([first, self.points[place]]);
+            (place, pairs.iter().map(|[base, time]| (time / base).ln()).collect())
         };
-        self.judge_law(
-            DependenceLaw::Constant,
-            (1..self.positions.len()).map(|place| (place, off(&self.points[place]))).collect(),
-            None,
-        )
+        let (claimed, test) =
+            self.judge_law(DependenceLaw::Constant, (1..self.positions.len()).map(off).collect(), None)?;
+        let text = format!("{claim}: {} with {}", ratio_text(&claimed.off, "as long"), amount(claimed.at));
+        Some(test.conclude(claimed, text))
     }
 
-    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point.
-    pub fn linear(&self) -> Option<Conclusion> {
+    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point. `each` is how
+    /// many of the quantity its slope is said of.
+    pub fn linear(&self, claim: &str, amount: impl Fn(u64) -> String, each: f64) -> Option<StatedConclusion> {
         if self.positions.len() < MIN_LINE_POINTS {
             return None;
         }
@@ -55,24 +65,25 @@ impl<'r> TimeDependence<'r> {
         let passes = RoundHeadlines::shared_passes(&self.points);
         let lines: Vec<LeastSquaresLine> =
             passes.iter().map(|pass| LeastSquaresLine::fit(&self.positions, pass, &weights)).collect::<Option<_>>()?;
-        let each = TestedFigure::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
-        let off = |place: usize| -> Option<Vec<f64>> {
+        let slope = TestedFigure::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
+        let off = |place: usize| -> Option<(usize, Vec<f64>)> {
             let of_pass = |(pass, line): (&Vec<f64>, &LeastSquaresLine)| {
                 let law = line.value_at(self.positions[place]);
                 (law > 0.0).then(|| (pass[place] / law).ln())
             };
-            passes.iter().zip(&lines).map(of_pass).collect()
+            Some((place, passes.iter().zip(&lines).map(of_pass).collect::<Option<_>>()?))
         };
-        let off = (0..self.positions.len()).map(|place| Some((place, off(place)?))).collect::<Option<_>>()?;
-        self.judge_law(DependenceLaw::Linear, off, Some(each))
-    }
-
-    /// Whether it is the same at each point, and, where that is not so, whether each further one adds the same.
-    pub fn conclusions(&self) -> Vec<Conclusion> {
-        let constant = self.constant();
-        let is_constant = constant.as_ref().is_some_and(|one| one.holds == Some(true));
-        let linear = (!is_constant).then(|| self.linear()).flatten();
-        constant.into_iter().chain(linear).collect()
+        let off = (0..self.positions.len()).map(off).collect::<Option<_>>()?;
+        let (claimed, test) = self.judge_law(DependenceLaw::Linear, off, Some(slope))?;
+        let slope = slope.estimate.divided_by(1.0 / each);
+        let [value, low, high] = [slope.value, slope.low, slope.high].map(|time| value_text(time, Unit::Nanoseconds));
+        let text = format!(
+            "{claim}, {value} ({}: {low} to {high}): with {} {}",
+            interval_label(&slope),
+            amount(claimed.at),
+            ratio_text(&claimed.off, "the line's")
+        );
+        Some(test.conclude(claimed, text))
     }
 
     /// A law by how far points are off it, as logarithms of each pass.
@@ -80,8 +91,8 @@ impl<'r> TimeDependence<'r> {
         &self,
         law: DependenceLaw,
         off: Vec<(usize, Vec<f64>)>,
-        each: Option<TestedFigure>,
-    ) -> Option<Conclusion> {
+        slope: Option<TestedFigure>,
+    ) -> Option<(DependenceClaim, LawTest)> {
         let rounds = off.iter().map(|(_, passes)| passes.len()).min()?;
         let point = |(place, passes): &(usize, Vec<f64>)| {
             Some(DependencePoint {
@@ -90,7 +101,7 @@ impl<'r> TimeDependence<'r> {
             })
         };
         let points: Vec<DependencePoint> = off.iter().map(point).collect::<Option<_>>()?;
-        let slope = each.map(|each| each.estimate);
+        let slope = slope.map(|slope| slope.estimate);
         let is_known = slope.is_none_or(|slope| slope.is_above(0.0).is_some());
         let judged = LawJudgement::from_points(&points)?;
         let claim = DependenceClaim {
@@ -103,12 +114,26 @@ impl<'r> TimeDependence<'r> {
             within: EQUIVALENCE_MARGIN,
             each: slope,
         };
-        Some(Conclusion {
-            claim: Claim::Along(claim),
-            holds: judged.holds.filter(|&holds| is_known || !holds),
-            evidence: TestEvidence::AtEachPoint { points: self.positions.len(), rounds },
-            tested: outcome_of_p_value(judged.p_value),
-        })
+        let (points, within) = (self.positions.len(), percent(EQUIVALENCE_MARGIN));
+        let test = format!(
+            "each of {points} points against what the claim gives, pass by pass in {rounds} passes or more: true if all are certainly \
+             within {within}, false if one certainly is not"
+        );
+        let evidence = TestEvidence::AtEachPoint { points, rounds };
+        let test = ClaimTest::new(evidence, test, outcome_of_p_value(judged.p_value));
+        Some((claim, LawTest { holds: judged.holds.filter(|&holds| is_known || !holds), test }))
+    }
+}
+
+/// Whether a law holds, with its test.
+struct LawTest {
+    holds: Option<bool>,
+    test: ClaimTest,
+}
+
+impl LawTest {
+    fn conclude(self, claim: DependenceClaim, text: String) -> StatedConclusion {
+        self.test.conclude(Claim::Along(claim), self.holds, text)
     }
 }
 

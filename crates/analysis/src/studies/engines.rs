@@ -3,15 +3,14 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_core::units::bytes;
-use kelvin_core::{BestQuestion, Claim, Conclusion, MetricValue, Name, TestEvidence};
-use kelvin_stats::{headline, median};
+use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
+use kelvin_core::units::{bytes, value_text};
+use kelvin_core::{BestQuestion, Case, Claim, Crossover, MetricValue, Name, Unit};
+use kelvin_stats::headline;
 
-use super::crossing::{LineRatio, MetricLine, best_p_value, crossings, line_ratio, line_ratios, lines, side_p_value};
+use super::crossing::{BestOf, Contender, MetricLine, crossings, joint_test, line_ratios, lines, side_p_value};
 use crate::evidence::{Evidence, outcome_of_p_value, p_value_of_all};
-use crate::result::{Figure, Study, StudyColumn, StudyRow, StudyTable};
-use crate::wording;
+use crate::result::{Figure, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
 
 /// The engine that every other is compared with.
 const BASE_ENGINE: ReadEngine = ReadEngine::Read;
@@ -24,10 +23,10 @@ const MIN_ENGINES: usize = 3;
 pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let lines = lines(evidence.all_cases(&ENGINES), BLOCK);
     let base = lines.iter().find(|line| BASE_ENGINE.point().is_in_case(&line.held))?;
-    // Other pairs stand beside each other in the table of all engines.
+    // Other pairs are compared in the table of all engines.
     let others = lines.iter().filter(|line| line.held != base.held);
-    let conclusions =
-        others.filter_map(|other| engine_comparison(base, other)).chain(fastest_engines(&lines)).collect();
+    let fastest = request_sizes(&lines).into_iter().filter_map(|size| fastest_at(&lines, size));
+    let conclusions = others.filter_map(|other| engine_comparison(base, other)).chain(fastest).collect();
     let design = format!(
         "A cached file was read sequentially by {} engines, in requests of {} to {}; each request was timed, in several rounds.",
         lines.len(),
@@ -73,79 +72,117 @@ fn request_sizes(lines: &[MetricLine]) -> Vec<u64> {
     sizes.into_iter().collect()
 }
 
-/// Gives the study its answer, once its conclusions are corrected for one another.
-pub(super) fn add_answer(study: &mut Study) {
-    if study.id == ENGINES.id {
-        study.answers.extend(wording::engines::answer(&study.conclusions));
-    }
-}
-
 /// One against another; `None` where too few sizes were measured with both.
-fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<Conclusion> {
-    let standings = line_ratios(base, other);
-    if standings.len() < MIN_SIZES {
+fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConclusion> {
+    let ratios = line_ratios(base, other);
+    if ratios.len() < MIN_SIZES {
         return None;
     }
-    let on = |side: Ordering| {
-        standings.iter().filter(|one| one.side() == side).map(|one| one.position).collect::<Vec<u64>>()
-    };
-    let (below, above, crossings) = (on(Ordering::Less), on(Ordering::Greater), crossings(&standings));
-    let holds = match (below.is_empty(), above.len()) {
-        (false, _) => Some(true),
-        (true, count) => (count == standings.len()).then_some(false),
+    let on = |side: Ordering| ratios.iter().filter(|one| one.side() == side).map(|one| one.position).collect();
+    let (below, above): (Vec<u64>, Vec<u64>) = (on(Ordering::Less), on(Ordering::Greater));
+    let (crossings, sizes) = (crossings(&ratios), ratios.len());
+    let holds = if below.is_empty() { (above.len() == sizes).then_some(false) } else { Some(true) };
+    let chance = match holds {
+        Some(true) => side_p_value(&ratios, Ordering::Less),
+        _ => p_value_of_all(ratios.iter().map(|one| one.p_value)),
     };
     let [base, other] = [base, other].map(|line| Name::intern(&line.name()));
-    let sizes = standings.len();
-    let chance = match holds {
-        Some(true) => side_p_value(&standings, Ordering::Less),
-        _ => p_value_of_all(standings.iter().map(|one| one.p_value)),
+    let text = if crossings.is_empty() {
+        no_crossing_sentence([&base, &other], sizes, &below, &above)
+    } else {
+        let place = |change: &Crossover| {
+            let side = if change.to_below { "above" } else { "below" };
+            let near = value_text(change.near, Unit::Bytes);
+            format!("{side} about {near} (between {} and {})", bytes(change.after), bytes(change.until))
+        };
+        let places: Vec<String> = crossings.iter().map(place).collect();
+        format!("{other} beats {base} at requests {}", places.join(" and "))
     };
-    Some(Conclusion {
-        claim: Claim::Crossing { base, other, sizes, below, above, crossings },
-        holds,
-        evidence: joint_evidence(&standings),
-        tested: outcome_of_p_value(chance),
-    })
+    let test = joint_test("ratio of median times", &ratios, 0, outcome_of_p_value(chance));
+    Some(test.conclude(Claim::Crossing { base, other, sizes, below, above, crossings }, holds, text))
 }
 
-/// The test of a comparison at several sizes.
-fn joint_evidence(standings: &[LineRatio]) -> TestEvidence {
-    TestEvidence::Together { ratios: standings.iter().map(|one| (Some(one.position), one.ratio)).collect(), rounds: 0 }
-}
-
-/// Which one is fastest at each size that enough of them have.
-fn fastest_engines(lines: &[MetricLine]) -> Vec<Conclusion> {
-    request_sizes(lines).into_iter().filter_map(|at| fastest_at(lines, at)).collect()
-}
-
-fn fastest_at(lines: &[MetricLine], at: u64) -> Option<Conclusion> {
-    let mut here: Vec<(&MetricLine, &[f64])> =
-        lines.iter().filter_map(|line| Some((line, line.rounds_at(at)?))).collect();
-    here.retain(|(_, rounds)| rounds.len() > 1 && rounds.iter().all(|&value| value > 0.0));
-    here.sort_by(|left, right| median(left.1).total_cmp(&median(right.1)));
-    let (&(best, rounds), others) = here.split_first()?;
-    if here.len() < MIN_ENGINES {
-        return None;
+fn no_crossing_sentence([base, other]: [&str; 2], all: usize, below: &[u64], above: &[u64]) -> String {
+    let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
+    let at_all = |sizes: &[u64]| {
+        let ends = [sizes.first(), sizes.last()].map(|end| end.copied().map(bytes).unwrap_or_default());
+        format!("at all {all} request sizes, {}", ends.join(" to "))
+    };
+    let beats = format!("{other} beats {base} at some request size");
+    match (below.len(), above.len()) {
+        (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {all}"),
+        (0, count) if count == all => format!("{beats}: {base} wins {}", at_all(above)),
+        (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
+        (count, _) if count == all => format!("{other} beats {base} {}", at_all(below)),
+        (_, 1..) => format!(
+            "{other} beats {base} at requests of {}, and {base} wins at {}: too few sizes on one side to say where they cross",
+            sizes(below),
+            sizes(above)
+        ),
+        _ => format!("{other} beats {base} at requests of {}; elsewhere they may be equal", sizes(below)),
     }
-    let all = others.len();
-    let compared: Vec<(&MetricLine, LineRatio)> =
-        others.iter().filter_map(|&(line, other)| Some((line, line_ratio(at, rounds, other, all)?))).collect();
-    let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
-    let rivals: Vec<_> = rivals.map(|(line, _)| line.held.clone()).collect();
-    let (next, nearest) = compared.first()?;
-    let case = best.held.clone().with_number(BLOCK, at);
-    let best =
-        MetricValue { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
-    Some(Conclusion {
-        holds: rivals.is_empty().then_some(true),
-        claim: Claim::Best {
-            question: BestQuestion::EngineAtSize,
-            best,
-            rivals,
-            next: next.held.clone(),
-            others: others.len(),
-        },
-        evidence: TestEvidence::Together { ratios: vec![(None, nearest.ratio)], rounds: rounds.len() },
-        tested: outcome_of_p_value(best_p_value(compared.iter().map(|(_, standing)| standing))),
-    })
+}
+
+/// An engine by the word of a case.
+pub(super) fn engine(case: &Case) -> &'static str {
+    TunedEngine::AXIS.word_in(case).or(ReadEngine::AXIS.word_in(case)).unwrap_or("unnamed engine")
+}
+
+/// Which one is fastest at a size, where enough of them have it.
+fn fastest_at(lines: &[MetricLine], size: u64) -> Option<StatedConclusion> {
+    let here = lines.iter().filter_map(|line| {
+        let rounds = line.rounds_at(size).filter(|rounds| rounds.len() > 1)?;
+        let case = line.held.clone().with_number(BLOCK, size);
+        let side =
+            MetricValue { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
+        Some(Contender { side, case: line.held.clone(), rounds, name: engine(&line.held).to_owned() })
+    });
+    let found = BestOf::find(BestQuestion::EngineAtSize, here.collect(), true)?;
+    let text = format!(
+        "of {} engines {} is fastest at requests of {}{}",
+        found.others + 1,
+        engine(&found.best.case),
+        bytes(size),
+        found.rivals_text("possibly as fast:")
+    );
+    (found.others + 1 >= MIN_ENGINES).then(|| found.conclude(text))
+}
+
+/// Lines below the answer, at most: with it eight sentences.
+const MAX_LINES: usize = 7;
+
+/// Gives the study its answer, once its conclusions are corrected for one another: which engine is the fastest at which sizes, and where
+/// each overtakes read.
+pub(super) fn add_answer(study: &mut Study) {
+    if study.id != ENGINES.id {
+        return;
+    }
+    let best = study.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
+        Claim::Best { question: BestQuestion::EngineAtSize, best, .. } => {
+            Some((engine(&best.case), BLOCK.number_in(&best.case)?, conclusion.holds.is_some()))
+        }
+        _ => None,
+    });
+    let best: Vec<(&str, u64, bool)> = best.collect();
+    let groups = best.chunk_by(|one, other| (one.0, one.2) == (other.0, other.2)).map(|group| {
+        let (name, from, is_sure) = group[0];
+        let to = group[group.len() - 1].1;
+        // Of two sizes nothing follows for those between.
+        let sizes = match group.len() {
+            1 => bytes(from),
+            2 => format!("{} and {}", bytes(from), bytes(to)),
+            _ => format!("{} to {}", bytes(from), bytes(to)),
+        };
+        format!("{name} at {sizes}{}", if is_sure { "" } else { " (others may be as fast)" })
+    });
+    let each: Vec<String> = groups.collect();
+    if each.is_empty() {
+        return;
+    }
+    let is_sure = |conclusion: &&StatedConclusion| {
+        matches!(conclusion.claim, Claim::Crossing { .. }) && conclusion.holds == Some(true)
+    };
+    let because = study.conclusions.iter().filter(is_sure).map(|conclusion| format!("{}.", conclusion.text));
+    let because = because.take(MAX_LINES).collect();
+    study.answers.push(StudyAnswer { says: format!("The fastest engine is {}.", each.join(", ")), because });
 }

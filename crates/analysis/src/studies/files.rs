@@ -1,14 +1,15 @@
 //! Files: whether a cache below the kernel answers, and which block size and queue depth are enough.
 
 use kelvin_core::catalogue::file::{
-    BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEPTH, DEPTH_RATE, DEVICE, DEVICE_REPEAT_READ,
-    QUEUE_DEPTH, SyncPolicy,
+    BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, BYTES, CacheState, DEPTH, DEPTH_RATE, DEVICE,
+    DEVICE_REPEAT_READ, QUEUE_DEPTH, SyncPolicy,
 };
-use kelvin_core::units::percent;
-use kelvin_core::{Axis, AxisWord, Claim, Conclusion, Metric, RatioQuestion, TestEvidence};
+use kelvin_core::units::{bytes, percent};
+use kelvin_core::{Axis, AxisWord, Case, Claim, Metric, MetricValue, RatioQuestion};
 
-use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::Study;
+use crate::evidence::{ClaimTest, Evidence, RatioAnswer, RatioTest, RoundHeadlines};
+use crate::result::{StatedConclusion, Study};
+use crate::wording::{amount_text, ratio_text, share_text};
 
 /// Share of the best rate that is enough.
 const SUFFICIENT_RATE_SHARE: f64 = 0.9;
@@ -19,41 +20,48 @@ const MIN_CACHE_SPEED_UP: f64 = 2.0;
 
 /// A rate over one parameter, the other one fixed.
 struct FileCurve {
+    /// What it measures, and which parameter.
+    what: &'static str,
     metric: &'static Metric,
     axis: Axis,
     held: Option<AxisWord>,
 }
 
+const fn reads(what: &'static str, state: CacheState) -> FileCurve {
+    FileCurve { what, metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(state.point()) }
+}
+
+const fn writes(what: &'static str, policy: SyncPolicy) -> FileCurve {
+    FileCurve { what, metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(policy.point()) }
+}
+
 static BLOCK_CURVES: [FileCurve; 5] = [
-    FileCurve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Cached.point()) },
-    FileCurve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Uncached.point()) },
-    FileCurve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Direct.point()) },
-    FileCurve { metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(SyncPolicy::Buffered.point()) },
-    FileCurve { metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(SyncPolicy::Direct.point()) },
+    reads("cached reads: a block size of", CacheState::Cached),
+    reads("uncached reads: a block size of", CacheState::Uncached),
+    reads("direct reads: a block size of", CacheState::Direct),
+    writes("buffered writes: a block size of", SyncPolicy::Buffered),
+    writes("direct writes: a block size of", SyncPolicy::Direct),
 ];
 
-static DEPTH_CURVES: [FileCurve; 1] = [FileCurve { metric: &DEPTH_RATE, axis: QUEUE_DEPTH, held: None }];
+static DEPTH_CURVE: FileCurve =
+    FileCurve { what: "random reads of 4 KiB: a queue depth of", metric: &DEPTH_RATE, axis: QUEUE_DEPTH, held: None };
 
 /// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` where it was only an input.
 pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
-    let passes = evidence.all_cases(&DEVICE_REPEAT_READ).into_iter().find(|passes| !passes.only_input)?;
-    let weighed = passes.tested_figure()?;
-    let ratio = weighed.estimate;
-    let conclusion = Conclusion {
-        claim: Claim::Ratio {
-            question: RatioQuestion::CacheBelowKernel,
-            base: passes.metric_value(),
-            other: passes.metric_value(),
-            ratio,
-            limit: MIN_CACHE_SPEED_UP,
-        },
-        holds: ratio.is_above(MIN_CACHE_SPEED_UP),
-        evidence: TestEvidence::Median { rounds: passes.values.len(), over: None },
-        tested: weighed.test(MIN_CACHE_SPEED_UP, None),
-    };
+    let passes = evidence.all_cases(&DEVICE_REPEAT_READ).iter().find(|passes| !passes.only_input)?;
+    let tested = passes.tested_figure()?;
+    let (ratio, limit) = (tested.estimate, MIN_CACHE_SPEED_UP);
+    let text = format!(
+        "a cache below the kernel (hypervisor, controller or drive) serves repeated reads: later passes over a file are more than {limit} \
+         times as fast as the first: {}",
+        ratio_text(&ratio, "as fast")
+    );
+    let (base, other) = (passes.metric_value(), passes.metric_value());
+    let claim = Claim::Ratio { question: RatioQuestion::CacheBelowKernel, base, other, ratio, limit };
+    let test = ClaimTest::median(passes.values.len(), None, tested.test(limit, None));
     let design = "A file was written, flushed, and read with direct I/O once, then again in several rounds. If such a cache \
                   already held what was just written, no pass is slow and nothing shows.";
-    Study::new(DEVICE, design, vec![conclusion])
+    Study::new(DEVICE, design, vec![test.conclude(claim, ratio.is_above(limit), text)])
 }
 
 /// Conclusions about blocks, from the metrics `file.blocksize.*`.
@@ -63,21 +71,21 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
          enough if it reaches {} of the best rate.",
         percent(SUFFICIENT_RATE_SHARE)
     );
-    let of_curves = BLOCK_CURVES
-        .iter()
-        .flat_map(|curve| curve.conclusions(evidence).into_iter().chain(curve.fall_conclusion(evidence)));
-    Study::new(BLOCKSIZE, design, of_curves.chain(cached_against_uncached(evidence)).collect())
-}
-
-/// Whether cached reads are faster than uncached ones, by block.
-fn cached_against_uncached(evidence: &Evidence<'_>) -> Vec<Conclusion> {
+    let of_curves = BLOCK_CURVES.iter().flat_map(|curve| {
+        let [enough, before, fall] = curve.conclusions(evidence);
+        [enough, before, fall].into_iter().flatten()
+    });
     let all = evidence.all_cases(&BLOCKSIZE_READ);
     let beside = |uncached: &RoundHeadlines<'_>| {
         let case = uncached.case.clone().with_word(CacheState::Cached);
         let cached = all.iter().find(|one| *one.case == case)?;
-        RatioTest::above(RatioQuestion::CachedBesideUncached, 1.0).test(uncached, cached)
+        let found = RatioTest::above(RatioQuestion::CachedBesideUncached, 1.0).test(uncached, cached)?;
+        let block = bytes(BLOCK.number_in(uncached.case).unwrap_or(0));
+        let times = found.times("as fast");
+        Some(found.conclude(format!("in blocks of {block} cached reads are faster than uncached ones: {times}")))
     };
-    all.iter().filter(|one| CacheState::of(one.case) == Some(CacheState::Uncached)).filter_map(beside).collect()
+    let uncached = all.iter().filter(|one| CacheState::of(one.case) == Some(CacheState::Uncached));
+    Study::new(BLOCKSIZE, design, of_curves.chain(uncached.filter_map(beside)).collect())
 }
 
 /// Conclusions about queue depths, from the metrics `file.depth.*`.
@@ -87,51 +95,77 @@ pub(crate) fn depths(evidence: &Evidence<'_>) -> Option<Study> {
          it reaches {} of the best rate.",
         percent(SUFFICIENT_RATE_SHARE)
     );
-    Study::new(DEPTH, design, DEPTH_CURVES.iter().flat_map(|curve| curve.conclusions(evidence)).collect())
+    let [enough, before, _] = DEPTH_CURVE.conclusions(evidence);
+    Study::new(DEPTH, design, enough.into_iter().chain(before).collect())
 }
 
 impl FileCurve {
-    /// Its points, ascending.
-    fn points<'r>(&self, evidence: &Evidence<'r>) -> Vec<RoundHeadlines<'r>> {
-        let mut points = evidence.all_cases(self.metric);
-        points.retain(|point| {
+    /// That the first point which reaches enough of the best rate does so, that the one before does not, and whether the rate of the largest
+    /// point is below enough of the best. Nothing of the best itself: compared with itself there is nothing to test, and what the one before
+    /// lacks says as much.
+    fn conclusions(&self, evidence: &Evidence<'_>) -> [Option<StatedConclusion>; 3] {
+        let is_of_curve = |point: &&RoundHeadlines<'_>| {
             self.axis.number_in(point.case).is_some() && self.held.is_none_or(|held| held.is_in_case(point.case))
-        });
+        };
+        let mut points: Vec<&RoundHeadlines<'_>> = evidence.all_cases(self.metric).iter().filter(is_of_curve).collect();
         points.sort_by_key(|point| self.axis.number_in(point.case));
-        points
-    }
-
-    /// Whether the rate falls again: that of the largest point is below enough of the best. `None` where it is not seen to be.
-    fn fall_conclusion(&self, evidence: &Evidence<'_>) -> Option<Conclusion> {
-        let points = self.points(evidence);
-        let best = points.iter().max_by(|one, other| one.headline().total_cmp(&other.headline()))?;
-        let has_fallen = |largest: &&RoundHeadlines<'_>| largest.headline() < SUFFICIENT_RATE_SHARE * best.headline();
-        let largest = points.last().filter(has_fallen).filter(|_| points.len() >= MIN_KNEE_POINTS)?;
-        RatioTest::below(RatioQuestion::LargestBlock, SUFFICIENT_RATE_SHARE).test_chosen_among(
-            best,
-            largest,
-            Some(points.len()),
-        )
-    }
-
-    /// That the first point which reaches enough of the best rate does so, and that the one before does not. `None` for the
-    /// best itself: beside itself there is nothing to test, and what the one before lacks says as much.
-    fn conclusions(&self, evidence: &Evidence<'_>) -> Vec<Conclusion> {
-        let points = self.points(evidence);
         let best = points.iter().max_by(|one, other| one.headline().total_cmp(&other.headline()));
-        let Some(best) = best.filter(|_| points.len() >= MIN_KNEE_POINTS) else { return Vec::new() };
-        let Some(knee) = points.iter().position(|point| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline())
-        else {
-            return Vec::new();
+        let Some(&best) = best.filter(|_| points.len() >= MIN_KNEE_POINTS) else { return Default::default() };
+        let is_enough = |point: &&RoundHeadlines<'_>| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline();
+        let Some(knee) = points.iter().position(is_enough) else { return Default::default() };
+        let against_best = |point: &RoundHeadlines<'_>, ask: RatioTest| {
+            (point.case != best.case).then(|| ask.test_chosen_among(best, point, Some(points.len()))).flatten()
         };
-        let beside = |point: &RoundHeadlines<'_>, ask: RatioTest| match point.case == best.case {
-            true => None,
-            false => ask.test_chosen_among(best, point, Some(points.len())),
+        let enough = |found: RatioAnswer, claim: &str| {
+            let text = format!(
+                "{} {} {claim} {} of the rate with {}, {}: it reaches {}",
+                self.what,
+                self.position(&found.other),
+                percent(SUFFICIENT_RATE_SHARE),
+                self.position(&found.base),
+                amount_text(&found.base),
+                share_text(&found.ratio)
+            );
+            found.conclude(text)
         };
-        let enough = beside(&points[knee], RatioTest::above(RatioQuestion::Enough, SUFFICIENT_RATE_SHARE));
+        let sufficient = against_best(points[knee], RatioTest::above(RatioQuestion::Enough, SUFFICIENT_RATE_SHARE));
         let before = knee.checked_sub(1).and_then(|before| {
-            beside(&points[before], RatioTest::below(RatioQuestion::NotEnough, SUFFICIENT_RATE_SHARE))
+            against_best(points[before], RatioTest::below(RatioQuestion::NotEnough, SUFFICIENT_RATE_SHARE))
         });
-        enough.into_iter().chain(before).collect()
+        let largest = points.last().filter(|largest| !is_enough(largest));
+        let fall = largest.and_then(|largest| {
+            let found = against_best(largest, RatioTest::below(RatioQuestion::LargestBlock, SUFFICIENT_RATE_SHARE))?;
+            let text = format!(
+                "{} {} is too large: the rate falls below {} of the best: it is {} of that with {}, {}",
+                self.what,
+                self.position(&found.other),
+                percent(SUFFICIENT_RATE_SHARE),
+                share_text(&found.ratio),
+                self.position(&found.base),
+                amount_text(&found.base)
+            );
+            Some(found.conclude(text))
+        });
+        [
+            sufficient.map(|found| enough(found, "is enough for")),
+            before.map(|found| enough(found, "is not enough for")),
+            fall,
+        ]
     }
+
+    fn position(&self, side: &MetricValue) -> String {
+        let at = self.axis.number_in(&side.case).unwrap_or(0);
+        if self.axis.name == BLOCK.name { bytes(at) } else { at.to_string() }
+    }
+}
+
+/// The state of the page cache in a case.
+pub(super) fn cache_state(case: &Case) -> &'static str {
+    CacheState::of(case).map_or("as found", CacheState::name)
+}
+
+/// `direct, 8 MiB`.
+pub(super) fn state_and_file(case: &Case) -> String {
+    let size = BYTES.number_in(case).map_or_else(String::new, |size| format!(", {}", bytes(size)));
+    format!("{}{size}", cache_state(case))
 }

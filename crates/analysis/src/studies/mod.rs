@@ -25,60 +25,72 @@ pub(crate) mod tune;
 use crate::evidence::Evidence;
 use crate::reference::published_server;
 use crate::result::{MetricResult, StatedConclusion, Study};
-use crate::wording;
-use kelvin_core::catalogue::os;
-use kelvin_core::{Claim, Conclusion, Name, Run};
+use kelvin_core::catalogue::cpu::CALL_ARGS;
+use kelvin_core::catalogue::mem::PAGE_STUDY;
+use kelvin_core::catalogue::{file, os};
+use kelvin_core::{Claim, Name, Run};
 pub(crate) use multiple_testing::correct_p_values;
 
-/// Draws the conclusions of one study; `None` where its metrics were not measured.
-pub(crate) type StudyFn = fn(&Evidence<'_>) -> Option<Study>;
+/// A study: its id, what it rests on, ids of metrics or leading parts of them, and how its conclusions are drawn.
+struct StudyRule {
+    id: Name,
+    /// Nothing where that is the id itself.
+    rests_on: &'static [&'static str],
+    /// `None` where its metrics were not measured.
+    draw: fn(&Evidence<'_>) -> Option<Study>,
+}
+
+const fn rule(id: Name, draw: fn(&Evidence<'_>) -> Option<Study>) -> StudyRule {
+    StudyRule { id, rests_on: &[], draw }
+}
 
 /// All studies, in the order of reports.
-const STUDIES: [StudyFn; 21] = [
-    system::system,
-    arguments::arguments,
-    forks::forks,
-    one_way_wake_up::one_way,
-    tasks::tasks,
-    pages::pages,
-    files::cache_below,
-    byte_calls::byte_calls,
-    files::block_sizes,
-    files::depths,
-    read_order::read_order,
-    contention::contention,
-    threads::threads,
-    engines::engines,
-    remote::remote,
-    tune::tune,
-    network::calls,
-    network::streams,
-    peer::peer,
-    transfer::transfer,
-    load::load,
+const STUDIES: [StudyRule; 21] = [
+    StudyRule { rests_on: &system::SYSTEM_PROBES, ..rule(os::STUDY, system::system) },
+    rule(CALL_ARGS.id, arguments::arguments),
+    rule(os::PROCESS_FORK_RSS.id, forks::forks),
+    rule(os::ONE_WAY_WAKE_UP.id, one_way_wake_up::one_way),
+    rule(os::TASKS, tasks::tasks),
+    rule(PAGE_STUDY, pages::pages),
+    rule(file::DEVICE, files::cache_below),
+    rule(file::BYTE_CALLS.id, byte_calls::byte_calls),
+    rule(file::BLOCKSIZE, files::block_sizes),
+    rule(file::DEPTH, files::depths),
+    rule(file::READ_ORDER.id, read_order::read_order),
+    rule(file::CONTENTION.id, contention::contention),
+    rule(file::THREADS.id, threads::threads),
+    rule(file::ENGINES.id, engines::engines),
+    rule(file::REMOTE_BLOCK.id, remote::remote),
+    rule(file::TUNE_RATE.id, tune::tune),
+    StudyRule { rests_on: &network::CALLS_METRICS, ..rule(network::CALLS_STUDY, network::calls) },
+    rule(network::STREAMS_STUDY, network::streams),
+    rule(peer::PEER_STUDY, peer::peer),
+    rule(transfer::TRANSFER_STUDY, transfer::transfer),
+    rule(load::LOAD_STUDY, load::load),
 ];
 
 /// Share from which a CPU that runs a test is full; the network probes' notes use the same.
 pub const FULL_CPU_SHARE: f64 = 0.95;
 
-impl From<Conclusion> for StatedConclusion {
-    fn from(conclusion: Conclusion) -> Self {
-        Self { text: wording::claim(&conclusion), test: wording::evidence(&conclusion), conclusion }
-    }
-}
-
 impl Study {
     /// A study of some conclusions; `None` without any.
-    fn new(id: Name, design: impl Into<String>, conclusions: Vec<Conclusion>) -> Option<Self> {
-        let conclusions: Vec<StatedConclusion> = conclusions.into_iter().map(StatedConclusion::from).collect();
-        (!conclusions.is_empty()).then(|| Self {
+    fn new(id: Name, design: impl Into<String>, conclusions: Vec<StatedConclusion>) -> Option<Self> {
+        (!conclusions.is_empty()).then(|| Self::empty(id, design).with_conclusions(conclusions))
+    }
+
+    fn empty(id: Name, design: impl Into<String>) -> Self {
+        Self {
             id,
             answers: Vec::new(),
             design: design.into(),
-            conclusions,
+            conclusions: Vec::new(),
             tables: Vec::new(),
             in_tables: Vec::new(),
-        })
+        }
+    }
+
+    fn with_conclusions(self, conclusions: Vec<StatedConclusion>) -> Self {
+        Self { conclusions, ..self }
     }
 }
 
@@ -94,48 +106,18 @@ pub fn published_load() -> Study {
 
 /// The ids of all studies, in the order of reports.
 pub fn study_ids() -> [Name; STUDIES.len()] {
-    use kelvin_core::catalogue::cpu::CALL_ARGS;
-    use kelvin_core::catalogue::file::{
-        BLOCKSIZE, BYTE_CALLS, CONTENTION, DEPTH, DEVICE, ENGINES, READ_ORDER, REMOTE_BLOCK, THREADS, TUNE_RATE,
-    };
-    [
-        os::STUDY,
-        CALL_ARGS.id,
-        os::PROCESS_FORK_RSS.id,
-        os::ONE_WAY_WAKE_UP.id,
-        os::TASKS,
-        kelvin_core::catalogue::mem::PAGE_STUDY,
-        DEVICE,
-        BYTE_CALLS.id,
-        BLOCKSIZE,
-        DEPTH,
-        READ_ORDER.id,
-        CONTENTION.id,
-        THREADS.id,
-        ENGINES.id,
-        REMOTE_BLOCK.id,
-        TUNE_RATE.id,
-        network::CALLS_STUDY,
-        network::STREAMS_STUDY,
-        peer::PEER_STUDY,
-        transfer::TRANSFER_STUDY,
-        load::LOAD_STUDY,
-    ]
+    STUDIES.map(|study| study.id)
 }
 
-/// What a study of a report rests on, by its id: ids of metrics, or leading parts of them. It is the id alone but of round trips, which
-/// are held against calls and connections, and of the operating system, which compares some of its metrics and those of calls.
+/// What a study of a report rests on, by its id: ids of metrics, or leading parts of them.
 pub fn study_metrics(study: &str) -> Vec<&str> {
-    if os::STUDY == *study {
-        return system::SYSTEM_PROBES.to_vec();
-    }
-    let others = if network::CALLS_STUDY == *study { &network::ROUND_TRIP_INPUTS[..] } else { &[] };
-    std::iter::once(study).chain(others.iter().copied()).collect()
+    let known = STUDIES.iter().find(|known| known.id == *study && !known.rests_on.is_empty());
+    known.map_or_else(|| vec![study], |known| known.rests_on.to_vec())
 }
 
 /// The conclusions that follow from the measurements of a run, study by study.
 pub fn studies(run: &Run) -> Vec<Study> {
-    let mut studies = uncorrected_studies(run);
+    let mut studies = uncorrected_studies(&Evidence::from_run(run));
     correct_p_values(studies.iter_mut().flat_map(|study| &mut study.conclusions).collect());
     add_answers(&mut studies);
     studies
@@ -145,16 +127,14 @@ pub fn studies(run: &Run) -> Vec<Study> {
 pub(crate) fn add_answers(studies: &mut [Study]) {
     for study in studies {
         engines::add_answer(study);
-        read_order::answer(study);
+        read_order::add_answer(study);
     }
 }
 
-/// The same, each conclusion on its own.
-pub(crate) fn uncorrected_studies(run: &Run) -> Vec<Study> {
-    let evidence = Evidence::from_run(run);
-    let ids = study_ids();
-    let draw = |(draw, id): (&StudyFn, Name)| draw(&evidence).inspect(|study| debug_assert_eq!(study.id, id));
-    STUDIES.iter().zip(ids).filter_map(draw).collect()
+/// The conclusions, each on its own.
+pub(crate) fn uncorrected_studies(evidence: &Evidence<'_>) -> Vec<Study> {
+    let draw = |rule: &StudyRule| (rule.draw)(evidence).inspect(|study| debug_assert_eq!(study.id, rule.id));
+    STUDIES.iter().filter_map(draw).collect()
 }
 
 /// What a report concludes of a claim, among all of its conclusions.
@@ -164,7 +144,7 @@ pub(crate) fn find_conclusion<'s>(studies: &'s [Study], claim: &Claim) -> Option
 
 /// Gives studies the tables of what was measured; one without conclusions has them too.
 pub(crate) fn add_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> Vec<Study> {
-    if let Some(study) = studies.iter_mut().find(|study| study.id == kelvin_core::catalogue::file::BYTE_CALLS.id) {
+    if let Some(study) = studies.iter_mut().find(|study| study.id == file::BYTE_CALLS.id) {
         study.tables.extend(byte_calls::rate_table(results));
     }
     let tables = transfer::tables::transfer_tables(results);
@@ -172,7 +152,7 @@ pub(crate) fn add_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> V
         return studies;
     }
     let place = studies.iter().position(|study| study.id == transfer::TRANSFER_STUDY).unwrap_or_else(|| {
-        studies.push(transfer::study(Vec::new()));
+        studies.push(Study::empty(transfer::TRANSFER_STUDY, transfer::DESIGN));
         studies.len() - 1
     });
     studies[place].tables = tables;

@@ -1,11 +1,17 @@
 //! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
 
-use kelvin_core::{PValue, TestOutcome};
-use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
+use kelvin_core::units::{p_value, percent};
+use kelvin_core::{Claim, PValue, ShareQuestion, TestEvidence, TestOutcome};
+use kelvin_stats::{FALSE_DISCOVERY_RATE, MIN_INTERVAL_ROUNDS, adjusted_p_values};
 
+use super::{remote, tasks};
 use crate::result::StatedConclusion;
 
-/// Corrects the tests of difference for one another, and those of equivalence, and leaves open what does not count any more.
+/// Most rounds that are worth naming: a thorough run of an hour makes as many.
+const MAX_NAMED_ROUNDS: u64 = 100;
+
+/// Corrects the tests of difference for one another, and those of equivalence, leaves open what does not count any more, and says what
+/// each test says among all.
 pub(crate) fn correct_p_values(mut conclusions: Vec<&mut StatedConclusion>) {
     correct_tests_of_kind(&mut conclusions, |tested| Some(&mut tested.differs));
     correct_tests_of_kind(&mut conclusions, |tested| tested.same.as_mut().map(|same| &mut same.chance));
@@ -25,16 +31,63 @@ fn correct_tests_of_kind(
     }
 }
 
-fn decide(concluded: &mut StatedConclusion) {
-    let mut conclusion = concluded.conclusion.clone();
-    let Some(tested) = &mut conclusion.tested else { return };
-    if let Some(same) = &mut tested.same {
-        same.holds = same.chance.is_significant(FALSE_DISCOVERY_RATE);
+fn decide(stated: &mut StatedConclusion) {
+    let conclusion = &mut stated.conclusion;
+    if let Some(tested) = &mut conclusion.tested {
+        if let Some(same) = &mut tested.same {
+            same.holds = same.chance.is_significant(FALSE_DISCOVERY_RATE);
+        }
+        if !tested.differs.is_significant(FALSE_DISCOVERY_RATE) {
+            conclusion.holds = None;
+        }
     }
-    if !tested.differs.is_significant(FALSE_DISCOVERY_RATE) {
-        conclusion.holds = None;
+    // The sentences that say more than a claim with its figures.
+    match &conclusion.claim {
+        Claim::MoreTasksThanCpus { other, longer, .. } => {
+            stated.text = tasks::more_tasks_sentence(&other.case, longer, conclusion.holds);
+        }
+        Claim::Share { question: ShareQuestion::RemoteWay, of, share, .. } => {
+            stated.text = remote::share_sentence(&of.case, share, conclusion.holds);
+        }
+        _ => {}
     }
-    *concluded = conclusion.into();
+    if let Some(outcome) = test_outcome(stated) {
+        stated.test = format!("{}; {outcome}", stated.test);
+    }
+}
+
+/// How likely a conclusion is by accident, or what would decide where these rounds do not.
+fn test_outcome(conclusion: &StatedConclusion) -> Option<String> {
+    let of_all = |chance: PValue| format!("{} among all conclusions", p_value(chance.joint));
+    let Some(tested) = conclusion.tested else {
+        let too_few = format!("nothing is tested with fewer than {MIN_INTERVAL_ROUNDS} rounds");
+        return has_too_few_rounds(&conclusion.evidence).then_some(too_few);
+    };
+    if conclusion.holds.is_some() {
+        return Some(of_all(tested.differs));
+    }
+    if let Some(same) = tested.same.filter(|_| conclusion.same_within().is_some()) {
+        return Some(format!("the same within {}, {}", percent(same.within), of_all(same.chance)));
+    }
+    match tested.rounds_to_decide? {
+        rounds if rounds <= MAX_NAMED_ROUNDS => Some(format!("about {rounds} rounds would decide")),
+        _ => Some(format!("more than {MAX_NAMED_ROUNDS} rounds would be needed to decide")),
+    }
+}
+
+/// Whether a test of medians has too few rounds.
+fn has_too_few_rounds(test: &TestEvidence) -> bool {
+    match test {
+        TestEvidence::RatioOfMedians { rounds: [other, base], .. } => *other.min(base) < MIN_INTERVAL_ROUNDS,
+        TestEvidence::Together { ratios, .. } => ratios.iter().any(|(_, ratio)| ratio.is_range),
+        TestEvidence::Median { rounds, .. }
+        | TestEvidence::CaseByCase { rounds, .. }
+        | TestEvidence::Ratios { rounds, .. }
+        | TestEvidence::AtEachPoint { rounds, .. }
+        | TestEvidence::Contrasts { rounds, .. }
+        | TestEvidence::Search { rounds, .. } => *rounds < MIN_INTERVAL_ROUNDS,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -53,8 +106,12 @@ mod tests {
         }
     }
 
+    fn stated(conclusion: Conclusion) -> StatedConclusion {
+        StatedConclusion { text: String::new(), test: String::new(), conclusion }
+    }
+
     fn corrected(conclusions: Vec<Conclusion>) -> Vec<Conclusion> {
-        let mut concluded: Vec<StatedConclusion> = conclusions.into_iter().map(StatedConclusion::from).collect();
+        let mut concluded: Vec<StatedConclusion> = conclusions.into_iter().map(stated).collect();
         correct_p_values(concluded.iter_mut().collect());
         concluded.into_iter().map(|one| one.conclusion).collect()
     }

@@ -8,22 +8,24 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP_LOST, CLOSE, CONNECT, MESSAGE, RTT_TCP,
     RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAMS, SendMethod,
 };
-use kelvin_core::{Case, Claim, Conclusion, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence};
+use kelvin_core::units::{bytes, percent, value_text};
+use kelvin_core::{Case, Claim, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence, Unit};
 
-use super::crossing::{LinePoint, LineRatio, MetricLine, line_ratios, side_p_value, without_axes};
-use super::{FULL_CPU_SHARE, find_conclusion};
+use super::FULL_CPU_SHARE;
+use super::crossing::{LinePoint, MetricLine, joint_test, line_ratios, side_p_value};
 use crate::evidence::{
-    Evidence, LimitSide, RatioTest, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
-    share_conclusion,
+    ClaimTest, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest, TestedFigure,
+    outcome_of_p_value, p_value_of_all, p_value_of_any,
 };
 use crate::result::{StatedConclusion, Study};
+use crate::wording::{ratio_text, share_text};
 
 /// The study of calls and round trips, and that of streams.
 pub(crate) const CALLS_STUDY: Name = Name::new("net.rtt");
 pub(crate) const STREAMS_STUDY: Name = Name::new("net.bandwidth");
 
-/// What the first of them also rests on.
-pub(super) const ROUND_TRIP_INPUTS: [&str; 3] = ["net.stack", CONNECT.id.as_str(), CLOSE.id.as_str()];
+/// What the first of them rests on.
+pub(super) const CALLS_METRICS: [&str; 4] = [CALLS_STUDY.as_str(), "net.stack", CONNECT.id.as_str(), CLOSE.id.as_str()];
 
 /// A small message, whose bytes cost next to nothing.
 pub(super) const SMALL_MESSAGE: u64 = 64;
@@ -37,18 +39,58 @@ pub(crate) const DOUBLED_TIME: f64 = 2.0;
 pub(super) const MIN_LOST_SHARE: f64 = 0.01;
 
 /// Round trips and their protocol part, TCP first.
-static PROTOCOLS: [(&Metric, &Metric); 3] = [(&RTT_TCP, &STACK_TCP), (&RTT_UDP, &STACK_UDP), (&RTT_UNIX, &STACK_UNIX)];
+static PROTOCOLS: [(&str, &Metric, &Metric); 3] =
+    [("TCP", &RTT_TCP, &STACK_TCP), ("UDP", &RTT_UDP, &STACK_UDP), ("Unix sockets", &RTT_UNIX, &STACK_UNIX)];
 
 /// Conclusions on calls and round trips, from `net.rtt.*`, `net.stack.*`, `net.connect` and `net.close`.
 pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
-    let of_protocol = |&(trip, stack): &(&Metric, &Metric)| {
-        [protocol_share(evidence, trip, stack), cpu_distance_cost(evidence, trip)]
+    let small = bytes(SMALL_MESSAGE);
+    let trip = |metric: &Metric, placement: PairPlacement| {
+        evidence.rounds_at(metric, &Case::new().with_word(placement).with_number(MESSAGE, SMALL_MESSAGE))
     };
+    let protocol_share = |name: &str, metric: &Metric, stack: &Metric| {
+        let both_ways = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+        let found = RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE)
+            .test(trip(metric, PairPlacement::SameCpu)?, &both_ways.clone().scaled(2.0))?;
+        let text = format!(
+            "more than half of a round trip of {small} over {name} on one CPU is sending and receiving, not switching: {}, {}",
+            share_text(&found.ratio),
+            found.amounts()
+        );
+        Some(found.conclude(text))
+    };
+    let cpu_distance = |name: &str, metric: &Metric| {
+        let [same, two] = [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
+        let found = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same?, two?)?;
+        let times = found.times("as long");
+        Some(found.conclude(format!(
+            "a round trip of {small} over {name} takes longer between two CPUs than on one: {times}"
+        )))
+    };
+    let against_trip = |call: &str, metric: &Metric, question: RatioQuestion| {
+        let cost = evidence.rounds_at(metric, &Case::new().with_word(PairPlacement::SameCpu))?;
+        let found = RatioTest::above(question, 1.0).test(trip(&RTT_TCP, PairPlacement::SameCpu)?, cost)?;
+        let text = format!("a TCP {call} on one CPU costs more than a TCP round trip: {}", found.times("as long"));
+        Some(found.conclude(text))
+    };
+    // On one CPU, where only their work and switches take time.
+    let against_tcp =
+        |name: &str, metric: &Metric| {
+            let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
+            let found = RatioTest::below(RatioQuestion::RoundTripBesideTcp, 1.0).test(tcp?, other?)?;
+            let times = found.times("as long");
+            Some(found.conclude(format!(
+                "a round trip of {small} on one CPU takes less time over {name} than over TCP: {times}"
+            )))
+        };
     let conclusions = PROTOCOLS
         .iter()
-        .flat_map(of_protocol)
-        .chain([connect_cost(evidence), close_cost(evidence)])
-        .chain(PROTOCOLS[1..].iter().map(|(trip, _)| protocol_against_tcp(evidence, trip)));
+        .flat_map(|(name, metric, stack)| [protocol_share(name, metric, stack), cpu_distance(name, metric)])
+        .chain([
+            against_trip("connect", &CONNECT, RatioQuestion::ConnectBesideRoundTrip),
+            against_trip("close", &CLOSE, RatioQuestion::CloseBesideRoundTrip),
+        ])
+        .chain(PROTOCOLS[1..].iter().map(|(name, metric, _)| against_tcp(name, metric)));
     let design = format!(
         "Messages of {SMALL_MESSAGE} B went from one process to another and back, both on one CPU or each on its own; the same message \
          was sent and received by a single process; connections were made, used once and closed; each in several rounds."
@@ -59,13 +101,15 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
 /// Conclusions on streams, from `net.bandwidth.*`.
 pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
     let rates = evidence.all_cases(&BANDWIDTH_TCP);
-    let conclusions = byte_cost_size(&rates)
+    let lost = evidence.all_cases(&BANDWIDTH_UDP_LOST).iter();
+    let lost = lost.filter_map(|lost| datagrams_lost(lost, ShareQuestion::DatagramsLost));
+    let conclusions = byte_cost_size(rates)
         .into_iter()
-        .chain(PLACEMENTS.iter().flat_map(|&placement| more_streams(&rates, placement)))
-        .chain(one_cpu_gain(&rates))
-        .chain(send_method_gain(&evidence.all_cases(&BANDWIDTH_TCP_METHOD)))
+        .chain(PLACEMENTS.iter().flat_map(|&placement| more_streams(rates, placement)))
+        .chain(one_cpu_gain(rates))
+        .chain(send_method_gain(evidence.all_cases(&BANDWIDTH_TCP_METHOD)))
         .chain(cpu_limited(evidence))
-        .chain(loss_conclusions(evidence, &BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLost));
+        .chain(lost);
     let design = "Bytes were sent from one process to another as fast as possible, in messages of several sizes, by several \
                   numbers of streams and send methods, with both ends of a stream on one CPU or on two, and counted on arrival, \
                   in several rounds. A message costs its bytes over the rate; its calls cost what the smallest message costs.";
@@ -73,69 +117,38 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 }
 
 /// What matters most of the network, where the test supports it.
-pub(crate) fn network_essentials<'s>(evidence: &Evidence<'_>, studies: &'s [Study]) -> Vec<&'s StatedConclusion> {
-    let rates = evidence.all_cases(&BANDWIDTH_TCP);
-    let is_large = |one: &Conclusion| matches!(&one.claim, Claim::Ratio { base, .. } if MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE));
-    let all = [
-        cpu_distance_cost(evidence, &RTT_TCP),
-        connect_cost(evidence),
-        byte_cost_size(&rates),
-        one_cpu_gain(&rates).into_iter().rfind(is_large),
-        cpu_limited(evidence),
+pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
+    let of_question = |wanted: RatioQuestion| move |claim: &Claim| matches!(claim, Claim::Ratio { question, .. } if *question == wanted);
+    let is_of_tcp = |claim: &Claim| matches!(claim, Claim::Ratio { base, .. } if base.metric == RTT_TCP.id);
+    let is_large = |claim: &Claim| matches!(claim, Claim::Ratio { base, .. } if MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE));
+    let all = || studies.iter().flat_map(|study| &study.conclusions);
+    let distance = of_question(RatioQuestion::RoundTripBetweenCpus);
+    let connect = of_question(RatioQuestion::ConnectBesideRoundTrip);
+    let one_cpu = of_question(RatioQuestion::StreamsOnOneCpu);
+    let essential = [
+        all().find(|one| distance(&one.claim) && is_of_tcp(&one.claim)),
+        all().find(|one| connect(&one.claim)),
+        all().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
+        all().filter(|one| one_cpu(&one.claim) && is_large(&one.claim)).last(),
+        all().find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
-    let concluded = all.into_iter().flatten().filter_map(|one| find_conclusion(studies, &one.claim));
-    concluded.filter(|one| one.holds == Some(true)).collect()
+    let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
+    certain.map(|one| one.text.clone()).collect()
 }
 
 /// Both placements, apart first.
 const PLACEMENTS: [PairPlacement; 2] = [PairPlacement::TwoCpus, PairPlacement::SameCpu];
 
-/// The rounds of a round trip of a small message.
-fn small_round_trip<'r>(
-    evidence: &Evidence<'r>,
-    metric: &Metric,
-    placement: PairPlacement,
-) -> Option<RoundHeadlines<'r>> {
-    evidence.rounds_at(metric, &Case::new().with_word(placement).with_number(MESSAGE, SMALL_MESSAGE))
+pub(super) fn placement_text(case: &Case) -> &'static str {
+    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) { "on one CPU" } else { "between two CPUs" }
 }
 
-/// The protocol's share of a round trip.
-fn protocol_share(evidence: &Evidence<'_>, metric: &Metric, stack: &Metric) -> Option<Conclusion> {
-    let both_ways = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?.scaled(2.0);
-    let trip = small_round_trip(evidence, metric, PairPlacement::SameCpu)?;
-    RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE).test(&trip, &both_ways)
-}
-
-/// What another CPU adds to a round trip.
-fn cpu_distance_cost(evidence: &Evidence<'_>, metric: &Metric) -> Option<Conclusion> {
-    let [same, two] =
-        [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| small_round_trip(evidence, metric, placement));
-    RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(&same?, &two?)
-}
-
-/// Another protocol against TCP, on one CPU, where only their work and switches take time.
-fn protocol_against_tcp(evidence: &Evidence<'_>, metric: &Metric) -> Option<Conclusion> {
-    let [tcp, other] = [&RTT_TCP, metric].map(|metric| small_round_trip(evidence, metric, PairPlacement::SameCpu));
-    RatioTest::below(RatioQuestion::RoundTripBesideTcp, 1.0).test(&tcp?, &other?)
-}
-
-/// The cost of a connect against one round trip.
-fn connect_cost(evidence: &Evidence<'_>) -> Option<Conclusion> {
-    against_round_trip(evidence, &CONNECT, RatioQuestion::ConnectBesideRoundTrip)
-}
-
-/// The cost of a close.
-fn close_cost(evidence: &Evidence<'_>) -> Option<Conclusion> {
-    against_round_trip(evidence, &CLOSE, RatioQuestion::CloseBesideRoundTrip)
-}
-
-fn against_round_trip(evidence: &Evidence<'_>, metric: &Metric, question: RatioQuestion) -> Option<Conclusion> {
-    let cost = evidence.rounds_at(metric, &Case::new().with_word(PairPlacement::SameCpu))?;
-    RatioTest::above(question, 1.0).test(&small_round_trip(evidence, &RTT_TCP, PairPlacement::SameCpu)?, &cost)
+pub(super) fn message_text(case: &Case) -> String {
+    bytes(MESSAGE.number_in(case).unwrap_or(0))
 }
 
 /// Whether a CPU limits streams, whatever they send and how: the case whose busiest CPU is least busy.
-fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
+fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let all = evidence.all_cases(&BANDWIDTH_TCP_CPU);
     let busy: Vec<TestedFigure> = all.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;
     let full: Vec<Option<bool>> = busy.iter().map(|busy| busy.estimate.is_above(FULL_CPU_SHARE)).collect();
@@ -144,26 +157,39 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
         true => Some(true),
         false => full.contains(&Some(false)).then_some(false),
     };
-    let conclusion =
-        share_conclusion(ShareQuestion::CpuOfStreams, least.metric_value(), least, FULL_CPU_SHARE, LimitSide::Above)?;
-    let evidence = TestEvidence::CaseByCase { cases: all.len(), rounds: least.values.len() };
     // One that is not full is found among so many, while all are full only together.
     let chances = |answer| {
         busy.iter().zip(&full).filter(move |(_, full)| **full == answer).map(|one| one.0.p_value(FULL_CPU_SHARE))
     };
-    let tested = outcome_of_p_value(match holds {
+    let chance = match holds {
         Some(false) => p_value_of_any(chances(holds), all.len()),
         _ => p_value_of_all(busy.iter().map(|busy| busy.p_value(FULL_CPU_SHARE))),
-    });
-    Some(Conclusion { holds, evidence, tested, ..conclusion })
+    };
+    let (cases, rounds, share) = (all.len(), least.values.len(), least.estimate()?);
+    let text = format!(
+        "TCP streams on this machine are CPU-limited in {}, with a CPU busy for more than {} of the time: the busiest is busy for {} in the \
+         case with most idle time",
+        if cases == 1 { "the one case measured".to_owned() } else { format!("all {cases} cases") },
+        percent(FULL_CPU_SHARE),
+        percent(share.value)
+    );
+    let (question, of) = (ShareQuestion::CpuOfStreams, least.metric_value());
+    let test = format!("median of {rounds} rounds, case by case");
+    let test = ClaimTest::new(TestEvidence::CaseByCase { cases, rounds }, test, outcome_of_p_value(chance));
+    Some(test.conclude(Claim::Share { question, of, share, limit: FULL_CPU_SHARE }, holds, text))
 }
 
-/// Whether datagrams are lost when the sender does not wait.
-pub(super) fn loss_conclusions(evidence: &Evidence<'_>, metric: &Metric, question: ShareQuestion) -> Vec<Conclusion> {
-    let all = evidence.all_cases(metric);
-    all.iter()
-        .filter_map(|lost| share_conclusion(question, lost.metric_value(), lost, MIN_LOST_SHARE, LimitSide::Above))
-        .collect()
+/// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.
+pub(super) fn datagrams_lost(lost: &RoundHeadlines<'_>, question: ShareQuestion) -> Option<StatedConclusion> {
+    let (side, limit) = (LimitSide::Above, MIN_LOST_SHARE);
+    ShareTest { question, of: lost.metric_value(), shares: lost, side, limit }.conclude(|of, share| {
+        let (limit, message, share) = (percent(limit), message_text(&of.case), share_text(share));
+        let lost = match question {
+            ShareQuestion::DatagramsLost => format!("are lost {} of this machine", placement_text(&of.case)),
+            _ => "to the agent are lost".to_owned(),
+        };
+        format!("more than {limit} of datagrams of {message} {lost} if the sender does not wait: {share}")
+    })
 }
 
 /// The rates of this many streams with this placement, by message.
@@ -181,7 +207,7 @@ fn rates_by_message<'a, 'r>(
 }
 
 /// The message size from which bytes cost more than calls, with one stream, between two CPUs if there are two.
-fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<Conclusion> {
+fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let points =
         PLACEMENTS.iter().map(|&placement| rates_by_message(rates, 1, placement)).find(|points| !points.is_empty())?;
     let takes = |rate: &&RoundHeadlines<'_>| {
@@ -204,25 +230,31 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<Conclusion> {
         Crossover { after, until, near: doubling_size(&points, (after, until)), to_below: false }
     });
     let is_never = standings.iter().all(|standing| standing.side() == Ordering::Less);
-    Some(Conclusion {
-        // Against the smallest message itself, not twice it.
-        claim: Claim::BytesOutweighCalls {
-            smallest: smallest.position,
-            from,
-            shown_at: shown.position,
-            times: shown.ratio.divided_by(1.0 / DOUBLED_TIME),
-        },
-        holds: from.map(|_| true).or(is_never.then_some(false)),
-        evidence: joint_evidence(&standings, smallest.rounds.len()),
-        tested: outcome_of_p_value(match found {
-            Some(_) => side_p_value(&standings, Ordering::Greater),
-            None => p_value_of_all(standings.iter().map(|one| one.p_value)),
-        }),
-    })
-}
-
-fn joint_evidence(standings: &[LineRatio], rounds: usize) -> TestEvidence {
-    TestEvidence::Together { ratios: standings.iter().map(|one| (Some(one.position), one.ratio)).collect(), rounds }
+    // Against the smallest message itself, not twice it.
+    let times = shown.ratio.divided_by(1.0 / DOUBLED_TIME);
+    let where_from = match from {
+        Some(Crossover { after, until, near, .. }) => format!(
+            " from messages of about {} up (between {} and {})",
+            value_text(near, Unit::Bytes),
+            bytes(after),
+            bytes(until)
+        ),
+        // Of larger messages nothing is known.
+        None => format!(" up to messages of {}", bytes(shown.position)),
+    };
+    let text = format!(
+        "bytes cost more than calls in a TCP stream{where_from}, which doubles the time of a message: one of {} takes {}",
+        bytes(shown.position),
+        ratio_text(&times, &format!("as long as one of {}", bytes(smallest.position)))
+    );
+    let chance = match found {
+        Some(_) => side_p_value(&standings, Ordering::Greater),
+        None => p_value_of_all(standings.iter().map(|one| one.p_value)),
+    };
+    let what = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
+    let test = joint_test(&what, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
+    let claim = Claim::BytesOutweighCalls { smallest: smallest.position, from, shown_at: shown.position, times };
+    Some(test.conclude(claim, from.map(|_| true).or(is_never.then_some(false)), text))
 }
 
 /// Where a message takes twice the time of the smallest, on a straight line over bytes between two sizes.
@@ -244,14 +276,25 @@ fn stream_counts(rates: &[RoundHeadlines<'_>]) -> Vec<u64> {
 }
 
 /// Whether the most streams carry more than one, by message.
-fn more_streams(rates: &[RoundHeadlines<'_>], placement: PairPlacement) -> Vec<Conclusion> {
+fn more_streams(rates: &[RoundHeadlines<'_>], placement: PairPlacement) -> Vec<StatedConclusion> {
     let [1, .., most] = stream_counts(rates)[..] else { return Vec::new() };
     let more = RatioTest::above(RatioQuestion::MoreStreams, 1.0);
-    test_by_message(more, &rates_by_message(rates, 1, placement), &rates_by_message(rates, most, placement))
+    let found =
+        test_by_message(more, &rates_by_message(rates, 1, placement), &rates_by_message(rates, most, placement));
+    let state = |found: RatioAnswer| {
+        let text = format!(
+            "{most} TCP streams in messages of {}, each {}, carry more than one: {}",
+            message_text(&found.other.case),
+            placement_text(&found.other.case),
+            found.times("as much")
+        );
+        found.conclude(text)
+    };
+    found.into_iter().map(state).collect()
 }
 
 /// The answer at each message that both have.
-fn test_by_message(ask: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&RoundHeadlines<'_>]) -> Vec<Conclusion> {
+fn test_by_message(ask: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&RoundHeadlines<'_>]) -> Vec<RatioAnswer> {
     let beside = |base: &&RoundHeadlines<'_>| {
         let other = others.iter().find(|other| MESSAGE.number_in(other.case) == MESSAGE.number_in(base.case))?;
         ask.test(base, other)
@@ -260,24 +303,42 @@ fn test_by_message(ask: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&Rou
 }
 
 /// Whether streams carry more with both ends on one CPU than on two, by message, the most streams last.
-fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<Conclusion> {
+fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let ask = RatioTest::above(RatioQuestion::StreamsOnOneCpu, 1.0);
     let [apart, on_one] = PLACEMENTS;
+    let state = |streams: u64, found: RatioAnswer| {
+        let message = message_text(&found.other.case);
+        let claim = match streams {
+            1 => format!("a TCP stream in messages of {message} carries more on one CPU than between two"),
+            _ => format!(
+                "{streams} TCP streams in messages of {message} carry more each on one CPU than each between two"
+            ),
+        };
+        let text = format!("{claim}: {}", found.times("as much"));
+        found.conclude(text)
+    };
     let of_count = |streams| {
-        test_by_message(ask, &rates_by_message(rates, streams, apart), &rates_by_message(rates, streams, on_one))
+        let [apart, on_one] = [apart, on_one].map(|placement| rates_by_message(rates, streams, placement));
+        test_by_message(ask, &apart, &on_one).into_iter().map(move |found| state(streams, found))
     };
     stream_counts(rates).into_iter().flat_map(of_count).collect()
 }
 
 /// Whether a send method that saves the sender's copy carries more.
-fn send_method_gain(rates: &[RoundHeadlines<'_>]) -> Vec<Conclusion> {
+fn send_method_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let beside = |other: &RoundHeadlines<'_>| {
-        SendMethod::of(other.case).filter(|&method| method != SendMethod::Send)?;
-        let rest = |case: &Case| without_axes(case, &[SendMethod::AXIS]);
-        let is_usual = |known: &&RoundHeadlines<'_>| {
-            SendMethod::of(known.case) == Some(SendMethod::Send) && rest(known.case) == rest(other.case)
-        };
-        RatioTest::above(RatioQuestion::SendMethod, 1.0).test(rates.iter().find(is_usual)?, other)
+        let method = SendMethod::of(other.case).filter(|&method| method != SendMethod::Send)?;
+        let usual = other.case.clone().with_word(SendMethod::Send);
+        let usual = rates.iter().find(|known| *known.case == usual)?;
+        let found = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(usual, other)?;
+        let text = format!(
+            "{} carries more than send in messages of {} {}: {}",
+            method.name(),
+            message_text(other.case),
+            placement_text(other.case),
+            found.times("as much")
+        );
+        Some(found.conclude(text))
     };
     rates.iter().filter_map(beside).collect()
 }

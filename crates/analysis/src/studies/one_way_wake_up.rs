@@ -1,28 +1,35 @@
-//! One-way wake-ups: of a process beside a thread, by the same means and between the same CPUs.
+//! One-way wake-ups: of a process compared with a thread, by the same means and between the same CPUs.
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{ONE_WAY_WAKE_UP, WokenTask};
-use kelvin_core::{Case, Conclusion, RatioQuestion};
+use kelvin_core::{Case, RatioQuestion};
 
+use super::network::placement_text;
 use crate::evidence::{Evidence, RatioTest};
 use crate::result::Study;
 
-/// A thread and a process that wait for the same.
-const WOKEN_PAIRS: [[WokenTask; 2]; 3] = [
-    [WokenTask::ThreadPipe, WokenTask::ProcessPipe],
-    [WokenTask::ThreadFutex, WokenTask::ProcessFutex],
-    [WokenTask::ThreadCondvar, WokenTask::ProcessCondvar],
+/// A thread and a process, and what both wait for.
+const WOKEN_PAIRS: [([WokenTask; 2], &str); 3] = [
+    ([WokenTask::ThreadPipe, WokenTask::ProcessPipe], "a pipe"),
+    ([WokenTask::ThreadFutex, WokenTask::ProcessFutex], "a futex"),
+    ([WokenTask::ThreadCondvar, WokenTask::ProcessCondvar], "a condition variable"),
 ];
 
 /// Conclusions from the metric `os.switch.one_way`.
 pub(crate) fn one_way(evidence: &Evidence<'_>) -> Option<Study> {
-    let later = |placement: PairPlacement, pair: [WokenTask; 2]| {
+    let later = |placement: PairPlacement, (pair, waited_for): ([WokenTask; 2], &str)| {
         let [thread, process] =
             pair.map(|woken| evidence.rounds_at(&ONE_WAY_WAKE_UP, &Case::new().with_word(woken).with_word(placement)));
-        RatioTest::above(RatioQuestion::ProcessWakeBesideThread, 1.0).test(&thread?, &process?)
+        let found = RatioTest::above(RatioQuestion::ProcessWakeBesideThread, 1.0).test(thread?, process?)?;
+        let text = format!(
+            "{} {waited_for} wakes a process later than a thread: {}",
+            placement_text(&found.other.case),
+            found.times("as long")
+        );
+        Some(found.conclude(text))
     };
     let placements = [PairPlacement::SameCpu, PairPlacement::TwoCpus];
-    let conclusions: Vec<Conclusion> = placements
+    let conclusions = placements
         .iter()
         .flat_map(|&placement| WOKEN_PAIRS.iter().filter_map(move |&pair| later(placement, pair)))
         .collect();

@@ -3,20 +3,42 @@
 use kelvin_core::catalogue::mem::{
     MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
 };
-use kelvin_core::{Case, Claim, Conclusion, Metric, TestEvidence};
+use kelvin_core::units::percent;
+use kelvin_core::{Case, Claim, Metric, TestEvidence};
 
-use crate::evidence::Evidence;
-use crate::result::Study;
+use crate::evidence::{ClaimTest, Evidence};
+use crate::result::{StatedConclusion, Study};
 
 /// A property that all pages of a kind have, or none.
-static PAGE_CLAIMS: [(MappedPage, &Metric, bool); 7] = [
-    (MappedPage::Untouched, &PAGE_PRESENT, false),
-    (MappedPage::Read, &PAGE_ZERO, true),
-    (MappedPage::Written, &PAGE_EXCLUSIVE, true),
-    (MappedPage::Forked, &PAGE_EXCLUSIVE, false),
-    (MappedPage::Shared, &PAGE_FILE, true),
-    (MappedPage::File, &PAGE_FILE, true),
-    (MappedPage::Huge, &PAGE_HUGE, true),
+struct PageClaim {
+    page: MappedPage,
+    metric: &'static Metric,
+    all: bool,
+    text: &'static str,
+}
+
+const fn claim(page: MappedPage, metric: &'static Metric, all: bool, text: &'static str) -> PageClaim {
+    PageClaim { page, metric, all, text }
+}
+
+static PAGE_CLAIMS: [PageClaim; 7] = [
+    claim(MappedPage::Untouched, &PAGE_PRESENT, false, "private memory that was never touched has no pages"),
+    claim(MappedPage::Read, &PAGE_ZERO, true, "private memory that was only read maps the kernel's zero page"),
+    claim(
+        MappedPage::Written,
+        &PAGE_EXCLUSIVE,
+        true,
+        "private memory that was written is mapped by this process alone",
+    ),
+    claim(
+        MappedPage::Forked,
+        &PAGE_EXCLUSIVE,
+        false,
+        "while a forked child lives, every written page is shared with it",
+    ),
+    claim(MappedPage::Shared, &PAGE_FILE, true, "shared memory consists of file pages, though on no disk"),
+    claim(MappedPage::File, &PAGE_FILE, true, "a mapped file that was read maps the file's own pages, not copies"),
+    claim(MappedPage::Huge, &PAGE_HUGE, true, "memory that asked for huge pages and was written has them"),
 ];
 
 /// Distance from all or none that still counts as such: the kernel may move a page while it is looked at.
@@ -24,27 +46,32 @@ const PAGE_SHARE_TOLERANCE: f64 = 0.01;
 
 /// Conclusions from the metrics `mem.page.*`.
 pub(crate) fn pages(evidence: &Evidence<'_>) -> Option<Study> {
-    let judged = PAGE_CLAIMS.iter().filter_map(|&(page, metric, all)| judge_page(evidence, page, metric, all));
     let design = "Pages of several kinds of mapping were touched as the kind says, and looked up in /proc/self/pagemap, in several \
                   rounds.";
-    Study::new(PAGE_STUDY, design, judged.collect())
+    Study::new(PAGE_STUDY, design, PAGE_CLAIMS.iter().filter_map(|claim| claim.conclusion(evidence)).collect())
 }
 
-/// Whether every round agrees that all or none are, none does, or some do.
-fn judge_page(evidence: &Evidence<'_>, page: MappedPage, metric: &Metric, all: bool) -> Option<Conclusion> {
-    let case = Case::new().with_word(page);
-    let shares = evidence.rounds_at(metric, &case)?.values;
-    let expected = if all { 1.0 } else { 0.0 };
-    let agreeing = shares.iter().filter(|&&share| (share - expected).abs() <= PAGE_SHARE_TOLERANCE).count();
-    let range = [f64::min, f64::max].map(|end| shares.iter().copied().reduce(end).unwrap_or(f64::NAN));
-    Some(Conclusion {
-        claim: Claim::Pages { metric: metric.id, case, all },
-        holds: match agreeing {
+impl PageClaim {
+    /// Whether every round agrees that all or none are, none does, or some do.
+    fn conclusion(&self, evidence: &Evidence<'_>) -> Option<StatedConclusion> {
+        let case = Case::new().with_word(self.page);
+        let shares = &evidence.rounds_at(self.metric, &case)?.values;
+        let (expected, rounds) = (if self.all { 1.0 } else { 0.0 }, shares.len());
+        let agreeing = shares.iter().filter(|&&share| (share - expected).abs() <= PAGE_SHARE_TOLERANCE).count();
+        let range = [f64::min, f64::max].map(|end| shares.iter().copied().reduce(end).unwrap_or(f64::NAN));
+        let holds = match agreeing {
             0 => Some(false),
-            _ if agreeing == shares.len() => Some(true),
+            _ if agreeing == rounds => Some(true),
             _ => None,
-        },
-        evidence: TestEvidence::Rounds { agreeing, rounds: shares.len(), range, tolerance: PAGE_SHARE_TOLERANCE },
-        tested: None,
-    })
+        };
+        let test = format!(
+            "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
+            percent(PAGE_SHARE_TOLERANCE),
+            percent(range[0]),
+            percent(range[1])
+        );
+        let evidence = TestEvidence::Rounds { agreeing, rounds, range, tolerance: PAGE_SHARE_TOLERANCE };
+        let claim = Claim::Pages { metric: self.metric.id, case, all: self.all };
+        Some(ClaimTest::new(evidence, test, None).conclude(claim, holds, self.text.into()))
+    }
 }

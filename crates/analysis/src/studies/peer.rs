@@ -4,18 +4,20 @@
 use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE,
     PEER_BANDWIDTH_UDP_LOST, PEER_LOADED, PEER_OFFERED_LOST, PEER_OFFERED_SENT, PEER_PING, PEER_RTT, STREAMS,
-    Transport,
+    StreamDirection, Transport,
 };
-use kelvin_core::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, TestEvidence};
+use kelvin_core::units::{number, percent, value_text};
+use kelvin_core::{Case, Claim, Name, RatioQuestion, ShareQuestion};
 
 use super::crossing::without_axes;
-use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, loss_conclusions};
+use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, message_text};
 use super::{FULL_CPU_SHARE, find_conclusion};
 use crate::evidence::{
-    Evidence, LimitSide, RatioTest, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
-    share_conclusion,
+    ClaimTest, Evidence, LimitSide, RatioTest, RoundHeadlines, ShareTest, TestedFigure, outcome_of_p_value,
+    p_value_of_all, p_value_of_any,
 };
-use crate::result::Study;
+use crate::result::{StatedConclusion, Study};
+use crate::wording::{amount_text, counted_text, share_text, span_text};
 
 /// The study.
 pub(crate) const PEER_STUDY: Name = Name::new("net.peer");
@@ -23,14 +25,14 @@ pub(crate) const PEER_STUDY: Name = Name::new("net.peer");
 /// Conclusions from `net.peer.*`.
 pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
     let streams = evidence.all_cases(&PEER_BANDWIDTH);
-    let of_streams = fastest_streams(&streams)
+    let of_streams = fastest_streams(streams)
         .into_iter()
         .flat_map(|stream| [link_saturation(evidence, stream), host_limit(evidence, stream)]);
     let conclusions = of_streams
         .flatten()
-        .chain(more_streams(&streams))
+        .chain(more_streams(streams))
         .chain(Transport::ALL.iter().filter_map(|&transport| program_cost(evidence, transport)))
-        .chain(loss_conclusions(evidence, &PEER_BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLostToHost))
+        .chain(losses(evidence))
         .chain(paced_loss(evidence))
         .chain(queueing_delay(evidence));
     let design = format!(
@@ -44,38 +46,48 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// The essentials of the path to the other host: what the fastest streams of each direction carried, with the link's share and
 /// the limit, if known; and what tests support.
-pub(crate) struct PeerEssentials {
-    pub streams: Vec<StreamEssentials>,
-    pub certain: Vec<Conclusion>,
-}
-
-/// What streams in one direction carried.
-pub(crate) struct StreamEssentials {
-    pub rate: kelvin_core::MetricValue,
-    pub interval: Option<kelvin_core::Estimate>,
-    /// Share of the link.
-    pub link_share: Option<Conclusion>,
-    /// Which host is the limit, if known.
-    pub limit: Option<Conclusion>,
-}
-
-pub(crate) fn peer_essentials(evidence: &Evidence<'_>, studies: &[Study]) -> Option<PeerEssentials> {
+pub(crate) fn essential_sentences(evidence: &Evidence<'_>, studies: &[Study]) -> Vec<String> {
     let streams = evidence.all_cases(&PEER_BANDWIDTH);
-    let among_all = |one: Conclusion| find_conclusion(studies, &one.claim).map(|one| one.conclusion.clone());
-    let is_sure = |conclusion: &Conclusion| conclusion.holds == Some(true);
-    let of_stream = |stream: &RoundHeadlines<'_>| StreamEssentials {
-        rate: stream.metric_value(),
-        interval: stream.estimate(),
-        link_share: link_saturation(evidence, stream).and_then(among_all),
-        limit: host_limit(evidence, stream).and_then(among_all).filter(|limit| limit.holds.is_some()),
+    let among_all = |one: StatedConclusion| find_conclusion(studies, &one.claim);
+    let is_sure = |one: &&StatedConclusion| one.holds == Some(true);
+    // `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of the link`.
+    let of_stream = |stream: &RoundHeadlines<'_>| {
+        let is_one = STREAMS.number_in(stream.case) == Some(1);
+        let rate = |value| value_text(value, stream.metric.unit);
+        let carried = stream.estimate().map_or_else(|| rate(stream.headline()), |estimate| span_text(&estimate, rate));
+        let link = link_saturation(evidence, stream).and_then(among_all);
+        let link = link.map_or_else(String::new, |known| match &known.claim {
+            Claim::Share { share, .. } => format!(", {} of the link", percent(share.value)),
+            _ => String::new(),
+        });
+        let limit = host_limit(evidence, stream).and_then(among_all).filter(|limit| limit.holds.is_some());
+        let limit = limit.map_or_else(String::new, |known| match &known.claim {
+            Claim::HostLimit { busy, full, .. } => {
+                let are = if is_one { "is" } else { "are" };
+                let [here, there] = busy.map(|share| percent(share.value));
+                let limit = limiting_host(busy.map(|share| share.is_above(*full)));
+                format!(" and {are} {limit} (the test uses {here} of a CPU here, {there} there)")
+            }
+            _ => String::new(),
+        });
+        let carry = if is_one { "carries" } else { "carry" };
+        format!("{} {carry} {carried}{link}{limit}", streams_text(stream.case))
     };
     let highest = paced_loss(evidence).into_iter().filter_map(among_all).rfind(is_sure);
-    let more = more_streams(&streams).into_iter().chain(program_cost(evidence, Transport::Tcp));
-    let lost = loss_conclusions(evidence, &PEER_BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLostToHost);
-    let sure = more.chain(lost).chain(highest).chain(queueing_delay(evidence)).filter_map(among_all).filter(is_sure);
-    let sure = sure.collect::<Vec<_>>();
-    let streams: Vec<StreamEssentials> = fastest_streams(&streams).into_iter().map(of_stream).collect();
-    (!streams.is_empty() || !sure.is_empty()).then_some(PeerEssentials { streams, certain: sure })
+    let others =
+        more_streams(streams).into_iter().chain(program_cost(evidence, Transport::Tcp)).chain(losses(evidence));
+    let sure = others.filter_map(among_all).chain(highest);
+    let sure = sure.chain(queueing_delay(evidence).and_then(among_all)).filter(is_sure).map(|one| one.text.clone());
+    fastest_streams(streams).into_iter().map(of_stream).chain(sure).collect()
+}
+
+/// `4 TCP streams to the agent`.
+fn streams_text(case: &Case) -> String {
+    let direction = match StreamDirection::of(case) {
+        Some(StreamDirection::FromAgent) => "from the agent",
+        _ => "to the agent",
+    };
+    format!("{} {direction}", counted_text(STREAMS.number_in(case).unwrap_or(1), "TCP stream"))
 }
 
 /// For each direction the number of streams that carried most.
@@ -93,83 +105,138 @@ fn fastest_streams<'a, 'r>(streams: &'a [RoundHeadlines<'r>]) -> Vec<&'a RoundHe
 }
 
 /// Whether the most streams carry more than one, by direction.
-fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<Conclusion> {
+fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let held = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
     let count = |stream: &RoundHeadlines<'_>| STREAMS.number_in(stream.case).unwrap_or(0);
     let beside = |one: &RoundHeadlines<'_>| {
         let same = streams.iter().filter(|other| held(other) == held(one) && count(other) > 1);
-        RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(one, same.max_by_key(|other| count(other))?)
+        let most = same.max_by_key(|other| count(other))?;
+        let found = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(one, most)?;
+        let text = format!("{} carry more than one: {}", streams_text(most.case), found.times("as much"));
+        Some(found.conclude(text))
     };
     streams.iter().filter(|stream| count(stream) == 1).filter_map(beside).collect()
 }
 
 /// Whether streams saturate the link, if its capacity is known.
-fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<Conclusion> {
+fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
     let record = evidence.run.prediction(&PEER_BANDWIDTH.id, stream.case)?;
     let prediction = record.prediction.as_ref().filter(|known| known.value > 0.0)?;
     let shares = stream.clone().scaled(1.0 / prediction.value);
-    let most = prediction.low / prediction.value;
-    let conclusion = share_conclusion(ShareQuestion::LinkUsed, stream.metric_value(), &shares, most, LimitSide::Above)?;
-    let test = TestEvidence::Median { rounds: shares.values.len(), over: Some(prediction.derivation.clone()) };
-    Some(Conclusion { evidence: test, ..conclusion })
+    let limit = prediction.low / prediction.value;
+    let tested = shares.tested_figure()?;
+    let (of, share) = (stream.metric_value(), tested.estimate);
+    let text = format!(
+        "{} used at least {} of the link: {}, {} of {}",
+        streams_text(stream.case),
+        percent(limit),
+        share_text(&share),
+        amount_text(&of),
+        value_text(of.value / share.value, of.unit)
+    );
+    let over = Some(prediction.derivation.clone());
+    let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
+    let claim = Claim::Share { question: ShareQuestion::LinkUsed, of, share, limit };
+    Some(test.conclude(claim, share.is_above(limit), text))
 }
 
 /// Which host has a CPU saturated by the streams, if one has.
-fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<Conclusion> {
+fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
     let here = evidence.rounds_at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
-    let weighed =
+    let tested: [TestedFigure; 2] =
         [here.tested_figure()?, evidence.rounds_at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.tested_figure()?];
-    let busy = weighed.map(|share| share.estimate);
+    let busy = tested.map(|share| share.estimate);
     let full = busy.map(|share| share.is_above(FULL_CPU_SHARE));
     // That neither host is the limit is a claim that holds.
     let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
-    Some(Conclusion {
-        claim: Claim::HostLimit { of: stream.metric_value(), busy, full: FULL_CPU_SHARE },
-        holds: is_known.then_some(true),
-        evidence: TestEvidence::Median { rounds: here.values.len(), over: None },
-        tested: outcome_of_p_value(limit_p_value(&weighed, &full)),
-    })
+    // The chance by which the answer stands: of the one that is full, among two; or of both that are not.
+    let chances = tested.map(|share| share.p_value(FULL_CPU_SHARE));
+    let chance = match full.contains(&Some(true)) {
+        true => {
+            let of_full = chances.iter().zip(full).filter(|(_, is_full)| *is_full == Some(true));
+            p_value_of_any(of_full.map(|(chance, _)| *chance), chances.len())
+        }
+        false => p_value_of_all(chances),
+    };
+    let text = format!(
+        "{} {} {}: the test uses {} of a CPU on this host, and {} of one on the agent's host",
+        streams_text(stream.case),
+        if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" },
+        limiting_host(full),
+        share_text(&busy[0]),
+        share_text(&busy[1])
+    );
+    let test = ClaimTest::median(here.values.len(), None, outcome_of_p_value(chance));
+    let claim = Claim::HostLimit { of: stream.metric_value(), busy, full: FULL_CPU_SHARE };
+    Some(test.conclude(claim, is_known.then_some(true), text))
 }
 
-/// The chance by which the answer stands: of the one that is full, among two; or of both that are not.
-fn limit_p_value(busy: &[TestedFigure; 2], full: &[Option<bool>; 2]) -> Option<f64> {
-    let of_full = busy
-        .iter()
-        .zip(full)
-        .filter(|(_, is_full)| **is_full == Some(true))
-        .map(|(share, _)| share.p_value(FULL_CPU_SHARE));
-    match full.contains(&Some(true)) {
-        true => p_value_of_any(of_full, busy.len()),
-        false => p_value_of_all(busy.iter().map(|share| share.p_value(FULL_CPU_SHARE))),
+/// Which host's CPU limits streams, by whether that of this host and of the other one is full.
+fn limiting_host(full: [Option<bool>; 2]) -> &'static str {
+    match full {
+        [Some(true), Some(true)] => "CPU-limited on both hosts",
+        [Some(true), _] => "CPU-limited on this host",
+        [_, Some(true)] => "CPU-limited on the agent's host",
+        [Some(false), Some(false)] => "CPU-limited on neither host",
+        _ => "CPU-limited on one of the hosts",
     }
 }
 
 /// The cost of a remote program over its kernel, which answers echo requests.
-fn program_cost(evidence: &Evidence<'_>, transport: Transport) -> Option<Conclusion> {
+fn program_cost(evidence: &Evidence<'_>, transport: Transport) -> Option<StatedConclusion> {
     let ping = evidence.rounds_at(&PEER_PING, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
-    RatioTest::above(RatioQuestion::ProgramBesideKernel, 1.0).test(&ping, &small_round_trip(evidence, transport)?)
+    let trip = small_round_trip(evidence, transport)?;
+    let found = RatioTest::above(RatioQuestion::ProgramBesideKernel, 1.0).test(ping, trip)?;
+    let text = format!(
+        "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel: {}",
+        message_text(ping.case),
+        if transport == Transport::Udp { "UDP" } else { "TCP" },
+        found.times("as long")
+    );
+    Some(found.conclude(text))
 }
 
 /// The rounds of a round trip of a small message.
-fn small_round_trip<'r>(evidence: &Evidence<'r>, transport: Transport) -> Option<RoundHeadlines<'r>> {
+fn small_round_trip<'e, 'r>(evidence: &'e Evidence<'r>, transport: Transport) -> Option<&'e RoundHeadlines<'r>> {
     evidence.rounds_at(&PEER_RTT, &Case::new().with_word(transport).with_number(MESSAGE, SMALL_MESSAGE))
 }
 
+/// Whether datagrams to the agent are lost when the sender does not wait.
+fn losses(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
+    let all = evidence.all_cases(&PEER_BANDWIDTH_UDP_LOST).iter();
+    all.filter_map(|lost| datagrams_lost(lost, ShareQuestion::DatagramsLostToHost)).collect()
+}
+
 /// Whether paced datagrams arrive, by the offered rate, the lowest first.
-fn paced_loss(evidence: &Evidence<'_>) -> Vec<Conclusion> {
-    let mut all = evidence.all_cases(&PEER_OFFERED_LOST);
-    all.retain(|lost| OFFERED_RATE.number_in(lost.case).is_some());
+fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
+    let all = evidence.all_cases(&PEER_OFFERED_LOST).iter();
+    let mut all: Vec<&RoundHeadlines<'_>> = all.filter(|lost| OFFERED_RATE.number_in(lost.case).is_some()).collect();
     all.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
     let of = |lost: &RoundHeadlines<'_>| {
-        let sent = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?;
-        share_conclusion(ShareQuestion::PacedDatagramsLost, sent.metric_value(), lost, MIN_LOST_SHARE, LimitSide::Below)
+        let of = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
+        let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, LimitSide::Below, MIN_LOST_SHARE);
+        ShareTest { question, of, shares: lost, side, limit }.conclude(|of, share| {
+            format!(
+                "of datagrams paced at {} ({} Mbit/s offered) at most {} are lost: {}",
+                amount_text(of),
+                number(OFFERED_RATE.number_in(&of.case).unwrap_or(0) as f64 / 1e6),
+                percent(limit),
+                share_text(share)
+            )
+        })
     };
-    all.iter().filter_map(of).collect()
+    all.into_iter().filter_map(of).collect()
 }
 
 /// How much longer a message takes beside a saturating stream.
-fn queueing_delay(evidence: &Evidence<'_>) -> Option<Conclusion> {
+fn queueing_delay(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let loaded = evidence.rounds_at(&PEER_LOADED, &Case::new())?;
-    RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME)
-        .test(&small_round_trip(evidence, Transport::Tcp)?, &loaded)
+    let alone = small_round_trip(evidence, Transport::Tcp)?;
+    let found = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(alone, loaded)?;
+    let text = format!(
+        "beside a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long: {}",
+        message_text(alone.case),
+        found.times("as long")
+    );
+    Some(found.conclude(text))
 }

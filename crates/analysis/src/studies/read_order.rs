@@ -1,14 +1,15 @@
 //! The order of reads on this machine's disk: whether blocks at random take longer than blocks in order.
 
-use kelvin_core::catalogue::file::{AccessOrder, READ_ORDER};
-use kelvin_core::{Conclusion, RatioQuestion};
+use kelvin_core::catalogue::file::{AccessOrder, CacheState, READ_ORDER};
+use kelvin_core::units::{number, percent};
+use kelvin_core::{Claim, RatioQuestion};
 
+use super::files::state_and_file;
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::Study;
-use crate::wording;
+use crate::result::{StatedConclusion, Study, StudyAnswer};
 
 /// Conclusions that are short enough without an answer.
-const FEW: usize = 4;
+const MAX_UNANSWERED: usize = 4;
 
 /// Conclusions from the metric `file.seqrand`, one for each file and state of the page cache.
 pub(crate) fn read_order(evidence: &Evidence<'_>) -> Option<Study> {
@@ -16,18 +17,108 @@ pub(crate) fn read_order(evidence: &Evidence<'_>) -> Option<Study> {
     let beside = |in_order: &RoundHeadlines<'_>| {
         let case = in_order.case.clone().with_word(AccessOrder::Random);
         let at_random = all.iter().find(|one| *one.case == case)?;
-        RatioTest::above(RatioQuestion::RandomBesideInOrder, 1.0).test(in_order, at_random)
+        let found = RatioTest::above(RatioQuestion::RandomBesideInOrder, 1.0).test(in_order, at_random)?;
+        let text = format!(
+            "{}: blocks at random take longer than in order: {}",
+            state_and_file(in_order.case),
+            found.times("as long")
+        );
+        Some(found.conclude(text))
     };
     let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
-    let conclusions: Vec<Conclusion> = in_order.filter_map(beside).collect();
+    let conclusions = in_order.filter_map(beside).collect();
     let design = "Files of several sizes were read in blocks of 4 KiB, in order and in random order, one block at a time, through an \
                   empty page cache and past it, in several rounds.";
     Study::new(READ_ORDER.id, design, conclusions)
 }
 
-/// Gives the study its answer, once its conclusions are corrected for one another.
-pub(super) fn answer(study: &mut Study) {
-    if study.id == READ_ORDER.id && study.conclusions.len() > FEW {
-        study.answers.extend(wording::order::answer(&study.conclusions));
+/// How the times of blocks at random stand to those in order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimeRelation {
+    Longer,
+    Shorter,
+    Same,
+    Unknown,
+}
+
+/// A comparison of one file.
+struct FileOrders {
+    state: Option<CacheState>,
+    relation: TimeRelation,
+    times: f64,
+    same_within: Option<f64>,
+}
+
+impl FileOrders {
+    fn from_conclusion(conclusion: &StatedConclusion) -> Option<Self> {
+        let Claim::Ratio { question: RatioQuestion::RandomBesideInOrder, base, ratio, .. } = &conclusion.claim else {
+            return None;
+        };
+        let same_within = conclusion.same_within();
+        let relation = match conclusion.holds {
+            Some(true) => TimeRelation::Longer,
+            Some(false) => TimeRelation::Shorter,
+            None if same_within.is_some() => TimeRelation::Same,
+            None => TimeRelation::Unknown,
+        };
+        Some(Self { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
     }
+}
+
+/// Gives the study its answer, once its conclusions are corrected for one another: for each state of the page cache, at how many sizes of
+/// files blocks at random take longer.
+pub(super) fn add_answer(study: &mut Study) {
+    if study.id != READ_ORDER.id || study.conclusions.len() <= MAX_UNANSWERED {
+        return;
+    }
+    let all: Vec<FileOrders> = study.conclusions.iter().filter_map(FileOrders::from_conclusion).collect();
+    let mut states: Vec<Option<CacheState>> = Vec::new();
+    for one in all.iter().filter(|one| one.relation != TimeRelation::Unknown).chain(&all) {
+        if !states.contains(&one.state) {
+            states.push(one.state);
+        }
+    }
+    let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &all)).collect();
+    if !sentences.is_empty() {
+        study.answers.push(StudyAnswer { says: sentences.join(" "), because: Vec::new() });
+    }
+}
+
+/// `Uncached: blocks at random take longer than in order at all 8 file sizes, 21.4 to 29.8 times as long.`
+fn state_sentence(state: Option<CacheState>, all: &[FileOrders]) -> String {
+    let name = match state {
+        Some(CacheState::Cached) => "Cached",
+        Some(CacheState::Uncached) => "Uncached",
+        Some(CacheState::Direct) => "Direct",
+        _ => "As found",
+    };
+    let here: Vec<&FileOrders> = all.iter().filter(|one| one.state == state).collect();
+    let mut parts: Vec<String> = Vec::new();
+    for relation in [TimeRelation::Longer, TimeRelation::Shorter, TimeRelation::Same, TimeRelation::Unknown] {
+        let some: Vec<&FileOrders> = here.iter().copied().filter(|one| one.relation == relation).collect();
+        if some.is_empty() {
+            continue;
+        }
+        // The first part of a sentence says of how many.
+        let (than, place) = match some.len() {
+            some if !parts.is_empty() => ("", some.to_string()),
+            some if some == here.len() => (" than in order", format!("all {some} file sizes")),
+            some => (" than in order", format!("{some} of {} file sizes", here.len())),
+        };
+        let least = number(some.iter().map(|one| one.times).fold(f64::INFINITY, f64::min));
+        let most = number(some.iter().map(|one| one.times).fold(f64::NEG_INFINITY, f64::max));
+        let times = if least == most { most } else { format!("{least} to {most}") };
+        parts.push(match relation {
+            TimeRelation::Longer => format!("longer{than} at {place}, {times} times as long"),
+            TimeRelation::Shorter => format!("less long{than} at {place}, {times} times as long"),
+            TimeRelation::Same => {
+                let within = some.iter().filter_map(|one| one.same_within).fold(0.0, f64::max);
+                format!("as long as in order within {} at {place}", percent(within))
+            }
+            TimeRelation::Unknown => {
+                format!("a time that is not known to differ from that in order at {place}, {times} times as long")
+            }
+        });
+    }
+    format!("{name}: blocks at random take {}.", parts.join(", and "))
 }

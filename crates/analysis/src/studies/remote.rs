@@ -3,29 +3,47 @@
 use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
 };
-use kelvin_core::{Case, Claim, Conclusion, Estimate, Metric, ShareQuestion, TestEvidence};
+use kelvin_core::units::number;
+use kelvin_core::{Case, Claim, Estimate, Metric, ShareQuestion};
 
+use super::files::state_and_file;
 use crate::evidence::{
-    EQUIVALENCE_MARGIN, Evidence, LimitSide, RoundHeadlines, TestedFigure, ratio_of_rounds, share_conclusion,
+    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RoundHeadlines, ShareTest, TestedFigure, ratio_of_rounds,
 };
-use crate::result::Study;
+use crate::result::{StatedConclusion, Study};
+use crate::wording::{ratio_text, share_text, span_text};
+
+/// How far two counts of requests may differ and count as the same: a few are for the file, not for a block.
+const MAX_REQUEST_GAP: f64 = 0.1;
 
 /// Conclusions from the metrics `file.remote.*`.
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
-    let shares = evidence.all_cases(&REMOTE_SHARE);
-    let of_largest = shares.iter().filter(|one| is_largest(one.case, &shares));
-    let mut conclusions: Vec<Conclusion> = of_largest
-        .filter_map(|shares| {
-            share_conclusion(ShareQuestion::RemoteWay, shares.metric_value(), shares, 0.0, LimitSide::Above)
-        })
-        .collect();
-    let in_order = shares.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
+    let all = evidence.all_cases(&REMOTE_SHARE);
+    let remote_share = |shares: &RoundHeadlines<'_>| {
+        let (question, side) = (ShareQuestion::RemoteWay, LimitSide::Above);
+        let test = ShareTest { question, of: shares.metric_value(), shares, side, limit: 0.0 };
+        test.conclude(|of, share| share_sentence(&of.case, share, side.holds(share, 0.0)))
+    };
+    let of_largest = all.iter().filter(|one| is_largest(one.case, all)).filter_map(remote_share);
+    let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
     // In memory nothing is fetched in any order.
     let fetched = in_order.filter(|one| CacheState::of(one.case) != Some(CacheState::Cached));
-    conclusions.extend(fetched.filter_map(|one| order_convergence(evidence, one)));
+    let conclusions = of_largest.chain(fetched.filter_map(|one| order_convergence(evidence, one))).collect();
     let design = "Blocks of 4 KiB were read in turn from a file in a remote directory and from one of the same size on this \
                   machine, in several rounds.";
     Study::new(REMOTE_BLOCK.id, design, conclusions)
+}
+
+/// The share of a remote block's time that is remote access, as certain as it is.
+pub(super) fn share_sentence(case: &Case, share: &Estimate, holds: Option<bool>) -> String {
+    let order = if AccessOrder::of(case) == Some(AccessOrder::Sequential) { "sequential" } else { "random" };
+    let share = share_text(share);
+    let access = match holds {
+        Some(true) => format!("remote access is {share} of its time"),
+        Some(false) => format!("it takes {share} less"),
+        None => format!("remote access is {share} of its time, possibly none"),
+    };
+    format!("{}, {order} reads: a remote block takes longer than a local one; {access}", state_and_file(case))
 }
 
 /// Whether no larger file was read in the same state and order.
@@ -38,34 +56,35 @@ fn is_largest(case: &Case, all: &[RoundHeadlines<'_>]) -> bool {
 ///
 /// Remote and local blocks were read in turn, so the ratio of both is a figure of a round; that of blocks at random over that of
 /// blocks in order is what the network makes of the effect of order.
-fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> Option<Conclusion> {
+fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
     let cases = [in_order.case.clone(), in_order.case.clone().with_word(AccessOrder::Random)];
     let at_random = evidence.rounds_at(&REMOTE_SHARE, &cases[1])?;
-    let [longer_in_order, longer_at_random] = [in_order, &at_random].map(remote_over_local);
-    let weighed = TestedFigure::ratio(&longer_in_order?, &longer_at_random?, None)?;
-    let ratio = weighed.estimate;
+    let [longer_in_order, longer_at_random] = [in_order, at_random].map(remote_over_local);
+    let tested = TestedFigure::ratio(&longer_in_order?, &longer_at_random?, None)?;
+    let ratio = tested.estimate;
     let of = |metric: &Metric| Some([evidence.rounds_at(metric, &cases[0])?, evidence.rounds_at(metric, &cases[1])?]);
     let (remote, local) = (of(&REMOTE_BLOCK)?, of(&LOCAL_BLOCK)?);
-    let requests = of(&REMOTE_REQUESTS).map(|counts| counts.map(|count| count.headline()));
-    Some(Conclusion {
-        claim: Claim::OrderConverges {
-            remote: remote.each_ref().map(RoundHeadlines::metric_value),
-            ratios: [order_effect(&remote)?, order_effect(&local)?],
-            ratio,
-            requests,
-        },
-        holds: ratio.is_below(1.0),
-        evidence: TestEvidence::RatioOfMedians {
-            rounds: [at_random.values.len(), in_order.values.len()],
-            chosen_among: None,
-        },
-        tested: weighed.test(1.0, Some(EQUIVALENCE_MARGIN)),
-    })
-}
-
-/// How much longer a block at random takes than one in order.
-fn order_effect([in_order, at_random]: &[RoundHeadlines<'_>; 2]) -> Option<Estimate> {
-    ratio_of_rounds(in_order, at_random).map(|weighed| weighed.estimate)
+    let requests = of(&REMOTE_REQUESTS).map(|counts| counts.map(RoundHeadlines::headline));
+    // How much longer a block at random takes than one in order.
+    let effect = |[in_order, at_random]: [_; 2]| Some(ratio_of_rounds(in_order, at_random)?.estimate);
+    let ratios = [effect(remote)?, effect(local)?];
+    let why = requests.map(|[in_order, at_random]| {
+        let [sequential, random] = [in_order, at_random].map(|count| format!("{} requests", number(count)));
+        match (in_order - at_random).abs() <= MAX_REQUEST_GAP * at_random {
+            true => format!("; a block is {sequential} to the server in either order"),
+            false => format!("; a block is {sequential} to the server in order, and {random} at random"),
+        }
+    });
+    let here = span_text(&ratios[1], number).replacen(" (", " times (", 1);
+    let text = format!(
+        "{}: the order of reads matters less over the network: random ones take {}, on this machine {here}{}",
+        state_and_file(in_order.case),
+        ratio_text(&ratios[0], "as long as sequential ones"),
+        why.unwrap_or_default()
+    );
+    let claim = Claim::OrderConverges { remote: remote.map(RoundHeadlines::metric_value), ratios, ratio, requests };
+    let test = ClaimTest::ratio_of_medians([at_random, in_order], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
+    Some(test.conclude(claim, ratio.is_below(1.0), text))
 }
 
 /// The remote time over the local one, round by round; `None` where a local block took no time.

@@ -7,18 +7,19 @@ use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_EVENTFD,
     SWITCH_THREAD_FUTEX, SWITCH_THREAD_PIPE, SWITCH_THREAD_YIELD, SYSCALL_NULL, THREAD_CREATE,
 };
-use kelvin_core::{Case, Conclusion, Metric, RatioQuestion};
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Metric, RatioQuestion};
 
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::Study;
+use crate::result::{StatedConclusion, Study};
 
 /// Switches between threads and between processes, by what they wait for.
-static SWITCH_PAIRS: [[&Metric; 2]; 5] = [
-    [&SWITCH_THREAD_PIPE, &SWITCH_PROCESS_PIPE],
-    [&SWITCH_THREAD_FUTEX, &SWITCH_PROCESS_FUTEX],
-    [&SWITCH_THREAD_EVENTFD, &SWITCH_PROCESS_EVENTFD],
-    [&SWITCH_THREAD_CONDVAR, &SWITCH_PROCESS_CONDVAR],
-    [&SWITCH_THREAD_YIELD, &SWITCH_PROCESS_YIELD],
+static SWITCH_PAIRS: [(&str, [&Metric; 2]); 5] = [
+    ("by pipes", [&SWITCH_THREAD_PIPE, &SWITCH_PROCESS_PIPE]),
+    ("by a futex", [&SWITCH_THREAD_FUTEX, &SWITCH_PROCESS_FUTEX]),
+    ("by eventfds", [&SWITCH_THREAD_EVENTFD, &SWITCH_PROCESS_EVENTFD]),
+    ("by a condition variable", [&SWITCH_THREAD_CONDVAR, &SWITCH_PROCESS_CONDVAR]),
+    ("by yielding", [&SWITCH_THREAD_YIELD, &SWITCH_PROCESS_YIELD]),
 ];
 
 /// The probes that these conclusions rest on, each of a plain run.
@@ -34,12 +35,33 @@ pub(crate) const SYSTEM_PROBES: [&str; 7] = [
 
 /// Conclusions from calls, new tasks and switches of a run; `None` unless two that belong together were measured.
 pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
-    let switches = SWITCH_PAIRS.iter().filter_map(|[thread, process]| {
-        let [thread, process] = [thread, process].map(|metric| evidence.rounds_at(metric, &Case::new()));
-        longer_conclusion(RatioQuestion::ProcessSwitchBesideThread, &thread?, &process?)
+    let at = |metric: &Metric, case: Case| evidence.rounds_at(metric, &case);
+    let function = at(&CALL_ARGS, Case::new().with_number(ARGUMENTS, 0).with_word(CallKind::Direct));
+    let call = at(&SYSCALL_NULL, Case::new().with_word(NullCall::Getppid));
+    let call_text = "a system call takes longer than a function call";
+    let call = longer_conclusion(RatioQuestion::SystemCallBesideCall, [function, call], call_text);
+    let thread = at(&THREAD_CREATE, Case::new());
+    let fork = |process: &str, fork| {
+        let text = format!("a fork of {process} takes longer than creating a thread");
+        longer_conclusion(RatioQuestion::ForkBesideThread, [thread, fork], &text)
+    };
+    let switches = SWITCH_PAIRS.iter().filter_map(|(how, pair)| {
+        let pair = pair.map(|metric| at(metric, Case::new()));
+        let text = format!("a switch between processes {how} takes longer than between threads");
+        longer_conclusion(RatioQuestion::ProcessSwitchBesideThread, pair, &text)
     });
-    let [small, large] = fork_conclusions(evidence);
-    let conclusions = call_conclusion(evidence).into_iter().chain(small).chain(switches).chain(large);
+    // Those with most memory first.
+    let mut resident: Vec<&RoundHeadlines<'_>> = evidence.all_cases(&PROCESS_FORK_RSS).iter().collect();
+    resident.sort_by_key(|fork| {
+        (PageSize::of(fork.case) != Some(PageSize::Base), u64::MAX - RESIDENT.number_in(fork.case).unwrap_or(0))
+    });
+    let large_forks = resident.into_iter().filter_map(|large| {
+        let pages = if PageSize::of(large.case) == Some(PageSize::Huge) { "huge" } else { "base" };
+        let size = bytes(RESIDENT.number_in(large.case)?);
+        fork(&format!("a process with {size} in {pages} pages"), Some(large))
+    });
+    let small_fork = fork("a small process", at(&PROCESS_FORK, Case::new()));
+    let conclusions = call.into_iter().chain(small_fork).chain(switches).chain(large_forks);
     let design = "Function calls, system calls, new threads, forks and switches of one CPU between two tasks were timed in several rounds. \
                   The second of two is compared with the first by their medians; the same within 5 % counts as no difference.";
     Study::new(STUDY, design, conclusions.collect())
@@ -48,30 +70,14 @@ pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
 /// Whether the second takes longer, where one of both was asked for.
 fn longer_conclusion(
     question: RatioQuestion,
-    first: &RoundHeadlines<'_>,
-    second: &RoundHeadlines<'_>,
-) -> Option<Conclusion> {
-    let is_asked = !(first.only_input && second.only_input);
-    is_asked.then(|| RatioTest::above(question, 1.0).test(first, second)).flatten()
-}
-
-/// A system call beside a function call without arguments.
-fn call_conclusion(evidence: &Evidence<'_>) -> Option<Conclusion> {
-    let function =
-        evidence.rounds_at(&CALL_ARGS, &Case::new().with_number(ARGUMENTS, 0).with_word(CallKind::Direct))?;
-    let system = evidence.rounds_at(&SYSCALL_NULL, &Case::new().with_word(NullCall::Getppid))?;
-    longer_conclusion(RatioQuestion::SystemCallBesideCall, &function, &system)
-}
-
-/// A fork beside a new thread, each until it returns: of a small process; and of larger ones, those with most memory first.
-fn fork_conclusions(evidence: &Evidence<'_>) -> [Vec<Conclusion>; 2] {
-    let Some(thread) = evidence.rounds_at(&THREAD_CREATE, &Case::new()) else { return Default::default() };
-    let mut resident = evidence.all_cases(&PROCESS_FORK_RSS);
-    resident.sort_by_key(|fork| {
-        (PageSize::of(fork.case) != Some(PageSize::Base), u64::MAX - RESIDENT.number_in(fork.case).unwrap_or(0))
-    });
-    let small = evidence.rounds_at(&PROCESS_FORK, &Case::new()).into_iter().collect();
-    [small, resident].map(|forks| {
-        forks.iter().filter_map(|fork| longer_conclusion(RatioQuestion::ForkBesideThread, &thread, fork)).collect()
-    })
+    pair: [Option<&RoundHeadlines<'_>>; 2],
+    claim: &str,
+) -> Option<StatedConclusion> {
+    let [Some(first), Some(second)] = pair else { return None };
+    if first.only_input && second.only_input {
+        return None;
+    }
+    let found = RatioTest::above(question, 1.0).test(first, second)?;
+    let text = format!("{claim}: {}", found.times("as long"));
+    Some(found.conclude(text))
 }

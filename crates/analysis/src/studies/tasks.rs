@@ -1,12 +1,14 @@
 //! A fixed amount of work split over 1 to 2P threads, and over as many processes.
 
 use kelvin_core::catalogue::os::{TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_UNACCOUNTED, TaskKind};
-use kelvin_core::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, TestEvidence};
+use kelvin_core::units::percent;
+use kelvin_core::{Case, Claim, Estimate, RatioQuestion, Run, ShareQuestion};
 
 use crate::evidence::{
-    EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioTest, RoundHeadlines, ratio_of_rounds, share_conclusion,
+    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioTest, RoundHeadlines, ShareTest, ratio_of_rounds,
 };
-use crate::result::Study;
+use crate::result::{StatedConclusion, Study};
+use crate::wording::{amount_text, ratio_text, share_text};
 
 /// Efficiency from which a split counts as efficient.
 const MIN_EFFICIENCY: f64 = 0.9;
@@ -50,90 +52,119 @@ fn usable_cpus(run: &Run) -> Option<u64> {
     Some(allowed.min(quota))
 }
 
-struct TaskRounds<'r> {
-    elapsed: Vec<RoundHeadlines<'r>>,
-    efficiency: Vec<RoundHeadlines<'r>>,
-    unaccounted: Vec<RoundHeadlines<'r>>,
+struct TaskRounds<'e, 'r> {
+    elapsed: &'e [RoundHeadlines<'r>],
+    efficiency: &'e [RoundHeadlines<'r>],
+    unaccounted: &'e [RoundHeadlines<'r>],
     cpus: u64,
 }
 
 /// The rounds of this many tasks of a kind.
-fn rounds_of_tasks<'a, 'r>(
-    all: &'a [RoundHeadlines<'r>],
+fn rounds_of_tasks<'e, 'r>(
+    all: &'e [RoundHeadlines<'r>],
     kind: TaskKind,
     tasks: u64,
-) -> Option<&'a RoundHeadlines<'r>> {
+) -> Option<&'e RoundHeadlines<'r>> {
     let case = Case::new().with_word(kind).with_number(TASK_COUNT, tasks);
     all.iter().find(|rounds| *rounds.case == case)
 }
 
-impl TaskRounds<'_> {
+/// Whether more tasks than CPUs help, as certain as it is.
+pub(super) fn more_tasks_sentence(more: &Case, longer: &Estimate, holds: Option<bool>) -> String {
+    let tasks = TASK_COUNT.number_in(more).unwrap_or(0);
+    let help = format!("more {} than CPUs help: {tasks}", TaskKind::of(more).map_or("tasks", TaskKind::name));
+    match holds {
+        Some(true) => format!("{help} finish {} earlier", percent(-longer.value)),
+        Some(false) => format!("{help} finish {} later", percent(longer.value)),
+        None => {
+            let half = (longer.high - longer.low) / 2.0;
+            format!("{help} differ by {} ± {}, possibly not at all", percent(longer.value), percent(half))
+        }
+    }
+}
+
+impl TaskRounds<'_, '_> {
     /// How many times as fast as many tasks as CPUs are as one task. Each round holds them against one alone in the same process: rounds of
     /// other cases are of another moment.
-    fn speed_up(&self, kind: TaskKind) -> Vec<Conclusion> {
-        let sides = [1, self.cpus].map(|tasks| rounds_of_tasks(&self.elapsed, kind, tasks));
-        let efficiency = rounds_of_tasks(&self.efficiency, kind, self.cpus);
+    fn speed_up(&self, kind: TaskKind) -> Vec<StatedConclusion> {
+        let sides = [1, self.cpus].map(|tasks| rounds_of_tasks(self.elapsed, kind, tasks));
+        let efficiency = rounds_of_tasks(self.efficiency, kind, self.cpus);
         let ([Some(one), Some(all)], Some(efficiency), 2..) = (sides, efficiency, self.cpus) else { return Vec::new() };
-        let faster = efficiency.clone().scaled(self.cpus as f64);
-        let Some(weighed) = faster.tested_figure() else { return Vec::new() };
-        let judged = |(question, limit, same): (RatioQuestion, f64, Option<f64>)| {
-            let (base, other, ratio) = (all.metric_value(), one.metric_value(), weighed.estimate);
-            Conclusion {
-                claim: Claim::Ratio { question, base, other, ratio, limit },
-                holds: ratio.is_above(limit),
-                evidence: TestEvidence::Median { rounds: faster.values.len(), over: Some(SINGLE_TASK_BASE.into()) },
-                tested: weighed.test(limit, same),
-            }
+        let cpus = self.cpus as f64;
+        let faster = efficiency.clone().scaled(cpus);
+        let Some(tested) = faster.tested_figure() else { return Vec::new() };
+        let (ratio, tasks) = (tested.estimate, format!("{} {}", self.cpus, kind.name()));
+        let judged = |question, limit, same, text| {
+            let (base, other) = (all.metric_value(), one.metric_value());
+            let over = Some(SINGLE_TASK_BASE.into());
+            ClaimTest::median(faster.values.len(), over, tested.test(limit, same)).conclude(
+                Claim::Ratio { question, base, other, ratio, limit },
+                ratio.is_above(limit),
+                text,
+            )
         };
-        let efficient = MIN_EFFICIENCY * self.cpus as f64;
-        [(RatioQuestion::TasksFaster, 1.0, Some(EQUIVALENCE_MARGIN)), (RatioQuestion::TasksEfficient, efficient, None)]
-            .map(judged)
-            .into()
+        let earlier = format!("{tasks} finish the work earlier than one: {}", ratio_text(&ratio, "as fast"));
+        let efficient = format!(
+            "{tasks} use the CPUs with an efficiency of at least {}: {}",
+            percent(MIN_EFFICIENCY),
+            share_text(&ratio.divided_by(cpus))
+        );
+        vec![
+            judged(RatioQuestion::TasksFaster, 1.0, Some(EQUIVALENCE_MARGIN), earlier),
+            judged(RatioQuestion::TasksEfficient, MIN_EFFICIENCY * cpus, None, efficient),
+        ]
     }
 
     /// Whether more tasks than CPUs finish earlier, with the most of them.
-    fn more_than_cpus(&self, kind: TaskKind) -> Option<Conclusion> {
-        let base = rounds_of_tasks(&self.elapsed, kind, self.cpus)?;
+    fn more_than_cpus(&self, kind: TaskKind) -> Option<StatedConclusion> {
+        let base = rounds_of_tasks(self.elapsed, kind, self.cpus)?;
         let counts = self.elapsed.iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
         let other = counts.max_by_key(|rounds| TASK_COUNT.number_in(rounds.case))?;
         if TASK_COUNT.number_in(other.case)? <= self.cpus {
             return None;
         }
-        let weighed = ratio_of_rounds(base, other)?;
-        let Estimate { value, low, high, is_range } = weighed.estimate;
+        let tested = ratio_of_rounds(base, other)?;
+        let Estimate { value, low, high, is_range } = tested.estimate;
         let longer = Estimate { value: value - 1.0, low: low - 1.0, high: high - 1.0, is_range };
-        Some(Conclusion {
-            claim: Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), longer },
-            holds: longer.is_below(0.0),
-            evidence: TestEvidence::RatioOfMedians {
-                rounds: [other.values.len(), base.values.len()],
-                chosen_among: None,
-            },
-            tested: weighed.test(1.0, Some(EQUIVALENCE_MARGIN)),
-        })
+        let holds = longer.is_below(0.0);
+        let test = ClaimTest::ratio_of_medians([other, base], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
+        let claim = Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), longer };
+        Some(test.conclude(claim, holds, more_tasks_sentence(other.case, &longer, holds)))
     }
 
-    fn processes_against_threads(&self) -> Option<Conclusion> {
+    fn processes_against_threads(&self) -> Option<StatedConclusion> {
         let [threads, processes] =
-            [TaskKind::Threads, TaskKind::Processes].map(|kind| rounds_of_tasks(&self.elapsed, kind, self.cpus));
-        let (threads, processes) = (threads?, processes?);
-        let longer = RatioTest::above(RatioQuestion::ProcessesBesideThreads, 1.0).test(threads, processes)?;
+            [TaskKind::Threads, TaskKind::Processes].map(|kind| rounds_of_tasks(self.elapsed, kind, self.cpus));
+        let found = RatioTest::above(RatioQuestion::ProcessesBesideThreads, 1.0).test(threads?, processes?)?;
+        let (processes, threads) = match self.cpus {
+            1 => ("1 process takes".to_owned(), "1 thread".to_owned()),
+            tasks => (format!("{tasks} processes take"), format!("{tasks} threads")),
+        };
+        let times = ratio_text(&found.ratio, &format!("as long as {threads}"));
+        let text = format!("threads and processes differ: {processes} {times}: {}", found.amounts());
+        let mut longer = found.conclude(text);
         // Shorter is different too.
-        Some(Conclusion { holds: longer.holds.map(|_| true), ..longer })
+        longer.conclusion.holds = longer.holds.map(|_| true);
+        Some(longer)
     }
 
     /// The share of the machine's CPU time, with as many tasks as CPUs, missing from user and system time.
-    fn unaccounted_time(&self, kind: TaskKind) -> Option<Conclusion> {
-        let elapsed = rounds_of_tasks(&self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
-        let unseen = rounds_of_tasks(&self.unaccounted, kind, self.cpus)?;
-        let cpus = self.cpus as f64;
-        let shares = unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
-        share_conclusion(
-            ShareQuestion::UnseenTime,
-            unseen.metric_value(),
-            &shares,
-            MIN_UNACCOUNTED_SHARE,
-            LimitSide::Above,
-        )
+    fn unaccounted_time(&self, kind: TaskKind) -> Option<StatedConclusion> {
+        let elapsed = rounds_of_tasks(self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
+        let unseen = rounds_of_tasks(self.unaccounted, kind, self.cpus)?;
+        let (cpus, limit) = (self.cpus as f64, MIN_UNACCOUNTED_SHARE);
+        let shares = &unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
+        let (question, side) = (ShareQuestion::UnseenTime, LimitSide::Above);
+        ShareTest { question, of: unseen.metric_value(), shares, side, limit }.conclude(|of, share| {
+            format!(
+                "with {} {}, more than {} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \
+                 processes): {}, {} per round",
+                self.cpus,
+                kind.name(),
+                percent(limit),
+                share_text(share),
+                amount_text(of)
+            )
+        })
     }
 }

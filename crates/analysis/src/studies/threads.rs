@@ -1,19 +1,17 @@
 //! Reading by several threads: how many help, the law of their contention, and the best combination of threads and block.
 
-use std::cmp::Ordering;
-
 use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
-use kelvin_core::units::percent;
+use kelvin_core::units::{bytes, number, percent, value_text};
 use kelvin_core::{
-    BestQuestion, Case, Claim, Conclusion, Estimate, LawDeviation, RatioQuestion, Run, ScalabilityClaim, TestEvidence,
+    Axis, BestQuestion, Case, Claim, Estimate, LawDeviation, RatioQuestion, ScalabilityClaim, TestEvidence, Unit,
 };
-use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals, median};
+use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
-use super::crossing::{LineRatio, best_p_value, line_ratio, without_axes};
-use super::find_conclusion;
-use crate::evidence::{Evidence, RatioTest, RoundHeadlines, outcome_of_p_value};
-use crate::result::Study;
-use crate::result::{BestCell, Coefficient, FittedLaw};
+use super::crossing::{BestOf, Contender, without_axes};
+use super::files::cache_state;
+use crate::evidence::{ClaimTest, Evidence, RatioTest, RoundHeadlines};
+use crate::result::{BestCell, Coefficient, FittedLaw, StatedConclusion, Study};
+use crate::wording::{amount_text, counted_text, ratio_text, span_text};
 
 /// Share of the best rate from which more threads do not help.
 const SUFFICIENT_RATE_SHARE: f64 = 0.9;
@@ -21,31 +19,34 @@ const SUFFICIENT_RATE_SHARE: f64 = 0.9;
 const MIN_CONTENTION: f64 = 0.01;
 
 /// The law of each page cache state and block, from the metric `file.threads`, where it is determined.
-pub(crate) fn fitted_laws(run: &Run) -> Vec<FittedLaw> {
-    thread_lines(&Evidence::from_run(run)).iter().filter_map(|line| Some(line.to_fitted_law(&line.fit()?))).collect()
+pub(crate) fn fitted_laws(evidence: &Evidence<'_>) -> Vec<FittedLaw> {
+    thread_lines(evidence).iter().filter_map(|line| Some(line.to_fitted_law(&line.fit()?))).collect()
 }
 
-/// The best threads and blocks of each state of the page cache, from the metric `file.threads`, where both were varied.
-pub(crate) fn best_cells(run: &Run, studies: &[Study]) -> Vec<BestCell> {
-    let among_all = |cell: BestCell| {
-        let conclusion = find_conclusion(studies, &cell.conclusion.claim).unwrap_or(&cell.conclusion).clone();
-        BestCell { conclusion, ..cell }
+/// The best threads and blocks of each state of the page cache, as studies conclude them.
+pub(crate) fn best_cells(studies: &[Study]) -> Vec<BestCell> {
+    let cell = |conclusion: &StatedConclusion| match &conclusion.claim {
+        Claim::Best { question: BestQuestion::ThreadsAndBlocks, best, rivals, .. } => Some(BestCell {
+            metric: THREADS.id,
+            held: without_axes(&best.case, &[THREAD_COUNT, BLOCK]),
+            best: best.case.clone(),
+            as_good: rivals.clone(),
+            conclusion: conclusion.clone(),
+        }),
+        _ => None,
     };
-    best_cells_of(&Evidence::from_run(run)).into_iter().map(among_all).collect()
-}
-
-fn best_cells_of(evidence: &Evidence<'_>) -> Vec<BestCell> {
-    let cells = evidence.all_cases(&THREADS);
-    let mut states: Vec<Case> = cells.iter().map(|cell| without_axes(cell.case, &[THREAD_COUNT, BLOCK])).collect();
-    states.sort();
-    states.dedup();
-    states.into_iter().filter_map(|held| best_cell(held, &cells)).collect()
+    studies.iter().flat_map(|study| &study.conclusions).filter_map(cell).collect()
 }
 
 /// Conclusions from the metric `file.threads`; `None` if it was not measured with two numbers of them.
 pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
-    let mut conclusions: Vec<Conclusion> = thread_lines(evidence).iter().flat_map(ThreadLine::conclusions).collect();
-    conclusions.extend(best_cells_of(evidence).into_iter().map(|cell| cell.conclusion.conclusion));
+    let mut conclusions: Vec<StatedConclusion> =
+        thread_lines(evidence).iter().flat_map(ThreadLine::conclusions).collect();
+    let cells = evidence.all_cases(&THREADS);
+    let mut states: Vec<Case> = cells.iter().map(|cell| without_axes(cell.case, &[THREAD_COUNT, BLOCK])).collect();
+    states.sort();
+    states.dedup();
+    conclusions.extend(states.iter().filter_map(|held| best_cell(held, cells)));
     let design = format!(
         "One file was read by several numbers of threads, each its part, at several block sizes, in several rounds. More \
          threads help if they reach more than {} of the rate with fewer. The universal scalability law (Gunther 2007), \
@@ -58,21 +59,21 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
 }
 
 /// The rates of one block and state of the page cache by the number of threads, ascending.
-struct ThreadLine<'r> {
+struct ThreadLine<'e, 'r> {
     held: Case,
-    points: Vec<RoundHeadlines<'r>>,
+    points: Vec<&'e RoundHeadlines<'r>>,
 }
 
-fn thread_lines<'r>(evidence: &Evidence<'r>) -> Vec<ThreadLine<'r>> {
-    let mut lines: Vec<ThreadLine<'r>> = Vec::new();
-    for point in evidence.all_cases(&THREADS).into_iter().filter(|point| THREAD_COUNT.number_in(point.case).is_some()) {
+fn thread_lines<'e, 'r>(evidence: &'e Evidence<'r>) -> Vec<ThreadLine<'e, 'r>> {
+    let mut lines: Vec<ThreadLine<'e, 'r>> = Vec::new();
+    for point in evidence.all_cases(&THREADS).iter().filter(|point| THREAD_COUNT.number_in(point.case).is_some()) {
         let held = without_axes(point.case, &[THREAD_COUNT]);
         match lines.iter_mut().find(|line| line.held == held) {
             Some(line) => line.points.push(point),
             None => lines.push(ThreadLine { held, points: vec![point] }),
         }
     }
-    lines.iter_mut().for_each(|line| line.points.sort_by_key(threads_of));
+    lines.iter_mut().for_each(|line| line.points.sort_by_key(|point| threads_of(point)));
     lines
 }
 
@@ -80,8 +81,8 @@ fn threads_of(point: &RoundHeadlines<'_>) -> u64 {
     THREAD_COUNT.number_in(point.case).unwrap_or(0)
 }
 
-impl ThreadLine<'_> {
-    fn conclusions(&self) -> Vec<Conclusion> {
+impl ThreadLine<'_, '_> {
+    fn conclusions(&self) -> Vec<StatedConclusion> {
         if self.points.len() < 2 {
             return Vec::new();
         }
@@ -93,7 +94,7 @@ impl ThreadLine<'_> {
     }
 
     /// Whether more threads than the first number that is enough help.
-    fn sufficient_threads(&self) -> Option<Conclusion> {
+    fn sufficient_threads(&self) -> Option<StatedConclusion> {
         let rate = |index: &usize| self.points[*index].headline();
         let best = (0..self.points.len()).max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
         let first = (0..self.points.len()).find(|index| rate(index) >= SUFFICIENT_RATE_SHARE * rate(&best))?;
@@ -105,17 +106,27 @@ impl ThreadLine<'_> {
             (last, _) => (last.checked_sub(1)?, last),
         };
         let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
-        help.test_chosen_among(&self.points[few], &self.points[many], Some(self.points.len()))
+        let found = help.test_chosen_among(self.points[few], self.points[many], Some(self.points.len()))?;
+        let text = format!(
+            "{}: more than {} help by more than {}: {} read {}, {}",
+            self.name(),
+            counted_text(threads_of(self.points[few]), "thread"),
+            percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0),
+            threads_of(self.points[many]),
+            ratio_text(&found.ratio, "as much"),
+            amount_text(&found.other)
+        );
+        Some(found.conclude(text))
     }
 
     fn fit(&self) -> Option<ScalabilityFit> {
-        let load = |point| (threads_of(point) as f64, point.values.as_slice());
-        let loads: Vec<RepeatedLoad<'_>> = self.points.iter().map(load).collect();
+        let loads: Vec<RepeatedLoad<'_>> =
+            self.points.iter().map(|point| (threads_of(point) as f64, point.values.as_slice())).collect();
         fit_scalability_with_intervals(&loads)
     }
 
     fn max_threads(&self) -> u64 {
-        self.points.last().map_or(0, threads_of)
+        self.points.last().map_or(0, |point| threads_of(point))
     }
 
     fn to_fitted_law(&self, fitted: &ScalabilityFit) -> FittedLaw {
@@ -142,84 +153,121 @@ impl ThreadLine<'_> {
         (workers <= self.max_threads() as f64).then_some(workers)
     }
 
+    /// `cached, in blocks of 64 KiB`.
+    fn name(&self) -> String {
+        let block = BLOCK.number_in(&self.held).map(|block| format!(", in blocks of {}", bytes(block)));
+        format!("{}{}", cache_state(&self.held), block.unwrap_or_default())
+    }
+
     /// That too little was measured for the law, which refutes nothing; `None` if there is another reason why none was found.
-    fn undetermined(&self) -> Option<Conclusion> {
+    fn undetermined(&self) -> Option<StatedConclusion> {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
         let (held, points) = (self.held.clone(), self.points.len());
+        if points >= MIN_LOADS && rounds >= 2 {
+            return None;
+        }
+        let counts = MIN_LOADS.checked_sub(points).filter(|missing| *missing > 0);
+        let counts = counts.map(|missing| counted_text(missing as u64, "more thread count"));
+        let missing: Vec<String> = counts.into_iter().chain((rounds < 2).then(|| "a second round".into())).collect();
+        let text = format!(
+            "{}: contention by the universal scalability law: {} in {} each do not determine it; missing: {} (--thorough has more)",
+            self.name(),
+            counted_text(points as u64, "thread count"),
+            counted_text(rounds as u64, "round"),
+            missing.join(", ")
+        );
+        let test = "three coefficients, and one more thread count to check them";
         let law = ScalabilityClaim::Determined { held, points, rounds, needed: MIN_LOADS };
-        let is_too_little = points < MIN_LOADS || rounds < 2;
-        let open =
-            Conclusion { claim: Claim::Law(law), holds: None, evidence: TestEvidence::TooFewPoints, tested: None };
-        is_too_little.then_some(open)
+        Some(ClaimTest::new(TestEvidence::TooFewPoints, test, None).conclude(Claim::Law(law), None, text))
     }
 
     /// What the law says, or that it does not hold.
-    fn law_conclusions(&self, fitted: &ScalabilityFit) -> Vec<Conclusion> {
+    fn law_conclusions(&self, fitted: &ScalabilityFit) -> Vec<StatedConclusion> {
         let furthest = LawDeviation { workers: fitted.worst_misfit.n as u64, ratio: fitted.worst_misfit.ratio };
-        let evidence = TestEvidence::LeastSquares { points: self.points.len(), furthest };
-        let claims = match fitted.describes {
-            false => vec![(ScalabilityClaim::Describes { held: self.held.clone(), furthest }, Some(false))],
-            true => vec![self.contention(fitted), self.peak(fitted)],
+        let side = if furthest.ratio < 1.0 { "below" } else { "above" };
+        let deviation = format!("{} {side}", percent((furthest.ratio - 1.0).abs()));
+        let at = counted_text(furthest.workers, "thread");
+        let points = self.points.len();
+        let test = format!(
+            "least squares on logarithms of the mean rates at {points} thread counts; intervals by a parametric bootstrap of the \
+             rounds; the largest deviation is at {at}: {deviation} the measured rate"
+        );
+        let conclude = |law: ScalabilityClaim, holds: Option<bool>, text: String| {
+            let test = ClaimTest::new(TestEvidence::LeastSquares { points, furthest }, test.clone(), None);
+            test.conclude(Claim::Law(law), holds, format!("{}: {text}", self.name()))
         };
-        let conclusion =
-            |(law, holds)| Conclusion { claim: Claim::Law(law), holds, evidence: evidence.clone(), tested: None };
-        claims.into_iter().map(conclusion).collect()
-    }
-
-    fn contention(&self, fitted: &ScalabilityFit) -> (ScalabilityClaim, Option<bool>) {
+        let held = || self.held.clone();
+        if !fitted.describes {
+            let text = format!(
+                "the universal scalability law describes the rates: at {at} it is {deviation} the measured one, so its coefficients mean \
+                 nothing here"
+            );
+            return vec![conclude(ScalabilityClaim::Describes { held: held(), furthest }, Some(false), text)];
+        }
         let estimate = |value, (low, high)| Estimate { value, low, high, is_range: false };
-        let sigma = estimate(fitted.law.sigma, fitted.sigma);
-        let kappa = estimate(fitted.law.kappa, fitted.kappa);
-        (
-            ScalabilityClaim::Contention { held: self.held.clone(), sigma, kappa, limit: MIN_CONTENTION },
-            sigma.is_above(MIN_CONTENTION),
-        )
-    }
-
-    /// Whether the rate peaks within the measured range.
-    fn peak(&self, fitted: &ScalabilityFit) -> (ScalabilityClaim, Option<bool>) {
+        let (sigma, kappa) = (estimate(fitted.law.sigma, fitted.sigma), estimate(fitted.law.kappa, fitted.kappa));
+        // Three digits: coherency is small.
+        let coefficient = |of: &Estimate| span_text(of, |value| format!("{} %", number(100.0 * value)));
+        let contention = format!(
+            "contention takes more than {} of the work: the universal scalability law gives sigma {} and kappa (coherency) {}",
+            percent(MIN_CONTENTION),
+            coefficient(&sigma),
+            coefficient(&kappa)
+        );
+        let claim = ScalabilityClaim::Contention { held: held(), sigma, kappa, limit: MIN_CONTENTION };
+        let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
         let (most, peak, (low, high)) = (self.max_threads(), fitted.law.peak_workers(), fitted.peak);
         let at = [peak, low, high].map(|workers| self.measured_workers(workers));
-        let law = ScalabilityClaim::Peak {
-            held: self.held.clone(),
-            most,
-            at,
-            rate: at[0].map(|peak| fitted.law.throughput_at(peak)),
+        let rate = at[0].map(|peak| fitted.law.throughput_at(peak));
+        let limit = match (at, rate) {
+            ([Some(peak), low, high], Some(rate)) => {
+                let interval = match (low, high) {
+                    (Some(low), Some(high)) if low != high => format!(" ({low} to {high})"),
+                    (Some(low), None) => format!(" ({low} to more than {most})"),
+                    _ => String::new(),
+                };
+                let threads = if peak == 1.0 { "thread" } else { "threads" };
+                format!("it peaks at {} with {peak}{interval} {threads}", value_text(rate, Unit::BytesPerSecond))
+            }
+            ([_, Some(low), _], _) => {
+                format!("it does not fall up to there, or falls from {} up", counted_text(low as u64, "thread"))
+            }
+            _ => "it does not fall up to there".into(),
         };
-        (law, Estimate { value: peak, low, high, is_range: false }.is_below(most as f64))
+        let text = format!("the rate falls before {most} threads: by the universal scalability law {limit}");
+        let holds = Estimate { value: peak, low, high, is_range: false }.is_below(most as f64);
+        vec![contention, conclude(ScalabilityClaim::Peak { held: held(), most, at, rate }, holds, text)]
     }
 }
 
 /// The best cell in one page cache state; `None` unless threads and blocks were both varied.
-fn best_cell(held: Case, cells: &[RoundHeadlines<'_>]) -> Option<BestCell> {
+fn best_cell(held: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let is_here =
-        |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == held && cell.are_positive();
-    let mut here: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
-    let varied =
-        |axis: kelvin_core::Axis| here.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(here[0].case));
+        |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == *held && cell.are_positive();
+    let here: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
+    let varied = |axis: Axis| here.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(here[0].case));
     if !varied(THREAD_COUNT) || !varied(BLOCK) {
         return None;
     }
-    here.sort_by(|left, right| median(&right.values).total_cmp(&median(&left.values)));
-    let (best, others) = here.split_first()?;
-    let all = others.len();
-    let compared: Vec<(&Case, LineRatio)> = others
-        .iter()
-        .filter_map(|other| Some((other.case, line_ratio(0, &other.values, &best.values, all)?)))
-        .collect();
-    let as_good = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
-    let as_good: Vec<Case> = as_good.map(|&(case, _)| case.clone()).collect();
-    let &(next, nearest) = compared.first()?;
-    let claim = Claim::Best {
-        question: BestQuestion::ThreadsAndBlocks,
-        best: best.metric_value(),
-        rivals: as_good.clone(),
-        next: next.clone(),
-        others: compared.len(),
+    // `4 threads in blocks of 64 KiB`.
+    let name = |case: &Case| {
+        let block = BLOCK.number_in(case).map(bytes).unwrap_or_default();
+        format!("{} in blocks of {block}", counted_text(THREAD_COUNT.number_in(case).unwrap_or(0), "thread"))
     };
-    let evidence = TestEvidence::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() };
-    let chance = best_p_value(compared.iter().map(|(_, standing)| standing));
-    let tested = outcome_of_p_value(chance);
-    let conclusion = Conclusion { claim, holds: as_good.is_empty().then_some(true), evidence, tested }.into();
-    Some(BestCell { metric: THREADS.id, held, best: best.case.clone(), as_good, conclusion })
+    let contenders = here.iter().map(|cell| Contender {
+        side: cell.metric_value(),
+        case: cell.case.clone(),
+        rounds: &cell.values,
+        name: name(cell.case),
+    });
+    let found = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
+    let best = &found.best;
+    let text = format!(
+        "{}: {} read fastest, {}{}",
+        cache_state(&best.case),
+        name(&best.case),
+        amount_text(best),
+        found.rivals_text("no different from")
+    );
+    Some(found.conclude(text))
 }

@@ -1,70 +1,19 @@
 //! A run against published machines of its class, in words.
 
-use kelvin_core::Name;
 use kelvin_core::units::{number, span};
 
 use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult};
 
-/// An area in a sentence, and what makes all of it slow.
-struct AreaWords {
-    name: &'static str,
-    causes: &'static str,
-}
-
-fn area_words(area: Name) -> AreaWords {
-    match area.as_str() {
-        "mem" => AreaWords { name: "memory", causes: "fewer memory channels, or a neighbour" },
-        "os" => AreaWords { name: "the operating system", causes: "a kernel built for debugging, or a slow processor" },
-        _ => AreaWords { name: "the processor", causes: "a lower frequency, or a neighbour" },
-    }
-}
-
-/// What an area is against its class, and its evidence: the causes are those to look for, none was tried.
-pub(crate) fn area_texts(area: &AreaComparison) -> (String, String) {
-    let AreaWords { name, causes } = area_words(area.area);
-    let others = member_text(area);
-    let text = match area.against {
-        ClassVerdict::Faster => {
-            format!("{name} as a whole is {} times as fast as {others}", number(1.0 / area.factor))
-        }
-        _ => format!("{name} as a whole is {} times as slow as {others}: perhaps {causes}", number(area.factor)),
-    };
-    (text, format!("{}; 95 % of them are at {}", figure_count(area), usual_range(area)))
-}
-
-/// The same of a machine all areas of which are slow.
-pub(crate) fn slow_machine_texts(areas: &[AreaComparison]) -> (String, String) {
-    let factors = areas.iter().map(|area| area.factor);
-    let (least, most) = factors.fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)));
-    let [low, high] = [least, most].map(number);
-    let times = if low == high { low } else { format!("{low} to {high}") };
-    // The class with the most members stands for all: those of the kernel's are of it, and have its mitigations.
-    let others = areas.iter().max_by_key(|area| area.members.len()).map(member_text).unwrap_or_default();
-    let text = format!(
-        "all of the machine is {times} times as slow as {others}: perhaps a lower frequency, a CPU quota, or a neighbour"
-    );
-    let each = areas.iter().map(|area| {
-        format!(
-            "{} {}, {}, 95 % of them at {}",
-            area_words(area.area).name,
-            number(area.factor),
-            figure_count(area),
-            usual_range(area)
-        )
-    });
-    (text, each.collect::<Vec<_>>().join("; "))
-}
-
 /// `15 other Zen 4 guests`.
-fn member_text(area: &AreaComparison) -> String {
+pub(crate) fn member_text(area: &AreaComparison) -> String {
     format!("{} other {}", area.members.len(), area.compared_with)
 }
 
-fn figure_count(area: &AreaComparison) -> String {
+pub(crate) fn figure_count(area: &AreaComparison) -> String {
     if area.figures == 1 { "by one figure".to_owned() } else { format!("by the median of {} figures", area.figures) }
 }
 
-fn usual_range(area: &AreaComparison) -> String {
+pub(crate) fn usual_range(area: &AreaComparison) -> String {
     format!("{} to {}", number(area.low), number(area.high))
 }
 

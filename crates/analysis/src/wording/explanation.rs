@@ -178,7 +178,7 @@ fn part_row(part: &ExplainedPart, explanation: &Explanation, scale: &AmountForma
 }
 
 /// `51 to 64 %`.
-pub(super) fn share_interval(share: &Estimate) -> String {
+pub(crate) fn share_interval(share: &Estimate) -> String {
     match [share.low, share.high].map(whole_percent) {
         [low, high] if low == high => low,
         [low, high] => format!("{} to {high}", low.trim_end_matches(" %")),

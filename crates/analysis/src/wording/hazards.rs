@@ -4,7 +4,7 @@ use kelvin_core::Name;
 use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, TokenChannel};
 use kelvin_core::units::brief_value;
 
-use crate::overview::metric_selector::MetricSelector;
+use crate::metric_selector::MetricSelector;
 use crate::result::Analysis;
 
 /// That idle CPUs halt.

@@ -2,25 +2,17 @@
 
 pub mod class_comparison;
 pub mod compare;
-mod conclusions;
-pub(crate) mod engines;
 pub mod explanation;
-pub(crate) mod findings;
 pub mod hazards;
 pub mod history;
-pub(crate) mod load;
-pub(crate) mod order;
-pub(crate) mod overview;
-pub(crate) mod sanity;
-pub(crate) mod transfer;
 
 use kelvin_core::catalogue::ModelContradiction;
-use kelvin_core::units::{Quantity, percent, quantity, value_text, with_interval, without_cycles};
-use kelvin_core::{Better, Cpu, Unit};
+use kelvin_core::units::{Quantity, number, percent, quantity, value_text, with_interval, without_cycles};
+use kelvin_core::{Better, Cpu, Estimate, MetricValue, Unit};
 
-use crate::result::{Figure, MetricResult, Mode, PredictionGap, RangeVerdict, Summary};
+use crate::result::{Figure, MetricResult, Mode, RangeVerdict, Summary};
 
-pub(crate) use conclusions::{byte_call_title, claim, evidence, file_size_text};
+pub use crate::findings::gap_explanation;
 
 /// What was measured: a value with its interval, or both modes of a bimodal value with their shares: `12.1 ns (67 %) or 118 ns
 /// (33 %)`.
@@ -58,19 +50,6 @@ pub fn verdict_word(result: &MetricResult) -> &'static str {
     }
 }
 
-/// The same in a sentence: `slower than predicted`, `above its prediction`.
-pub(crate) fn against_prediction(result: &MetricResult) -> String {
-    match verdict_word(result) {
-        speed @ ("slower" | "faster") => format!("{speed} than predicted"),
-        side => format!("{side} its prediction"),
-    }
-}
-
-/// What explains a gap between measured and predicted, by what was shown; `None` where no cause was tried.
-pub fn explanation(gap: &PredictionGap) -> Option<String> {
-    findings::gap_explanation(gap)
-}
-
 /// How far outside its predicted range a result lies, where it does: `outside by 2.4 times its half-width`.
 pub fn range_distance(result: &MetricResult) -> Option<String> {
     is_gap(result).then(|| Some(format!("outside by {} times its half-width", half_width_count(result)?))).flatten()
@@ -97,4 +76,41 @@ pub fn cycles_text(result: &MetricResult) -> String {
     let (Some(cycles), Some(summary)) = (result.cycles, result.outcome.summary()) else { return String::new() };
     let half = summary.interval.map(|interval| interval.half_width() * cycles / summary.headline);
     without_cycles(&quantity(cycles, half, Unit::Cycles).short())
+}
+
+/// The text with a capital first letter.
+pub(crate) fn capitalise(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// `3.61 times as long (95 %: 3.40 to 3.80)`.
+pub(crate) fn ratio_text(ratio: &Estimate, as_what: &str) -> String {
+    let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(number);
+    format!("{value} times {as_what} ({}: {low} to {high})", interval_label(ratio))
+}
+
+/// What the two ends of an estimate are.
+pub(crate) fn interval_label(estimate: &Estimate) -> &'static str {
+    if estimate.is_range { "range" } else { "95 %" }
+}
+
+/// An estimate whose range is named, where an interval goes without: `2.3 (2.1 to 2.5)`, `2.3 (range: 2.1 to 2.5)`.
+pub(crate) fn span_text(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+    let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(text);
+    format!("{value} ({}{low} to {high})", if estimate.is_range { "range: " } else { "" })
+}
+
+/// `12 % (11 % to 13 %)`.
+pub(crate) fn share_text(share: &Estimate) -> String {
+    span_text(share, percent)
+}
+
+pub(crate) fn amount_text(side: &MetricValue) -> String {
+    value_text(side.value, side.unit)
+}
+
+/// `1 stream`, `4 streams`.
+pub(crate) fn counted_text(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,6 +1,6 @@
 //! The findings of a run: the five that matter most, and the rest folded below them, what is slower apart from what is faster.
 
-use kelvin_analysis::wording::{class_comparison, explanation};
+use kelvin_analysis::wording::{class_comparison, gap_explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_core::units::metric_at;
 
@@ -71,7 +71,7 @@ fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
             measured,
             predicted,
             units::ratio(gap.ratio),
-            explanation(gap)
+            gap_explanation(gap)
         )
     };
     let label = format!("Figures {title}");

@@ -1,8 +1,10 @@
 //! How much of the reported last-level cache answers.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_core::units::bytes;
+use kelvin_core::{MeasuredValue, StandOutQuestion};
 
-use super::{Consequence, MeasuredAmount, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, size_range, time_text};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let levels = &seen.analysis.levels.as_ref()?.levels;
@@ -12,20 +14,17 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     if level.agrees != Some(false) || reported <= ends.high {
         return None;
     }
-    let spot = MetricSelector::new(&LATENCY).with_word(PageSize::Base.point());
-    let of = |bytes: u64| {
-        spot.find_all(&seen.analysis.results).find(move |result| BYTES.number_in(&result.case) == Some(bytes))
-    };
-    let sides =
-        [ends.low, ends.high].into_iter().filter_map(|bytes| Some(seen.result_rounds(of(bytes)?)?.metric_value()));
-    let latency = MeasuredAmount { value: beyond.latency, half_width: beyond.interval.half_width() };
-    let says =
-        StandOutFacts::CacheSize { ends: [ends.low, ends.high], reported, name: level.name.clone(), beyond: latency };
-    Some(StandOutAnswer {
-        weight: Consequence::OfThisMachine,
-        factor: reported as f64 / ends.high as f64,
-        sides: sides.collect(),
-        ratio: None,
-        facts: says,
-    })
+    let sides = [ends.low, ends.high].into_iter().filter_map(|size| {
+        let selector = MetricSelector::new(&LATENCY).with_word(PageSize::Base.point()).with_number(BYTES, size);
+        Some(seen.rounds(&selector)?.metric_value())
+    });
+    let text = format!(
+        "Only {} of the reported {} of {} are effective: loads of larger working sets take {}.",
+        size_range(ends),
+        bytes(reported),
+        level.name,
+        time_text(MeasuredValue { value: beyond.latency, half_width: beyond.interval.half_width() })
+    );
+    let answer = StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::CacheSize, sides.collect(), text);
+    Some(answer.with_factor(reported as f64 / ends.high as f64))
 }

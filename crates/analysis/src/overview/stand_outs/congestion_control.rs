@@ -1,15 +1,16 @@
 //! What a local TCP stream loses by the congestion control that programs here have by default.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, MESSAGE, STREAMS};
 
-use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
 
 /// Share of what the run's own choice carries below which the system's stands out.
 const MAX_SYSTEM_SHARE: f64 = 0.8;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let name = seen.run.outline.machine.kernel.congestion_control.get()?.clone();
+    let name = seen.evidence.run.outline.machine.kernel.congestion_control.get()?;
     let at = |placement: &PairPlacement| -> Option<FigureRatio> {
         let systems = MetricSelector::new(&BANDWIDTH_TCP_SYSTEM).with_word(placement.point()).furthest(MESSAGE);
         let message = MESSAGE.number_in(&seen.result(&systems)?.case)?;
@@ -20,6 +21,10 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         seen.figure_ratio(&chosen, &systems).filter(|compared| compared.is_below(MAX_SYSTEM_SHARE))
     };
     let worst = PairPlacement::ALL.iter().filter_map(at).min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;
-    let says = StandOutFacts::CongestionControl { name, systems: worst.other, other: worst.base };
-    Some(worst.into_answer(Consequence::Avoidable, says))
+    let text = format!(
+        "A local TCP stream reaches {} with {name}, the default congestion control of this system, but {} with another.",
+        rate_text(worst.other),
+        rate_text(worst.base)
+    );
+    Some(worst.into_answer(Consequence::Avoidable, StandOutQuestion::CongestionControl, text))
 }

@@ -1,8 +1,10 @@
 //! Whether the distance between the machine's CPUs changes.
 
-use kelvin_core::FigureSource;
+use kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
+use kelvin_core::units::value_text;
+use kelvin_core::{StandOutQuestion, Unit};
 
-use super::{Consequence, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, StandOutAnswer, StandOutContext};
 use crate::result::FindingData;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
@@ -10,17 +12,18 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         FindingData::Moved(moved) => Some(moved),
         _ => None,
     })?;
-    let place =
-        FigureSource { metric: kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() };
-    let result = seen.analysis.results.iter().find(|result| result.figure_source() == place)?;
-    let summary = result.outcome.summary()?;
-    let [one, other] = summary.states() else { return None };
-    let centers = [one.center.min(other.center), one.center.max(other.center)];
-    Some(StandOutAnswer {
-        weight: Consequence::OfThisMachine,
-        factor: centers[1] / centers[0],
-        sides: vec![seen.result_rounds(result)?.metric_value()],
-        ratio: None,
-        facts: StandOutFacts::Distance { modes: centers },
-    })
+    let result = seen.analysis.result_at(BANDWIDTH_CORE_TO_CORE.id, &moved.case)?;
+    let [one, other] = result.outcome.summary()?.states() else { return None };
+    let (near, far) = (one.center.min(other.center), one.center.max(other.center));
+    let [from, to] = [near, far].map(|time| value_text(time, Unit::Nanoseconds));
+    let from = match (from.split_once(' '), to.split_once(' ')) {
+        (Some((value, unit)), Some((_, same))) if unit == same => value,
+        _ => &from,
+    };
+    let text = format!("Core-to-core latency alternates between {from} and {to}: what two CPUs share varies with it.");
+    let sides = vec![seen.result_rounds(result)?.metric_value()];
+    Some(
+        StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::Distance, sides, text)
+            .with_factor(far / near),
+    )
 }

@@ -1,21 +1,30 @@
 //! What the disk can do.
 
 use kelvin_core::catalogue::file::{DEVICE_READ, DEVICE_REQUESTS};
+use kelvin_core::units::brief_value;
+use kelvin_core::{StandOutQuestion, Unit};
 
 use super::super::ladder::DISK_BLOCK;
-use super::{Consequence, MeasuredAmount, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
-use crate::evidence::RoundHeadlines;
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text, time_text};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let rounds = |spot: &MetricSelector| seen.rounds(spot);
     // The time of one block is that of the ladder: two figures of one thing would contradict each other.
     let all = [
-        rounds(&MetricSelector::new(&DEVICE_READ))?,
-        rounds(&MetricSelector::new(&DEVICE_REQUESTS))?,
-        rounds(&DISK_BLOCK)?,
+        seen.rounds(&MetricSelector::new(&DEVICE_READ))?,
+        seen.rounds(&MetricSelector::new(&DEVICE_REQUESTS))?,
+        seen.rounds(&DISK_BLOCK)?,
     ];
-    let [read, requests, latency] = all.each_ref().map(MeasuredAmount::from_rounds);
-    let (sides, says) =
-        (all.iter().map(RoundHeadlines::metric_value).collect(), StandOutFacts::Disk { read, requests, latency });
-    Some(StandOutAnswer { weight: Consequence::Ability, factor: 1.0, sides, ratio: None, facts: says })
+    let [read, requests, latency] = all.map(|rounds| rounds.measured_value());
+    // `81 thousand`, `950`, `1.2 million`.
+    let requests = brief_value(requests.value, Some(requests.half_width), Unit::PerSecond)
+        .replace("k/s", "thousand")
+        .replace("M/s", "million")
+        .replace(" /s", "");
+    let text = format!(
+        "The disk reads {} sequentially, and {requests} random blocks of 4 KiB a second; a single one takes {}.",
+        rate_text(read),
+        time_text(latency)
+    );
+    let sides = all.map(|rounds| rounds.metric_value()).into();
+    Some(StandOutAnswer::new(Consequence::Ability, StandOutQuestion::Disk, sides, text))
 }

@@ -1,8 +1,9 @@
 //! Whether something below the kernel caches the disk.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::DEVICE_REPEAT_READ;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, times_text};
 
 /// Later passes over the first from which on a cache shows.
 const MIN_CACHED_SPEED_UP: f64 = 1.25;
@@ -12,21 +13,24 @@ const MAX_UNCACHED_SPEED_UP: f64 = 1.1;
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let repeat = seen.rounds(&MetricSelector::new(&DEVICE_REPEAT_READ))?;
     let ratio = repeat.estimate()?;
-    let is_tested = !ratio.is_range || repeat.values.len() >= MIN_RANGE_ROUNDS;
-    let (weight, factor, says) = match ratio {
-        found if found.low > MIN_CACHED_SPEED_UP => {
-            (Consequence::OfThisMachine, found.value, StandOutFacts::DiskCached { times: found.value })
-        }
-        found if found.high < MIN_CACHED_SPEED_UP => {
-            (Consequence::Ability, 1.0, StandOutFacts::DiskUncached { hardly: found.high >= MAX_UNCACHED_SPEED_UP })
-        }
-        _ => return None,
+    if ratio.is_range && repeat.values.len() < MIN_RANGE_ROUNDS {
+        return None;
+    }
+    let (weight, factor, text) = if ratio.low > MIN_CACHED_SPEED_UP {
+        let text = format!(
+            "Later passes over a file are {} times as fast as the first: something below the kernel caches the disk.",
+            times_text(ratio.value)
+        );
+        (Consequence::OfThisMachine, ratio.value, text)
+    } else if ratio.high < MIN_CACHED_SPEED_UP {
+        let faster = if ratio.high >= MAX_UNCACHED_SPEED_UP { "hardly" } else { "no" };
+        let text =
+            format!("The disk is {faster} faster on later passes over a file: nothing below the kernel caches it.");
+        (Consequence::Ability, 1.0, text)
+    } else {
+        return None;
     };
-    is_tested.then(|| StandOutAnswer {
-        weight,
-        factor,
-        sides: vec![repeat.metric_value()],
-        ratio: Some(ratio),
-        facts: says,
-    })
+    let mut answer = StandOutAnswer::new(weight, StandOutQuestion::DiskCache, vec![repeat.metric_value()], text);
+    answer.shown.ratio = Some(ratio);
+    Some(answer.with_factor(factor))
 }

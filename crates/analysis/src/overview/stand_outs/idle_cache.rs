@@ -1,8 +1,10 @@
 //! How much of files that nothing touches leaves the page cache.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
+use kelvin_core::units::seconds;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext};
 use crate::overview::figure::NANOSECONDS_PER_SECOND;
 
 /// Share of the pages that must be gone: a page here and there is moved or was wanted.
@@ -12,16 +14,19 @@ const MIN_RETAINED_SHARE: f64 = 0.01;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let stayed = seen.rounds(&MetricSelector::new(&IDLE_RETAINED))?;
-    let seconds = seen.rounds(&MetricSelector::new(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
+    let idle = seen.rounds(&MetricSelector::new(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
     // The rounds count the same pages one after the other, and none comes back: all must find some gone.
-    let is_tested =
-        stayed.values.len() >= MIN_RANGE_ROUNDS && stayed.values.iter().all(|&share| share < 1.0 - MIN_EVICTED_SHARE);
-    let left = 1.0 - stayed.headline();
-    is_tested.then(|| StandOutAnswer {
-        weight: Consequence::OfThisMachine,
-        factor: 1.0 / stayed.headline().max(MIN_RETAINED_SHARE),
-        sides: vec![stayed.metric_value()],
-        ratio: None,
-        facts: StandOutFacts::IdleCache { left, seconds },
-    })
+    let is_gone = |&share: &f64| share < 1.0 - MIN_EVICTED_SHARE;
+    if stayed.values.len() < MIN_RANGE_ROUNDS || !stayed.values.iter().all(is_gone) {
+        return None;
+    }
+    let percent = ((1.0 - stayed.headline()) * 100.0).round();
+    let (of, gone) = if percent < 100.0 { ("Of every 100", format!(", {percent}")) } else { ("All", String::new()) };
+    let text = format!(
+        "{of} file pages unused for {}{gone} were evicted from the page cache: the next read goes to the disk.",
+        seconds(idle)
+    );
+    let sides = vec![stayed.metric_value()];
+    let answer = StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::IdleCache, sides, text);
+    Some(answer.with_factor(1.0 / stayed.headline().max(MIN_RETAINED_SHARE)))
 }

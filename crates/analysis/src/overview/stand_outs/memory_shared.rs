@@ -1,14 +1,20 @@
-//! What all CPUs together draw from memory beside one.
+//! What all CPUs together draw from memory compared with one.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, MemoryCpus};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [one, all] = [MemoryCpus::One, MemoryCpus::All]
         .map(|cpus| MetricSelector::new(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
-    let cpus = seen.run.outline.machine.topology.allowed.get()?.len() as u64;
+    let cpus = seen.evidence.run.outline.machine.topology.allowed.get()?.len();
     let compared = seen.figure_ratio(&one, &all)?;
-    let says = StandOutFacts::MemoryShared { one: compared.base, all: compared.other, cpus };
-    Some(StandOutAnswer { factor: 1.0, ..compared.into_answer(Consequence::Ability, says) })
+    let together = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
+    let text = format!(
+        "One CPU reads {} from memory, {together} together {}.",
+        rate_text(compared.base),
+        rate_text(compared.other)
+    );
+    Some(compared.into_answer(Consequence::Ability, StandOutQuestion::MemoryShared, text).with_factor(1.0))
 }

@@ -1,9 +1,10 @@
-//! What TCP streams carry between two CPUs beside on one each.
+//! What TCP streams carry between two CPUs compared with on one each.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAMS};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
 
 /// Bytes of a message, of which moving them is most of the cost.
 const MESSAGE_BYTES: u64 = 64 << 10;
@@ -16,8 +17,12 @@ const TWO_STREAMS: MetricSelector =
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [apart, together] =
-        [TWO_STREAMS.with_word(PairPlacement::SameCpu.point()), TWO_STREAMS.with_word(PairPlacement::TwoCpus.point())];
-    let compared = seen.figure_ratio(&apart, &together)?;
-    let says = StandOutFacts::StreamsAcross { apart: compared.base, together: compared.other };
-    compared.is_below(MAX_PLACEMENT_SHARE).then(|| compared.into_answer(Consequence::Avoidable, says))
+        [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| TWO_STREAMS.with_word(placement.point()));
+    let compared = seen.figure_ratio(&apart, &together).filter(|compared| compared.is_below(MAX_PLACEMENT_SHARE))?;
+    let text = format!(
+        "Two local TCP streams reach {} with both ends of each on one CPU, but {} with the ends on two CPUs.",
+        rate_text(compared.base),
+        rate_text(compared.other)
+    );
+    Some(compared.into_answer(Consequence::Avoidable, StandOutQuestion::StreamsAcross, text))
 }

@@ -1,15 +1,22 @@
-//! What waking an idle CPU costs beside a switch on one.
+//! What waking an idle CPU costs compared with a switch on one.
 
+use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, time_text, times_text};
 
 /// Times a switch from which on it stands out: a wake-up that only sends an interrupt and switches there costs a few.
 const MIN_WAKE_UP_RATIO: f64 = 3.0;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(TokenChannel::Pipe.point());
-    let compared = seen.figure_ratio(&MetricSelector::new(&SWITCH_PROCESS_PIPE), &wake)?;
-    let says = StandOutFacts::WakeUp { wake: compared.other, times: compared.ratio.value };
-    compared.is_above(MIN_WAKE_UP_RATIO).then(|| compared.into_answer(Consequence::OfThisMachine, says))
+    let compared = seen
+        .figure_ratio(&MetricSelector::new(&SWITCH_PROCESS_PIPE), &wake)
+        .filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
+    let text = format!(
+        "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
+        time_text(compared.other),
+        times_text(compared.ratio.value)
+    );
+    Some(compared.into_answer(Consequence::OfThisMachine, StandOutQuestion::WakeUp, text))
 }

@@ -5,28 +5,47 @@ use kelvin_core::catalogue::load::hosts::{
     CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, LoadHost, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
 use kelvin_core::catalogue::load::{Resource, ResourceGroup, STALLED};
-use kelvin_core::{
-    Conclusion, Estimate, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadVerdict, Name, TestEvidence,
-};
+use kelvin_core::units::{number, percent};
+use kelvin_core::{Estimate, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
 
-use super::new_conclusion;
+use super::labels::resource;
 use super::saturated_sweep::{SaturatedSweep, clamp_to_zero, mean_estimate};
 use super::sweep::LoadStep;
 use super::verdict::{BOTH_FULL_RATIO, VerdictFacts};
+use super::{AnswerLine, LoadConclusion, saturated_test};
+use crate::wording::{capitalise, span_text};
 
 /// A sign: the figure of a visit that shows it, from where on it matters, and of which limit it is the way to act.
 struct HindranceSign {
     hindrance: Hindrance,
     host: LoadHost,
-    of: fn(&LoadStep, LoadHost) -> Option<f64>,
+    metric: &'static Metric,
     threshold: f64,
     acts_for: Option<ResourceGroup>,
     /// Whether the verdict may be wrong because of it even where a resource is full: users were missing.
     is_grave: bool,
+    /// Why a verdict is not certain, where it makes it so.
+    doubt: &'static str,
 }
 
-const fn sign(by: Hindrance, host: LoadHost, of: fn(&LoadStep, LoadHost) -> Option<f64>, least: f64) -> HindranceSign {
-    HindranceSign { hindrance: by, host, of, threshold: least, acts_for: None, is_grave: false }
+const fn sign(
+    hindrance: Hindrance,
+    host: LoadHost,
+    metric: &'static Metric,
+    threshold: f64,
+    doubt: &'static str,
+) -> HindranceSign {
+    HindranceSign { hindrance, host, metric, threshold, acts_for: None, is_grave: false, doubt }
+}
+
+impl HindranceSign {
+    const fn acting_for(self, group: ResourceGroup) -> Self {
+        Self { acts_for: Some(group), ..self }
+    }
+
+    const fn grave(self) -> Self {
+        Self { is_grave: true, ..self }
+    }
 }
 
 /// A mean of one connection a visit is one user who came a second late. Of CPU time and of periods a twentieth is what the knee is told
@@ -34,62 +53,51 @@ const fn sign(by: Hindrance, host: LoadHost, of: fn(&LoadStep, LoadHost) -> Opti
 /// Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997). Without stalls of a tenth of the time others within 10 % of the
 /// limit would be the limit.
 static HINDRANCE_SIGNS: [HindranceSign; 9] = [
-    HindranceSign { is_grave: true, ..sign(Hindrance::AcceptQueue, LoadHost::Server, overflows, 1.0) },
-    sign(Hindrance::Steal, LoadHost::Server, steal, 0.05),
-    sign(Hindrance::Steal, LoadHost::Client, steal, 0.05),
-    HindranceSign {
-        acts_for: Some(ResourceGroup::ServerCpu),
-        ..sign(Hindrance::Quota, LoadHost::Server, throttled, 0.05)
-    },
-    HindranceSign {
-        acts_for: Some(ResourceGroup::Client),
-        ..sign(Hindrance::Quota, LoadHost::Client, throttled, 0.05)
-    },
-    HindranceSign {
-        acts_for: Some(ResourceGroup::Link),
-        ..sign(Hindrance::Retransmissions, LoadHost::Server, retransmitted, 0.01)
-    },
-    HindranceSign { is_grave: true, ..sign(Hindrance::WithoutCpu, LoadHost::Server, without_cpu, 0.0) },
-    HindranceSign {
-        acts_for: Some(ResourceGroup::Client),
-        ..sign(Hindrance::WithoutCpu, LoadHost::Client, without_cpu, 0.0)
-    },
-    sign(Hindrance::Stalls, LoadHost::Server, stalled, STALLING),
+    sign(Hindrance::AcceptQueue, LoadHost::Server, &LISTEN_OVERFLOWS, 1.0, "connections found the accept queue full")
+        .grave(),
+    sign(Hindrance::Steal, LoadHost::Server, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the server"),
+    sign(Hindrance::Steal, LoadHost::Client, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the client"),
+    sign(Hindrance::Quota, LoadHost::Server, &CPU_THROTTLED, 0.05, "a CPU quota kept the server from running")
+        .acting_for(ResourceGroup::ServerCpu),
+    sign(Hindrance::Quota, LoadHost::Client, &CPU_THROTTLED, 0.05, "a CPU quota kept the client from running")
+        .acting_for(ResourceGroup::Client),
+    sign(
+        Hindrance::Retransmissions,
+        LoadHost::Server,
+        &RETRANSMITTED_SEGMENTS,
+        MIN_RETRANSMITTED_SHARE,
+        "segments were lost and sent again",
+    )
+    .acting_for(ResourceGroup::Link),
+    sign(
+        Hindrance::WithoutCpu,
+        LoadHost::Server,
+        &THREADS_WITHOUT_CPU,
+        0.0,
+        "threads of the server wait for CPUs that other work has, or that a quota keeps from them which cannot be seen",
+    )
+    .grave(),
+    sign(
+        Hindrance::WithoutCpu,
+        LoadHost::Client,
+        &THREADS_WITHOUT_CPU,
+        0.0,
+        "threads of the client wait for CPUs that other work has",
+    )
+    .acting_for(ResourceGroup::Client),
+    sign(Hindrance::Stalls, LoadHost::Server, &STALLED, STALLING, "nobody was answered at all for a part of the time"),
 ];
 
 /// Share of the time in stalls from which on they matter.
 pub(super) const STALLING: f64 = 1.0 - BOTH_FULL_RATIO;
 
-fn overflows(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    visit.host_figure(host, &LISTEN_OVERFLOWS)
-}
+/// From where on segments that are sent again matter.
+pub(super) const MIN_RETRANSMITTED_SHARE: f64 = 0.01;
 
-fn steal(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    visit.host_figure(host, &CPU_STEAL)
-}
-
-fn throttled(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    visit.host_figure(host, &CPU_THROTTLED)
-}
-
-fn retransmitted(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    visit.host_figure(host, &RETRANSMITTED_SEGMENTS)
-}
-
-fn without_cpu(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    visit.host_figure(host, &THREADS_WITHOUT_CPU)
-}
-
-fn stalled(visit: &LoadStep, _: LoadHost) -> Option<f64> {
-    visit.get(&STALLED)
-}
-
-/// From where on the sign of a hindrance matters.
-pub(crate) fn hindrance_threshold(by: Hindrance, of_server: bool) -> Option<f64> {
-    HINDRANCE_SIGNS
-        .iter()
-        .find(|sign| sign.hindrance == by && (sign.host == LoadHost::Server) == of_server)
-        .map(|sign| sign.threshold)
+/// Why a verdict is not certain, by what hindered which end.
+pub(super) fn doubt_text(by: Hindrance, of_server: bool) -> &'static str {
+    let is_it = |sign: &&HindranceSign| sign.hindrance == by && (sign.host == LoadHost::Server) == of_server;
+    HINDRANCE_SIGNS.iter().find(is_it).map_or("something hindered it", |sign| sign.doubt)
 }
 
 /// A sign that was seen, and how strong.
@@ -102,7 +110,11 @@ impl ObservedHindrance {
     /// Those of the visits at saturation.
     pub(crate) fn at_saturation(saturated: &SaturatedSweep<'_>) -> Vec<Self> {
         let seen = |sign: &'static HindranceSign| {
-            let values: Vec<f64> = saturated.steps().filter_map(|visit| (sign.of)(visit, sign.host)).collect();
+            let of_visit = |visit: &LoadStep| match sign.hindrance {
+                Hindrance::Stalls => visit.get(sign.metric),
+                _ => visit.host_figure(sign.host, sign.metric),
+            };
+            let values: Vec<f64> = saturated.steps().filter_map(of_visit).collect();
             let amount = mean_estimate(&values).map(clamp_to_zero).filter(|amount| amount.value >= sign.threshold)?;
             Some(Self { sign, amount })
         };
@@ -117,7 +129,7 @@ impl ObservedHindrance {
 
     /// Whether it is how the limit of this verdict acts.
     fn is_how_it_limits(&self, verdict: &LoadVerdict) -> bool {
-        let of = |by: &Name| Resource::ALL.iter().find(|resource| *by == *resource.name()).map(|one| one.group());
+        let of = |by: &Name| resource(*by).map(Resource::group);
         let named: Vec<Option<ResourceGroup>> = match verdict {
             LoadVerdict::Resource { by } | LoadVerdict::Client { by } => vec![of(by)],
             LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().map(of).collect(),
@@ -134,16 +146,55 @@ impl ObservedHindrance {
     }
 
     /// The claim that it hinders, certain where all of its interval is above what matters.
-    pub(crate) fn conclusion(&self, saturated: &SaturatedSweep<'_>, verdict: &LoadVerdict) -> Conclusion {
-        let Self { sign, amount } = self;
-        let claim = HindranceClaim {
-            held: saturated.sweep.held.clone(),
-            by: sign.hindrance,
-            of_server: sign.host == LoadHost::Server,
-            amount: *amount,
-            is_how_it_limits: self.is_how_it_limits(verdict),
+    ///
+    /// `the hypervisor takes at least 5.0 % of the CPU time of the host of the server: 12 % (11 % to 13 %)`.
+    pub(crate) fn conclusion(&self, saturated: &SaturatedSweep<'_>, verdict: &LoadVerdict) -> LoadConclusion {
+        let Self { sign: HindranceSign { hindrance, host, threshold, .. }, amount } = self;
+        let of_server = *host == LoadHost::Server;
+        let is_how_it_limits = self.is_how_it_limits(verdict);
+        let whose = if of_server { "server" } else { "load generator" };
+        let action = match hindrance {
+            Hindrance::Quota if is_how_it_limits => ", which is how it limits",
+            Hindrance::Retransmissions if is_how_it_limits => ", as a full link makes it",
+            _ => "",
         };
-        let evidence = TestEvidence::Saturated { visits: saturated.steps().count() };
-        new_conclusion(LoadClaim::Hindrance(claim), (amount.low >= sign.threshold).then_some(true), evidence)
+        let share = span_text(&Estimate { high: amount.high.min(1.0), ..*amount }, percent);
+        let count = span_text(amount, number);
+        let of_share = |share: &str| match hindrance {
+            Hindrance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
+            Hindrance::Quota => {
+                format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods")
+            }
+            Hindrance::Retransmissions => format!("TCP sends {share} of the server's segments again"),
+            _ => format!("nobody is answered at all for {share} of the time"),
+        };
+        let (text, line) = match hindrance {
+            Hindrance::AcceptQueue => {
+                let (value, span) = count.split_once(' ').unwrap_or_default();
+                let overflows = "the accept queue of the server overflows";
+                (
+                    format!("{overflows} for a connection of each visit or more: {count}"),
+                    format!(
+                        "{overflows}: {value} connections of a visit {span} find it full, and are tried again a second or more later"
+                    ),
+                )
+            }
+            Hindrance::WithoutCpu => {
+                let text = format!(
+                    "threads of the {whose} wait for a CPU, {count} on average: other work has the CPUs of its host, or a quota stops it \
+                     that cannot be seen"
+                );
+                (text.clone(), text)
+            }
+            _ => (
+                format!("{}: {share}{action}", of_share(&format!("at least {}", percent(*threshold)))),
+                format!("{}{action}", of_share(&share)),
+            ),
+        };
+        let held = saturated.sweep.held.clone();
+        let claim = HindranceClaim { held, by: *hindrance, of_server, amount: *amount, is_how_it_limits };
+        let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated_test(saturated.steps().count()));
+        LoadConclusion::new(LoadClaim::Hindrance(claim), holds, test, text)
+            .with_line(AnswerLine::Trouble, Some(format!("{}.", capitalise(&line))))
     }
 }

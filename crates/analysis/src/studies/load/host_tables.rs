@@ -11,10 +11,11 @@ use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, Netw
 use kelvin_core::{Metric, Name};
 use kelvin_stats::mean;
 
+use super::labels::sweep_suffix;
 use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::sweep_tables::{figure_without_interval, study_column, table_id, users_text};
+use super::sweep_tables::{figure_without_interval, study_column, table_id};
 use crate::result::{StudyRow, StudyTable};
-use crate::wording::load::sweep_suffix;
+use crate::wording::counted_text;
 
 /// Columns for which there is room beside the numbers of users in 80 columns of a terminal.
 const MAX_MAIN_COLUMNS: usize = 6;
@@ -163,7 +164,7 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
     let main: Vec<&str> = shown_columns(host, sweep).map(|column| column.label).collect();
     let row = |load: &UserLoad| {
         let cells = own.iter().map(|column| column.mean(host, load).map(figure_without_interval)).collect();
-        StudyRow { label: users_text(load.users), cells }
+        StudyRow { label: counted_text(load.users, "user"), cells }
     };
     let metrics = own.iter().map(|column| column.metric()).chain(HOST_METRICS.iter().copied());
     StudyTable {

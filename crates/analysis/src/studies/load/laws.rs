@@ -3,11 +3,16 @@
 use kelvin_core::catalogue::load::{
     CLIENT_IN_FLIGHT, IN_FLIGHT, RATE, RESPONSE, Resource, ResourceGroup, SENT_BYTE_RATE, SERVICE,
 };
-use kelvin_core::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
+use kelvin_core::units::percent;
+use kelvin_core::{Case, Estimate, LoadClaim, LoadLaw, LoadLawCheck, Metric};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, bonferroni_level, mean};
 
-use super::saturated_sweep::{SaturatedSweep, interval_estimate, mean_estimate};
+use super::labels::{signed_percent, users_text};
+use super::saturated_sweep::{SaturatedSweep, mean_estimate};
 use super::sweep::{LoadStep, Sweep, UserLoad};
+use super::{LoadConclusion, saturated_test};
+use crate::evidence::interval_estimate;
+use crate::wording::{capitalise, span_text};
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.
 const MAX_COUNT_GAP: f64 = 0.02;
@@ -28,6 +33,62 @@ pub(crate) struct LawCheckResult {
     pub check: LoadLawCheck,
     pub holds: Option<bool>,
     pub visits: usize,
+}
+
+impl LawCheckResult {
+    pub fn conclusion(&self) -> LoadConclusion {
+        let name = match self.check.law {
+            LoadLaw::Little => {
+                "Little's law holds: requests in flight at the server are throughput times response time"
+            }
+            LoadLaw::FlowBalance => {
+                "flow balance holds: the bytes that the server sent are those that the client received"
+            }
+            LoadLaw::Utilisation => {
+                "the utilisation law holds: from half the knee on, the fullest resource works as much for a request as at saturation"
+            }
+        };
+        let LoadLawCheck { off, tolerance, .. } = &self.check;
+        let at = self.check.at.map_or_else(String::new, |users| format!(" with {users} users"));
+        let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{at} "), 1);
+        let verdict = if self.holds == Some(false) { ", which is too far" } else { "" };
+        let text = format!("{name}, to within {}: {off}{verdict}", percent(*tolerance));
+        LoadConclusion::new(LoadClaim::Law(self.check.clone()), self.holds, saturated_test(self.visits), text)
+    }
+
+    fn name(&self) -> &'static str {
+        match self.check.law {
+            LoadLaw::Little => "Little's law",
+            LoadLaw::FlowBalance => "flow balance",
+            LoadLaw::Utilisation => "utilisation law",
+        }
+    }
+}
+
+/// All of them in a line: `Little's law +0.4 %, flow balance +0.2 %: both hold`, and those that do not, or may not.
+pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
+    let of = |wanted: Option<bool>| laws.iter().filter(move |checked| checked.holds == wanted);
+    let broken = of(Some(false)).map(|checked| {
+        let at = checked.check.at.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
+        let (off, most) = (signed_percent(checked.check.off.value), percent(checked.check.tolerance));
+        capitalise(&format!("{} does not hold: {off}{at}, and {most} is allowed.", checked.name()))
+    });
+    let held: Vec<String> = of(Some(true))
+        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.off.value)))
+        .collect();
+    let verdict = match held.len() {
+        0 => None,
+        1 => Some("holds"),
+        2 if laws.len() == 2 => Some("both hold"),
+        count if count == laws.len() => Some("all hold"),
+        _ => Some("hold"),
+    };
+    let held = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", held.join(", "))));
+    let open = of(None).map(|checked| {
+        let off = span_text(&checked.check.off, signed_percent);
+        capitalise(&format!("{} {off}: not certain.", checked.name()))
+    });
+    broken.chain(held).chain(open).collect::<Vec<String>>().join(" ")
 }
 
 /// The laws whose quantities were measured.
@@ -117,15 +178,11 @@ impl LoadStepLaw<'_> {
         let all: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
         let together = mean_estimate(&all)?;
         let alone = loads.iter().filter_map(|(users, values)| Some((*users, joint_mean(values, loads.len())?)));
-        let is_outside = |(_, off): &(u64, Estimate)| off.low > self.tolerance || off.high < -self.tolerance;
+        let is_outside = |(_, off): &(u64, Estimate)| off.is_within(self.tolerance) == Some(false);
         let worst =
             alone.filter(is_outside).max_by(|(_, one), (_, other)| one.value.abs().total_cmp(&other.value.abs()));
         let off = worst.map_or(together, |(_, off)| off);
-        let holds = match off {
-            Estimate { low, high, .. } if low > self.tolerance || high < -self.tolerance => Some(false),
-            Estimate { low, high, .. } if low >= -self.tolerance && high <= self.tolerance => Some(true),
-            _ => None,
-        };
+        let holds = off.is_within(self.tolerance);
         let held: Case = sweep.held.clone();
         let check =
             LoadLawCheck { law: self.law, held, off, at: worst.map(|(users, _)| users), tolerance: self.tolerance };

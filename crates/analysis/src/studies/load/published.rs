@@ -1,16 +1,18 @@
 //! The published study of a file server, judged from its capacities alone, beside what was seen.
 
 use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
+use kelvin_core::units::{number, value_text};
 use kelvin_core::{
-    Case, Claim, Conclusion, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase,
-    TestEvidence,
+    Case, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase, TestEvidence, Unit,
 };
 use kelvin_stats::{ClosedNetwork, Station};
 
 use super::knee::KNEE_SHARE;
-use super::verdict::resource_id;
+use super::labels::{resource_id, resource_name};
+use super::{LoadConclusion, next_limit};
+use crate::evidence::ClaimTest;
 use crate::reference::server::{PublishedServerCase, ServerStudyFile};
-use crate::result::{StatedConclusion, Study};
+use crate::result::Study;
 
 /// How far the capacities may be from what was seen to count as the same, as a share.
 const MAX_PUBLISHED_GAP: f64 = 0.05;
@@ -24,19 +26,13 @@ pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
         .iter()
         .flat_map(|case| PublishedCaseModel::from_case(file, case))
         .flat_map(|judged| judged.conclusions());
-    Study {
-        id: super::LOAD_STUDY,
-        answers: Vec::new(),
-        design: format!(
-            "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
-             the published capacities of disk and network; a file that is always the same comes from the page cache, and needs the \
-             network only.",
-            file.machine.title
-        ),
-        conclusions: conclusions.map(StatedConclusion::from).collect(),
-        tables: Vec::new(),
-        in_tables: Vec::new(),
-    }
+    let design = format!(
+        "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
+         the published capacities of disk and network; a file that is always the same comes from the page cache, and needs the \
+         network only.",
+        file.machine.title
+    );
+    Study::empty(super::LOAD_STUDY, design).with_conclusions(conclusions.map(|one| one.stated).collect())
 }
 
 /// A published case with the network that its capacities are.
@@ -65,23 +61,35 @@ impl<'f> PublishedCaseModel<'f> {
         Case::new().with_word(pattern).with_number(THINK_TIME, (self.case.think_seconds * 1e3).round() as u64)
     }
 
-    fn evidence(&self) -> TestEvidence {
+    fn test(&self) -> ClaimTest {
+        let think = self.case.think_seconds;
+        let each = |&(resource, capacity): &(Resource, f64)| {
+            format!("{} {}", resource_name(resource_id(resource)), number(capacity))
+        };
+        let think_text = match think {
+            0.0 => "no".to_owned(),
+            seconds => format!("{} of", value_text(seconds * 1e9, Unit::Nanoseconds)),
+        };
+        let text = format!(
+            "asymptotic bounds and exact mean value analysis of a closed network from requests/s of each alone ({}) and {think_text} \
+             think time",
+            self.capacities.iter().map(each).collect::<Vec<_>>().join(", ")
+        );
         let capacities =
             self.capacities.iter().map(|&(resource, capacity)| (resource_id(resource), capacity)).collect();
-        TestEvidence::ClosedNetwork { capacities, think: self.case.think_seconds }
+        ClaimTest::new(TestEvidence::ClosedNetwork { capacities, think }, text, None)
     }
 
-    fn conclusions(&self) -> Vec<Conclusion> {
-        let limit = self.limit().map(|claim| (LoadClaim::Published(claim.0), Some(claim.1)));
-        let all = [limit, self.what_if().map(|claim| (LoadClaim::WhatIf(claim), Some(true))), self.amplification()];
-        let of =
-            |(claim, holds)| Conclusion { claim: Claim::Load(claim), holds, evidence: self.evidence(), tested: None };
-        all.into_iter().flatten().map(of).collect()
+    fn conclusions(&self) -> Vec<LoadConclusion> {
+        let next = self.next_limit().map(|claim| next_limit::conclusion(claim, Some(true), self.test()));
+        let read = self.disk_amplification();
+        let read = read.map(|times| next_limit::amplification(self.fixed_case(), times, self.test()));
+        [self.limit(), next, read].into_iter().flatten().collect()
     }
 
     /// The limit, and whether it is what was seen: the same resource, a knee that is the same against what was seen, a capacity that
     /// is near it.
-    fn limit(&self) -> Option<(PublishedLoadCase, bool)> {
+    fn limit(&self) -> Option<LoadConclusion> {
         let ((limit, capacity), seen) = (*self.capacities.first()?, self.case.saturation(self.file)?);
         let reaches = |throughput: f64| {
             self.network.min_customers_for(KNEE_SHARE * throughput, MAX_USERS).map(|users| users as u64)
@@ -100,11 +108,25 @@ impl<'f> PublishedCaseModel<'f> {
         };
         let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
         let as_seen = claim.limit == claim.limit_seen && claim.knee_against_seen == claim.knee_seen && is_near;
-        Some((claim, as_seen))
+        let text = format!(
+            "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds \
+             cross at {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
+            claim.name,
+            resource_name(claim.limit),
+            number(claim.capacity),
+            resource_name(claim.limit_seen),
+            number(claim.saturation_seen),
+            if claim.saturation_of_others { " in its other cases" } else { "" },
+            number(claim.crossing),
+            claim.knee,
+            claim.knee_against_seen,
+            claim.knee_seen
+        );
+        Some(LoadConclusion::new(LoadClaim::Published(claim), Some(as_seen), self.test(), text))
     }
 
     /// A faster network until the disk is met: by the disk's capacity, and by what it read.
-    fn what_if(&self) -> Option<NextLimitClaim> {
+    fn next_limit(&self) -> Option<NextLimitClaim> {
         let [(limit, present), (next, capacity)] = *self.capacities.as_slice() else { return None };
         let as_read = capacity / self.disk_amplification()?.value;
         let to = |throughput: f64| LimitProjection { times: throughput / present, throughput };
@@ -123,12 +145,6 @@ impl<'f> PublishedCaseModel<'f> {
         let value = self.case.disk_read_bytes_per_s? / served;
         Some(Estimate { value, low: value, high: value, is_range: false })
     }
-
-    fn amplification(&self) -> Option<(LoadClaim, Option<bool>)> {
-        let times = self.disk_amplification()?;
-        let claim = LoadClaim::Amplification { held: self.fixed_case(), resource: resource_id(Resource::Disk), times };
-        Some((claim, times.is_above(super::MIN_AMPLIFICATION)))
-    }
 }
 
 /// The resource of a word of that study.
@@ -142,6 +158,8 @@ fn resource_named(word: &str) -> Option<Resource> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::{Claim, Conclusion};
+
     use super::*;
     use crate::reference::published_server;
 

@@ -10,6 +10,7 @@ use kelvin_stats::{CONFIDENCE_LEVEL, ClosedNetwork, Station, UncertainValue, Var
 use super::knee::Saturation;
 use super::sweep::{LoadStep, Sweep, UserLoad};
 use super::verdict::MIN_NEAR_USE;
+use crate::evidence::interval_estimate;
 
 /// A resource at saturation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,12 +38,6 @@ pub(super) fn mean_estimate(values: &[f64]) -> Option<Estimate> {
 pub(super) fn clamp_to_zero(estimate: Estimate) -> Estimate {
     let Estimate { value, low, high, is_range } = estimate;
     Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0), is_range }
-}
-
-/// A figure with its interval at a level.
-pub(super) fn interval_estimate(figure: UncertainValue, level: f64) -> Estimate {
-    let (low, high) = figure.interval(level);
-    Estimate { value: figure.value, low, high, is_range: false }
 }
 
 /// The sweep at saturation.

@@ -1,13 +1,16 @@
 //! A sweep over time: whether the server is at its end what it was at its start.
 
 use kelvin_core::catalogue::load::THROUGHPUT;
-use kelvin_core::{Conclusion, Estimate, LoadClaim, TestEvidence};
+use kelvin_core::units::percent;
+use kelvin_core::{Estimate, LoadClaim};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
 
+use super::labels::{signed_percent, users_text};
 use super::laws::common_slope;
 use super::sweep::{Sweep, UserLoad};
-use super::{new_conclusion, saturated_sweep};
+use super::{AnswerLine, LoadConclusion, saturated_sweep, slope_test};
 use crate::result::{Timeline, TimelineGroup};
+use crate::wording::{counted_text, span_text};
 
 /// Change of throughput over a study that counts as none, as a share: the knee is told to as much.
 const MAX_THROUGHPUT_DRIFT: f64 = 0.05;
@@ -23,26 +26,35 @@ fn relative_throughput(load: &UserLoad) -> Vec<(f64, f64)> {
 }
 
 /// Whether throughput at equal numbers of users stays the same over the study.
-pub(super) fn throughput_stability(sweep: &Sweep) -> Option<Conclusion> {
+pub(super) fn throughput_stability(sweep: &Sweep) -> Option<LoadConclusion> {
     let growth = common_slope(sweep.loads.iter().map(relative_throughput).collect())?;
     // Times the seconds of the study, as a share of its mean.
     let drift = growth.per_second.divided_by(1.0 / growth.seconds);
-    let back = return_step(sweep);
-    let holds = match (is_within_tolerance(&drift), back.as_ref().map(|(_, off)| is_within_tolerance(off))) {
+    let (back, tolerance) = (return_step(sweep), MAX_THROUGHPUT_DRIFT);
+    let is_back = back.as_ref().map(|(_, off)| off.is_within(tolerance));
+    let holds = match (drift.is_within(tolerance), is_back) {
         (Some(false), _) | (_, Some(Some(false))) => Some(false),
         (drift, _) => drift,
     };
-    let claim = LoadClaim::Steady { held: sweep.held.clone(), drift, back, tolerance: MAX_THROUGHPUT_DRIFT };
-    Some(new_conclusion(claim, holds, TestEvidence::Slope { visits: growth.visits, seconds: growth.seconds }))
-}
-
-/// Whether a change is none that counts; `None` where that is not certain.
-fn is_within_tolerance(off: &Estimate) -> Option<bool> {
-    match *off {
-        Estimate { low, high, .. } if low >= -MAX_THROUGHPUT_DRIFT && high <= MAX_THROUGHPUT_DRIFT => Some(true),
-        Estimate { low, high, .. } if low > MAX_THROUGHPUT_DRIFT || high < -MAX_THROUGHPUT_DRIFT => Some(false),
-        _ => None,
-    }
+    let last = back.as_ref().map_or_else(String::new, |(users, off)| {
+        let (users, off) = (users_text(*users), span_text(off, signed_percent));
+        format!("; the last visit, to {users} again, differs from those before by {off}")
+    });
+    let text = format!(
+        "the server is at the end what it was at the start, within {}: over the study throughput changes by {} at equal numbers of users\
+         {last}",
+        percent(tolerance),
+        span_text(&drift, signed_percent)
+    );
+    let line = (holds == Some(false)).then(|| {
+        format!(
+            "The server is not what it was at the start: throughput changes by {} over the study, at equal numbers of users.",
+            signed_percent(drift.value)
+        )
+    });
+    let claim = LoadClaim::Steady { held: sweep.held.clone(), drift, back, tolerance };
+    let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
+    Some(stated.with_line(AnswerLine::Trouble, line))
 }
 
 /// The last visit of the sweep, where it is one to the fewest users, against those before: the interval is that of a further visit.
@@ -78,12 +90,12 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
     };
     let below = if knee == u64::MAX { "more users".to_owned() } else { format!("more, below the knee at {knee}") };
     let groups = [
-        group(users_text(fewest), &|users| users == fewest),
+        group(counted_text(fewest, "user"), &|users| users == fewest),
         group(below, &|users| users > fewest && users < knee),
         group(format!("{knee} users or more"), &|users| users > fewest && users >= knee),
     ];
     let groups: Vec<TimelineGroup> = groups.into_iter().filter(|group| !group.points.is_empty()).collect();
-    let back = return_time(sweep).map(|at| (format!("back to {}", users_text(fewest)), at));
+    let back = return_time(sweep).map(|at| (format!("back to {}", counted_text(fewest, "user")), at));
     let title = if label.is_empty() { String::new() } else { format!(", {label}") };
     (!groups.is_empty()).then(|| Timeline {
         metric: THROUGHPUT.id,
@@ -92,8 +104,4 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
         same: MAX_THROUGHPUT_DRIFT,
         back,
     })
-}
-
-fn users_text(count: u64) -> String {
-    if count == 1 { "1 user".into() } else { format!("{count} users") }
 }

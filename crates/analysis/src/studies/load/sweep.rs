@@ -10,6 +10,7 @@ use kelvin_core::catalogue::load::{
 use kelvin_core::{Axis, Case, Measurement, Metric, Name, Readings, Run};
 use kelvin_stats::{mean, median};
 
+use super::knee::{Saturation, saturation};
 use crate::studies::crossing::without_axes;
 
 /// All visits to numbers of users that differ in nothing else.
@@ -23,6 +24,8 @@ pub(crate) struct Sweep {
     pub capacities: BTreeMap<Resource, ResourceCapacity>,
     /// A number of users, and the throughput of its visits to the same server with twice as many workers.
     pub more_workers: Option<(u64, Vec<f64>)>,
+    /// Where more users bring nothing any more; `None` where too little was measured to tell.
+    pub saturation: Option<Saturation>,
 }
 
 /// The visits to one number of users.
@@ -135,13 +138,14 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
             Some(sweep) => sweep.loads.push(load),
             None => {
                 let capacities = resource_capacities(run, &held);
-                sweeps.push(Sweep { held, loads: vec![load], capacities, more_workers: None });
+                sweeps.push(Sweep { held, loads: vec![load], capacities, more_workers: None, saturation: None });
             }
         }
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
         sweep.more_workers = more_workers_throughput(run, &sweep.held);
+        sweep.saturation = saturation(sweep);
     }
     sweeps
 }

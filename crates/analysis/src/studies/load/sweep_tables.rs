@@ -9,12 +9,12 @@ use kelvin_core::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{CONFIDENCE_LEVEL, mean};
 
 use super::capacity_model::closed_network;
+use super::labels::{resource_id, resource_name, sweep_suffix};
 use super::saturated_sweep;
 use super::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
 use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::verdict::resource_id;
 use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
-use crate::wording::load::{resource_name, sweep_suffix};
+use crate::wording::counted_text;
 
 /// The tables of a sweep.
 pub(super) fn sweep_tables(sweep: &Sweep) -> Vec<StudyTable> {
@@ -96,7 +96,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
         let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
         let busy = mean_figure(&load.steps.iter().filter_map(|visit| visit.disk_busy).collect::<Vec<f64>>());
         let mark = if knee == Some(load.users) { ", knee" } else { "" };
-        let label = format!("{}{mark}", users_text(load.users));
+        let label = format!("{}{mark}", counted_text(load.users, "user"));
         StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
     };
     let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION, &BUSY_TIME]);
@@ -146,10 +146,6 @@ fn resource_row(saturated: &SaturatedSweep<'_>, one: &SaturationUse) -> StudyRow
 
 pub(super) fn study_column(label: &str, unit: Unit, is_main: bool) -> StudyColumn {
     StudyColumn { label: label.into(), unit, is_main }
-}
-
-pub(super) fn users_text(count: u64) -> String {
-    if count == 1 { "1 user".into() } else { format!("{count} users") }
 }
 
 /// The name of a table, apart from those of the run's other sweeps.

@@ -7,14 +7,16 @@ use kelvin_core::catalogue::load::{
     BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RATE, RESPONSE, RESPONSE_P50, Resource,
     ResourceGroup, SERVICE, STALLED, STALLS, WRITTEN_BYTE_RATE,
 };
-use kelvin_core::{Hindrance, LoadVerdict, RequestLocation, UnwatchedLimit};
+use kelvin_core::units::number;
+use kelvin_core::{LoadVerdict, RequestLocation, UnwatchedLimit};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
 
-use super::hindrance::STALLING;
+use super::hindrance::{MIN_RETRANSMITTED_SHARE, STALLING};
+use super::labels::round_time;
 use super::laws::{client_in_flight, service_time};
-use super::saturated_sweep::interval_estimate;
 use super::sweep::{LoadStep, Sweep, UserLoad};
 use super::verdict::{MIN_NEAR_USE, VerdictFacts};
+use crate::evidence::interval_estimate;
 
 /// Share of a request's time from which on it is most of it.
 const MIN_MAJOR_SHARE: f64 = 0.5;
@@ -217,11 +219,11 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
 
 /// Losses, of requests that are on their way most of the time.
 pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
-    let least = super::hindrance_threshold(Hindrance::Retransmissions, true)?;
     let visits = loads.iter().flat_map(|load| &load.steps);
     let share =
         mean_if_complete(visits.filter_map(|visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS)))?;
-    let at = request_location(sweep, loads).filter(|at| share >= least && *at == RequestLocation::Network)?;
+    let at = request_location(sweep, loads)
+        .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
     Some(LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, at })
 }
 
@@ -286,4 +288,85 @@ fn mean_figure(load: &UserLoad, of: impl Fn(&LoadStep) -> Option<f64>) -> Option
 fn mean_if_complete(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     (!values.is_empty()).then(|| mean(&values))
+}
+
+/// What limits that was not watched, as a noun.
+pub(super) fn limit_noun(how: UnwatchedLimit, at: RequestLocation) -> &'static str {
+    match (how, at) {
+        (UnwatchedLimit::OtherWork { .. }, RequestLocation::Client) => "other work on the CPUs of the load generator",
+        (UnwatchedLimit::OtherWork { .. }, _) => "other work on the CPUs of the server's host",
+        (UnwatchedLimit::Memory { .. }, _) => "the memory that is left for files, and then the disk",
+        (UnwatchedLimit::Stalls { .. }, RequestLocation::Disk) => "stalls of the server at its disk",
+        (UnwatchedLimit::Stalls { .. }, RequestLocation::Network) => "stalls of the network",
+        (UnwatchedLimit::Stalls { .. }, RequestLocation::Between) => {
+            "stalls of a proxy or another program before the server, or of all of the server"
+        }
+        (UnwatchedLimit::Stalls { .. }, _) => {
+            "stalls of the server, such as garbage collection, a checkpoint, a lock that is held for long, or a quota that cannot be seen"
+        }
+        (UnwatchedLimit::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
+        (UnwatchedLimit::Losses { .. }, _) => "losses on the way, or a slower link further on that drops",
+        (UnwatchedLimit::InTurn { .. }, RequestLocation::Server | RequestLocation::Client) => {
+            "a lock in the server, threads that wait, another server that it asks, or a limit of its rate"
+        }
+        (UnwatchedLimit::InTurn { .. }, RequestLocation::Between) => {
+            "a proxy or another program before the server, by a lock, few connections or a limit of the rate"
+        }
+        (UnwatchedLimit::InTurn { .. }, RequestLocation::Network) => "a slower link further on, or losses on the way",
+        (UnwatchedLimit::InTurn { .. }, RequestLocation::Disk) => "the disk, by what the server reads or writes",
+        (UnwatchedLimit::Each { .. }, RequestLocation::Server | RequestLocation::Client) => {
+            "a wait of each request in the server, such as a sleep or another server that it asks"
+        }
+        (UnwatchedLimit::Each { .. }, RequestLocation::Between) => {
+            "a delay or a limit of each connection, in a proxy or another program before the server"
+        }
+        (UnwatchedLimit::Each { .. }, RequestLocation::Network) => {
+            "the network of each connection: round trips, windows or losses"
+        }
+        (UnwatchedLimit::Each { .. }, RequestLocation::Disk) => "the disk, by the time of each read or write",
+    }
+}
+
+/// `one request at a time is served, for 10 ms each`, and where.
+pub(super) fn limit_sentence(how: UnwatchedLimit, at: RequestLocation) -> String {
+    let time = |nanoseconds: u64| round_time(nanoseconds as f64);
+    let at = match at {
+        RequestLocation::Client => "at the load generator",
+        RequestLocation::Server => "in the server, which does not work meanwhile",
+        RequestLocation::Disk => "in the server, which waits for its disk",
+        RequestLocation::Network => "on their way to the client",
+        RequestLocation::Between => "neither in the server nor on the way from it",
+    };
+    let what = match how {
+        UnwatchedLimit::InTurn { at_once: 1, nanoseconds } => {
+            format!("one request at a time is served, for {}", time(nanoseconds))
+        }
+        UnwatchedLimit::InTurn { at_once, nanoseconds } => {
+            format!("{at_once} requests at a time are served, for {} each", time(nanoseconds))
+        }
+        UnwatchedLimit::Each { nanoseconds } => {
+            format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
+        }
+        UnwatchedLimit::Losses { per_thousand } => {
+            format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
+        }
+        UnwatchedLimit::Stalls { percent, nanoseconds, every_nanoseconds } => format!(
+            "nobody is answered for {percent} % of the time, {} at a time and each {} on average",
+            time(nanoseconds),
+            time(every_nanoseconds)
+        ),
+        UnwatchedLimit::OtherWork { percent } => {
+            return format!(
+                "for {percent} % of the time of requests, a thread that works for them, at either end, is ready to run and has no CPU"
+            );
+        }
+        UnwatchedLimit::Memory { users, percent } => {
+            return format!(
+                "from {users} users on the disk reads {} bytes for each byte served, and with fewer users next to none",
+                number(percent as f64 / 100.0)
+            );
+        }
+        UnwatchedLimit::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
+    };
+    format!("{what}; requests are most of the time {at}")
 }

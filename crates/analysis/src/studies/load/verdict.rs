@@ -4,7 +4,8 @@ use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, Res
 use kelvin_core::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnwatchedLimit};
 use kelvin_stats::mean;
 
-use super::hindrance::ObservedHindrance;
+use super::hindrance::{self, ObservedHindrance};
+use super::labels::{resource, resource_id};
 use super::saturated_sweep::{FULL_USE, MIN_RELEVANT_USE, SaturatedSweep, SaturationUse};
 use super::sweep::{LoadStep, Sweep};
 use super::unwatched_limit;
@@ -112,7 +113,7 @@ impl<'s> VerdictFacts<'s> {
         if matches!(workers, Some(WorkerEvidence::Waiting { .. })) {
             devices.retain(|one| !is_workers(one));
         }
-        let is_steady = super::stability::throughput_stability(sweep).and_then(|steady| steady.holds);
+        let is_steady = super::stability::throughput_stability(sweep).and_then(|steady| steady.stated.holds);
         Self { sweep, saturated, devices, workers, is_steady }
     }
 
@@ -266,9 +267,10 @@ fn fullest_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 }
 
 fn is_naming_workers(verdict: &LoadVerdict) -> bool {
+    let is_workers = |by: &Name| resource(*by) == Some(Resource::Workers);
     match verdict {
-        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == *Resource::Workers.name(),
-        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(|by| *by == *Resource::Workers.name()),
+        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => is_workers(by),
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(is_workers),
         LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
     }
 }
@@ -277,10 +279,6 @@ fn is_naming_workers(verdict: &LoadVerdict) -> bool {
 fn is_unsteady(facts: &VerdictFacts<'_>, saturated: &SaturatedSweep<'_>, is_unwatched: bool) -> bool {
     facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full()
-}
-
-pub(super) fn resource_id(resource: Resource) -> Name {
-    Name::new(resource.name())
 }
 
 fn resource_ids(first: &SaturationUse, others: &[Resource]) -> Vec<Name> {
@@ -321,4 +319,23 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     let of_verdict = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
     let broken = broken.iter().filter(of_verdict).map(|&law| LoadDoubt::Law(law));
     all.into_iter().flatten().chain(broken).chain(hindered).collect()
+}
+
+/// A doubt, after "not certain, as".
+pub(super) fn doubt_text(doubt: &LoadDoubt) -> &'static str {
+    match doubt {
+        LoadDoubt::Unexplained => "what was watched would allow more than 5 % more",
+        LoadDoubt::Law(LoadLaw::Little) => "Little's law does not hold",
+        LoadDoubt::Law(LoadLaw::FlowBalance) => "the bytes sent and received differ",
+        LoadDoubt::Law(LoadLaw::Utilisation) => "its work for a request changes with the number of users",
+        LoadDoubt::ClientNotWatched => "the client was not watched",
+        LoadDoubt::LateGenerator => "requests were sent late",
+        LoadDoubt::Errors => "more than one request in a hundred failed",
+        LoadDoubt::NotWatched => "it was not watched itself, and a trace of what requests wait for would decide it",
+        LoadDoubt::OthersWork => "no visit was made without that work, which would decide it",
+        LoadDoubt::NoMoreMemory => "no visit was made with more memory, which would decide it",
+        LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
+        LoadDoubt::Unsteady => "it was not the same throughout the study",
+        LoadDoubt::Hindered { by, of_server } => hindrance::doubt_text(*by, *of_server),
+    }
 }

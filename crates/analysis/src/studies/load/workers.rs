@@ -1,14 +1,17 @@
 //! Whether the number of workers can be what limits: a worker that has a connection and waits is no full resource.
 
 use kelvin_core::catalogue::load::{Resource, ResourceGroup};
-use kelvin_core::{Conclusion, Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
+use kelvin_core::units::{number, percent};
+use kelvin_core::{Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, mean};
 
 use super::knee::KNEE_SHARE;
-use super::new_conclusion;
-use super::saturated_sweep::{SaturatedSweep, interval_estimate, mean_estimate};
+use super::labels::users_text;
+use super::saturated_sweep::{SaturatedSweep, mean_estimate};
 use super::sweep::{LoadStep, Sweep, UserLoad};
 use super::verdict::{BOTH_FULL_RATIO, MIN_NEAR_USE};
+use super::{AnswerLine, LoadConclusion};
+use crate::evidence::{ClaimTest, interval_estimate};
 
 /// How many times the throughput counts as more: what gives less is no more a limit than others within 10 % of it.
 const MIN_THROUGHPUT_GAIN: f64 = 1.0 / BOTH_FULL_RATIO;
@@ -87,12 +90,26 @@ fn ratio_of_means(of: &[f64], to: &[f64]) -> Option<UncertainValue> {
     Some(UncertainValue::from_variance(value, VarianceEstimate { variance: variance * value.powi(2), degrees }))
 }
 
-/// The conclusion from it.
-pub(super) fn conclusion(sweep: &Sweep) -> Option<Conclusion> {
+/// `more workers serve more by 11 % or more: 4 instead of 2 give 40 users 196 requests/s instead of 98, 2.0 times as many (1.9 to 2.1)`.
+pub(super) fn conclusion(sweep: &Sweep) -> Option<LoadConclusion> {
     let more = more_workers_claim(sweep)?;
     let holds = is_more(&more.times);
     let visits = sweep.more_workers.as_ref().map_or(0, |(_, visits)| visits.len());
-    Some(new_conclusion(LoadClaim::MoreWorkers(more), holds, TestEvidence::Visits { loads: 1, visits }))
+    let ([few, many], [before, after]) = (more.workers, more.throughput.map(number));
+    let [times, low, high] = [more.times.value, more.times.low, more.times.high].map(number);
+    let users = users_text(more.users);
+    let text = format!(
+        "more workers serve more by {} or more: {many} instead of {few} give {users} {after} requests/s instead of {before}, {times} times \
+         as many ({low} to {high})",
+        percent(more.least - 1.0)
+    );
+    let said = if holds.is_none() { ", which decides nothing" } else { "" };
+    let line =
+        format!("With {many} workers instead of {few}, {users} get {after} requests/s instead of {before}{said}.");
+    let test = format!("1 numbers of users, {visits} visits or more to each");
+    let test = ClaimTest::new(TestEvidence::Visits { loads: 1, visits }, test, None);
+    let stated = LoadConclusion::new(LoadClaim::MoreWorkers(more), holds, test, text);
+    Some(stated.with_line(AnswerLine::Trouble, Some(line)))
 }
 
 /// Whether the saturation throughput was certainly there when certainly not all workers had a connection. Then more of them that have one

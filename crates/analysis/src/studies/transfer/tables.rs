@@ -9,9 +9,8 @@ use kelvin_core::catalogue::transfer::{
 use kelvin_core::{Case, Metric, Name, Unit};
 use kelvin_stats::{WorkSample, fit_fixed_plus_linear};
 
-use super::{published_machine, published_value, without_axes};
+use super::{cell_text, file_set, published_machine, published_value, without_axes};
 use crate::result::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable, Summary};
-use crate::wording::transfer::{cell_text, file_set};
 
 /// The tables of what was measured; none without a transfer.
 pub(crate) fn transfer_tables(results: &[MetricResult]) -> Vec<StudyTable> {

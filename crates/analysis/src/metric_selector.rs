@@ -1,13 +1,13 @@
-//! Which result of a run a line of the first screen shows.
+//! A metric at some points of its axes, and the results and cases that it selects.
 
-use kelvin_core::{Axis, AxisWord, Metric};
+use kelvin_core::{Axis, AxisWord, Case, Metric};
 
 use crate::result::{MetricResult, Outcome};
 
-/// Words, and numbers, at most of a spot.
+/// Maximum words, and numbers, of a selector.
 const MAX_COORDINATES: usize = 2;
 
-/// A metric at some words and numbers of its axes; where several cases are there, the one furthest along an axis.
+/// A metric at some words and numbers of its axes; where there are several cases, the one furthest along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricSelector {
     pub metric: &'static Metric,
@@ -21,14 +21,14 @@ impl MetricSelector {
         Self { metric, words: [None; MAX_COORDINATES], numbers: [None; MAX_COORDINATES], furthest: None }
     }
 
-    /// It at one more word.
+    /// Adds a word.
     pub const fn with_word(mut self, word: AxisWord) -> Self {
         let free = if self.words[0].is_none() { 0 } else { 1 };
         self.words[free] = Some(word);
         self
     }
 
-    /// It at one more number.
+    /// Adds a number.
     pub const fn with_number(mut self, axis: Axis, value: u64) -> Self {
         let free = if self.numbers[0].is_none() { 0 } else { 1 };
         self.numbers[free] = Some((axis, value));
@@ -48,21 +48,28 @@ impl MetricSelector {
 
     /// All results at these words and numbers.
     pub fn find_all(self, results: &[MetricResult]) -> impl Iterator<Item = &MetricResult> {
-        results
-            .iter()
-            .filter(move |result| result.metric.id == self.metric.id && !result.only_input && self.is_selecting(result))
+        let is_it = move |result: &&MetricResult| {
+            result.metric.id == self.metric.id && !result.only_input && self.is_selecting(&result.case)
+        };
+        results.iter().filter(is_it)
     }
 
-    fn is_selecting(&self, result: &MetricResult) -> bool {
-        let case = &result.case;
-        self.words.iter().flatten().all(|point| point.is_in_case(case))
+    /// Whether a case has these words and numbers.
+    pub fn is_selecting(&self, case: &Case) -> bool {
+        self.words.iter().flatten().all(|word| word.is_in_case(case))
             && self.numbers.iter().flatten().all(|(axis, value)| axis.number_in(case) == Some(*value))
+    }
+
+    /// A case with these words and numbers in place of its own.
+    pub fn apply_to(&self, case: &Case) -> Case {
+        let case = self.words.iter().flatten().fold(case.clone(), |case, &word| case.with_word(word));
+        self.numbers.iter().flatten().fold(case, |case, &(axis, value)| case.with_number(axis, value))
     }
 
     /// Names of the axes that its metric must have.
     #[cfg(test)]
     pub fn axes(&self) -> impl Iterator<Item = kelvin_core::Name> {
-        let words = self.words.iter().flatten().map(|point| point.axis());
+        let words = self.words.iter().flatten().map(|word| word.axis());
         let numbers = self.numbers.iter().flatten().map(|(axis, _)| axis.name);
         words.chain(numbers).chain(self.furthest.map(|axis| axis.name))
     }

@@ -1,0 +1,72 @@
+//! Areas, or a whole machine, that are slower or faster than machines of the class.
+
+use kelvin_core::Name;
+use kelvin_core::units::number;
+
+use super::metrics_of_results;
+use crate::evidence::Evidence;
+use crate::result::{Analysis, AreaComparison, ClassVerdict, Finding, FindingData, Importance};
+use crate::wording::class_comparison::{figure_count, member_text, usual_range};
+
+/// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is
+/// the machine that is.
+pub(super) fn off_class(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let areas = &analysis.normal.areas;
+    let known: Vec<AreaComparison> = areas.iter().filter(|area| !area.rests_on_few).cloned().collect();
+    if known.len() > 1 && known.iter().all(|area| area.against == ClassVerdict::Slower) {
+        return vec![slow_machine(known, analysis)];
+    }
+    areas.iter().filter_map(|area| off_class_area(area, analysis)).collect()
+}
+
+fn off_class_area(area: &AreaComparison, analysis: &Analysis) -> Option<Finding> {
+    let (name, others) = (area_name(area.area), member_text(area));
+    // The causes are those to look for, none was tried.
+    let causes = match area.area.as_str() {
+        "mem" => "fewer memory channels, or a neighbour",
+        "os" => "a kernel built for debugging, or a slow processor",
+        _ => "a lower frequency, or a neighbour",
+    };
+    let (importance, text) = match area.against {
+        ClassVerdict::Usual => return None,
+        ClassVerdict::Slower => (
+            if area.rests_on_few { Importance::Detail } else { Importance::Major },
+            format!("{name} as a whole is {} times as slow as {others}: perhaps {causes}", number(area.factor)),
+        ),
+        ClassVerdict::Faster => (
+            Importance::Detail,
+            format!("{name} as a whole is {} times as fast as {others}", number(1.0 / area.factor)),
+        ),
+    };
+    let because = format!("{}; 95 % of them are at {}", figure_count(area), usual_range(area));
+    let metrics = metrics_of_results(analysis, |result| result.metric.area() == area.area.as_str());
+    Some(Finding::new(importance, FindingData::OffClass(area.clone()), text, because).with_metrics(metrics))
+}
+
+fn slow_machine(areas: Vec<AreaComparison>, analysis: &Analysis) -> Finding {
+    let factors = || areas.iter().map(|area| area.factor);
+    let [low, high] = [factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max)].map(number);
+    let times = if low == high { low } else { format!("{low} to {high}") };
+    // The class with the most members stands for all: those of the kernel's are of it, and have its mitigations.
+    let others = areas.iter().max_by_key(|area| area.members.len()).map(member_text).unwrap_or_default();
+    let text = format!(
+        "all of the machine is {times} times as slow as {others}: perhaps a lower frequency, a CPU quota, or a neighbour"
+    );
+    let each = areas.iter().map(|area| {
+        let (name, factor) = (area_name(area.area), number(area.factor));
+        format!("{name} {factor}, {}, 95 % of them at {}", figure_count(area), usual_range(area))
+    });
+    let because = each.collect::<Vec<_>>().join("; ");
+    let is_of_them = |area: &str| areas.iter().any(|known| area == known.area.as_str());
+    let metrics = metrics_of_results(analysis, |result| is_of_them(result.metric.area()));
+    Finding::new(Importance::Major, FindingData::SlowMachine(areas), text, because).with_metrics(metrics)
+}
+
+/// An area in a sentence.
+fn area_name(area: Name) -> &'static str {
+    match area.as_str() {
+        "mem" => "memory",
+        "os" => "the operating system",
+        _ => "the processor",
+    }
+}

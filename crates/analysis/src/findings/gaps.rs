@@ -1,0 +1,129 @@
+//! Gaps between measured and predicted, with what was found of their causes.
+
+use kelvin_core::units::{bytes, number, value_text};
+use kelvin_core::{Better, Name};
+
+use super::{name, requested_results};
+use crate::evidence::Evidence;
+use crate::levels::smaller_cache_level;
+use crate::result::{
+    Analysis, Finding, FindingData, GapCauses, Importance, MetricResult, PredictionGap, RangeVerdict, ShownCause,
+};
+use crate::summary::modes_text;
+use crate::wording;
+use crate::wording::explanation::share_interval;
+
+/// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's
+/// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order tells more than the ratio alone:
+/// see the book, under predictions.
+pub(super) fn prediction_gaps(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));
+    let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
+    gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    let mut seen = Vec::new();
+    gaps.retain(|(_, result)| {
+        let is_new = !seen.contains(&result.metric.id);
+        seen.push(result.metric.id);
+        is_new
+    });
+    gaps.into_iter().filter_map(|(_, result)| prediction_gap(evidence, analysis, result)).collect()
+}
+
+/// Whether a figure outside its range is worse than predicted, and how far outside it lies, in half-widths of the range; `None` within
+/// it.
+pub(super) fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
+    let is_worse = match (result.verdict, result.metric.better) {
+        (RangeVerdict::Above, better) => better == Better::Lower,
+        (RangeVerdict::Below, better) => better == Better::Higher,
+        _ => return None,
+    };
+    // A range without a width is left by any figure.
+    Some((is_worse, result.outside.unwrap_or(f64::INFINITY)))
+}
+
+fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
+    let at = result.figure_source();
+    let gap = PredictionGap {
+        level: analysis.levels.as_ref().and_then(|found| smaller_cache_level(found, result)).cloned(),
+        causes: GapCauses::from_run(evidence.run, &at),
+        at,
+        ratio: result.ratio?,
+        hazards: result.explained_by.clone(),
+    };
+    let (summary, prediction) = (result.outcome.summary()?, result.prediction.as_ref()?);
+    let value = |value: f64| value_text(value, result.metric.unit);
+    let measured = match summary.states() {
+        [] => value(summary.headline),
+        states => {
+            format!("bimodal, {} of the {}", modes_text(states, result.metric.unit), summary.modes_of.label())
+        }
+    };
+    let against = match wording::verdict_word(result) {
+        speed @ ("slower" | "faster") => format!("{speed} than predicted"),
+        side => format!("{side} its prediction"),
+    };
+    let explained = gap_explanation(&gap).unwrap_or_else(|| {
+        let figure = format!("{} {}", gap.at.metric, gap.at.case);
+        format!("no cause was tried (kelvin why {})", figure.trim_end())
+    });
+    let text = format!(
+        "{}: {measured}, {against}: {} times the predicted {}; {explained}",
+        name(result),
+        number(gap.ratio),
+        value(prediction.value)
+    );
+    let interval = summary.interval.map_or_else(
+        || value(summary.headline),
+        |interval| format!("{} to {}", value(interval.lower), value(interval.upper)),
+    );
+    let because = format!(
+        "measured over predicted: {}; the interval {interval} does not touch the predicted range from {} to {}{} ({})",
+        number(gap.ratio),
+        value(prediction.low),
+        value(prediction.high),
+        wording::range_distance(result).map_or_else(String::new, |outside| format!(", {outside}")),
+        prediction.derivation
+    );
+    let finding = Finding::new(Importance::Notable, FindingData::Gap(gap), text, because);
+    Some(finding.with_metrics(vec![result.metric.id]))
+}
+
+/// What explains a gap: only what was shown. A hazard that was not tried as a cause explains nothing. `None` where no cause was tried.
+///
+/// `waking an idle CPU takes 51 to 64 % of it; 20 to 28 % is not explained`, or `of the 480 MiB of L3 that the machine reports, this
+/// process gets 8 MiB to 12 MiB`.
+pub fn gap_explanation(gap: &PredictionGap) -> Option<String> {
+    if let Some(level) = &gap.level {
+        let ends = level.capacity.map(|ends| format!("{} to {}", bytes(ends.low), bytes(ends.high)));
+        return Some(format!(
+            "of the {} of {} that the machine reports, this process gets {}",
+            level.reported_bytes.map(bytes).unwrap_or_default(),
+            level.name,
+            ends.unwrap_or_default()
+        ));
+    }
+    let causes = gap.causes.as_ref()?;
+    let names = |names: &[Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let open = match causes.not_decided.as_slice() {
+        [] => String::new(),
+        open => format!("; not decided: {}", names(open)),
+    };
+    if causes.shown.is_empty() {
+        return Some(match causes.ruled_out.as_slice() {
+            [] if open.is_empty() => "not explained: no cause could be tried on this machine".into(),
+            [] => format!("not explained{open}"),
+            tried => format!("not explained; ruled out: {}{open}", names(tried)),
+        });
+    }
+    let shown: Vec<String> = causes.shown.iter().map(cause_share).collect();
+    let left = match causes.not_explained.is_above(0.0) {
+        Some(true) => format!("; {} is not explained", share_interval(&causes.not_explained)),
+        _ => String::new(),
+    };
+    Some(format!("{}{left}", shown.join(", ")))
+}
+
+/// `waking an idle CPU takes 51 to 64 % of it`.
+pub(crate) fn cause_share(cause: &ShownCause) -> String {
+    format!("{} takes {} of it", cause.what, share_interval(&cause.share))
+}

@@ -1,0 +1,42 @@
+//! The whole memory hierarchy in one line, where the curve of latency has levels.
+
+use kelvin_core::catalogue::mem::LATENCY;
+use kelvin_core::units::{bytes, value_text};
+use kelvin_core::{Claim, MemoryLevelClaim, Unit};
+
+use super::requested_results;
+use crate::evidence::Evidence;
+use crate::overview::indistinct_level;
+use crate::result::{Analysis, Finding, FindingData, Importance};
+
+pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let was_asked = requested_results(analysis).any(|result| result.metric.id == LATENCY.id);
+    let Some(found) = analysis.levels.as_ref().filter(|found| was_asked && found.levels.len() > 1) else {
+        return Vec::new();
+    };
+    let each = found.levels.iter().map(|level| {
+        let latency = format!("{} {}", level.name, value_text(level.latency, Unit::Nanoseconds));
+        match level.capacity {
+            Some(ends) => format!("{latency} up to {}-{}", bytes(ends.low), bytes(ends.high)),
+            None => latency,
+        }
+    });
+    let odd = found.levels.iter().filter(|level| level.agrees == Some(false));
+    let odd: Vec<&str> = odd.map(|level| level.name.as_str()).collect();
+    let differs = match odd.as_slice() {
+        [] => String::new(),
+        names => format!("; {} not of the size that the machine reports", names.join(", ")),
+    };
+    let all: Vec<&str> = found.levels.iter().map(|level| level.name.as_str()).collect();
+    let unseen = found.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
+        Claim::Level(MemoryLevelClaim::Unseen { level, .. }) => {
+            let name = format!("L{level}");
+            Some(format!("; {name} {}", indistinct_level(&name, &all)))
+        }
+        _ => None,
+    });
+    let unseen: String = unseen.collect();
+    let text = format!("Latency by working set: {}{differs}{unseen}", each.collect::<Vec<_>>().join(", "));
+    let because = found.conclusions.first().map(|conclusion| conclusion.test.clone()).unwrap_or_default();
+    vec![Finding::new(Importance::Notable, FindingData::MemoryLevels, text, because).with_metrics(vec![LATENCY.id])]
+}

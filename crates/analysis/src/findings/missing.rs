@@ -1,0 +1,56 @@
+//! Figures without a value: those that are impossible, and how many failed, are not known, or were skipped.
+
+use kelvin_core::units::{percent, value_text};
+
+use super::{attempted_figures, metrics_of_results, name, requested_results};
+use crate::evidence::Evidence;
+use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, MissingFigureKind, Outcome};
+
+pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let of = |result: &MetricResult| {
+        let Outcome::Invalid(ceiling) = &result.outcome else { return None };
+        let [value, bound] = [ceiling.value, ceiling.bound].map(|value| value_text(value, result.metric.unit));
+        let text = format!("{} measured {value}, which is impossible: {}", name(result), ceiling.likely_cause);
+        let derivation = ceiling.derivation.as_ref().map_or_else(String::new, |by| format!(": {by}"));
+        let because = format!("the bound is {bound}{derivation}");
+        let found = FindingData::Invalid { at: result.figure_source(), ceiling: ceiling.clone() };
+        Some(Finding::new(Importance::Major, found, text, because).with_metrics(vec![result.metric.id]))
+    };
+    requested_results(analysis).filter_map(of).collect()
+}
+
+pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let kinds = [
+        (Importance::Major, MissingFigureKind::Failed, "failed"),
+        (Importance::Notable, MissingFigureKind::NotKnown, "are not known: too few undisturbed samples"),
+        (Importance::Detail, MissingFigureKind::Skipped, "were skipped"),
+    ];
+    let count = |(importance, of, what): (Importance, MissingFigureKind, &str)| {
+        let missing = |result: &MetricResult| missing_reason(result).filter(|(kind, _)| *kind == of);
+        let is_missing = |result: &&MetricResult| missing(result).is_some();
+        let first = requested_results(analysis).find(is_missing)?;
+        let count = requested_results(analysis).filter(is_missing).count();
+        let all = match of {
+            MissingFigureKind::Skipped => requested_results(analysis).count(),
+            _ => attempted_figures(analysis),
+        };
+        let because = format!("first: {}: {}", name(first), missing(first)?.1);
+        let found = FindingData::Counted { of, count, all, first: first.figure_source() };
+        let metrics = metrics_of_results(analysis, |result| missing(result).is_some());
+        let text = format!("{count} of {all} figures {what}");
+        Some(Finding::new(importance, found, text, because).with_metrics(metrics))
+    };
+    kinds.into_iter().filter_map(count).collect()
+}
+
+/// Why a figure has no value, of those that are counted.
+fn missing_reason(result: &MetricResult) -> Option<(MissingFigureKind, String)> {
+    match &result.outcome {
+        Outcome::Failed(reason) => Some((MissingFigureKind::Failed, reason.clone())),
+        Outcome::NotKnown(summary) => {
+            Some((MissingFigureKind::NotKnown, format!("{} undisturbed", percent(summary.kept_share))))
+        }
+        Outcome::Skipped(reason) => Some((MissingFigureKind::Skipped, reason.0.clone())),
+        _ => None,
+    }
+}

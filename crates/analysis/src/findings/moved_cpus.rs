@@ -1,0 +1,47 @@
+//! CPUs that the host moved, within the run or since another one, at the largest working set.
+
+use kelvin_core::catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES};
+use kelvin_core::units::value_text;
+
+use super::requested_results;
+use crate::cpu_placement_modes::is_placement_rate;
+use crate::evidence::Evidence;
+use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, MovedCpus};
+use crate::summary::modes_text;
+
+pub(super) fn moved_cpus(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    moved_cpus_finding(analysis).into_iter().collect()
+}
+
+fn moved_cpus_finding(analysis: &Analysis) -> Option<Finding> {
+    let of_metric = requested_results(analysis).filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
+    let largest = of_metric.max_by_key(|result| BYTES.number_in(&result.case))?;
+    let summary = largest.outcome.summary().filter(|summary| !summary.states().is_empty())?;
+    let rates = requested_results(analysis).filter(|result| is_placement_rate(result) && result.case == largest.case);
+    let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let most = most.map(|(_, result)| result);
+    let (unit, of) = (largest.metric.unit, summary.modes_of.label());
+    let changes = format!("Core-to-core latency alternates between {} of the {of}", modes_text(summary.states(), unit));
+    let text = match most.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
+        Some((rate, found)) => format!(
+            "{changes}; the bandwidth of all CPUs follows it, {} the most: {}",
+            rate.metric.id,
+            modes_text(found.states(), rate.metric.unit)
+        ),
+        None => format!(
+            "{changes}; the bandwidths of all CPUs in this run belong to {}",
+            value_text(summary.headline, unit)
+        ),
+    };
+    let because = format!("two modes of core-to-core latency, separated over the {of} at {}", largest.case);
+    let moved = MovedCpus { case: largest.case.clone(), most: most.map(|result| result.metric.id) };
+    let finding = Finding::new(Importance::Notable, FindingData::Moved(moved), text, because);
+    Some(finding.with_metrics(vec![BANDWIDTH_CORE_TO_CORE.id]))
+}
+
+/// Distance between the named modes of a rate, as the logarithm of a factor.
+fn mode_distance(result: &MetricResult) -> Option<f64> {
+    let states = result.outcome.summary()?.states();
+    let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
+    states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
+}

@@ -1,0 +1,115 @@
+//! The state of machine and run: clock, end, hazards, neighbours on the core, frequency, quietness.
+
+use kelvin_core::units::{number, percent};
+use kelvin_core::{Hazard, RunStatus, Severity};
+
+use super::metrics_of_results;
+use crate::evidence::Evidence;
+use crate::result::{Analysis, CanaryHistory, Finding, FindingData, Importance};
+
+pub(super) fn changed_clock(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
+    if !evidence.run.has_clock_changed() {
+        return Vec::new();
+    }
+    let clock = &evidence.run.outline.clock;
+    let (before, after) = (clock.source_before.clone(), clock.source_after.clone());
+    let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
+    let because = format!("clock source {} before, {} after", name(&before), name(&after));
+    let text = "The kernel's clock source changed during the run: its times cannot be trusted".into();
+    vec![Finding::new(Importance::Major, FindingData::ClockChanged { before, after }, text, because)]
+}
+
+pub(super) fn partial_run(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
+    let RunStatus::Partial(reason) = &evidence.run.status else { return Vec::new() };
+    let seconds = evidence.run.seconds;
+    let text = format!("The run is partial ({reason}): the rest was not measured");
+    let because = format!("it ended after {} s", number(seconds));
+    let found = FindingData::Partial { reason: reason.clone(), seconds };
+    vec![Finding::new(Importance::Notable, found, text, because)]
+}
+
+/// Hazards that all mean that other work kept the machine busy, the plainest first.
+const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
+
+/// The serious hazards of a run: those of a busy machine, by their place among them, or all others.
+fn hazards<'r>(evidence: &Evidence<'r>, of_busy: bool) -> Vec<&'r Hazard> {
+    let place = |hazard: &&Hazard| BUSY_HAZARDS.iter().position(|busy| hazard.id == **busy);
+    let serious = evidence.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+    let mut found: Vec<&Hazard> = serious.filter(|hazard| place(hazard).is_some() == of_busy).collect();
+    found.sort_by_key(place);
+    found
+}
+
+pub(super) fn serious_hazards(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let of = |hazard: &Hazard| {
+        let text = format!("{}: {}", hazard.summary, hazard.effect);
+        let found = FindingData::Hazard { id: hazard.id };
+        Finding::new(Importance::Major, found, text, hazard.source.clone())
+            .with_metrics(metrics_of_results(analysis, |result| hazard.is_affecting(&result.metric.id)))
+    };
+    hazards(evidence, false).into_iter().map(of).collect()
+}
+
+/// One finding for all signs of a busy machine.
+pub(super) fn busy_machine(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
+    let hazards = hazards(evidence, true);
+    let Some(first) = hazards.first() else { return Vec::new() };
+    let text = format!("Other work kept this machine busy: {}", first.summary);
+    let sources = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source));
+    let because = sources.collect::<Vec<_>>().join("; ");
+    let found = FindingData::Busy { hazards: hazards.iter().map(|hazard| hazard.id).collect() };
+    vec![Finding::new(Importance::Major, found, text, because)]
+}
+
+/// The core was shared throughout, judging by earlier runs of the machine.
+pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let found = analysis.core_shared.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
+        let because = format!(
+            "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
+            number(block_over_chain),
+            percent(slower - 1.0)
+        );
+        let text = "Another thread shared this core during the whole run, judging by earlier runs: measure again later";
+        Finding::new(Importance::Major, FindingData::CoreShared { slower, block_over_chain }, text.into(), because)
+    });
+    found.into_iter().collect()
+}
+
+/// A frequency that moved by more than this makes figures of two runs differ more than most changes do.
+const MIN_FREQUENCY_DEVIATION: f64 = 0.02;
+
+/// Another run may meet another frequency.
+pub(super) fn moved_frequency(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let found = analysis.frequency_moved.map(|deviation| {
+        let importance = if deviation > MIN_FREQUENCY_DEVIATION { Importance::Major } else { Importance::Notable };
+        let text = format!(
+            "The core's frequency kept moving, by {} of its usual one: the times of another run may differ from these by as much",
+            percent(deviation)
+        );
+        let because =
+            "by the chain canary, where the block shows no neighbour: intervals of what follows the frequency are as wide";
+        Finding::new(importance, FindingData::FrequencyMoved { deviation }, text, because.into())
+    });
+    found.into_iter().collect()
+}
+
+/// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
+const MIN_QUIET_SHARE: f64 = 0.7;
+
+pub(super) fn quietness(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
+    let Some(share) = analysis.undisturbed_share else { return Vec::new() };
+    let (importance, what) = match share {
+        share if share < MIN_QUIET_SHARE / 2.0 => (Importance::Major, "The machine was rarely quiet"),
+        share if share < MIN_QUIET_SHARE => (Importance::Notable, "The machine was quiet only part of the time"),
+        _ => (Importance::Detail, "The machine was quiet"),
+    };
+    let steady =
+        |history: &CanaryHistory| format!("{} steady {}", history.canary.name(), percent(history.steady_share));
+    let steady = analysis.canaries.iter().map(steady).collect::<Vec<String>>().join(", ");
+    let slowed = analysis.slowed.filter(|_| share < MIN_QUIET_SHARE).map(|slowed| {
+        format!("; on average work took {} longer than undisturbed, in another run more or less", percent(slowed))
+    });
+    let text = format!("{what}: {} of the guarded samples were undisturbed", percent(share));
+    let because = format!("canaries beside each sample: {steady}{}", slowed.unwrap_or_default());
+    vec![Finding::new(importance, FindingData::Quiet { share }, text, because)]
+}

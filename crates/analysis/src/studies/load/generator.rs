@@ -1,0 +1,66 @@
+//! Whether the load generator kept up.
+
+use kelvin_core::catalogue::load::{LATENESS, RESPONSE_P99, Resource, ResourceGroup};
+use kelvin_core::units::{percent, value_text};
+use kelvin_core::{LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, Name, Unit};
+use kelvin_stats::mean;
+
+use super::labels::resource;
+use super::saturated_sweep::SaturatedSweep;
+use super::sweep::UserLoad;
+use super::{AnswerLine, LoadConclusion, saturated_test};
+
+/// Use of the generator's CPU below which it cannot have been the limit.
+const MAX_EASY_GENERATOR_USE: f64 = 0.85;
+/// Lateness as a share of a user's time from one request to the next that cannot matter.
+const MAX_HARMLESS_LATENESS: f64 = 0.1;
+
+pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> Option<LoadConclusion> {
+    let used = saturated.uses.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
+    // A user who asks late asks so much less often, of his time from one request to the next.
+    let think = saturated.sweep.think_seconds() * 1e9;
+    let of_load = |load: &UserLoad| {
+        let (late, response) = (load.figure_values(&LATENESS), load.figure_values(&RESPONSE_P99));
+        (!late.is_empty() && !response.is_empty()).then(|| (mean(&late), mean(&response) + think))
+    };
+    let lateness: Vec<(f64, f64)> = saturated.sweep.loads.iter().filter_map(of_load).collect();
+    let latest = lateness.iter().map(|(late, _)| *late).max_by(f64::total_cmp);
+    if used.is_none() && latest.is_none() {
+        return None;
+    }
+    let is_in_time = lateness.iter().all(|(late, cycle)| *late <= MAX_HARMLESS_LATENESS * cycle);
+    let is_at_ease = used.is_none_or(|used| used.high < MAX_EASY_GENERATOR_USE);
+    let holds = is_ruled_out(limit, is_at_ease, is_in_time);
+    let cpu = used.map(|used| format!("{} of its CPU", percent(used.value)));
+    let late = latest.map(|late| format!("at most {} late", value_text(late, Unit::Nanoseconds)));
+    let join = |parts: [&Option<String>; 2]| parts.into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+    let not_so = if holds == Some(false) { ", which is not so" } else { "" };
+    let text = format!("the load generator was not the limit{not_so}: {}", join([&cpu, &late]));
+    let line = match (holds, &limit.verdict) {
+        (Some(true), _) => format!("The load generator was not the limit: {}.", join([&cpu, &late])),
+        (_, LoadVerdict::Client { by }) if resource(*by) == Some(Resource::Generator) => {
+            format!("The load generator was the limit: {}.", join([&cpu, &late]))
+        }
+        // Of a generator that is at ease, its lateness is the reason.
+        _ => format!("The load generator may have been the limit: {}.", join([&late, &cpu])),
+    };
+    let test = saturated_test(saturated.steps().count());
+    let claim = LoadClaim::Generator { cpu: used, late: latest };
+    Some(LoadConclusion::new(claim, holds, test, text).with_line(AnswerLine::Generator, Some(line)))
+}
+
+/// Whether the load generator was not the limit, by the verdict: one that it names was, and one that names others, and not with the client's
+/// parts among them, has found that it was not. Where that is not certain, or not known, it decides whether the generator had time left.
+fn is_ruled_out(limit: &LoadLimit, is_at_ease: bool, is_in_time: bool) -> Option<bool> {
+    let is_of_client = |by: &Name| resource(*by).is_some_and(|by| by.group() == ResourceGroup::Client);
+    match &limit.verdict {
+        LoadVerdict::Client { by } => (resource(*by) == Some(Resource::Generator)).then_some(false),
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } if by.iter().any(is_of_client) => None,
+        LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
+            if !limit.doubts.contains(&LoadDoubt::LateGenerator) =>
+        {
+            (limit.doubts.is_empty() || is_at_ease).then_some(true)
+        }
+        _ => (is_at_ease && is_in_time).then_some(true),
+    }
+}

@@ -1,0 +1,278 @@
+//! What limits a server, and from how many users on: the verdict with its doubts, as a claim and as the answer of its sweep.
+
+use kelvin_core::catalogue::load::{RATE, Resource};
+use kelvin_core::units::{decimal_bytes, number, percent, value_text};
+use kelvin_core::{
+    Case, Estimate, LoadClaim, LoadLimit, LoadVerdict, Name, ResourceUse, Unit, UnknownLimit, UnwatchedLimit,
+};
+use kelvin_stats::{mean, median};
+
+use super::labels::{resource, resource_id, resource_name, sweep_label, sweep_suffix, users_text};
+use super::laws::{LawCheckResult, violated_laws};
+use super::saturated_sweep::{SaturatedSweep, SaturationUse, mean_estimate};
+use super::sweep::{LoadStep, Sweep};
+use super::unwatched_limit::{limit_noun, limit_sentence};
+use super::verdict::{VerdictFacts, doubt_text, doubts};
+use super::{LoadConclusion, visits_test};
+use crate::result::StudyAnswer;
+use crate::wording::capitalise;
+
+/// Bytes of an answer over those of its file, at most: parts of answers that the ends of a visit cut off count as well.
+const MAX_ANSWER_TO_FILE: f64 = 2.0;
+/// Maximum bytes of the header of an answer.
+const MAX_HEADER_BYTES: f64 = (64 << 10) as f64;
+/// Resources whose use is said in the answer besides that of the limit; the table has all.
+const MAX_OTHER_RESOURCES: usize = 3;
+/// How far what is served may be from what is used of a resource, as a share, to be the same.
+const MAX_SERVED_GAP: f64 = 0.05;
+
+/// The limit of a sweep; `None` of one without visits.
+pub(super) fn limit(
+    sweep: &Sweep,
+    saturated: Option<&SaturatedSweep<'_>>,
+    facts: &VerdictFacts<'_>,
+    laws: &[LawCheckResult],
+) -> Option<LoadLimit> {
+    let (verdict, rule) = facts.verdict();
+    let (held, rule) = (sweep.held.clone(), rule.text.into());
+    let Some(saturated) = saturated else {
+        let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
+        let saturation = Estimate { value: most, low: most, high: most, is_range: false };
+        let (doubts, used, request_bytes) = (Vec::new(), Vec::new(), sweep.file_bytes());
+        return Some(LoadLimit { held, verdict, rule, doubts, knee: None, saturation, request_bytes, used });
+    };
+    let doubts = match verdict {
+        LoadVerdict::Unknown { .. } => Vec::new(),
+        _ => doubts(facts, &verdict, &violated_laws(laws)),
+    };
+    // What was not reached has no figure: what is known is the throughput with the most users.
+    let furthest = sweep.loads.last().filter(|_| !facts.is_reached());
+    let furthest = furthest.and_then(|load| mean_estimate(&load.throughputs()));
+    let resource_use = |one: &SaturationUse| ResourceUse {
+        resource: resource_id(one.resource),
+        utilisation: one.utilisation,
+        capacity_bytes: sweep.capacities.get(&one.resource).and_then(|capacity| capacity.bytes),
+    };
+    Some(LoadLimit {
+        held,
+        verdict,
+        rule,
+        doubts,
+        knee: Some(saturated.saturation.knee).filter(|_| furthest.is_none()),
+        saturation: furthest.unwrap_or(saturated.saturation.throughput),
+        request_bytes: request_bytes(saturated),
+        used: saturated.uses.iter().map(resource_use).collect(),
+    })
+}
+
+/// Bytes of an answer, by the visit in the middle: those of the file where they were not counted, and none where more than a file and
+/// its header came, which is no answer.
+fn request_bytes(saturated: &SaturatedSweep<'_>) -> Option<f64> {
+    let of_visit = |visit: &LoadStep| Some(visit.get(&RATE)? / visit.throughput);
+    let counted: Vec<f64> = saturated.steps().filter_map(of_visit).collect();
+    let file = saturated.sweep.file_bytes();
+    if counted.is_empty() {
+        return file;
+    }
+    let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= MAX_ANSWER_TO_FILE * file + MAX_HEADER_BYTES);
+    Some(median(&counted)).filter(is_answer)
+}
+
+/// The claim, certain where nothing is doubted and something is known.
+///
+/// `from 10 users (9 to 11) on the network is the limit: 5.6 requests/s of 2.00 MB are 97 % of the 11.6 MB/s that it carries`.
+pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
+    let amount = request_rate(limit);
+    let text = match &limit.verdict {
+        LoadVerdict::Unknown { because } => {
+            let fullest = limit.used.first().map(|first| format!(": the fullest is the {}", busy_text(first)));
+            let fullest = fullest.unwrap_or_default();
+            let reason = unknown_reason(because);
+            let reason = match because {
+                UnknownLimit::TooLittle => reason,
+                UnknownLimit::StillGrowing { .. } => format!("{reason}: it serves at least {amount}{fullest}"),
+                UnknownLimit::BeyondCapacity { .. } => format!("at {amount} {reason}"),
+                _ => format!("at {amount} {reason}{fullest}"),
+            };
+            format!("what limits{} is not known: {reason}", sweep_suffix(&limit.held))
+        }
+        _ => {
+            let from = limit.knee.map_or_else(String::new, |knee| {
+                let span = knee_span(knee.low as f64, knee.high as f64);
+                if knee.users == 1 {
+                    format!("with a single user{span} ")
+                } else {
+                    format!("from {} users{span} on ", knee.users)
+                }
+            });
+            let used = limit.used.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
+            let others: Vec<String> = limit.used.iter().skip(1).map(busy_text).collect();
+            let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+            let doubts = doubt_texts(limit).map_or_else(String::new, |doubts| format!("; not certain, as {doubts}"));
+            let (verdict, suffix) = (verdict_text(limit, "", ';'), sweep_suffix(&limit.held));
+            format!("{from}{verdict}{suffix}: {amount}{used}{others}{doubts}")
+        }
+    };
+    let is_certain = limit.doubts.is_empty() && !matches!(limit.verdict, LoadVerdict::Unknown { .. });
+    LoadConclusion::new(LoadClaim::Limit(Box::new(limit.clone())), is_certain.then_some(true), visits_test(sweep), text)
+}
+
+/// The answer of a sweep, with the lines that follow those of the limit. `all` are the cases of the study's sweeps.
+pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all: &[Case]) -> StudyAnswer {
+    let from = limit.knee.map_or_else(String::new, |knee| {
+        let span = knee_span(knee.low as f64, knee.high as f64);
+        if knee.users == 1 {
+            format!(" with a single user{span}")
+        } else {
+            format!(" from {} users on{span}", knee.users)
+        }
+    });
+    let verdict = verdict_text(limit, &from, ':');
+    let label = sweep_label(&limit.held, all);
+    let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
+    let doubts = doubt_texts(limit).map(|doubts| format!("Not certain, as {doubts}."));
+    let own = doubts.into_iter().chain([use_text(limit)]).chain(other_uses(limit));
+    StudyAnswer {
+        says: format!("{}.", capitalise(&says)),
+        because: own.chain(lines.filter(|line| !line.is_empty())).collect(),
+    }
+}
+
+/// ` (9 to 11)`; nothing of a single number.
+pub(super) fn knee_span(low: f64, high: f64) -> String {
+    if low == high { String::new() } else { format!(" ({low} to {high})") }
+}
+
+fn doubt_texts(limit: &LoadLimit) -> Option<String> {
+    let words: Vec<&str> = limit.doubts.iter().map(doubt_text).collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}
+
+/// `the network is the limit from 10 users on (9 to 11)`.
+fn verdict_text(limit: &LoadLimit, from: &str, then: char) -> String {
+    let sure = if limit.doubts.is_empty() { "" } else { "probably " };
+    let join = |words: &[Name], by: &str| {
+        words.iter().map(|&word| format!("the {}", resource_name(word))).collect::<Vec<_>>().join(by)
+    };
+    match &limit.verdict {
+        LoadVerdict::Resource { by } => format!("the {} is {sure}the limit{from}", resource_name(*by)),
+        LoadVerdict::Both { by } => format!("{} are {sure}the limit together{from}", join(by, " and ")),
+        LoadVerdict::OneOf { by } => {
+            format!("{} is {sure}the limit{from}{then} they are too close to tell which", join(by, " or "))
+        }
+        LoadVerdict::Client { .. } => {
+            format!("the client is {sure}the limit{from}{then} nothing follows about the server")
+        }
+        LoadVerdict::Unwatched { how, at } => {
+            format!("what limits is probably {}{from}: {}", limit_noun(*how, *at), limit_sentence(*how, *at))
+        }
+        LoadVerdict::Unknown { because } => format!("what limits is not known: {}", unknown_reason(because)),
+    }
+}
+
+fn unknown_reason(because: &UnknownLimit) -> String {
+    match because {
+        UnknownLimit::TooLittle => "too little was measured".into(),
+        UnknownLimit::StillGrowing { users } => {
+            format!("throughput still grew at {users} users, and the limit was not reached")
+        }
+        UnknownLimit::NothingBusy => "no resource is above 60 %".into(),
+        UnknownLimit::NothingFull { .. } => "no resource is full, so something that was not watched limits".into(),
+        UnknownLimit::WorkersWait { refuted: true } => {
+            "more workers serve no more: they wait for each other, or for what serves one at a time, such as a lock or another server".into()
+        }
+        UnknownLimit::WorkersWait { refuted: false } => {
+            "all workers have a connection and most of the time do not work: they wait for what was not watched, such as a lock, a sleep or \
+             another server; whether more of them would serve more is not known"
+                .into()
+        }
+        UnknownLimit::BeyondCapacity { resource } => format!(
+            "the {} gave more than it was measured to have, so that its capacity is wrong",
+            resource_name(*resource)
+        ),
+    }
+}
+
+fn request_rate(limit: &LoadLimit) -> String {
+    let bytes = limit.request_bytes.map_or_else(String::new, |bytes| {
+        format!(" of {} ({})", decimal_bytes(bytes), rate_text(bytes * limit.saturation.value))
+    });
+    format!("{} requests/s{bytes}", number(limit.saturation.value))
+}
+
+/// What the requests take of a resource: `are 97 % of the 11.6 MB/s that the network carries`. What is served is that share only where
+/// a request takes as much under load as alone, and all of it passes there; else the share is said of what was watched.
+fn use_sentence(limit: &LoadLimit, one: &ResourceUse) -> String {
+    let (share, name) = (percent(one.utilisation.value), resource_name(one.resource));
+    // There is no more than all of the time.
+    let time = if one.utilisation.value >= 0.995 { "all".to_owned() } else { share.clone() };
+    let used = one.capacity_bytes.map(|capacity| (one.utilisation.value * capacity, capacity));
+    let served = limit.request_bytes.map(|bytes| bytes * limit.saturation.value);
+    let is_served = |used: f64| served.is_some_and(|served| (used / served - 1.0).abs() <= MAX_SERVED_GAP);
+    match (resource(one.resource), used) {
+        (Some(Resource::DiskRequests), _) => format!("take {share} of the requests that the disk serves"),
+        (Some(Resource::Workers), _) => format!("keep the workers busy for {time} of the time"),
+        (Some(Resource::ClientWindow), _) => format!("keep the {name} full for {time} of the time"),
+        (_, Some((used, capacity))) if is_served(used) => {
+            format!("are {share} of the {} that the {name} carries", rate_text(capacity))
+        }
+        (Some(Resource::Disk), Some((used, capacity))) => format!(
+            "take {share} of the {name}, which reads {} for them and carries {}",
+            rate_text(used),
+            rate_text(capacity)
+        ),
+        (Some(Resource::ServerThread | Resource::Generator), _) => {
+            format!("keep the {name} busy for {time} of the time")
+        }
+        (Some(Resource::ServerCpu), _) => format!("take {share} of the CPU time that the server may use"),
+        (Some(Resource::ClientCpu), _) => format!("take {share} of the CPU time that the client may use"),
+        _ => format!("take {share} of the {name}"),
+    }
+}
+
+fn rate_text(bytes_a_second: f64) -> String {
+    value_text(bytes_a_second, Unit::BytesPerSecond)
+}
+
+/// `disk 27 %`.
+fn busy_text(one: &ResourceUse) -> String {
+    format!("{} {}", resource_name(one.resource), percent(one.utilisation.value))
+}
+
+/// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
+fn use_text(limit: &LoadLimit) -> String {
+    let seen = match limit.verdict {
+        LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } } => {
+            format!("With {} it serves at least ", users_text(users))
+        }
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => "With the most users it serves ".into(),
+        LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "The highest throughput that was seen is ".into(),
+        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
+        _ => String::new(),
+    };
+    let named = limit.used.iter().filter(|one| is_named(limit, one));
+    let taken: Vec<String> = named.map(|one| use_sentence(limit, one)).collect();
+    let space = if taken.is_empty() { "" } else { " " };
+    format!("{seen}{}{space}{}.", request_rate(limit), taken.join(" and ").replace(" and are ", " and "))
+}
+
+/// Whether the verdict names this resource.
+fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
+    match &limit.verdict {
+        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == one.resource,
+        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.contains(&one.resource),
+        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
+    }
+}
+
+/// `In use besides: disk 27 %, CPU of the server 6 %`.
+fn other_uses(limit: &LoadLimit) -> Option<String> {
+    let others: Vec<&ResourceUse> = limit.used.iter().filter(|one| !is_named(limit, one)).collect();
+    let mut said: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|one| busy_text(one)).collect();
+    if others.len() > MAX_OTHER_RESOURCES {
+        said.push("others less".into());
+    }
+    let is_unknown = matches!(limit.verdict, LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. });
+    let beginning = if is_unknown { "In use" } else { "In use besides" };
+    (!said.is_empty()).then(|| format!("{beginning}: {}.", said.join(", ")))
+}

@@ -1,0 +1,52 @@
+//! Whether the memory of a process grows with the requests that it has served.
+
+use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY, THROUGHPUT};
+use kelvin_core::units::value_text;
+use kelvin_core::{LoadClaim, Unit};
+use kelvin_stats::mean;
+
+use super::laws::growth;
+use super::sweep::Sweep;
+use super::{AnswerLine, LoadConclusion, slope_test};
+use crate::wording::span_text;
+
+/// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
+const MIN_LEAK_PER_REQUEST: f64 = 64.0;
+/// Growth over a study that matters, in bytes: below it the allocator's arenas fill up, and the client keeps what it measures.
+const MIN_LEAK_BYTES: f64 = (1 << 20) as f64;
+
+pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusion> {
+    let growth = growth(sweep, if of_server { &SERVER_MEMORY } else { &CLIENT_MEMORY })?;
+    let visits: Vec<f64> = sweep.loads.iter().flat_map(|load| load.figure_values(&THROUGHPUT)).collect();
+    let throughput = Some(mean(&visits)).filter(|&throughput| throughput > 0.0)?;
+    let bytes_a_request = growth.per_second.divided_by(throughput);
+    let in_study = growth.per_second.divided_by(1.0 / growth.seconds);
+    let holds = match (bytes_a_request.is_above(MIN_LEAK_PER_REQUEST), in_study.is_above(MIN_LEAK_BYTES)) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
+    let whose = if of_server { "server" } else { "load generator" };
+    let text = format!(
+        "the memory of the {whose} grows by more than {} a request and {} in the study: by {} a request, {} in the study",
+        bytes_text(MIN_LEAK_PER_REQUEST),
+        value_text(MIN_LEAK_BYTES, Unit::Bytes),
+        span_text(&bytes_a_request, bytes_text),
+        span_text(&in_study, bytes_text)
+    );
+    let line = (holds == Some(true))
+        .then(|| format!("The memory of the {whose} grows by {} a request.", bytes_text(bytes_a_request.value)));
+    let (bytes_a_second, bytes_in_study) = (growth.per_second, Some(in_study));
+    let claim = LoadClaim::Growth { of_server, bytes_a_second, bytes_a_request, bytes_in_study };
+    let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
+    Some(stated.with_line(AnswerLine::Trouble, line))
+}
+
+/// Bytes of which a fraction is no more than noise.
+fn bytes_text(value: f64) -> String {
+    if value.abs() < 10.0 {
+        format!("{:.1} B", (value * 10.0).round() / 10.0 + 0.0)
+    } else {
+        value_text(value, Unit::Bytes)
+    }
+}

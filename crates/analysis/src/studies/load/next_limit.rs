@@ -1,0 +1,94 @@
+//! What would limit a server next, and what its disk reads in excess.
+
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{DISK_BYTE_RATE, RATE, Resource, ResourceGroup};
+use kelvin_core::units::number;
+use kelvin_core::{Case, Estimate, LimitProjection, LoadClaim, LoadVerdict, NextLimitClaim};
+
+use super::labels::{resource, resource_id, resource_name};
+use super::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
+use super::sweep::LoadStep;
+use super::{AnswerLine, LoadConclusion, saturated_test};
+use crate::evidence::ClaimTest;
+
+/// Bytes that a device moves for each byte served from which it does more than was asked for.
+const MIN_AMPLIFICATION: f64 = 1.1;
+
+/// How far the limit would have to move to meet the next resource; `None` where the limit is not known, or not one.
+pub(super) fn next_limit(
+    saturated: &SaturatedSweep<'_>,
+    devices: &[SaturationUse],
+    verdict: &LoadVerdict,
+) -> Option<LoadConclusion> {
+    // More workers work on more requests, which says nothing of how many times as many the next limit would bear.
+    let LoadVerdict::Resource { by } = verdict else { return None };
+    if resource(*by) == Some(Resource::Workers) {
+        return None;
+    }
+    let is_next =
+        |one: &&SaturationUse| one.resource.group() != ResourceGroup::Client && resource_id(one.resource) != *by;
+    let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
+    let to = |times: f64, throughput: f64| LimitProjection { times, throughput };
+    let share = Some(next.fullness.value).filter(|&share| share > 0.0)?;
+    let capacity = |one: &SaturationUse| saturated.sweep.capacities.get(&one.resource).and_then(|one| one.requests);
+    let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
+    let claim = NextLimitClaim {
+        held: saturated.sweep.held.clone(),
+        limit: *by,
+        next: resource_id(next.resource),
+        as_measured: to(first.fullness.value / share, saturated.saturation.throughput.value / share),
+        from_capacity: alone.filter(|alone| alone.times > 1.0),
+    };
+    // No visit has tested it: a request may take more of a resource when there are more of them.
+    Some(conclusion(claim, None, saturated_test(saturated.steps().count())))
+}
+
+/// `of what was watched the next limit is the disk: if the network were 3.8 times as fast, at 21.8 requests/s, by its capacity alone; ...`.
+pub(super) fn conclusion(of: NextLimitClaim, holds: Option<bool>, test: ClaimTest) -> LoadConclusion {
+    let (limit, next) = (resource_name(of.limit), resource_name(of.next));
+    let how = if resource(of.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
+    let [times, throughput] = [of.as_measured.times, of.as_measured.throughput].map(number);
+    // By capacities alone, where that is more than 10 % from what follows from the use under load.
+    let alone = of.from_capacity.filter(|alone| (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p());
+    let alone = alone.map(|alone| [alone.times, alone.throughput].map(number));
+    let measured = format!("{times} times {how}, at {throughput} requests/s");
+    let text = match &alone {
+        Some([times, throughput]) => format!(
+            "of what was watched the next limit is the {next}: if the {limit} were {times} times {how}, at {throughput} requests/s, by its \
+             capacity alone; {measured}, if each request goes on taking as much of it as under load"
+        ),
+        None => format!("of what was watched the next limit is the {next}: if the {limit} were {measured}"),
+    };
+    let is = if holds == Some(true) { "is" } else { "may be" };
+    let alone = alone.map(|[times, throughput]| format!("; by its capacity alone at {throughput}, if {times} times"));
+    let line = format!(
+        "The next limit {is} the {next}, at {throughput} requests/s, if the {limit} were {times} times {how}{}; no visit has tested it.",
+        alone.unwrap_or_default()
+    );
+    LoadConclusion::new(LoadClaim::WhatIf(of), holds, test, text).with_line(AnswerLine::NextLimit, Some(line))
+}
+
+/// What the disk reads for each byte that is served, where files come from it.
+pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadConclusion> {
+    let is_from_disk = CacheState::of(&saturated.sweep.held) == Some(CacheState::Uncached);
+    let times = disk_read_ratio(saturated).filter(|_| is_from_disk)?;
+    Some(amplification(saturated.sweep.held.clone(), times, saturated_test(saturated.steps().count())))
+}
+
+/// Bytes that the disk read for each byte that was served.
+pub(super) fn disk_read_ratio(of: &SaturatedSweep<'_>) -> Option<Estimate> {
+    // Of a visit that was served nothing there is no such ratio.
+    let ratio = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
+    mean_estimate(&of.steps().filter_map(ratio).collect::<Vec<f64>>()).map(clamp_to_zero)
+}
+
+pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {
+    let [value, low, high] = [times.value, times.low, times.high].map(number);
+    let interval = if times.low == times.high { String::new() } else { format!(" ({low} to {high})") };
+    let least = number(MIN_AMPLIFICATION);
+    let text = format!("the disk reads more than {least} bytes for each byte served: {value}{interval}");
+    let holds = times.is_above(MIN_AMPLIFICATION);
+    let line = (holds == Some(true)).then(|| format!("The disk reads {value} bytes for each byte served."));
+    let claim = LoadClaim::Amplification { held, resource: resource_id(Resource::Disk), times };
+    LoadConclusion::new(claim, holds, test, text).with_line(AnswerLine::NextLimit, line)
+}

@@ -1,0 +1,93 @@
+//! What users see: who waits for all of a visit, how the response time grows, and the scalability law of throughput by users.
+
+use kelvin_core::catalogue::load::RESPONSE;
+use kelvin_core::units::{number, percent, value_text};
+use kelvin_core::{Estimate, LawDeviation, LoadClaim, Unit};
+use kelvin_stats::{
+    CONFIDENCE_LEVEL, RepeatedLoad, ScalabilityFit, UncertainValue, fit_scalability_with_intervals, mean,
+};
+
+use super::labels::users_text;
+use super::laws::unanswered_in_flight;
+use super::saturated_sweep::mean_estimate;
+use super::sweep::{Sweep, UserLoad};
+use super::{AnswerLine, LoadConclusion, visits_test};
+use crate::evidence::interval_estimate;
+use crate::wording::span_text;
+
+/// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
+const MIN_WAITING_REQUESTS: f64 = 0.5;
+
+/// Whether users wait for all of a visit while others are served again and again: with the fewest users of whom some certainly do.
+pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
+    let of_load = |load: &UserLoad| {
+        let waiting: Vec<f64> = load.steps.iter().filter_map(unanswered_in_flight).collect();
+        Some((load.users, mean_estimate(&waiting)?))
+    };
+    let (users, waiting) =
+        sweep.loads.iter().filter_map(of_load).find(|(_, waiting)| waiting.low > MIN_WAITING_REQUESTS)?;
+    let [value, low, high] = [waiting.value, waiting.low, waiting.high].map(number);
+    let what = "are not answered at all while others are served again and again";
+    let text = format!(
+        "with {users} users, {value} of them ({low} to {high}) {what}: they wait for a worker, or for their turn"
+    );
+    let line = format!("With {users} users, {value} of them {what}.");
+    let claim = LoadClaim::Waiting { users, waiting };
+    let stated = LoadConclusion::new(claim, Some(true), visits_test(sweep), text);
+    Some(stated.with_line(AnswerLine::Trouble, Some(line)))
+}
+
+/// How the response time grows from the fewest users to the most.
+pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
+    let [first, last] = [sweep.loads.first()?, sweep.loads.last()?];
+    let all = [first, last].map(|load| load.figure_values(&RESPONSE));
+    if first.users >= last.users || all.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let [alone, crowded] = all.each_ref().map(|values| mean(values));
+    let grown = UncertainValue::mean(&all[1]).zip(UncertainValue::mean(&all[0]));
+    let holds =
+        grown.and_then(|(crowded, alone)| interval_estimate(crowded.minus(alone), CONFIDENCE_LEVEL).is_above(0.0));
+    let time = |value: f64| value_text(value, Unit::Nanoseconds);
+    let spent =
+        if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
+    let few = format!("{} with {}", time(alone), users_text(first.users));
+    let text = format!(
+        "the response time grows with the number of users: {few}, {} with {}{spent}",
+        time(crowded),
+        users_text(last.users)
+    );
+    let line = format!("Response time {few}, {} with {}{spent}.", time(crowded), last.users);
+    let claim = LoadClaim::Response { alone: (first.users, alone), crowded: (last.users, crowded) };
+    let stated = LoadConclusion::new(claim, holds, visits_test(sweep), text);
+    Some(stated.with_line(AnswerLine::Response, Some(line)))
+}
+
+/// The universal scalability law of throughput by users.
+pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
+    let most = sweep.loads.last()?.users;
+    let throughputs: Vec<Vec<f64>> = sweep.loads.iter().map(UserLoad::throughputs).collect();
+    let users = sweep.loads.iter().map(|load| load.users as f64);
+    let repeated: Vec<RepeatedLoad<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
+    let ScalabilityFit { law, sigma, kappa, worst_misfit: furthest, describes, .. } =
+        fit_scalability_with_intervals(&repeated)?;
+    let coefficient = |value, (low, high)| Estimate { value, low, high, is_range: false };
+    let (contention, coherency) = (coefficient(law.sigma, sigma), coefficient(law.kappa, kappa));
+    // Beyond the most users that were there the law says nothing.
+    let peak = Some(law.peak_workers()).filter(|&peak| peak <= most as f64);
+    let furthest = LawDeviation { workers: furthest.n as u64, ratio: furthest.ratio };
+    let peak_text = peak.map_or_else(
+        || "it does not fall within the measured range".to_owned(),
+        |peak| format!("highest with {}", users_text(peak as u64)),
+    );
+    let text = format!(
+        "the universal scalability law describes throughput by users: contention {}, coherency {}, {peak_text}; at {} users it is {} \
+         times what was measured",
+        span_text(&contention, percent),
+        span_text(&coherency, percent),
+        furthest.workers,
+        number(furthest.ratio)
+    );
+    let claim = LoadClaim::Scalability { held: sweep.held.clone(), contention, coherency, peak, furthest };
+    Some(LoadConclusion::new(claim, Some(describes), visits_test(sweep), text))
+}
