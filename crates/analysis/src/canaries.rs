@@ -325,55 +325,34 @@ impl CanaryReferences {
         self.get(Canary::Chain).map(|chain| cycles / chain.nanoseconds * 1e9)
     }
 
-    /// Judges batches by the canaries beside them.
-    pub fn judge_batches(&self, batches: &Batches, wanted: Canaries) -> DisturbedBatches {
-        let columns: Vec<(SteadyState, &[f32])> =
-            self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
-        let readings = columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0);
-        let off = (0..readings).map(|at| {
-            let is_off = |(reference, column): &(SteadyState, &[f32])| {
-                column.get(at).is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading)))
-            };
-            columns.iter().any(is_off)
-        });
-        DisturbedBatches {
-            off: off.collect(),
-            stride: batches.canary_stride.max(1),
-            frequency: Vec::new(),
-            agreement: 0.0,
+    /// Judges batches by the canaries beside them. Of a quantity that is a fixed number of core cycles (`by_cycles`) the frequency, which is
+    /// divided out of its values, is divided out of the other canaries too, so that a batch at another but steady frequency is
+    /// undisturbed; `None` where the chain that shows it was not read.
+    pub fn judge_batches(&self, batches: &Batches, wanted: Canaries, by_cycles: bool) -> Option<DisturbedBatches> {
+        let (mut frequency, mut agreement) = (Vec::new(), 0.0);
+        if by_cycles {
+            let (reference, chain) = (self.get(Canary::Chain)?, batches.canaries.get(&Canary::Chain)?);
+            frequency = chain.iter().map(|&reading| reference.ratio_to_steady(reading)).collect();
+            agreement = reference.tolerance;
         }
-    }
-
-    /// Judges batches of a quantity that is a fixed number of core cycles: the frequency, which is divided out of its
-    /// values, is divided out of the other canaries too, so that a batch at another but steady frequency is undisturbed.
-    /// `None` where the chain was not read.
-    pub fn judge_cycle_batches(&self, batches: &Batches, wanted: Canaries) -> Option<DisturbedBatches> {
-        let reference = self.get(Canary::Chain)?;
-        let chain = batches.canaries.get(&Canary::Chain)?;
-        let frequency: Vec<f64> = chain.iter().map(|&reading| reference.ratio_to_steady(reading)).collect();
-        let others: Vec<(SteadyState, &[f32])> = self
-            .columns(batches, wanted)
-            .filter(|(canary, ..)| *canary != Canary::Chain)
-            .map(|(_, reference, column)| (reference, column))
+        let of_others = wanted.iter().filter(|&canary| !by_cycles || canary != Canary::Chain);
+        let columns: Vec<(SteadyState, &[f32])> = of_others
+            .filter_map(|canary| Some((self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
             .collect();
-        let off = frequency.iter().enumerate().map(|(at, &slowness)| {
+        let readings = match by_cycles {
+            true => frequency.len(),
+            false => columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0),
+        };
+        let off = (0..readings).map(|at| {
+            let slowness = frequency.get(at).copied().unwrap_or(1.0);
             let is_off = |(reference, column): &(SteadyState, &[f32])| {
                 column
                     .get(at)
                     .is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading) / slowness))
             };
-            !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || others.iter().any(is_off)
+            !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || columns.iter().any(is_off)
         });
-        let off = off.collect();
-        Some(DisturbedBatches { off, stride: batches.canary_stride.max(1), frequency, agreement: reference.tolerance })
-    }
-
-    fn columns<'a>(
-        &'a self,
-        batches: &'a Batches,
-        wanted: Canaries,
-    ) -> impl Iterator<Item = (Canary, SteadyState, &'a [f32])> {
-        wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
+        Some(DisturbedBatches { off: off.collect(), stride: batches.canary_stride.max(1), frequency, agreement })
     }
 
     /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
@@ -406,7 +385,7 @@ impl CanaryReferences {
 }
 
 /// Which batches of one reading were disturbed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DisturbedBatches {
     /// For each reading of the canaries whether one was off.
     off: Vec<bool>,

@@ -141,7 +141,7 @@ impl Analysis {
             match (&finding.found, finding.importance) {
                 (_, Importance::Major) => leading.push(at),
                 (FindingData::Gap(gap), _) => {
-                    let result = self.result_at(gap.at.metric, &gap.at.case);
+                    let result = self.result_at(&gap.at);
                     if result.and_then(gaps::gap_distance).is_some_and(|(is_worse, _)| is_worse) {
                         worse.push(at);
                     }

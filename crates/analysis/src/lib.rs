@@ -47,7 +47,7 @@ pub use history::{
     new_changes,
 };
 pub use history_export::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
-pub use kelvin_core::{FigureSource, Interval, IntervalKind};
+pub use kelvin_core::{Interval, IntervalKind};
 pub use kelvin_reference::{LibraryMachine as Member, ReferenceLibrary, built_in_library};
 pub use levels::{CurvePoint, levels};
 pub use progress::RunProgress;

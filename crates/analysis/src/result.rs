@@ -1,6 +1,6 @@
 //! The analysis of a run: the types that every report is made from.
 
-use kelvin_core::{Canary, CanaryReading, Case, FigureSource, Metric, Name, Overview, Prediction};
+use kelvin_core::{Canary, CanaryReading, Case, Metric, MetricCase, Name, Overview, Prediction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,15 +128,15 @@ pub struct MetricResult {
 
 impl Analysis {
     /// The result of a metric at a case.
-    pub fn result_at(&self, metric: Name, case: &Case) -> Option<&MetricResult> {
-        self.results.iter().find(|result| result.metric.id == metric && result.case == *case)
+    pub fn result_at(&self, at: &MetricCase) -> Option<&MetricResult> {
+        self.results.iter().find(|result| result.metric.id == at.metric && result.case == at.case)
     }
 }
 
 impl MetricResult {
     /// Where it was measured.
-    pub fn figure_source(&self) -> FigureSource {
-        FigureSource { metric: self.metric.id, case: self.case.clone() }
+    pub fn metric_case(&self) -> MetricCase {
+        MetricCase { metric: self.metric.id, case: self.case.clone() }
     }
 }
 

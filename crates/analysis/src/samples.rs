@@ -9,9 +9,11 @@ use kelvin_core::{
 };
 
 use kelvin_core::units::percent;
-use kelvin_stats::{ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, spearman};
+use kelvin_stats::{
+    ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, median, spearman,
+};
 
-use crate::canaries::{CanaryReferences, DisturbedBatches};
+use crate::canaries::CanaryReferences;
 use crate::result::{CanaryCorrelation, Outcome, TagCount};
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
@@ -144,7 +146,13 @@ impl SampleSet {
         references: &CanaryReferences,
         to: &mut RoundSamples,
     ) {
-        let judged = self.judge_batches(batches, metric, references);
+        let by_cycles = metric.headline == HeadlineSamples::CycleNormalised;
+        let judged = references.judge_batches(batches, metric.canaries, by_cycles).unwrap_or_else(|| {
+            self.add_note(
+                "the frequency canary was not read beside all samples: those are not normalised to one frequency",
+            );
+            references.judge_batches(batches, metric.canaries, false).unwrap_or_default()
+        });
         self.is_guarded |= judged.has_readings();
         for batch in 0..batches.len() {
             let tags = batches.tags.get(batch).copied().unwrap_or(SampleTags::NONE);
@@ -191,18 +199,6 @@ impl SampleSet {
             Some(CanaryCorrelation { canary, correlation, p })
         };
         self.canary_neighbours.iter().filter_map(of).collect()
-    }
-
-    fn judge_batches(&mut self, batches: &Batches, metric: &Metric, references: &CanaryReferences) -> DisturbedBatches {
-        if metric.headline == HeadlineSamples::CycleNormalised {
-            if let Some(judged) = references.judge_cycle_batches(batches, metric.canaries) {
-                return judged;
-            }
-            self.add_note(
-                "the frequency canary was not read beside all samples: those are not normalised to one frequency",
-            );
-        }
-        references.judge_batches(batches, metric.canaries)
     }
 
     fn add_note(&mut self, note: &str) {
@@ -323,6 +319,21 @@ pub(crate) fn assumed_between_run_std(metric: &Metric, case: &Case) -> f64 {
 pub fn samples_as_found(measurement: &Measurement, metric: &Metric) -> Vec<Vec<f64>> {
     let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
     gathered.rounds.into_iter().map(|round| round.as_found).collect()
+}
+
+/// The medians of the rounds of a metric, as found, by their numbers.
+pub(crate) fn round_medians(measurement: &Measurement, metric: &Metric) -> BTreeMap<u32, f64> {
+    let samples = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
+    samples.rounds.iter().map(|round| (round.index, median(&round.as_found))).collect()
+}
+
+/// Why there is no sample, after the name of a side: `skipped: no second CPU`.
+pub(crate) fn missing_text(measurement: &Measurement) -> String {
+    match missing_outcome(measurement) {
+        Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        Outcome::Failed(reason) => format!("failed: {reason}"),
+        _ => "not reached".into(),
+    }
 }
 
 /// Nanoseconds of one operation: the raw time of a batch less the metric's overhead.

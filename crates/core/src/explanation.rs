@@ -13,7 +13,7 @@ use crate::{Case, Estimate, Measurement, Metric, Name, Prediction, PredictionRec
 pub const EXPLANATION_FORMAT: u32 = 2;
 
 /// A metric at a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct MetricCase {
     /// Id of the metric.
     #[schemars(with = "Id")]

@@ -81,7 +81,7 @@ pub use metric::{
 pub use name::{Name, is_dotted_prefix};
 pub use network_path::NetworkPath;
 pub use overview::{
-    AsFoundFigure, FigureSource, MissingFigures, MissingReason, Overview, OverviewFigure, Precision, PredictedRange,
+    AsFoundFigure, MissingFigures, MissingReason, Overview, OverviewFigure, Precision, PredictedRange,
     PredictionVerdict, PublishedTime, Rate, RateRow, Remedy, Rung, StandOut, StandOutQuestion, UsualRange,
 };
 pub use prediction::{Calibration, Ceiling, Input, NoPrediction, Prediction, PredictionBasis, PredictionRecord};

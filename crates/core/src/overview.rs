@@ -4,16 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identifiers::Id;
-use crate::{Case, Estimate, MetricValue, Name, Unit};
-
-/// A metric at a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FigureSource {
-    /// Id of the metric.
-    pub metric: Name,
-    /// The case.
-    pub case: Case,
-}
+use crate::{Estimate, MetricCase, MetricValue, Name, Unit};
 
 /// What a reader sees first of a run that is a picture of its machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -87,7 +78,7 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverviewFigure {
     /// Where the run measured it.
-    pub place: Option<FigureSource>,
+    pub place: Option<MetricCase>,
     /// The measured value, with the half-width of its interval to either side; `None` where it is not known.
     pub measured: Option<Estimate>,
     /// It in words, with no more digits than its interval supports, or why there is none in a word or two.

@@ -17,9 +17,7 @@ use kelvin_stats::{BestValue, Block, blocked_ratio, mean, median, modes_of};
 
 use super::cause_of_change::{self, ControlChange};
 use super::verdicts::{PendingFigure, goodness_ratio, judge_together};
-use crate::canaries::CanaryReferences;
-use crate::result::Outcome;
-use crate::samples::{SampleSet, missing_outcome};
+use crate::samples::{missing_text, round_medians};
 
 /// Measurements of either side in a block.
 const SIDE_ROUNDS_PER_BLOCK: u32 = 2;
@@ -108,11 +106,12 @@ struct MetricBlocks {
 impl MetricBlocks {
     /// The whole blocks, or why there is nothing to compare.
     fn from_case(metric: &Metric, measured: &InterleavedCase<'_>) -> Result<Self, NotComparedReason> {
-        let [base, other] = measured.sides.map(|side| round_medians(metric, side));
+        // As found: a setting may be what disturbs.
+        let [base, other] = measured.sides.map(|side| round_medians(side, metric));
         match (base.is_empty(), other.is_empty()) {
-            (false, true) => return Err(NotComparedReason::OnlyBase(side_missing_reason(measured.sides[1]))),
-            (true, false) => return Err(NotComparedReason::OnlyOther(side_missing_reason(measured.sides[0]))),
-            (true, true) => return Err(NotComparedReason::Neither(side_missing_reason(measured.sides[0]))),
+            (false, true) => return Err(NotComparedReason::OnlyBase(missing_text(measured.sides[1]))),
+            (true, false) => return Err(NotComparedReason::OnlyOther(missing_text(measured.sides[0]))),
+            (true, true) => return Err(NotComparedReason::Neither(missing_text(measured.sides[0]))),
             (false, false) => {}
         }
         let mut found = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
@@ -192,13 +191,6 @@ impl MetricBlocks {
     }
 }
 
-/// The medians of the rounds of a metric, by their numbers. As found: a setting may be what disturbs.
-fn round_medians(metric: &Metric, measurement: &Measurement) -> BTreeMap<u32, f64> {
-    let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
-    let found = gathered.rounds.iter().filter(|round| !round.as_found.is_empty());
-    found.map(|round| (round.index, median(&round.as_found))).collect()
-}
-
 /// Why a figure is not among those that are compared.
 fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedReason {
     let is_it = |one: &&NotCompared| {
@@ -207,13 +199,4 @@ fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedR
     };
     let known = not_compared.iter().find(is_it).map(|one| one.why.clone());
     known.unwrap_or_else(|| NotComparedReason::Neither("not measured".into()))
-}
-
-/// Why a side has no figure.
-fn side_missing_reason(side: &Measurement) -> String {
-    match missing_outcome(side) {
-        Outcome::Skipped(reason) => format!("skipped: {reason}"),
-        Outcome::Failed(reason) => format!("failed: {reason}"),
-        _ => "not reached".into(),
-    }
 }

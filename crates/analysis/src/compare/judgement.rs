@@ -51,7 +51,7 @@ impl<'a> ComparisonJudge<'a> {
     pub fn judge(
         &self,
         series: &[SideSeries<'_>; 2],
-        pairs: &[((Name, Case), FigurePair<'_, '_>)],
+        pairs: &[(MetricCase, FigurePair<'_, '_>)],
         apart: &mut Vec<NotCompared>,
     ) -> (Vec<ComparedFigure>, f64) {
         let (positive, others): (Vec<_>, Vec<_>) =
@@ -71,7 +71,7 @@ impl<'a> ComparisonJudge<'a> {
             one.side_errors = one.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
         }
         cause_of_change::find_causes(&mut weighed, self.threshold, |weighed, figure, at| {
-            let pair = series::figure_pair(series, &(at.metric, at.case.clone()))?;
+            let pair = series::figure_pair(series, at)?;
             match pair[0].metric.headline.is_comparable_with(figure.figure.metric.headline) {
                 true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(ControlChange::from_figure)),
                 false => self.as_found_control(figure, at, inflation),
@@ -91,9 +91,8 @@ impl<'a> ComparisonJudge<'a> {
         if figure.figure.metric.headline != HeadlineSamples::AsFound {
             return Err(NotComparedReason::Definition);
         }
-        let at = (at.metric, at.case.clone());
-        let [base, other] = self.runs.map(|runs| runs_as_found(runs, &at));
-        let weighed = base.zip(other).map(|(base, other)| self.to_pending(&at, [&base, &other], (None, None)));
+        let [base, other] = self.runs.map(|runs| runs_as_found(runs, at));
+        let weighed = base.zip(other).map(|(base, other)| self.to_pending(at, [&base, &other], (None, None)));
         Ok(weighed
             .as_ref()
             .and_then(ControlChange::from_figure)
@@ -102,7 +101,7 @@ impl<'a> ComparisonJudge<'a> {
 
     fn to_pending(
         &self,
-        at: &(Name, Case),
+        at: &MetricCase,
         pair: FigurePair<'_, '_>,
         (history, usual): (Option<BetweenRunVariance>, Option<f64>),
     ) -> PendingFigure {
@@ -112,7 +111,7 @@ impl<'a> ComparisonJudge<'a> {
             usual: usual.unwrap_or(history.between.sqrt()),
         };
         let [base, other] = pair;
-        let assumed = assumed_between_run_std(&base.metric, &at.1).max(ASSUMED_BETWEEN_RUN_STD);
+        let assumed = assumed_between_run_std(&base.metric, &at.case).max(ASSUMED_BETWEEN_RUN_STD);
         let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
@@ -134,14 +133,14 @@ impl<'a> ComparisonJudge<'a> {
     /// What is known of a figure without its error.
     fn unjudged_figure(
         &self,
-        at: &(Name, Case),
+        at: &MetricCase,
         [base, other]: FigurePair<'_, '_>,
         between: SpreadSource,
     ) -> ComparedFigure {
         let because = if self.is_published { UndecidedReason::Published } else { UndecidedReason::TooFewRounds };
         ComparedFigure {
             metric: if base.rounds.is_empty() { other.metric } else { base.metric },
-            case: at.1.clone(),
+            case: at.case.clone(),
             base: base.value(),
             other: other.value(),
             rounds: [base, other].map(FigureRuns::round_count),
@@ -164,7 +163,7 @@ impl<'a> ComparisonJudge<'a> {
 
     /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
     /// machines the larger.
-    fn between_run_variance(&self, at: &(Name, Case), pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
+    fn between_run_variance(&self, at: &MetricCase, pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
         let learn = |learned: &SpreadHistory| {
             BetweenRunVariance::learn_logarithm(EarlierRuns {
                 headlines: &learned.headlines,
@@ -172,7 +171,7 @@ impl<'a> ComparisonJudge<'a> {
             })
         };
         let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
-        let given = learned.get(&(at.0, &at.1)).copied().and_then(learn);
+        let given = learned.get(&(at.metric, &at.case)).copied().and_then(learn);
         let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
         match given {
             Some(given) if self.is_one_machine => Some(given),

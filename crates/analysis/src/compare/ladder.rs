@@ -1,6 +1,6 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_core::{ComparedFigure, ComparedRung, Comparison, FigureSource, Run};
+use kelvin_core::{ComparedFigure, ComparedRung, Comparison, MetricCase, Run};
 
 use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;
@@ -62,6 +62,6 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
     is_known.then(|| ComparedRung { what: rung.what.clone(), continues: rung.continues, seconds, figure })
 }
 
-fn figure_index(place: &FigureSource, comparison: &Comparison) -> Option<usize> {
+fn figure_index(place: &MetricCase, comparison: &Comparison) -> Option<usize> {
     comparison.figures.iter().position(|figure| figure.metric.id == place.metric && figure.case == place.case)
 }

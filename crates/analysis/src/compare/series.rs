@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use kelvin_core::units::case;
 use kelvin_core::{
-    Canary, Case, HeadlineSamples, Measurement, Metric, Name, NotCompared, NotComparedReason, Reference, Run,
+    Canary, HeadlineSamples, Measurement, Metric, MetricCase, Name, NotCompared, NotComparedReason, Reference, Run,
     RunHeader, SpreadHistory,
 };
 use kelvin_stats::{RunFigure, headline, median};
@@ -14,18 +14,14 @@ use crate::bounds::exceeded_bound;
 use crate::canaries::CanaryReferences;
 use crate::headlines::{Baselines, ComputedHeadline, core_hertz, metrics_of};
 use crate::reference::{Comparability, comparability};
-use crate::result::Outcome;
-use crate::samples::{SampleSet, missing_outcome};
-
-/// A metric at a case.
-type CaseKey = (Name, Case);
+use crate::samples::{SampleSet, missing_text};
 
 /// The figures of a side.
 #[derive(Debug)]
 pub(super) struct SideSeries<'a> {
     /// Those there are, by the order in which they were measured.
-    figures: Vec<(CaseKey, FigureRuns<'a>)>,
-    positions: HashMap<CaseKey, usize>,
+    figures: Vec<(MetricCase, FigureRuns<'a>)>,
+    positions: HashMap<MetricCase, usize>,
     /// Core frequency: the median of its runs.
     pub hertz: Option<f64>,
     /// How much longer work took on average than on the core left alone, a logarithm: the median of its runs.
@@ -98,10 +94,10 @@ impl<'a> SideSeries<'a> {
                 let rounds = settled.map(|settled| settled.round_headlines).filter(|rounds| {
                     exceeded_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none()
                 });
-                let found = self.entry((metric.id, at_case.clone()), metric);
+                let found = self.entry(MetricCase { metric: metric.id, case: at_case.clone() }, metric);
                 match rounds {
                     Some(rounds) => found.add_run(rounds, chain),
-                    None => found.missing = Some(no_headline_reason(&gathered, || missing_outcome(measurement))),
+                    None => found.missing = Some(no_headline_reason(&gathered, measurement)),
                 }
                 let learned = desk.learned(metric.id, at_case);
                 let known = |learned: Option<&SpreadHistory>| learned.map_or(0, |learned| learned.headlines.len());
@@ -118,7 +114,7 @@ impl<'a> SideSeries<'a> {
         for value in &reference.values {
             let metric = Metric { unit: value.unit, ..Metric::duration("published", "A published value") };
             let metric = Metric { id: value.metric, ..metric };
-            let found = series.entry((value.metric, value.case.clone()), metric);
+            let found = series.entry(MetricCase { metric: value.metric, case: value.case.clone() }, metric);
             found.headlines.push(value.value);
             let as_measured = Metric { id: value.metric, unit: value.unit, ..metric };
             if let Comparability::ShownOnly(why) = comparability(value, &as_measured) {
@@ -128,7 +124,7 @@ impl<'a> SideSeries<'a> {
         series
     }
 
-    fn entry(&mut self, at: CaseKey, metric: Metric) -> &mut FigureRuns<'a> {
+    fn entry(&mut self, at: MetricCase, metric: Metric) -> &mut FigureRuns<'a> {
         let place = *self.positions.entry(at.clone()).or_insert_with(|| {
             self.figures.push((at, FigureRuns::empty(metric)));
             self.figures.len() - 1
@@ -136,7 +132,7 @@ impl<'a> SideSeries<'a> {
         &mut self.figures[place].1
     }
 
-    fn get(&self, at: &CaseKey) -> Option<&FigureRuns<'a>> {
+    fn get(&self, at: &MetricCase) -> Option<&FigureRuns<'a>> {
         self.positions.get(at).map(|&place| &self.figures[place].1)
     }
 }
@@ -194,17 +190,13 @@ impl FigureRuns<'_> {
 }
 
 /// Why there is no headline.
-fn no_headline_reason(gathered: &SampleSet, outcome: impl FnOnce() -> Outcome) -> String {
-    if gathered.found_count() > 0 {
-        return match ComputedHeadline::from_samples(gathered, None) {
-            Some(_) => "beyond what is possible".into(),
-            None => gathered.shortage_reason(),
-        };
+fn no_headline_reason(samples: &SampleSet, measurement: &Measurement) -> String {
+    if samples.found_count() == 0 {
+        return missing_text(measurement);
     }
-    match outcome() {
-        Outcome::Skipped(reason) => format!("skipped: {reason}"),
-        Outcome::Failed(reason) => format!("failed: {reason}"),
-        _ => "not reached".into(),
+    match ComputedHeadline::from_samples(samples, None) {
+        Some(_) => "beyond what is possible".into(),
+        None => samples.shortage_reason(),
     }
 }
 
@@ -228,7 +220,7 @@ pub(super) type FigurePair<'s, 'a> = [&'s FigureRuns<'a>; 2];
 /// The figures that both sides have, and what is not compared.
 pub(super) fn figure_pairs<'s, 'a>(
     series: &'s [SideSeries<'a>; 2],
-) -> (Vec<(CaseKey, FigurePair<'s, 'a>)>, Vec<NotCompared>) {
+) -> (Vec<(MetricCase, FigurePair<'s, 'a>)>, Vec<NotCompared>) {
     let [base, other] = series;
     let (mut pairs, mut apart) = (Vec::new(), Vec::new());
     let only_other = other.figures.iter().filter(|(at, _)| base.get(at).is_none_or(FigureRuns::is_empty));
@@ -245,7 +237,7 @@ pub(super) fn figure_pairs<'s, 'a>(
 /// A figure of both sides, or why they have none to compare.
 pub(super) fn figure_pair<'s, 'a>(
     [base, other]: &'s [SideSeries<'a>; 2],
-    at: &CaseKey,
+    at: &MetricCase,
 ) -> Result<FigurePair<'s, 'a>, NotComparedReason> {
     let missing =
         |series: &SideSeries<'_>| series.get(at).map_or_else(|| "not measured".into(), FigureRuns::missing_reason);
@@ -259,20 +251,20 @@ pub(super) fn figure_pair<'s, 'a>(
 }
 
 /// A figure of runs as found, whatever its headline is made of; `None` where one of them has no such figure.
-pub(super) fn runs_as_found<'a>(runs: &'a [Run], (metric, at_case): &CaseKey) -> Option<FigureRuns<'a>> {
+pub(super) fn runs_as_found<'a>(runs: &'a [Run], at: &MetricCase) -> Option<FigureRuns<'a>> {
     let mut found = None;
     for run in runs {
-        let is_of = |one: &&Measurement| one.planned.case == *at_case && one.readings(metric).next().is_some();
-        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(metric)?);
+        let is_of = |one: &&Measurement| one.planned.case == at.case && one.readings(&at.metric).next().is_some();
+        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(&at.metric)?);
         let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
         let rounds = ComputedHeadline::from_treatment(&gathered, HeadlineSamples::AsFound, None)?.round_headlines;
-        found.get_or_insert_with(|| FigureRuns::empty(metric.for_case(at_case))).add_run(rounds, None);
+        found.get_or_insert_with(|| FigureRuns::empty(metric.for_case(&at.case))).add_run(rounds, None);
     }
     found
 }
 
-pub(super) fn not_compared(at: &CaseKey, metric: &Metric, why: NotComparedReason) -> NotCompared {
-    NotCompared { metric: at.0, case: case(metric, &at.1), why }
+pub(super) fn not_compared(at: &MetricCase, metric: &Metric, why: NotComparedReason) -> NotCompared {
+    NotCompared { metric: at.metric, case: case(metric, &at.case), why }
 }
 
 /// Why two figures of one name are not the same quantity.

@@ -71,7 +71,7 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
         UsualRange { low, high, machines: class.members + class.akin }
     });
     OverviewFigure {
-        place: Some(result.figure_source()),
+        place: Some(result.metric_case()),
         measured,
         text,
         why_not,

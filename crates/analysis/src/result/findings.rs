@@ -1,6 +1,6 @@
 //! What is worth knowing of a run.
 
-use kelvin_core::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, FigureSource, Name, PartKind, Run};
+use kelvin_core::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, MetricCase, Name, PartKind, Run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,7 @@ pub enum FindingData {
     /// An impossible figure.
     Invalid {
         /// Which.
-        at: FigureSource,
+        at: MetricCase,
         /// The bound it exceeds.
         ceiling: ImpossibleValue,
     },
@@ -82,7 +82,7 @@ pub enum FindingData {
         /// Of how many.
         all: usize,
         /// The first of them.
-        first: FigureSource,
+        first: MetricCase,
     },
     /// The levels of the memory hierarchy.
     MemoryLevels,
@@ -113,7 +113,7 @@ pub enum FindingData {
         /// Number expected by chance alone.
         by_chance: f64,
         /// The first of them.
-        first: FigureSource,
+        first: MetricCase,
         /// Its warning.
         warning: Warning,
     },
@@ -144,7 +144,7 @@ pub struct MovedCpus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionGap {
     /// Where.
-    pub at: FigureSource,
+    pub at: MetricCase,
     /// Measured over predicted.
     pub ratio: f64,
     /// The cache that is smaller than the machine reports, if that explains it.
@@ -179,7 +179,7 @@ pub struct ShownCause {
 
 impl GapCauses {
     /// Of the figure at a place, if a run tried its causes.
-    pub(crate) fn from_run(run: &Run, at: &FigureSource) -> Option<Self> {
+    pub(crate) fn from_run(run: &Run, at: &MetricCase) -> Option<Self> {
         run.explanation(&at.metric, &at.case).map(Self::from_explanation)
     }
 

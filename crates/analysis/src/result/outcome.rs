@@ -122,6 +122,12 @@ pub struct Figure {
     pub n: u64,
 }
 
+impl Figure {
+    pub(crate) fn without_interval(value: f64, n: u64) -> Self {
+        Self { value, interval: None, n }
+    }
+}
+
 /// Quantiles and moments of samples. Over batches these are quantiles of batch means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {

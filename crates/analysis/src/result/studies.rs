@@ -54,6 +54,18 @@ pub struct StudyTable {
     pub bars: Option<[usize; 2]>,
 }
 
+impl StudyTable {
+    /// A table that holds no other place for metrics, and has no bars.
+    pub(crate) fn new(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        columns: Vec<StudyColumn>,
+        rows: Vec<StudyRow>,
+    ) -> Self {
+        Self { id: id.into(), title: title.into(), columns, rows, metrics: Vec::new(), bars: None }
+    }
+}
+
 /// A column of a study's table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StudyColumn {
@@ -63,6 +75,12 @@ pub struct StudyColumn {
     pub unit: Unit,
     /// Whether it is shown where there is room for a few columns only.
     pub is_main: bool,
+}
+
+impl StudyColumn {
+    pub(crate) fn new(label: &str, unit: Unit, is_main: bool) -> Self {
+        Self { label: label.into(), unit, is_main }
+    }
 }
 
 /// A row of a study's table.

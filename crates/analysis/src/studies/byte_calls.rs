@@ -52,24 +52,18 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     let mut sizes: Vec<u64> = asked().filter_map(|one| FILE_BYTES.number_in(&one.case)).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let column = |&call: &ByteCall| StudyColumn {
-        label: if call == ByteCall::PreadAnywhere { "pread anywhere" } else { call.name() }.into(),
-        unit: Unit::BytesPerSecond,
-        is_main: true,
+    let column = |&call: &ByteCall| {
+        let label = if call == ByteCall::PreadAnywhere { "pread anywhere" } else { call.name() };
+        StudyColumn::new(label, Unit::BytesPerSecond, true)
     };
     let row = |&size: &u64| StudyRow {
         label: file_size_text(size),
         cells: calls.iter().map(|&call| cell(size, call)).collect(),
     };
     let rows: Vec<StudyRow> = sizes.iter().map(row).filter(|row| row.cells.iter().any(Option::is_some)).collect();
-    (!rows.is_empty()).then(|| StudyTable {
-        id: format!("{}.rates", BYTE_CALLS.id),
-        title: "Rate of one-byte calls, a byte over the time of a call, by size of the file".into(),
-        columns: calls.iter().map(column).collect(),
-        rows,
-        metrics: Vec::new(),
-        bars: None,
-    })
+    let title = "Rate of one-byte calls, a byte over the time of a call, by size of the file";
+    let columns = calls.iter().map(column).collect();
+    (!rows.is_empty()).then(|| StudyTable::new(format!("{}.rates", BYTE_CALLS.id), title, columns, rows))
 }
 
 /// A byte over the time of a call, in bytes a second, with the interval of that time.

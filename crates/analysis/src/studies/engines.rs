@@ -46,24 +46,19 @@ fn engine_table(lines: &[MetricLine]) -> StudyTable {
         let last = sizes.len() - 1;
         sizes.len() <= MAX_MAIN_SIZES || (0..MAX_MAIN_SIZES).any(|place| place * last / (MAX_MAIN_SIZES - 1) == index)
     };
-    let column =
-        |(index, &size): (usize, &u64)| StudyColumn { label: bytes(size), unit: ENGINES.unit, is_main: is_main(index) };
+    let columns = sizes.iter().enumerate();
+    let columns = columns.map(|(index, &size)| StudyColumn::new(&bytes(size), ENGINES.unit, is_main(index))).collect();
     let cell = |line: &MetricLine, size: u64| {
         let rounds = line.rounds_at(size)?;
-        Some(Figure { value: headline(rounds), interval: None, n: rounds.len() as u64 })
+        Some(Figure::without_interval(headline(rounds), rounds.len() as u64))
     };
     let row = |line: &MetricLine| StudyRow {
         label: line.name(),
         cells: sizes.iter().map(|&size| cell(line, size)).collect(),
     };
-    StudyTable {
-        id: ENGINES.id.to_string(),
-        title: "Time of a request by its size".into(),
-        columns: sizes.iter().enumerate().map(column).collect(),
-        rows: lines.iter().map(row).collect(),
-        metrics: vec![ENGINES.id],
-        bars: None,
-    }
+    let rows = lines.iter().map(row).collect();
+    let table = StudyTable::new(ENGINES.id.to_string(), "Time of a request by its size", columns, rows);
+    StudyTable { metrics: vec![ENGINES.id], ..table }
 }
 
 /// All sizes of requests, ascending.

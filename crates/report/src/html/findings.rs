@@ -43,7 +43,7 @@ fn run_findings(report: &Report<'_>) -> Markup {
 /// A finding that is a gap, with its figure.
 fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionGap, &'a MetricResult)> {
     let FindingData::Gap(gap) = &finding.found else { return None };
-    Some((gap, report.analysis.results.iter().find(|result| result.figure_source() == gap.at)?))
+    Some((gap, report.analysis.results.iter().find(|result| result.metric_case() == gap.at)?))
 }
 
 /// A finding with its evidence, behind a word that says of what kind it is.

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_core::units::value_text;
-use kelvin_core::{StandOutQuestion, Unit};
+use kelvin_core::{MetricCase, StandOutQuestion, Unit};
 
 use super::{Consequence, StandOutAnswer, StandOutContext};
 use crate::result::FindingData;
@@ -12,7 +12,8 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         FindingData::Moved(moved) => Some(moved),
         _ => None,
     })?;
-    let result = seen.analysis.result_at(BANDWIDTH_CORE_TO_CORE.id, &moved.case)?;
+    let result =
+        seen.analysis.result_at(&MetricCase { metric: BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() })?;
     let [one, other] = result.outcome.summary()?.states() else { return None };
     let (near, far) = (one.center.min(other.center), one.center.max(other.center));
     let [from, to] = [near, far].map(|time| value_text(time, Unit::Nanoseconds));

@@ -36,7 +36,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let all = times.chain(rates).filter_map(|named| Some((named.excess_ratio()?, named)));
     let (_, NamedFigure { figure, name, rate }) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let place = figure.place.as_ref()?;
-    let result = seen.analysis.result_at(place.metric, &place.case)?;
+    let result = seen.analysis.result_at(place)?;
     let PredictedRange { value, low, high, .. } = figure.predicted.as_ref()?;
     let (scale, unit) = rate.map_or((NANOSECONDS_PER_SECOND, Unit::Nanoseconds), |unit| (1.0, unit));
     let text = format!(
@@ -62,7 +62,7 @@ fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<
     if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
         return Some(format!("only {} of {} are effective", size_range(ends), level.name));
     }
-    if let Some(causes) = GapCauses::from_run(seen.evidence.run, &result.figure_source()) {
+    if let Some(causes) = GapCauses::from_run(seen.evidence.run, &result.metric_case()) {
         return Some(match (causes.shown.first(), causes.ruled_out.first()) {
             (Some(cause), _) => cause_share(cause),
             (None, Some(tried)) => format!("not explained; ruled out: {tried}"),

@@ -13,8 +13,8 @@ use kelvin_stats::mean;
 
 use super::labels::sweep_suffix;
 use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::sweep_tables::{figure_without_interval, study_column, table_id};
-use crate::result::{StudyRow, StudyTable};
+use super::sweep_tables::table_id;
+use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
 use crate::wording::counted_text;
 
 /// Columns for which there is room beside the numbers of users in 80 columns of a terminal.
@@ -163,14 +163,15 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
     let own: Vec<&HostColumn> = host_columns(host).collect();
     let main: Vec<&str> = shown_columns(host, sweep).map(|column| column.label).collect();
     let row = |load: &UserLoad| {
-        let cells = own.iter().map(|column| column.mean(host, load).map(figure_without_interval)).collect();
+        let cells =
+            own.iter().map(|column| column.mean(host, load).map(|value| Figure::without_interval(value, 1))).collect();
         StudyRow { label: counted_text(load.users, "user"), cells }
     };
     let metrics = own.iter().map(|column| column.metric()).chain(HOST_METRICS.iter().copied());
     StudyTable {
         id: table_id(sweep, host.name()),
         title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.held)), sweep_suffix(&sweep.held)),
-        columns: own.iter().map(|of| study_column(of.label, of.metric().unit, main.contains(&of.label))).collect(),
+        columns: own.iter().map(|of| StudyColumn::new(of.label, of.metric().unit, main.contains(&of.label))).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),
         bars: None,

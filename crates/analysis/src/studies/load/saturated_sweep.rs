@@ -121,7 +121,7 @@ impl<'s> SaturatedSweep<'s> {
     /// The share of the CPUs, or of the threads that have work where these are more, that waited for a CPU. Of many threads that each have a
     /// request some wait at any time, and their requests hardly at all.
     fn waiting_cpu_share(&self, visit: &LoadStep, resource: Resource) -> Option<f64> {
-        let servers = self.sweep.capacities.get(&resource)?.servers?;
+        let servers = self.sweep.servers(resource)?;
         let used = visit.resource_use.get(&resource)? * servers;
         // What the busiest does of it says how many there are at least.
         let busiest = visit
@@ -148,7 +148,7 @@ impl<'s> SaturatedSweep<'s> {
     /// end does is more than what this one does: two ends on the same CPUs wait for each other.
     pub fn others_have_cpus_of(&self, end: Resource) -> bool {
         let is_same_host = NetworkSetup::of(&self.sweep.held) != Some(NetworkSetup::Hosts);
-        let servers = |end| self.sweep.capacities.get(&end).and_then(|one| one.servers).unwrap_or(1.0);
+        let servers = |end| self.sweep.servers(end).unwrap_or(1.0);
         let in_cpus =
             |visit: &LoadStep, of: Resource| visit.resource_use.get(&of).copied().unwrap_or(0.0) * servers(of);
         self.is_mostly(|visit| {
@@ -224,7 +224,7 @@ impl<'s> SaturatedSweep<'s> {
     }
 
     fn station(&self, one: &SaturationUse) -> Station {
-        let servers = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.servers).unwrap_or(1.0);
+        let servers = self.sweep.servers(one.resource).unwrap_or(1.0);
         let servers = whole_servers(servers);
         let share = one.fullness.value.max(0.0) / self.saturation.throughput.value;
         Station::servers(share * f64::from(servers.get()), servers)

@@ -117,6 +117,11 @@ impl Sweep {
         FILE_BYTES.number_in(&self.held).map(|bytes| bytes as f64)
     }
 
+    /// Requests that a resource serves at once, if measured.
+    pub fn servers(&self, resource: Resource) -> Option<f64> {
+        self.capacities.get(&resource)?.servers
+    }
+
     /// The fewest visits of a number of users.
     pub fn min_steps(&self) -> usize {
         self.loads.iter().map(|load| load.steps.len()).min().unwrap_or(0)

@@ -77,21 +77,21 @@ static SWEEP_COLUMNS: [SweepColumn; 18] = [
 fn user_table(sweep: &Sweep) -> StudyTable {
     let watched: Vec<Resource> =
         Resource::ALL.iter().copied().filter(|&resource| is_watched(sweep, resource)).collect();
-    let own = SWEEP_COLUMNS.iter().map(|column| self::study_column(column.label, column.metric.unit, column.is_main));
+    let own = SWEEP_COLUMNS.iter().map(|column| StudyColumn::new(column.label, column.metric.unit, column.is_main));
     let predicted = [
-        study_column("predicted", Unit::PerSecond, true),
-        study_column("predicted response", Unit::Nanoseconds, false),
+        StudyColumn::new("predicted", Unit::PerSecond, true),
+        StudyColumn::new("predicted response", Unit::Nanoseconds, false),
     ];
-    let used = watched.iter().map(|&resource| study_column(resource.name(), Unit::Ratio, false));
-    let busy = study_column("disk busy", Unit::Ratio, false);
+    let used = watched.iter().map(|&resource| StudyColumn::new(resource.name(), Unit::Ratio, false));
+    let busy = StudyColumn::new("disk busy", Unit::Ratio, false);
     let knee = saturated_sweep(sweep).map(|saturated| saturated.saturation.knee.users);
     let model = closed_network(sweep).map(|network| network.solve(usize::try_from(sweep.max_users()).unwrap_or(0)));
     let row = |load: &UserLoad| {
         let figures = SWEEP_COLUMNS.iter().map(|column| mean_figure(&load.figure_values(column.metric)));
         let there = model.as_ref().and_then(|model| model.get(usize::try_from(load.users).ok()?.checked_sub(1)?));
         let predicted = [
-            there.map(|one| figure_without_interval(one.throughput)),
-            there.map(|one| figure_without_interval(one.response * 1e9)),
+            there.map(|one| Figure::without_interval(one.throughput, 1)),
+            there.map(|one| Figure::without_interval(one.response * 1e9, 1)),
         ];
         let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
         let busy = mean_figure(&load.steps.iter().filter_map(|visit| visit.disk_busy).collect::<Vec<f64>>());
@@ -121,14 +121,12 @@ fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
         ("capacity", Unit::BytesPerSecond, false),
     ];
     let with = sweep_suffix(&sweep.held);
-    Some(StudyTable {
-        id: table_id(sweep, "resources"),
-        title: format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
-        columns: columns.into_iter().map(|(label, unit, is_main)| study_column(label, unit, is_main)).collect(),
-        rows: saturated.uses.iter().map(|one| resource_row(&saturated, one)).collect(),
-        metrics: Vec::new(),
-        bars: None,
-    })
+    Some(StudyTable::new(
+        table_id(sweep, "resources"),
+        format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
+        columns.map(|(label, unit, is_main)| StudyColumn::new(label, unit, is_main)).into(),
+        saturated.uses.iter().map(|one| resource_row(&saturated, one)).collect(),
+    ))
 }
 
 fn resource_row(saturated: &SaturatedSweep<'_>, one: &SaturationUse) -> StudyRow {
@@ -138,14 +136,10 @@ fn resource_row(saturated: &SaturatedSweep<'_>, one: &SaturationUse) -> StudyRow
     let cells = vec![
         Some(interval_figure(&one.utilisation, saturated.steps().count())),
         mean_figure(&allowed),
-        capacity.and_then(|capacity| capacity.requests).map(figure_without_interval),
-        capacity.and_then(|capacity| capacity.bytes).map(figure_without_interval),
+        capacity.and_then(|capacity| capacity.requests).map(|value| Figure::without_interval(value, 1)),
+        capacity.and_then(|capacity| capacity.bytes).map(|value| Figure::without_interval(value, 1)),
     ];
     StudyRow { label: resource_name(resource_id(one.resource)).to_owned(), cells }
-}
-
-pub(super) fn study_column(label: &str, unit: Unit, is_main: bool) -> StudyColumn {
-    StudyColumn { label: label.into(), unit, is_main }
 }
 
 /// The name of a table, apart from those of the run's other sweeps.
@@ -166,17 +160,13 @@ fn use_shares(load: &UserLoad, resource: Resource) -> Vec<f64> {
 fn mean_figure(values: &[f64]) -> Option<Figure> {
     match mean_estimate(values).map(clamp_to_zero) {
         Some(estimate) => Some(interval_figure(&estimate, values.len())),
-        None => (!values.is_empty()).then(|| figure_without_interval(mean(values))),
+        None => (!values.is_empty()).then(|| Figure::without_interval(mean(values), 1)),
     }
 }
 
 fn interval_figure(of: &Estimate, n: usize) -> Figure {
     let interval = Interval { kind: IntervalKind::Confidence, level: CONFIDENCE_LEVEL, lower: of.low, upper: of.high };
     Figure { value: of.value, interval: Some(interval), n: n as u64 }
-}
-
-pub(super) fn figure_without_interval(value: f64) -> Figure {
-    Figure { value, interval: None, n: 1 }
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<Lo
 /// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
 /// was not seen.
 fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
-    let servers = sweep.capacities.get(&Resource::ServerCpu).and_then(|one| one.servers).unwrap_or(1.0);
+    let servers = sweep.servers(Resource::ServerCpu).unwrap_or(1.0);
     let of_visit = |visit: &LoadStep| {
         // What the busiest does of all CPU time says how many threads there are at least: one may have several requests.
         let [all, busiest] =
@@ -241,9 +241,7 @@ fn to_nanoseconds(seconds: f64) -> u64 {
 /// worker that has a connection does not work for that, and the client not where the time is from when a request left.
 fn watched_seconds(sweep: &Sweep, visit: &LoadStep) -> f64 {
     let client = visit.get(&SERVICE).is_none().then_some(ResourceGroup::Client);
-    let of_part = |(resource, share): (&Resource, &f64)| {
-        share * sweep.capacities.get(resource).and_then(|capacity| capacity.servers).unwrap_or(1.0)
-    };
+    let of_part = |(resource, share): (&Resource, &f64)| share * sweep.servers(*resource).unwrap_or(1.0);
     let of_device = |device: ResourceGroup| {
         let parts = visit.resource_use.iter().filter(|(resource, _)| resource.group() == device);
         parts.map(of_part).fold(0.0, f64::max)

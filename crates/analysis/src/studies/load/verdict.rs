@@ -217,7 +217,7 @@ fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
     // As many as there are workers may be served because there are no more of them.
     let may_be_workers = |at_once: u64| {
-        let workers = facts.sweep.capacities.get(&Resource::Workers).and_then(|one| one.servers);
+        let workers = facts.sweep.servers(Resource::Workers);
         facts.workers == Some(WorkerEvidence::Waiting { refuted: false })
             && workers.is_none_or(|workers| at_once as f64 >= workers)
     };

@@ -66,7 +66,7 @@ fn is_more(times: &Estimate) -> Option<bool> {
 pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
     let (users, throughputs) = sweep.more_workers.as_ref()?;
     let usual = sweep.loads.iter().find(|load| load.users == *users)?.throughputs();
-    let workers = sweep.capacities.get(&Resource::Workers)?.servers?.round() as u64;
+    let workers = sweep.servers(Resource::Workers)?.round() as u64;
     let times = interval_estimate(ratio_of_means(throughputs, &usual)?, CONFIDENCE_LEVEL);
     Some(MoreWorkersClaim {
         held: sweep.held.clone(),
@@ -155,7 +155,7 @@ fn workers_use(load: &UserLoad) -> Option<Estimate> {
 /// The share of the workers' time in which, as far as was watched, the hardware worked for them or their users thought. At least: what is
 /// idle beside them makes a request slower than by its work at capacity. `None` where their number is not known.
 fn worked_share(saturated: &SaturatedSweep<'_>) -> Option<f64> {
-    let servers = |resource: Resource| saturated.sweep.capacities.get(&resource).and_then(|one| one.servers);
+    let servers = |resource: Resource| saturated.sweep.servers(resource);
     let workers = servers(Resource::Workers)?;
     let is_served_by =
         |device: ResourceGroup| matches!(device, ResourceGroup::Disk | ResourceGroup::Link | ResourceGroup::ServerCpu);

@@ -50,11 +50,11 @@ static CACHED_COLUMNS: [TransferColumn; 18] = [
         .main_row(),
     column("rate", Unit::BytesPerSecond, |row| row.summary_figure(&RATE, |summary| summary.headline)).main_row(),
     column("published", Unit::Nanoseconds, |row| {
-        Some(figure_without_interval(published_value(row.case)?.value, row.trials()?))
+        Some(Figure::without_interval(published_value(row.case)?.value, row.trials()?))
     })
     .main_row(),
     column("its deviation", Unit::Nanoseconds, |row| {
-        Some(figure_without_interval(published_value(row.case)?.std?, row.trials()?))
+        Some(Figure::without_interval(published_value(row.case)?.std?, row.trials()?))
     }),
     column("sender's CPU time", Unit::Nanoseconds, |row| row.headline(&SENDER_CPU)),
     column("receiver's CPU time", Unit::Nanoseconds, |row| row.headline(&RECEIVER_CPU)),
@@ -67,7 +67,7 @@ static CACHED_COLUMNS: [TransferColumn; 18] = [
     column("receiver's switches", Unit::Count, |row| row.headline(&RECEIVER_SWITCHES)),
     column("read from the device", Unit::Bytes, |row| row.headline(&SENDER_DEVICE)),
     column("written to the device", Unit::Bytes, |row| row.headline(&RECEIVER_DEVICE)),
-    column("trials", Unit::Count, |row| Some(figure_without_interval(row.trials()? as f64, row.trials()?))),
+    column("trials", Unit::Count, |row| Some(Figure::without_interval(row.trials()? as f64, row.trials()?))),
 ];
 
 static COLD_COLUMNS: [TransferColumn; 5] = [
@@ -87,11 +87,6 @@ struct CellResults<'a>(&'a [MetricResult]);
 struct CellRow<'a> {
     cells: &'a CellResults<'a>,
     case: &'a Case,
-}
-
-/// A figure without an interval.
-fn figure_without_interval(value: f64, n: u64) -> Figure {
-    Figure { value, interval: None, n }
 }
 
 impl<'a> CellResults<'a> {
@@ -125,11 +120,7 @@ impl<'a> CellResults<'a> {
             label: cell_text(case),
             cells: columns.iter().map(|column| (column.figure)(&CellRow { cells: self, case })).collect(),
         };
-        let column = |column: &TransferColumn| StudyColumn {
-            label: column.label.into(),
-            unit: column.unit,
-            is_main: column.is_main,
-        };
+        let column = |column: &TransferColumn| StudyColumn::new(column.label, column.unit, column.is_main);
         StudyTable {
             id: format!("{}.{}", metric.id, files.name()),
             title: String::new(),
@@ -149,20 +140,14 @@ impl<'a> CellResults<'a> {
         };
         let first =
             self.cases(&TIME).filter(|case| TransferFiles::of(case) == Some(TransferFiles::Small)).filter(ordinary);
-        StudyTable {
-            id: "transfer.costs".into(),
-            title: "Cost of a file and of a byte: least squares of time = a files + b bytes over the three sets".into(),
-            columns: [
-                ("a file", Unit::Nanoseconds),
-                ("rate of the bytes", Unit::BytesPerSecond),
-                ("largest residual", Unit::Ratio),
-            ]
-            .map(|(label, unit)| StudyColumn { label: label.into(), unit, is_main: true })
-            .into(),
-            rows: first.filter_map(|case| self.cost_row(case)).collect(),
-            metrics: Vec::new(),
-            bars: None,
-        }
+        let columns = [
+            StudyColumn::new("a file", Unit::Nanoseconds, true),
+            StudyColumn::new("rate of the bytes", Unit::BytesPerSecond, true),
+            StudyColumn::new("largest residual", Unit::Ratio, true),
+        ];
+        let title = "Cost of a file and of a byte: least squares of time = a files + b bytes over the three sets";
+        let rows = first.filter_map(|case| self.cost_row(case)).collect();
+        StudyTable::new("transfer.costs", title, columns.into(), rows)
     }
 
     fn cost_row(&self, case: &Case) -> Option<StudyRow> {
@@ -176,9 +161,9 @@ impl<'a> CellResults<'a> {
         let n = loads.iter().map(|(_, n)| n).sum();
         let fit = fit_fixed_plus_linear(&loads.iter().map(|(load, _)| *load).collect::<Vec<_>>())?;
         // A file or a byte that costs nothing, or less, is outside of the sum: there is no such time, and no such rate.
-        let of_a_file = (fit.per_piece > 0.0).then(|| figure_without_interval(fit.per_piece, n));
-        let rate = (fit.per_unit > 0.0).then(|| figure_without_interval(1e9 / fit.per_unit, n));
-        let cells = vec![of_a_file, rate, Some(figure_without_interval(fit.residual, n))];
+        let of_a_file = (fit.per_piece > 0.0).then(|| Figure::without_interval(fit.per_piece, n));
+        let rate = (fit.per_unit > 0.0).then(|| Figure::without_interval(1e9 / fit.per_unit, n));
+        let cells = vec![of_a_file, rate, Some(Figure::without_interval(fit.residual, n))];
         Some(StudyRow { label: cell_text(&without_axes(case, &[TransferFiles::AXIS])), cells })
     }
 }
@@ -193,7 +178,7 @@ impl CellRow<'_> {
     /// A figure of a summary, without interval.
     fn summary_figure(&self, metric: &Metric, of: fn(&Summary) -> f64) -> Option<Figure> {
         let summary = self.cells.summary(metric, self.case)?;
-        Some(figure_without_interval(of(summary), summary.distribution.n))
+        Some(Figure::without_interval(of(summary), summary.distribution.n))
     }
 
     fn headline(&self, metric: &Metric) -> Option<Figure> {
@@ -210,6 +195,6 @@ impl CellRow<'_> {
         let [sender, receiver] = [&SENDER_CPU, &RECEIVER_CPU].map(|metric| self.headline(metric));
         let busy = sender?.value + receiver?.value;
         let (_, bytes) = TransferFiles::of(self.case)?.count_and_bytes();
-        (busy > 0.0).then(|| figure_without_interval(bytes as f64 * 1e9 / busy, self.trials().unwrap_or(0)))
+        (busy > 0.0).then(|| Figure::without_interval(bytes as f64 * 1e9 / busy, self.trials().unwrap_or(0)))
     }
 }
