@@ -129,7 +129,7 @@ pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
         all().find(|one| distance(&one.claim) && is_of_tcp(&one.claim)),
         all().find(|one| connect(&one.claim)),
         all().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
-        all().filter(|one| one_cpu(&one.claim) && is_large(&one.claim)).last(),
+        all().rfind(|one| one_cpu(&one.claim) && is_large(&one.claim)),
         all().find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
     let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
