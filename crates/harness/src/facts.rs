@@ -144,10 +144,10 @@ impl<'a> PredictionInputs<'a> {
             seen.missing_reasons.iter().for_each(|reason| push_unique(&mut own.missing_reasons, reason));
             (prediction, seen)
         };
-        let (prediction, InputsSeen { as_found: taken, requested, .. }) = at(SampleEnd::Figure, None);
+        let (prediction, InputsSeen { as_found, requested, .. }) = at(SampleEnd::Figure, None);
         let mut prediction = prediction?;
         let by_intervals = input_uncertainty(&requested, |moved| at(SampleEnd::Figure, Some(moved)).0.ok());
-        if taken.is_empty() {
+        if as_found.is_empty() {
             return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
         }
         let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| at(end, None).0.ok());
