@@ -134,8 +134,17 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
         let study = far.near(
             &[&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], &of, &wanted].concat(),
         );
-        let mut met = 0;
-        for measurement in study["run"]["measurements"].as_array().unwrap() {
+        let measurements = study["run"]["measurements"].as_array().unwrap();
+        // A visit that the link lets fail, as beside other tests, has no figures.
+        let visits = measurements
+            .iter()
+            .filter(|measurement| measurement["probe"] == "load.throughput")
+            .flat_map(|measurement| measurement["rounds"].as_array().unwrap())
+            .filter(|round| round["attempt"]["measured"].is_array())
+            .count();
+        assert!(visits >= 4, "{visits} of 5 visits were measured");
+        let mut used = 0;
+        for measurement in measurements {
             let resource = measurement["case"]["resource"].as_str().unwrap_or_default();
             let uses = ["client-cpu", "server-thread"].contains(&resource);
             for round in measurement["rounds"].as_array().unwrap().iter().filter(|_| uses) {
@@ -143,10 +152,10 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
                 for reading in readings.filter(|reading| reading["metric"] == "load.utilisation") {
                     let share = reading["readings"]["scalars"][0].as_f64().unwrap();
                     assert!(share < 0.5, "{model}: {resource} used {share} of a CPU");
-                    met += 1;
+                    used += 1;
                 }
             }
         }
-        assert_eq!(met, 2 * 5, "both of each visit");
+        assert_eq!(used, 2 * visits, "both of each visit");
     }
 }
