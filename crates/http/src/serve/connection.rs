@@ -371,6 +371,10 @@ impl Connection {
         self.bytes_sent += bytes as u64;
         if self.sent < self.output.len() {
             self.sent += bytes;
+            if self.sent == self.output.len() {
+                // All that was read ahead is sent: the next response, appended here, has none of it.
+                self.read_ahead = 0;
+            }
         } else if let Some(part) = &mut self.file_range {
             part.range.start += bytes as u64;
         }
