@@ -193,10 +193,7 @@ impl Connection {
 
     /// Answers requests that have arrived, until there is enough to be sent.
     pub fn advance(&mut self, site: &mut Site) {
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
-        }
+        self.clear_sent_output();
         while self.file_range.is_none() && self.output.len() < PIPELINE_OUTPUT_LIMIT {
             if let Some(parts) = &mut self.more_ranges {
                 self.file_range = parts.next_part(&mut self.output);
@@ -292,11 +289,8 @@ impl Connection {
     /// Makes room for what is to be read next of the part that is to be sent, up to so many bytes, if anything is.
     #[inline]
     pub fn begin_read(&mut self, most: usize) -> Option<FileRead> {
+        self.clear_sent_output();
         let part = self.file_range.as_ref()?;
-        if self.sent == self.output.len() {
-            self.output.clear();
-            (self.sent, self.read_ahead) = (0, 0);
-        }
         if self.read_ahead > 0 || part.range.is_empty() {
             return None;
         }
@@ -356,6 +350,14 @@ impl Connection {
         self.input.len() - self.consumed
     }
 
+    /// Empties the output once all of it is sent. What was read ahead is sent with it, and is no part of the response that follows.
+    fn clear_sent_output(&mut self) {
+        if self.sent == self.output.len() {
+            self.output.clear();
+            (self.sent, self.read_ahead) = (0, 0);
+        }
+    }
+
     /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.
     fn discard_read_ahead(&mut self) {
         let unsent = std::mem::take(&mut self.read_ahead).min(self.output.len() - self.sent);
@@ -371,10 +373,6 @@ impl Connection {
         self.bytes_sent += bytes as u64;
         if self.sent < self.output.len() {
             self.sent += bytes;
-            if self.sent == self.output.len() {
-                // All that was read ahead is sent: the next response, appended here, has none of it.
-                self.read_ahead = 0;
-            }
         } else if let Some(part) = &mut self.file_range {
             part.range.start += bytes as u64;
         }

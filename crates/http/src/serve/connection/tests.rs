@@ -76,6 +76,32 @@ fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (V
     }
 }
 
+#[test]
+fn read_ahead_ends_with_its_file() {
+    let directory = directory();
+    let (mut site, mut sent) = (site(directory.path(), 0), Vec::new());
+    let (mut connection, mut buffers) = (Connection::default(), LargeBuffers::default());
+    let request = b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    connection.attach_buffers(&mut buffers);
+    connection.input_buffer(1).extend_from_slice(&request.repeat(2));
+    connection.mark_received(2 * request.len());
+    connection.advance(&mut site);
+    // The first response is sent whole, its file read ahead; the buffers stay attached, as while a socket takes everything.
+    while connection.requests_answered() == 1 && connection.next_io() == NextIo::Send {
+        send(&mut connection, 1000, &mut sent);
+    }
+    connection.advance(&mut site);
+    assert_eq!(connection.requests_answered(), 2);
+    // The socket takes nothing of the second.
+    connection.detach_buffers(&mut buffers);
+    connection.attach_buffers(&mut buffers);
+    while connection.next_io() == NextIo::Send {
+        send(&mut connection, 1000, &mut sent);
+    }
+    let half = sent.len() / 2;
+    assert!(sent[..half].ends_with(CONTENT) && sent[..half] == sent[half..], "{}", String::from_utf8_lossy(&sent));
+}
+
 /// Takes some of what is to be sent, by one of the two ways.
 fn send(connection: &mut Connection, taken: usize, to: &mut Vec<u8>) {
     if taken.is_multiple_of(2) {
