@@ -24,6 +24,7 @@ mod tests;
 #[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
 mod transport;
+pub mod trust;
 pub mod url_list;
 pub mod verify;
 

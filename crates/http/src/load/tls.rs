@@ -15,6 +15,7 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedSt
 
 use crate::load::error::{Error, Result};
 use crate::load::transport::accepted_bytes;
+use crate::load::trust::Trust;
 
 /// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
 const MAX_TLS_RECORDS: usize = 64;
@@ -113,18 +114,6 @@ fn error_text(error: &rustls::Error) -> String {
 /// Whose certificates a client believes.
 #[derive(Clone, Debug)]
 pub struct TlsConfig(Arc<ClientConfig>);
-
-/// Whose certificates are believed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust<'f> {
-    /// Those of the authorities that the system believes.
-    #[default]
-    System,
-    /// Those of the authorities in this file (PEM), and each certificate in it when a server shows that very one.
-    File(&'f Path),
-    /// All, of any name and time: whoever is on the way can be the server.
-    Anybody,
-}
 
 /// Speaks TLS to servers whose certificates are believed.
 ///

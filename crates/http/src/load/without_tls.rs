@@ -3,21 +3,9 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpStream;
-use std::path::Path;
 
 use crate::load::error::{Error, Result};
-
-/// Whose certificates would be believed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust<'f> {
-    /// Those of the authorities that the system believes.
-    #[default]
-    System,
-    /// Those of the authorities in this file.
-    File(&'f Path),
-    /// All.
-    Anybody,
-}
+use crate::load::trust::Trust;
 
 /// Whose certificates a client believes: there is none.
 #[derive(Clone, Debug)]

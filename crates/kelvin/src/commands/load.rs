@@ -18,7 +18,7 @@ use kelvin_http::load::request::{RequestTemplate, parse_header, parse_method};
 use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::LatencyObjective;
-use kelvin_http::load::tls::Trust;
+use kelvin_http::load::trust::Trust;
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::LoadArgs;

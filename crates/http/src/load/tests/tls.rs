@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::*;
-use crate::load::tls::{self, Trust};
+use crate::load::tls;
+use crate::load::trust::Trust;
 
 /// What follows the head of each answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
