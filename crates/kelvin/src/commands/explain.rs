@@ -57,24 +57,29 @@ pub fn explain(args: &ExplainArgs) -> CmdResult {
     if found.is_empty() {
         return Err(CliError::msg(UnknownName::new(name, &all)));
     }
-    let machine = kelvin_machine::read(Path::new("/"));
-    let explained: Vec<ProbeExplanation<'_>> =
-        found.iter().map(|probe| ProbeExplanation::new(probe, &machine)).collect();
-    let width = output::width().min(100);
-    output::print_answer(args.json, &explained, |out| {
-        found.iter().enumerate().try_for_each(|(index, probe)| {
-            write!(out, "{}", if index > 0 { "\n" } else { "" })?;
-            write_terminal(out, probe, width)
-        })
-    })?;
+    if args.json {
+        // Which inputs the predictions ask for depends on the machine.
+        let machine = kelvin_machine::read(Path::new("/"));
+        let explained: Vec<ProbeExplanation<'_>> =
+            found.iter().map(|probe| ProbeExplanation::new(probe, &all, &machine)).collect();
+        output::print_json(&explained)?;
+    } else {
+        let width = output::width().min(100);
+        output::print(|out| {
+            found.iter().enumerate().try_for_each(|(index, probe)| {
+                write!(out, "{}", if index > 0 { "\n" } else { "" })?;
+                write_terminal(out, probe, width)
+            })
+        })?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 impl<'a> ProbeExplanation<'a> {
-    fn new(probe: &'a Probe, machine: &Machine) -> Self {
+    fn new(probe: &'a Probe, all: &[&'static Probe], machine: &Machine) -> Self {
         let Method { how, prediction, not_for, pitfalls, sources } = probe.method;
         let Probe { id, summary, metrics, .. } = *probe;
-        let inputs = input_probes(probe, &kelvin_probes::all(), machine);
+        let inputs = input_probes(probe, all, machine);
         Self { id, summary, metrics, how, prediction, not_for, pitfalls, sources, inputs }
     }
 }
