@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn with_tags(run: &Run, tags: impl Fn(SampleTags) -> SampleTags) -> Run {
     let mut run = run.clone();
     let readings =
-        run.measurements.iter_mut().flat_map(|one| &mut one.rounds).filter_map(|round| match &mut round.attempt {
+        run.measurements.iter_mut().flat_map(|one| &mut one.rounds).filter_map(|round| match &mut round.outcome {
             RoundOutcome::Measured(readings) => Some(readings),
             _ => None,
         });

@@ -60,7 +60,7 @@ fn add_samples(
     of_run: &CanaryMedians,
     found: &mut BTreeMap<(Canary, usize), Vec<f64>>,
 ) {
-    let all: Vec<&Batches> = measurement.rounds.iter().flat_map(|round| batches_of(&round.attempt, metric)).collect();
+    let all: Vec<&Batches> = measurement.rounds.iter().flat_map(|round| batches_of(&round.outcome, metric)).collect();
     let mut references = of_run.clone();
     for canary in Canary::ALL.into_iter().filter(|canary| !of_run.contains_key(canary)) {
         references.extend(dominant_reading(&all, canary).map(|reference| (canary, reference)));

@@ -33,7 +33,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
             evidence.add_samples(measurement, metric.id, &samples);
         }
     }
-    let machine = &run.outline.machine;
+    let machine = &run.header.machine;
     let mut levels = levels::levels_from_results(&results, machine);
     let mut studies = studies::uncorrected_studies(&evidence);
     let of_levels = levels.iter_mut().flat_map(|found| &mut found.conclusions);
@@ -57,22 +57,22 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         studies: add_tables(studies, &results),
         results,
         canaries: references.histories(run),
-        normal,
+        class_comparison: normal,
         model_lines,
         knees,
         timelines: load::timelines(evidence.sweeps()),
-        screen: None,
+        overview: None,
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
         block_over_chain: references.block_over_chain,
-        core_shared: references.sharing_ratio,
+        core_sharing_ratio: references.sharing_ratio,
         frequency_moved: references.frequency_deviation,
-        slowed: references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
+        log_slowdown: references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
     };
     analysis.findings = findings::findings(&evidence, &analysis);
     analysis.verdict = findings::verdict(machine, &analysis);
-    analysis.screen = overview::overview(&evidence, &analysis);
+    analysis.overview = overview::overview(&evidence, &analysis);
     analysis
 }
 
@@ -107,7 +107,7 @@ fn metric_result<'r>(
     let case = &measurement.planned.case;
     let past = baselines.metric_history(metric.id, case);
     let mut warnings = Vec::new();
-    let outcome = match summarise(samples, metric, &past, run.outline.settings.target) {
+    let outcome = match summarise(samples, metric, &past, run.header.settings.target) {
         None => missing_outcome(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;
@@ -134,11 +134,11 @@ fn metric_result<'r>(
         outcome,
         cycles,
         prediction: record.and_then(|record| record.prediction.clone()),
-        none_because: if only_input { Some(INPUT_ONLY_REASON.into()) } else { record.and_then(no_prediction_reason) },
+        no_prediction_reason: if only_input { Some(INPUT_ONLY_REASON.into()) } else { record.and_then(no_prediction_reason) },
         ratio: compared.ratio,
         verdict: compared.verdict,
-        outside: compared.range_distance,
-        of_class: None,
+        log_distance: compared.range_distance,
+        class_range: None,
         explained_by: compared.explained_by,
         warnings,
     }
@@ -148,7 +148,7 @@ fn metric_result<'r>(
 const INPUT_ONLY_REASON: &str = "it was measured only as an input of other predictions";
 
 fn no_prediction_reason(record: &PredictionRecord) -> Option<String> {
-    record.none_because.as_ref().map(|reason| reason.0.clone())
+    record.missing_reason.as_ref().map(|reason| reason.0.clone())
 }
 
 /// The headline in core cycles, where the metric is a duration on one CPU.

@@ -17,10 +17,10 @@ pub(crate) fn exceeded_bound(metric: &Metric, of_machine: Option<&Bound>, headli
     let too_low = metric.floor.filter(|floor| headline < *floor).map(|floor| everywhere(floor, true));
     let too_high = || metric.ceiling.filter(|ceiling| headline > *ceiling).map(|ceiling| everywhere(ceiling, false));
     let beyond_hardware = || {
-        let bound = of_machine.filter(|bound| headline > bound.most)?;
+        let bound = of_machine.filter(|bound| headline > bound.limit)?;
         Some(ImpossibleValue {
             value: headline,
-            bound: bound.most,
+            bound: bound.limit,
             derivation: Some(bound.derivation.clone()),
             likely_cause: bound.likely_cause.clone(),
         })

@@ -109,7 +109,7 @@ const MIN_CASE_READINGS: usize = 12;
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
 fn unshared_block_ratio(run: &Run) -> Option<f64> {
-    let learned = &run.outline.learned_core;
+    let learned = &run.header.core_ratio_history;
     let mut ratios = learned[learned.len().saturating_sub(MAX_EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
@@ -199,7 +199,7 @@ pub fn steady_core(run: &Run) -> Option<CoreSteadyState> {
 fn own_frequency_state(measurement: &Measurement, metric: &Metric) -> Option<SteadyState> {
     let mut readings = Vec::new();
     for round in &measurement.rounds {
-        let RoundOutcome::Measured(all) = &round.attempt else { continue };
+        let RoundOutcome::Measured(all) = &round.outcome else { continue };
         for reading in all.iter().filter(|reading| reading.metric == metric.id) {
             let Readings::Batches(batches) = &reading.readings else { continue };
             // The first comes before the work.
@@ -365,7 +365,7 @@ impl CanaryReferences {
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
             let point = |(index, &reading)| {
                 let nanoseconds = f64::from(reading) * scale;
-                CanaryReading { at: moment(index), canary, nanoseconds }
+                CanaryReading { seconds: moment(index), canary, nanoseconds }
             };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
@@ -433,13 +433,13 @@ impl DisturbedBatches {
 fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
     let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
     let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
-    rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
+    rounds.sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
     for (measurement, round) in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
         for batches in columns {
-            let moment = |batch: f64| round.at + round.seconds * batch / total;
+            let moment = |batch: f64| round.start_seconds + round.seconds * batch / total;
             let span = (moment(done), moment(done + found_count(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
@@ -478,7 +478,7 @@ fn is_setting_frequency(run: &Run, measurement: &Measurement) -> bool {
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {
-    let RoundOutcome::Measured(readings) = &round.attempt else { return Vec::new() };
+    let RoundOutcome::Measured(readings) = &round.outcome else { return Vec::new() };
     let mut distinct: Vec<&Batches> = Vec::new();
     for reading in readings {
         if let Readings::Batches(batches) = &reading.readings
@@ -509,6 +509,6 @@ fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {
     let lowest = below.iter().copied().min_by(by_reading).unwrap_or(median);
     let highest = above.iter().copied().max_by(by_reading).unwrap_or(median);
     let mut kept = vec![lowest, median, highest];
-    kept.sort_by(|a, b| a.at.total_cmp(&b.at));
+    kept.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     kept
 }

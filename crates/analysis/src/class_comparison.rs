@@ -23,24 +23,24 @@ pub(crate) fn compare_with_class(
     let (hardware, kernel) = match classes {
         [Ok(hardware), Ok(kernel)] => (hardware, kernel),
         [Err(why), _] | [_, Err(why)] => {
-            return ClassComparison { none_because: Some(why), ..ClassComparison::default() };
+            return ClassComparison { missing_reason: Some(why), ..ClassComparison::default() };
         }
     };
     // Nothing is published of machines that hide their model: their class has a user's own members, or none.
     if let Err(why) = MachineClass::from_facts(machine, MetricArea::Hardware)
         && !library.machines().iter().any(|member| hardware.contains(member))
     {
-        return ClassComparison { none_because: Some(why), ..ClassComparison::default() };
+        return ClassComparison { missing_reason: Some(why), ..ClassComparison::default() };
     }
     let class_of = |metric| if MetricArea::from_metric(metric) == MetricArea::Hardware { &hardware } else { &kernel };
     for result in results.iter_mut().filter(|result| !result.only_input) {
-        result.of_class = figure_class_range(library, class_of(result.metric.id), result);
+        result.class_range = figure_class_range(library, class_of(result.metric.id), result);
     }
     let judged: Vec<MachineFigure> =
         results.iter().filter(|result| !result.only_input).filter_map(machine_figure).collect();
     let areas =
         JUDGED_AREAS.into_iter().filter_map(|area| self::area_comparison(library, class_of(area), area, &judged));
-    ClassComparison { class: Some(hardware.to_string()), none_because: None, areas: areas.collect() }
+    ClassComparison { class: Some(hardware.to_string()), missing_reason: None, areas: areas.collect() }
 }
 
 /// A machine of a user's own as a member of its class, by the headlines of a run of it.
@@ -90,8 +90,8 @@ fn area_comparison(
         high: found.high,
         figures: found.figures,
         members: found.members.iter().map(|machine| machine.id).collect(),
-        rests_on_few: found.members.len() < MIN_KNOWN_MEMBERS,
-        against: match found.factor {
+        has_few_members: found.members.len() < MIN_KNOWN_MEMBERS,
+        verdict: match found.factor {
             factor if factor > found.high => ClassVerdict::Slower,
             factor if factor < found.low => ClassVerdict::Faster,
             _ => ClassVerdict::Usual,
@@ -113,12 +113,12 @@ fn figure_class_range(
     let [low, middle, high] = [found.low, found.center, found.high].map(|end| end * base);
     Some(FigureClassRange {
         low,
-        middle,
+        center: middle,
         high,
         members: found.members.len(),
-        akin: found.related,
-        rests_on_few: found.is_of_few_members(),
-        against: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),
+        related: found.related,
+        has_few_members: found.is_of_few_members(),
+        verdict: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),
     })
 }
 
@@ -210,8 +210,8 @@ mod tests {
         {
             let areas = compare_guest(times, SAFE).areas;
             let [area] = &areas[..] else { panic!("{areas:?}") };
-            assert_eq!((area.area.as_str(), area.against, area.members.len()), ("os", expected, MEMBERS), "{area:?}");
-            assert!(!area.rests_on_few && area.class.ends_with("safe returns"), "{area:?}");
+            assert_eq!((area.area.as_str(), area.verdict, area.members.len()), ("os", expected, MEMBERS), "{area:?}");
+            assert!(!area.has_few_members && area.class.ends_with("safe returns"), "{area:?}");
         }
     }
 

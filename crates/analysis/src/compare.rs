@@ -84,20 +84,20 @@ impl ComparisonRequest<'_> {
             ),
             clocks,
             frequency,
-            middle: (!goodness.is_empty()).then(|| median(&goodness)),
-            inflation,
+            median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
+            interval_inflation: inflation,
             figures,
             not_compared,
             ladder: Vec::new(),
-            in_turn: None,
-            gated: None,
+            interleaving: None,
+            gate: None,
         }
     }
 
     /// Whether all runs of both sides are of one machine.
     fn is_same_machine(&self) -> bool {
         let runs = [self.base.subject, self.other.subject].into_iter().flat_map(ComparisonSubject::runs);
-        let machines: Vec<&str> = runs.map(|run| run.outline.machine.identity.as_str()).collect();
+        let machines: Vec<&str> = runs.map(|run| run.header.machine.identity.as_str()).collect();
         machines.windows(2).all(|pair| pair[0] == pair[1])
     }
 }
@@ -106,9 +106,9 @@ impl<'a> ComparisonSubject<'a> {
     /// What is known of it besides its figures.
     fn facts(self) -> SideFacts<'a> {
         match self {
-            Self::Runs(runs) => SideFacts::Runs(runs.iter().map(|run| &run.outline).collect()),
+            Self::Runs(runs) => SideFacts::Runs(runs.iter().map(|run| &run.header).collect()),
             Self::Published(reference) => SideFacts::Published(reference),
-            Self::Foreign(run, _) => SideFacts::Foreign(&run.outline),
+            Self::Foreign(run, _) => SideFacts::Foreign(&run.header),
         }
     }
 
@@ -131,11 +131,11 @@ impl<'a> ComparisonSubject<'a> {
 
 fn to_compared_side(side: &SideInput<'_>) -> ComparedSide {
     let run = |run: &Run| ComparedRun {
-        id: run.outline.id.clone(),
-        started: run.outline.started.clone(),
+        id: run.header.id.clone(),
+        started: run.header.started.clone(),
         seconds: run.seconds,
         is_partial: run.status != RunStatus::Complete,
-        foreign: run.outline.foreign.clone(),
+        foreign: run.header.foreign.clone(),
     };
     let runs = match side.subject {
         ComparisonSubject::Foreign(one, _) => std::slice::from_ref(one),

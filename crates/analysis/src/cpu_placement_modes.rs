@@ -58,7 +58,7 @@ fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
     let Some(summary) = result.outcome.found_summary() else { return };
     let [first, second] = summary.states() else { return };
     let bound = (first.center * second.center).sqrt();
-    let times = match summary.modes_of {
+    let times = match summary.mode_unit {
         ModeUnit::Rounds => {
             [first, second].map(|mode| median_distance(summary, ways, |rate| (rate < bound) == (mode.center < bound)))
         }

@@ -255,11 +255,11 @@ impl TestedFigure {
             .map(|margin| (self.limit_on_scale(limit * (1.0 - margin)), self.limit_on_scale(limit * (1.0 + margin))));
         let same = margin.zip(bounds).map(|(within, (low, high))| {
             let chance = PValue::new(error.equivalence_p_value(low, high));
-            Equivalence { within, chance, holds: chance.is_significant(FALSE_DISCOVERY_RATE) }
+            Equivalence { margin: within, p_value: chance, holds: chance.is_significant(FALSE_DISCOVERY_RATE) }
         });
         let differs = PValue::new(error.p_value(self.limit_on_scale(limit)));
         let rounds = rounds_to_decide(&error, self.rounds, self.limit_on_scale(limit), bounds);
-        Some(TestOutcome { differs, same, rounds_to_decide: rounds.map(|rounds| rounds as u64) })
+        Some(TestOutcome { difference: differs, equivalence: same, rounds_to_decide: rounds.map(|rounds| rounds as u64) })
     }
 
     fn limit_on_scale(&self, limit: f64) -> f64 {
@@ -275,7 +275,7 @@ fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
 
 /// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
 pub(crate) fn outcome_of_p_value(chance: Option<f64>) -> Option<TestOutcome> {
-    chance.map(|chance| TestOutcome { differs: PValue::new(chance.min(1.0)), same: None, rounds_to_decide: None })
+    chance.map(|chance| TestOutcome { difference: PValue::new(chance.min(1.0)), equivalence: None, rounds_to_decide: None })
 }
 
 /// The chance by which an answer stands that needs all of these; `None` where one is a range.
@@ -336,7 +336,7 @@ impl ClaimTest {
 
     /// The conclusion on a claim, with its sentence.
     pub fn conclude(self, claim: Claim, holds: Option<bool>, text: String) -> StatedConclusion {
-        let conclusion = Conclusion { claim, holds, evidence: self.evidence, tested: self.outcome };
+        let conclusion = Conclusion { claim, holds, evidence: self.evidence, outcome: self.outcome };
         StatedConclusion { text, test: self.text, conclusion }
     }
 }
@@ -433,7 +433,7 @@ impl ShareTest<'_, '_> {
         let tested = shares.tested_figure()?;
         let (share, text) = (tested.estimate, text(&of, &tested.estimate));
         let test = ClaimTest::median(shares.values.len(), None, tested.test(limit, None));
-        Some(test.conclude(Claim::Share { question, of, share, limit }, side.holds(&share, limit), text))
+        Some(test.conclude(Claim::Share { question, figure: of, share, limit }, side.holds(&share, limit), text))
     }
 }
 

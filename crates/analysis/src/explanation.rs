@@ -49,7 +49,7 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         amounts: data.amounts,
         whole: clamp_estimate(whole, &data.found.values().copied().collect::<Vec<_>>()),
         predicted: experiment.predicted.as_ref().and_then(|record| record.prediction.clone()),
-        not_predicted: experiment.predicted.as_ref().and_then(|record| Some(record.none_because.as_ref()?.0.clone())),
+        no_prediction_reason: experiment.predicted.as_ref().and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
         predicted_without: experiment.predicted_without.as_ref().and_then(|record| record.prediction.clone()),
         parts,
         is_explained: not_explained.amount.is_above(0.0).is_none(),
@@ -74,7 +74,7 @@ pub fn shown_controls(experiment: &Experiment) -> Vec<Name> {
 /// The control that takes a cause away.
 fn main_control(mechanism: &MechanismTrial) -> Option<Name> {
     match mechanism.amount {
-        AmountFormula::Without(control) | AmountFormula::Beyond([_, control]) => Some(control),
+        AmountFormula::Without(control) | AmountFormula::BeyondLinear([_, control]) => Some(control),
         AmountFormula::Sweep(_) | AmountFormula::Difference(_) => None,
     }
 }
@@ -89,7 +89,7 @@ impl<'e> ExperimentRounds<'e> {
             measurement.planned.case == at.case && measurement.planned.metrics.contains(&at.metric)
         };
         let arms = &self.0.arms;
-        arms.iter().find(|arm| arm.under == under && is_of(&arm.measurement)).map(|arm| &arm.measurement)
+        arms.iter().find(|arm| arm.controls == under && is_of(&arm.measurement)).map(|arm| &arm.measurement)
     }
 
     /// Medians of the rounds of a metric, in its unit.
@@ -157,7 +157,7 @@ impl<'e> ExperimentData<'e> {
         let amounts = match experiment.metric.unit {
             Unit::Nanoseconds | Unit::PerSecond => AmountUnit::Operation,
             Unit::BytesPerSecond => AmountUnit::Megabyte,
-            _ => AmountUnit::Own,
+            _ => AmountUnit::MetricUnit,
         };
         let tested: usize = experiment.causes.iter().map(|cause| cause.mechanisms.len()).sum();
         let asked = MetricCase { metric: experiment.metric.id, case: experiment.case.clone() };
@@ -194,11 +194,11 @@ impl<'e> ExperimentData<'e> {
         let of_host = least.filter(|_| verdict == CauseVerdict::Shown).and_then(|all| self.host_amount(&shown, all));
         CauseResult {
             id: cause.id,
-            what: cause.what,
-            helps: cause.helps,
+            summary: cause.summary,
+            remedy: cause.remedy,
             verdict,
             share: least.map(|amount| self.share(amount)),
-            of_host: of_host.map(|amount| self.share(amount)),
+            host_share: of_host.map(|amount| self.share(amount)),
             evidence: shown.iter().map(|one| mechanism_evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| self.formula_size(size)),
         }
@@ -233,7 +233,7 @@ impl<'e> ExperimentData<'e> {
             AmountFormula::Sweep([little, much]) => {
                 pass_differences(&self.amounts_under(&[*much]), &self.amounts_under(&[*little]))
             }
-            AmountFormula::Beyond([weaker, stronger]) => {
+            AmountFormula::BeyondLinear([weaker, stronger]) => {
                 let least = self.amounts_under(&[*stronger]);
                 let taken = UncertainValue::median(&pass_differences(&self.found, &least), None);
                 if taken.is_some_and(|taken| self.cause_amount(taken, |amount| amount).verdict == AmountVerdict::Absent)
@@ -265,7 +265,7 @@ impl<'e> ExperimentData<'e> {
         CauseAmount { estimate: of(CONFIDENCE_LEVEL), verdict }
     }
 
-    fn figure_differences(&self, FigureDifference { of, less, times }: &FigureDifference) -> Vec<f64> {
+    fn figure_differences(&self, FigureDifference { minuend: of, subtrahend: less, factor: times }: &FigureDifference) -> Vec<f64> {
         let [of, less] = [of, less].map(|at| self.rounds.round_medians(&[], at));
         pass_differences(&of, &less).into_iter().map(|difference| difference * times).collect()
     }
@@ -274,7 +274,7 @@ impl<'e> ExperimentData<'e> {
     fn missing_reason(&self, mechanism: &MechanismTrial) -> String {
         let under = match &mechanism.amount {
             AmountFormula::Without(control) => vec![*control],
-            AmountFormula::Sweep([_, much]) | AmountFormula::Beyond([_, much]) => vec![*much],
+            AmountFormula::Sweep([_, much]) | AmountFormula::BeyondLinear([_, much]) => vec![*much],
             AmountFormula::Difference(_) => Vec::new(),
         };
         match self.rounds.measurement(&under, &self.asked).map(missing_outcome) {
@@ -317,7 +317,7 @@ impl<'e> ExperimentData<'e> {
     }
 
     fn negative_control(&self, cause: &CauseTrial, mechanism: &MechanismTrial) -> Option<NegativeControl> {
-        let (at, control) = (cause.bystander.as_ref()?, main_control(mechanism)?);
+        let (at, control) = (cause.negative_control.as_ref()?, main_control(mechanism)?);
         let [found, under] = [&[][..], &[control]].map(|under| self.rounds.round_medians(under, at));
         let ratio = paired_ratio(&pass_pairs(&found, &under))?;
         let shift = UncertainValue::median(&pass_differences(&under, &found), None)?;
@@ -369,7 +369,7 @@ impl<'e> ExperimentData<'e> {
         let mechanisms = || self.experiment.causes.iter().flat_map(|cause| &cause.mechanisms);
         let is_weaker = |weak: &Name| {
             mechanisms().any(|mechanism| match &mechanism.amount {
-                AmountFormula::Beyond([weaker, stronger]) => weaker == weak && controls.contains(stronger),
+                AmountFormula::BeyondLinear([weaker, stronger]) => weaker == weak && controls.contains(stronger),
                 _ => false,
             })
         };
@@ -391,9 +391,9 @@ impl<'e> ExperimentData<'e> {
         );
         // What the figure without all that is shown should be; as found, if nothing is shown.
         let record = if shown.is_empty() { &self.experiment.predicted } else { &self.experiment.predicted_without };
-        let expected = record.as_ref().and_then(|record| self.expected(record)).filter(|most| rest.low > most.high);
-        let (of, kept) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
-        let not_explained = match (&of, shown.is_empty()) {
+        let expected = record.as_ref().and_then(|record| self.expected(record)).filter(|expected| rest.low > expected.high);
+        let (kind, kept) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
+        let not_explained = match (&kind, shown.is_empty()) {
             // The figure less itself.
             (PartKind::Rest, true) => Estimate { value: 0.0, low: 0.0, high: 0.0, is_range: false },
             _ => {
@@ -401,8 +401,8 @@ impl<'e> ExperimentData<'e> {
                 remainder(interval_estimate(self.whole, CONFIDENCE_LEVEL), parts)
             }
         };
-        let mut parts = vec![ExplainedPart { of, share: self.share(kept) }];
-        parts.extend(shown.into_iter().map(|(id, share)| ExplainedPart { of: PartKind::Cause(id), share }));
+        let mut parts = vec![ExplainedPart { kind, share: self.share(kept) }];
+        parts.extend(shown.into_iter().map(|(id, share)| ExplainedPart { kind: PartKind::Cause(id), share }));
         (parts, self.share(not_explained))
     }
 
@@ -429,7 +429,7 @@ fn cause_verdict(counted: &[&MechanismResult<'_>], shown: &[MechanismResult<'_>]
     let says: Vec<AmountVerdict> = counted.iter().filter_map(|one| one.says()).collect();
     let Some(first) = says.first() else {
         if shown.iter().any(MechanismResult::is_void) {
-            return CauseVerdict::Void;
+            return CauseVerdict::Invalid;
         }
         let refused = shown.iter().find_map(|one| one.amount.as_ref().err());
         return CauseVerdict::NotTried(SkipReason::new(refused.map_or("it has no control here", String::as_str)));
@@ -460,7 +460,7 @@ fn mechanism_evidence(one: &MechanismResult<'_>, counted: &[&MechanismResult<'_>
         Ok(_) => one.mechanism.idle_in_guest.map(|why| why.to_string()),
     };
     let amount = one.amount.as_ref().ok().map(|amount| amount.estimate);
-    MechanismEvidence { how: one.mechanism.how, amount, without_because, bystander: one.negative_control.clone() }
+    MechanismEvidence { description: one.mechanism.description, amount, missing_reason: without_because, negative_control: one.negative_control.clone() }
 }
 
 fn median_of(values: &PassValues) -> Option<UncertainValue> {

@@ -57,7 +57,7 @@ impl Finding {
         // A sentence begins with a capital letter, unless it begins with the id of a metric.
         let is_id = text.split([' ', ':']).next().is_some_and(|first| first.contains('.') && !first.ends_with('.'));
         let text = if is_id { text } else { wording::capitalise(&text) };
-        Self { importance, text: with_full_stop(&text), because, found, metrics: Vec::new() }
+        Self { importance, text: with_full_stop(&text), reason: because, data: found, metrics: Vec::new() }
     }
 
     fn with_metrics(self, metrics: Vec<Name>) -> Self {
@@ -95,7 +95,7 @@ fn metrics_of_results(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> 
 
 /// The run in a few lines: what the machine is, what its studies answer, then the findings that matter most.
 pub(crate) fn verdict(machine: &Machine, analysis: &Analysis) -> Vec<String> {
-    let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.says.clone());
+    let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.text.clone());
     let leading = analysis.leading_findings().into_iter().map(|at| analysis.findings[at].text.clone());
     let mut lines = vec![machine_line(machine)];
     lines.extend(answers.chain(leading));
@@ -138,10 +138,10 @@ impl Analysis {
     pub fn leading_findings(&self) -> Vec<usize> {
         let (mut leading, mut worse, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (at, finding) in self.findings.iter().enumerate() {
-            match (&finding.found, finding.importance) {
+            match (&finding.data, finding.importance) {
                 (_, Importance::Major) => leading.push(at),
                 (FindingData::Gap(gap), _) => {
-                    let result = self.result_at(&gap.at);
+                    let result = self.result_at(&gap.source);
                     if result.and_then(gaps::gap_distance).is_some_and(|(is_worse, _)| is_worse) {
                         worse.push(at);
                     }

@@ -53,7 +53,7 @@ impl Headlines {
                 }
             }
         }
-        let cycles = run.outline.clock.multiply_cycles.get();
+        let cycles = run.header.clock.multiply_cycles.get();
         Self { measured, missing: lacking, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
     }
 
@@ -144,7 +144,7 @@ impl<'r> Baselines<'r> {
 
     /// With references that are known already.
     pub fn with_references(references: CanaryReferences, run: &'r Run) -> Self {
-        let learned = run.outline.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
+        let learned = run.header.spread_history.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
         Self { references, learned }
     }
 
@@ -160,14 +160,14 @@ impl<'r> Baselines<'r> {
         if two_states(&learned.headlines).is_some() {
             return None;
         }
-        BetweenRunVariance::learn(&learned.headlines, &learned.within)
+        BetweenRunVariance::learn(&learned.headlines, &learned.within_variances)
     }
 
     /// All that was learned of a metric at a case from earlier runs.
     pub fn metric_history(&self, metric: Name, case: &'r Case) -> MetricHistory<'r> {
         let learned = self.learned(metric, case);
         let earlier =
-            |learned: &'r SpreadHistory| EarlierRuns { headlines: &learned.headlines, within_run: &learned.within };
+            |learned: &'r SpreadHistory| EarlierRuns { headlines: &learned.headlines, within_run: &learned.within_variances };
         MetricHistory {
             between_runs: self.between_run_variance(metric, case),
             earlier: learned.map(earlier).unwrap_or_default(),
@@ -179,7 +179,7 @@ impl<'r> Baselines<'r> {
 pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
     let mut ids: Vec<Name> = measurement.planned.metrics.clone();
     for round in &measurement.rounds {
-        if let kelvin_core::RoundOutcome::Measured(readings) = &round.attempt {
+        if let kelvin_core::RoundOutcome::Measured(readings) = &round.outcome {
             for reading in readings {
                 if !ids.contains(&reading.metric) {
                     ids.push(reading.metric);

@@ -126,7 +126,7 @@ impl HistoryInput {
             runs: self.runs.iter().zip(frequencies).map(|(run, frequency)| run.to_history_run(frequency)).collect(),
             has_older: self.has_older,
             other_modes: self.other_modes.clone(),
-            false_share: FALSE_DISCOVERY_RATE,
+            false_discovery_rate: FALSE_DISCOVERY_RATE,
             series,
         }
     }
@@ -187,8 +187,8 @@ impl HistoryInputSeries {
             VersionHistory { version, points, changes }
         });
         let mut series =
-            SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), among: None };
-        series.among = machine_ranking(series.latest(), &self.others, self.metric.better);
+            SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), ranking: None };
+        series.ranking = machine_ranking(series.latest(), &self.others, self.metric.better);
         series
     }
 }
@@ -218,32 +218,32 @@ fn significant_changes(
 ) -> Vec<HistoryChange> {
     let level = |value: f64| if is_logarithmic(points) { value.exp() } else { value };
     let run = |index: usize| points[index].run;
-    let mut chance = |alone: f64| PValue { alone, joint: joint() };
+    let mut chance = |alone: f64| PValue { raw: alone, adjusted: joint() };
     let steps = course.steps.iter().map(|step| HistoryChange {
         kind: HistoryChangeKind::Step,
         run: run(step.index),
-        places: step.index_interval.map(run),
+        run_interval: step.index_interval.map(run),
         before: level(step.before),
         after: level(step.after),
-        chance: chance(step.p_value),
-        between: [run(step.index - 1), run(step.index)],
+        p_value: chance(step.p_value),
+        runs: [run(step.index - 1), run(step.index)],
         differences: Vec::new(),
     });
     let mut changes: Vec<HistoryChange> = steps.collect();
     changes.extend(course.drifts.iter().map(|drift| HistoryChange {
         kind: HistoryChangeKind::Drift,
         run: run(drift.to),
-        places: [run(drift.from), run(drift.to)],
+        run_interval: [run(drift.from), run(drift.to)],
         before: level(drift.before),
         after: level(drift.after),
-        chance: chance(drift.p_value),
-        between: [run(drift.from), run(drift.to)],
+        p_value: chance(drift.p_value),
+        runs: [run(drift.from), run(drift.to)],
         differences: Vec::new(),
     }));
     if changes.is_empty() {
         chance(course.p_value);
     }
-    changes.retain(|change| change.chance.is_significant(FALSE_DISCOVERY_RATE));
+    changes.retain(|change| change.p_value.is_significant(FALSE_DISCOVERY_RATE));
     changes.sort_by_key(|change| change.run);
     changes
 }
@@ -294,14 +294,14 @@ pub fn annotate_changes<E>(
     for version in history.series.iter_mut().flat_map(|series| &mut series.versions) {
         let points = &version.points;
         for change in &mut version.changes {
-            change.differences = between(change.between)?;
+            change.differences = between(change.runs)?;
             if change.differences.is_empty() && change.kind == HistoryChangeKind::Step {
                 // The first place is a first run after it: the run before that is the last that is certainly of the old level.
-                let first = points.iter().rposition(|point| point.run < change.places[0]);
-                let ends = [first.map_or(change.between[0], |first| points[first].run), change.places[1]];
-                let wider = if ends == change.between { Vec::new() } else { between(ends)? };
+                let first = points.iter().rposition(|point| point.run < change.run_interval[0]);
+                let ends = [first.map_or(change.runs[0], |first| points[first].run), change.run_interval[1]];
+                let wider = if ends == change.runs { Vec::new() } else { between(ends)? };
                 if !wider.is_empty() {
-                    (change.between, change.differences) = (ends, wider);
+                    (change.runs, change.differences) = (ends, wider);
                 }
             }
         }
@@ -313,7 +313,7 @@ pub fn annotate_changes<E>(
 pub fn alarming_changes(history: &History, least: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
     history.series.iter().filter_map(move |series| {
         let better = series.metric.better;
-        let change = series.last_change().filter(|change| change.chance.is_significant(NEWS_DISCOVERY_RATE))?;
+        let change = series.last_change().filter(|change| change.p_value.is_significant(NEWS_DISCOVERY_RATE))?;
         let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= least);
         is_worse.then_some((series, change))
     })
@@ -330,7 +330,7 @@ pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
         let mut same = versions.filter(|version| version.version == series.newest().version);
         let is_known =
-            |known: &HistoryChange| known.chance.is_significant(NEWS_DISCOVERY_RATE) && is_same_change(known, change);
+            |known: &HistoryChange| known.p_value.is_significant(NEWS_DISCOVERY_RATE) && is_same_change(known, change);
         !same.any(|version| version.changes.iter().any(is_known))
     };
     alarming_changes(now, least).filter(is_news).map(|(series, _)| series).collect()
@@ -339,5 +339,5 @@ pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'
 /// Whether two histories tell of one change: in the same direction, and where both may be.
 fn is_same_change(one: &HistoryChange, other: &HistoryChange) -> bool {
     let rises = |change: &HistoryChange| change.after > change.before;
-    rises(one) == rises(other) && one.places[0] <= other.places[1] && other.places[0] <= one.places[1]
+    rises(one) == rises(other) && one.run_interval[0] <= other.run_interval[1] && other.run_interval[0] <= one.run_interval[1]
 }

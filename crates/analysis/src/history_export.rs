@@ -33,16 +33,16 @@ pub fn round_costs(run: &Run) -> Vec<RoundCost> {
     for (at, measurement) in run.measurements.iter().enumerate() {
         rounds.extend(measurement.rounds.iter().map(|round| (at, round)));
     }
-    rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
+    rounds.sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
     let mut beside: BTreeMap<usize, (Option<f64>, Vec<f64>)> = BTreeMap::new();
     for (place, &(at, round)) in rounds.iter().enumerate() {
-        let (Some(timing), RoundOutcome::Measured(_)) = (round.timing, &round.attempt) else { continue };
-        let end = rounds.get(place + 1).map_or(round.at + round.seconds, |(_, next)| next.at);
-        let took = 1e9 * (end - round.at - timing).max(0.0);
+        let (Some(timing), RoundOutcome::Measured(_)) = (round.timing, &round.outcome) else { continue };
+        let end = rounds.get(place + 1).map_or(round.start_seconds + round.seconds, |(_, next)| next.start_seconds);
+        let took = 1e9 * (end - round.start_seconds - timing).max(0.0);
         let (first, later) = beside.entry(at).or_default();
         match round.index {
             0 => *first = Some(took),
-            index if index < run.outline.settings.rounds => later.push(took),
+            index if index < run.header.settings.rounds => later.push(took),
             _ => {}
         }
     }
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn round_cost_ends_at_next_round() {
-        let round = |index, at, seconds, timing, attempt| Round { index, at, seconds, timing, cpu: 0, attempt };
+        let round = |index, at, seconds, timing, attempt| Round { index, start_seconds: at, seconds, timing, cpu: 0, outcome: attempt };
         let good =
             |index, at, seconds, timing| round(index, at, seconds, Some(timing), RoundOutcome::Measured(Vec::new()));
         let of_former_version = |index, at| round(index, at, 1.0, None, RoundOutcome::Measured(Vec::new()));
         let failed = round(0, 1.0, 1.5, Some(0.5), RoundOutcome::Failed("a test".into()));
         let mut run = empty_run(&[METRIC]);
-        run.outline.settings.rounds = 4;
+        run.header.settings.rounds = 4;
         let case = |n| Case::new().with_number("n", n);
         let rounds = [(0, 0.0, 0.5), (1, 3.0, 0.5), (2, 7.0, 1.0), (3, 9.0, 3.0), (4, 13.0, 7.0)];
         add_measurement(

@@ -161,7 +161,7 @@ fn level(points: &[CurvePoint]) -> MemoryLevel {
         to_bytes: points[points.len() - 1].bytes,
         capacity: None,
         reported_bytes: None,
-        agrees: None,
+        matches_reported: None,
     }
 }
 
@@ -296,7 +296,7 @@ fn name_levels(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) 
         };
         level.name = format!("L{number}");
         level.reported_bytes = Some(bytes);
-        level.agrees = level.capacity.map(|capacity| capacity.contains(bytes));
+        level.matches_reported = level.capacity.map(|capacity| capacity.contains(bytes));
     }
 }
 
@@ -390,12 +390,12 @@ fn conclusions(
             "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {found}",
             bytes_text(bytes)
         );
-        conclude(MemoryLevelClaim::Unseen { level, bytes }, is_covered.then_some(false), text)
+        conclude(MemoryLevelClaim::NotFound { level, bytes }, is_covered.then_some(false), text)
     };
     match levels {
         [] => {
             let text = format!("the curve from {from} to {to} shows no level of the memory hierarchy");
-            vec![conclude(MemoryLevelClaim::NotTold { span }, None, text)]
+            vec![conclude(MemoryLevelClaim::NotVisible { span }, None, text)]
         }
         [only] => {
             let latency = value_text(only.latency, Unit::Nanoseconds);
@@ -404,7 +404,7 @@ fn conclusions(
         }
         several => {
             let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let found = several.iter().map(|level| conclude(level_claim(level), level.agrees, level_sentence(level)));
+            let found = several.iter().map(|level| conclude(level_claim(level), level.matches_reported, level_sentence(level)));
             found.chain(missing.map(unseen)).collect()
         }
     }
@@ -489,8 +489,8 @@ fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option
         bytes,
         base: base.headline,
         huge: huge.headline,
-        apart: largest.as_ref().is_some_and(is_more),
-        shows_from: pairs.iter().find(shows).map(|pair| pair.0),
+        disjoint: largest.as_ref().is_some_and(is_more),
+        visible_from: pairs.iter().find(shows).map(|pair| pair.0),
     };
     Some((found, largest.and_then(|ratio| ratio.test(1.0, Some(EQUIVALENCE_MARGIN)))))
 }
@@ -500,7 +500,7 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
-    let TranslationCost { bytes, base, huge, apart, shows_from } = *found;
+    let TranslationCost { bytes, base, huge, disjoint: apart, visible_from: shows_from } = *found;
     let latencies = [base, huge];
     let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
     let more = format!(
@@ -521,8 +521,8 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         if apart { "apart" } else { "not apart" },
         number(base / huge)
     );
-    let claim = MemoryLevelClaim::Translation { bytes, latencies, shows_from, reach };
-    ClaimTest::new(TestEvidence::Intervals { latencies, apart }, test, tested).conclude(
+    let claim = MemoryLevelClaim::Translation { bytes, latencies, visible_from: shows_from, reach };
+    ClaimTest::new(TestEvidence::Intervals { latencies, disjoint: apart }, test, tested).conclude(
         Claim::Level(claim),
         apart.then_some(true),
         text,

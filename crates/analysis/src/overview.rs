@@ -23,7 +23,7 @@ const MIN_PROBES: usize = 2;
 /// The first screen of a run; `None` of one that is no picture of its machine: a study, or a few metrics.
 pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<Overview> {
     let run = evidence.run;
-    if run.outline.settings.is_study() {
+    if run.header.settings.is_study() {
         return None;
     }
     let rungs = ladder::ladder_rungs(run, analysis);
@@ -36,8 +36,8 @@ pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<O
         cautions: cautions(analysis),
         stand_outs: stand_outs::stand_outs(evidence, analysis, &rungs),
         rungs: rungs.into_iter().map(|one| one.rung).collect(),
-        rates: rates::rates(&run.outline.machine, analysis),
-        do_first: remedies(&run.outline.hazards),
+        rates: rates::rates(&run.header.machine, analysis),
+        remedies: remedies(&run.header.hazards),
         precision: precision(analysis),
         missing: missing_figures(analysis),
     })
@@ -46,7 +46,7 @@ pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<O
 /// Findings that change how to read the run; figures without a value are counted elsewhere on the screen.
 fn cautions(analysis: &Analysis) -> Vec<String> {
     let changes = |finding: &&Finding| finding.importance == Importance::Major;
-    let elsewhere = |finding: &&Finding| matches!(finding.found, FindingData::Counted { .. });
+    let elsewhere = |finding: &&Finding| matches!(finding.data, FindingData::MissingFigures { .. });
     let all = analysis.findings.iter().filter(changes);
     all.filter(|finding| !elsewhere(finding)).map(|finding| finding.text.clone()).collect()
 }
@@ -63,13 +63,13 @@ fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
         match remedies.iter_mut().find(|known| known.command == *command) {
             Some(known) => {
                 known.hazards.push(id);
-                known.against.push(summary);
+                known.problems.push(summary);
             }
             None => remedies.push(Remedy {
                 command: command.clone(),
                 is_command: hazard.remedy_is_command,
                 hazards: vec![id],
-                against: vec![summary],
+                problems: vec![summary],
             }),
         }
     }
@@ -86,7 +86,7 @@ fn precision(analysis: &Analysis) -> Option<Precision> {
     let shares: Vec<f64> = asked.filter_map(share).collect();
     let figures = shares.len();
     let sorted = Samples::new(shares).ok()?.sorted();
-    Some(Precision { figures, half: sorted.quantile(0.5), nine_of_ten: sorted.quantile(0.9) })
+    Some(Precision { figures, median: sorted.quantile(0.5), p90: sorted.quantile(0.9) })
 }
 
 /// Figures that the run set out to measure and has not, by reason, the gravest first.
@@ -101,7 +101,7 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
                 metrics.push(result.metric.id);
             }
         }
-        (!results.is_empty()).then_some(MissingFigures { why, figures: results.len(), metrics })
+        (!results.is_empty()).then_some(MissingFigures { reason: why, figures: results.len(), metrics })
     };
     [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(of).collect()
 }

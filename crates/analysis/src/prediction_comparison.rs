@@ -38,7 +38,7 @@ pub(crate) fn compare_with_prediction(
         verdict,
         range_distance: range_distance(summary.headline, prediction),
         explained_by: match verdict {
-            RangeVerdict::Above | RangeVerdict::Below => affecting_hazards(&run.outline.hazards, &metric.id),
+            RangeVerdict::Above | RangeVerdict::Below => affecting_hazards(&run.header.hazards, &metric.id),
             _ => Vec::new(),
         },
     }

@@ -47,14 +47,14 @@ impl RunProgress {
 }
 
 fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Baselines<'r>) -> CaseStatus {
-    let target = run.outline.settings.target;
-    let mut standing = CaseStatus { counting: u32::MAX, ..CaseStatus::default() };
+    let target = run.header.settings.target;
+    let mut standing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
     for metric in metrics_of(run, measurement) {
         let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
         if gathered.rounds.is_empty() {
             continue;
         }
-        standing.counting = standing.counting.min(gathered.counting_rounds());
+        standing.counted_rounds = standing.counted_rounds.min(gathered.counting_rounds());
         let history = desk.between_run_variance(metric.id, &measurement.planned.case);
         let Some(settled) = ComputedHeadline::from_samples(&gathered, history.as_ref()) else { continue };
         let half_width = |interval: Option<Interval>| relative_half_width(interval?, settled.headline);

@@ -53,7 +53,7 @@ pub fn references() -> &'static [Reference] {
 /// A foreign run as what it can be compared as: values without their spread, as those of a published machine. `None` of a run that
 /// kelvin measured.
 pub fn foreign_reference(run: &Run) -> Option<Reference> {
-    let Foreign { tool, version } = run.outline.foreign.as_ref()?;
+    let Foreign { tool, version } = run.header.foreign.as_ref()?;
     let headlines = Headlines::from_run(run);
     let value = |metric: &Metric, case: &Case, value: f64| ReferenceValue {
         metric: metric.id,
@@ -64,16 +64,16 @@ pub fn foreign_reference(run: &Run) -> Option<Reference> {
         n: None,
         predicted: None,
         unit: metric.unit,
-        spans: None,
+        range: None,
         note: None,
-        also: Vec::new(),
+        other_values: Vec::new(),
     };
-    let values = run.outline.metrics.iter().flat_map(|metric| {
+    let values = run.header.metrics.iter().flat_map(|metric| {
         headlines.cases(&metric.id).map(|(case, measured)| value(metric, case, measured.value)).collect::<Vec<_>>()
     });
-    let machine = &run.outline.machine;
+    let machine = &run.header.machine;
     Some(Reference {
-        id: Name::intern(&run.outline.id),
+        id: Name::intern(&run.header.id),
         title: format!("{tool} {version}").trim_end().to_owned(),
         machine: machine.kernel.release.get().map(|release| ("kernel".into(), release.clone())).into_iter().collect(),
         frequency_hz: machine.cpu.measured_hz.get().copied(),
@@ -103,7 +103,7 @@ pub enum Comparability {
 /// part, a range for a value), or has another unit. An equal quantity is still the mean of one machine's trials with a
 /// standard deviation at best: a ratio to it is a fact, a test of significance is not possible.
 pub fn comparability(value: &ReferenceValue, metric: &Metric) -> Comparability {
-    if let Some(spans) = &value.spans {
+    if let Some(spans) = &value.range {
         return Comparability::ShownOnly(format!("the published value covers something else: {spans}"));
     }
     if value.metric != metric.id || value.unit != metric.unit {

@@ -35,7 +35,7 @@ pub struct Analysis {
     pub canaries: Vec<CanaryHistory>,
     /// The run against published machines of its class.
     #[serde(default)]
-    pub normal: ClassComparison,
+    pub class_comparison: ClassComparison,
     /// Studies, with conclusions.
     pub studies: Vec<Study>,
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
@@ -67,7 +67,7 @@ pub struct Analysis {
     pub rivals: Vec<RivalResult>,
     /// What a reader sees first, of a run that is a picture of its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub screen: Option<Overview>,
+    pub overview: Option<Overview>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what the machine is, what is odd and why.
@@ -80,14 +80,14 @@ pub struct Analysis {
     /// That over its value in earlier runs, if it was never as low as there: another thread shared the core
     /// from the beginning of the run to its end.
     #[serde(default)]
-    pub core_shared: Option<f64>,
+    pub core_sharing_ratio: Option<f64>,
     /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, if it moved: intervals of figures at
     /// that frequency are as wide.
     #[serde(default)]
     pub frequency_moved: Option<f64>,
     /// How much longer work took on average over the run than on the core left alone, a geometric mean by the block canary, as a share.
     #[serde(default)]
-    pub slowed: Option<f64>,
+    pub log_slowdown: Option<f64>,
 }
 
 /// One metric at one case: measured, predicted, compared.
@@ -108,7 +108,7 @@ pub struct MetricResult {
     /// The prediction, if there is one.
     pub prediction: Option<Prediction>,
     /// Why there is no prediction.
-    pub none_because: Option<String>,
+    pub no_prediction_reason: Option<String>,
     /// Measured over predicted.
     pub ratio: Option<f64>,
     /// The measurement against the prediction.
@@ -116,10 +116,10 @@ pub struct MetricResult {
     /// How far outside the predicted range the headline lies, in half-widths of that range, both as logarithms; 0 within it, `None`
     /// without a headline, a prediction, or a range that has a width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outside: Option<f64>,
+    pub log_distance: Option<f64>,
     /// What is usual of this figure on published machines of the class; `None` where too few are known, or the machine has no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of_class: Option<FigureClassRange>,
+    pub class_range: Option<FigureClassRange>,
     /// Ids of the hazards of this run that touch a figure with a gap, none of them tried as its cause; empty without a gap.
     pub explained_by: Vec<Name>,
     /// Warnings about this number.

@@ -106,8 +106,8 @@ impl SampleSet {
     }
 
     fn add_round(&mut self, round: &Round, metric: &Metric, references: &CanaryReferences) {
-        let RoundOutcome::Measured(readings) = &round.attempt else { return };
-        let mut samples = RoundSamples { index: round.index, start_seconds: round.at, ..RoundSamples::default() };
+        let RoundOutcome::Measured(readings) = &round.outcome else { return };
+        let mut samples = RoundSamples { index: round.index, start_seconds: round.start_seconds, ..RoundSamples::default() };
         for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
             self.add_reading(reading, metric, references, &mut samples);
         }
@@ -370,7 +370,7 @@ pub(crate) fn missing_outcome(measurement: &Measurement) -> Outcome {
     if measurement.rounds.is_empty() {
         return Outcome::NotReached;
     }
-    let measured = measurement.rounds.iter().filter(|round| matches!(round.attempt, RoundOutcome::Measured(_))).count();
+    let measured = measurement.rounds.iter().filter(|round| matches!(round.outcome, RoundOutcome::Measured(_))).count();
     Outcome::Skipped(SkipReason::new(format!("its {measured} rounds gave no sample of this metric at this case")))
 }
 

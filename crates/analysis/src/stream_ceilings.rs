@@ -32,7 +32,7 @@ fn line_ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineC
     };
     // The most expensive bytes make the lowest rate.
     let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
-    Some(LineCeiling { metric: BANDWIDTH_TCP.id, held, low, high, by: STREAM_TCP.id })
+    Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed: held, low, high, source: STREAM_TCP.id })
 }
 
 /// Nanoseconds per additional byte between the two largest messages of a metric: the ends of the interval. `None` where it is

@@ -75,7 +75,7 @@ pub(crate) fn summarise(
         treatment: if known { metric.headline } else { HeadlineSamples::AsFound },
         as_found: headline_figure(&as_found),
         undisturbed: undisturbed.as_ref().filter(|_| gathered.is_guarded).map(headline_figure),
-        kept_share: gathered.undisturbed_share(),
+        undisturbed_share: gathered.undisturbed_share(),
         rounds: gathered.rounds.len() as u32,
         failed_rounds: gathered.failed,
         round_headlines: head.round_headlines.clone(),
@@ -84,7 +84,7 @@ pub(crate) fn summarise(
         learned_runs: history.map_or(0, |history| history.runs as u32),
         distribution: distribution(&pooled, &sorted, metric.better, gathered.of_batch_means),
         modes,
-        modes_of,
+        mode_unit: modes_of,
         effective_samples: effective,
         tags: gathered.tags.clone(),
         notes: gathered.notes.clone(),
@@ -100,7 +100,7 @@ fn headline_figure(settled: &ComputedHeadline<'_>) -> Figure {
 
 fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_means: bool) -> Distribution {
     Distribution {
-        of_batch_means,
+        is_of_batch_means: of_batch_means,
         n: samples.len() as u64,
         best: if better == Better::Higher { sorted.max() } else { sorted.min() },
         min: sorted.min(),
@@ -134,14 +134,14 @@ fn modes_with_unit(samples: &[&[f64]], sorted: &Sorted, headline: f64, effective
 
 /// Whether samples are of modes that the machine changes between in stretches.
 pub(crate) fn has_persistent_modes(samples: &[&[f64]], sorted: &Sorted, headline: f64) -> bool {
-    modes_with_unit(samples, sorted, headline, effective_samples(samples)).0 == ModeUnit::Stretches
+    modes_with_unit(samples, sorted, headline, effective_samples(samples)).0 == ModeUnit::Periods
 }
 
 /// How samples change between their two largest modes.
 fn mode_unit(samples: &[&[f64]], modes: &[Mode]) -> ModeUnit {
     let [first, second, ..] = modes else { return ModeUnit::Samples };
     match mode_pattern(samples, f64::midpoint(first.center, second.center)) {
-        Some(ModePattern::Persistent) => ModeUnit::Stretches,
+        Some(ModePattern::Persistent) => ModeUnit::Periods,
         _ => ModeUnit::Samples,
     }
 }
@@ -159,10 +159,10 @@ fn modes_from_states(states: &TwoStates) -> Vec<Mode> {
 fn warnings(gathered: &SampleSet, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
     let wide = wide_warning(summary, metric.unit, target);
     // What changes from one operation to the next is no doubt in a median that is known.
-    let is_doubt = summary.modes_of != ModeUnit::Samples || wide.is_some();
+    let is_doubt = summary.mode_unit != ModeUnit::Samples || wide.is_some();
     let modes = modes_warning(summary, metric.unit).filter(|_| is_doubt);
     // Where rounds are bimodal, one mode at the end of the run is no drift.
-    let steady = summary.modes_of != ModeUnit::Rounds;
+    let steady = summary.mode_unit != ModeUnit::Rounds;
     let drift = drift_warning(summary).filter(|_| steady);
     let explained = modes.is_some() || drift.is_some();
     let wide = wide.filter(|_| !explained);
@@ -177,13 +177,13 @@ fn warnings(gathered: &SampleSet, metric: &Metric, summary: &Summary, target: f6
 
 /// The modes of a summary in a warning.
 pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
-    let text = match summary.modes_of {
+    let text = match summary.mode_unit {
         ModeUnit::Samples => format!(
             "{} modes from one operation to the next: {}; the median may be of either",
             summary.modes.len(),
             modes_text(&summary.modes, unit)
         ),
-        ModeUnit::Stretches => format!(
+        ModeUnit::Periods => format!(
             "{} modes in stretches: {}; the machine changes meanwhile, and repeating does not narrow them",
             summary.modes.len(),
             modes_text(&summary.modes, unit)
@@ -282,7 +282,7 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
         percent(target)
     );
     // A target relative to the value means nothing for a value of zero.
-    (share.is_finite() && share > target).then_some(Warning::Wide { share, target, text })
+    (share.is_finite() && share > target).then_some(Warning::WideInterval { share, target, text })
 }
 
 fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {

@@ -19,5 +19,5 @@ pub(crate) fn tails_from_results(results: &[MetricResult]) -> Option<TailGroup> 
     // The smallest of several.
     let most = messages.into_iter().rev().max_by_key(|&at| count(at))?;
     let metrics = TAIL_METRICS.iter().map(|metric| metric.id).collect();
-    Some(TailGroup { family: CALLS_STUDY, metrics, held: Case::new().with_number(MESSAGE, most) })
+    Some(TailGroup { family: CALLS_STUDY, metrics, fixed: Case::new().with_number(MESSAGE, most) })
 }

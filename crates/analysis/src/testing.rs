@@ -56,9 +56,9 @@ pub fn empty_run(metrics: &[Metric]) -> Run {
         hazards: Vec::new(),
         metrics: metrics.to_vec(),
         plan: Vec::new(),
-        learned: Vec::new(),
-        learned_core: Vec::new(),
-        way: None,
+        spread_history: Vec::new(),
+        core_ratio_history: Vec::new(),
+        network_path: None,
         bounds: Vec::new(),
     };
     Run { status: RunStatus::Complete, seconds: 60.0, ..Run::from_header(outline) }
@@ -93,13 +93,13 @@ pub fn round(index: usize, readings: Vec<MetricReadings>) -> Round {
 
 /// The round of this index with this outcome.
 pub fn round_with_outcome(index: usize, attempt: RoundOutcome) -> Round {
-    Round { index: index as u32, at: ROUND_PERIOD_SECONDS * index as f64, seconds: 1.0, timing: None, cpu: 1, attempt }
+    Round { index: index as u32, start_seconds: ROUND_PERIOD_SECONDS * index as f64, seconds: 1.0, timing: None, cpu: 1, outcome: attempt }
 }
 
 /// Adds a measurement of one metric at a case.
 pub fn add_measurement(run: &mut Run, metric: &Metric, case: Case, rounds: Vec<Round>) {
     let planned = PlannedMeasurement { probe: metric.id, metrics: vec![metric.id], case, only_input: false };
-    run.outline.plan.push(planned.clone());
+    run.header.plan.push(planned.clone());
     run.measurements.push(Measurement { planned, rounds, skipped: None });
 }
 

@@ -35,7 +35,7 @@ fn scaled_area_run(text: &str, area: &str, times: f64) -> Run {
     let mut metrics: Vec<Metric> = figures.iter().map(|(metric, _)| **metric).collect();
     metrics.dedup_by_key(|metric| metric.id);
     let mut run = empty_run(&metrics);
-    run.outline.machine = machine;
+    run.header.machine = machine;
     for (metric, Figure { case, value, .. }) in figures {
         let slower = match (metric.area() == area, metric.better) {
             (true, Better::Lower) => value * times,
@@ -48,8 +48,8 @@ fn scaled_area_run(text: &str, area: &str, times: f64) -> Run {
 }
 
 fn named_areas(analysis: &Analysis) -> Vec<Name> {
-    let areas = analysis.findings.iter().filter_map(|finding| match &finding.found {
-        FindingData::OffClass(area) => Some(area.area),
+    let areas = analysis.findings.iter().filter_map(|finding| match &finding.data {
+        FindingData::AreaOffClass(area) => Some(area.area),
         _ => None,
     });
     areas.collect()
@@ -67,17 +67,17 @@ fn doubled_memory_latency_is_first_finding() {
     for (text, core) in [(ZEN_4, "Zen 4"), (EMERALD_RAPIDS, "Emerald Rapids")] {
         let [usual, slow] = [1.0, 2.0].map(|times| analyse(&scaled_area_run(text, "mem", times)));
         assert_eq!(named_areas(&slow), ["mem"]);
-        let finding = slow.findings.iter().find(|finding| matches!(finding.found, FindingData::OffClass(_))).unwrap();
-        let FindingData::OffClass(area) = &finding.found else { unreachable!() };
+        let finding = slow.findings.iter().find(|finding| matches!(finding.data, FindingData::AreaOffClass(_))).unwrap();
+        let FindingData::AreaOffClass(area) = &finding.data else { unreachable!() };
         assert!(area.members.len() >= 5 && area.class == format!("{core}, server, guest"), "{area:?}");
-        let before = usual.normal.areas.iter().find(|usual| usual.area == area.area).unwrap();
+        let before = usual.class_comparison.areas.iter().find(|usual| usual.area == area.area).unwrap();
         assert!((area.factor / before.factor - 2.0).abs() < 1e-9, "{} and {}", area.factor, before.factor);
-        assert_eq!(before.against, ClassVerdict::Usual);
+        assert_eq!(before.verdict, ClassVerdict::Usual);
         assert_eq!(finding.importance, Importance::Major);
         let says =
             format!("times as slow as {} other {core} guests: perhaps fewer memory channels", area.members.len());
         assert!(slow.verdict.iter().any(|line| line.starts_with("Memory as a whole") && line.contains(&says)));
-        let cautions = slow.screen.as_ref().map(|screen| screen.cautions.clone()).unwrap_or_default();
+        let cautions = slow.overview.as_ref().map(|screen| screen.cautions.clone()).unwrap_or_default();
         assert!(cautions.contains(&finding.text), "{cautions:?}");
     }
 }
@@ -85,23 +85,23 @@ fn doubled_memory_latency_is_first_finding() {
 #[test]
 fn figures_have_the_range_of_their_class() {
     let analysis = analyse(&scaled_area_run(ZEN_4, "mem", 1.0));
-    let of_class: Vec<_> = analysis.results.iter().filter_map(|result| Some((result, result.of_class?))).collect();
+    let of_class: Vec<_> = analysis.results.iter().filter_map(|result| Some((result, result.class_range?))).collect();
     assert!(of_class.len() >= 10, "{}", of_class.len());
     for (result, range) in &of_class {
-        assert!(0.0 < range.low && range.low < range.middle && range.middle < range.high, "{}", result.metric.id);
-        assert_eq!(range.rests_on_few, range.members < 5, "{}", result.metric.id);
+        assert!(0.0 < range.low && range.low < range.center && range.center < range.high, "{}", result.metric.id);
+        assert_eq!(range.has_few_members, range.members < 5, "{}", result.metric.id);
     }
     // The range is in the metric's unit: half a mebibyte of a Zen 4 takes nanoseconds.
     let latency = of_class.iter().find(|(result, _)| result.case.to_string() == "bytes=524288 pages=base").unwrap().1;
     assert!(latency.low > 1.0 && latency.high < 20.0 && latency.members >= 5, "{latency:?}");
-    assert_eq!(latency.against, Some(ClassVerdict::Usual));
+    assert_eq!(latency.verdict, Some(ClassVerdict::Usual));
 }
 
 #[test]
 fn hidden_model_has_no_class() {
     let analysis = analyse(&scaled_area_run(HIDDEN_MODEL, "mem", 2.0));
-    assert_eq!((analysis.normal.class, analysis.normal.areas.len()), (None, 0));
-    assert!(analysis.results.iter().all(|result| result.of_class.is_none()));
-    let why = analysis.normal.none_because.unwrap();
+    assert_eq!((analysis.class_comparison.class, analysis.class_comparison.areas.len()), (None, 0));
+    assert!(analysis.results.iter().all(|result| result.class_range.is_none()));
+    let why = analysis.class_comparison.missing_reason.unwrap();
     assert!(why.contains("hides its model") && why.contains("amx_tile"), "{why}");
 }

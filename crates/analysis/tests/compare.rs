@@ -86,7 +86,7 @@ impl SimulatedMachine {
 
     fn run(&self, learned: &[SpreadHistory], random: &mut Random) -> Run {
         let mut run = empty_run(&[TIME, LATENCY]);
-        run.outline.learned = learned.to_vec();
+        run.header.spread_history = learned.to_vec();
         self.0
             .iter()
             .for_each(|(metric, case, figure)| add_scalars(&mut run, metric, case.clone(), &figure.run(random)));
@@ -101,7 +101,7 @@ impl SimulatedMachine {
             let headlines: Vec<f64> = earlier.iter().map(|run| run.logarithm.exp()).collect();
             let within =
                 earlier.iter().zip(&headlines).map(|(run, headline)| run.within_run.variance * headline.powi(2));
-            SpreadHistory { metric: metric.id, case: case.clone(), within: within.collect(), headlines }
+            SpreadHistory { metric: metric.id, case: case.clone(), within_variances: within.collect(), headlines }
         };
         self.0.iter().map(of).collect()
     }
@@ -142,9 +142,9 @@ fn detectable_change_found_with_stated_power() {
         let [base, other] = [(), ()].map(|()| machine.run(&learned, &mut random));
         let unchanged = compared(slice::from_ref(&base), slice::from_ref(&other));
         let known: Vec<&ComparedFigure> =
-            unchanged.figures.iter().filter(|figure| figure.least_seen.is_some()).collect();
+            unchanged.figures.iter().filter(|figure| figure.detectable_change.is_some()).collect();
         let figure = known[random.index_below(known.len())];
-        let slower = 1.0 + figure.least_seen.unwrap();
+        let slower = 1.0 + figure.detectable_change.unwrap();
         let mut changed = other;
         let number = changed.measurements.iter().position(|one| one.planned.case == figure.case).unwrap();
         // The change of which the report spoke, beside the chance that is in the pair already: this is why it is found or not.
@@ -180,7 +180,7 @@ fn single_figure_run(metric: &Metric, value: f64) -> Run {
     add_scalars(&mut run, metric, Case::new(), &rounds_around(value));
     let headlines: Vec<f64> = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| 100.0 + 0.1 * share).to_vec();
     let within = vec![0.01; headlines.len()];
-    run.outline.learned = vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within }];
+    run.header.spread_history = vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within_variances: within }];
     run
 }
 
@@ -188,7 +188,7 @@ fn verdict(metric: &Metric, values: [f64; 2]) -> ChangeVerdict {
     let [base, other] = values.map(|value| [single_figure_run(metric, value)]);
     let comparison = compared(&base, &other);
     assert!(comparison.not_compared.is_empty());
-    assert!(matches!(comparison.figures[0].between, SpreadSource::Runs(8)));
+    assert!(matches!(comparison.figures[0].spread_source, SpreadSource::Runs(8)));
     comparison.figures[0].verdict.clone()
 }
 
@@ -213,7 +213,7 @@ fn verdict_follows_metric_direction() {
 fn frequency_difference_is_no_change() {
     let with_clock = |value: f64, hertz: f64| {
         let mut run = single_figure_run(&TIME, value);
-        run.outline.metrics.push(FREQUENCY);
+        run.header.metrics.push(FREQUENCY);
         add_scalars(&mut run, &FREQUENCY, Case::new(), &[hertz; 6]);
         [run]
     };
@@ -239,7 +239,7 @@ fn too_few_rounds_give_undecided_range() {
     let comparison = compared(&[of(&[1.0, 1.1, 1.2])], &[of(&[9.0, 9.0, 9.0, 9.0])]);
     let figure = &comparison.figures[0];
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds));
-    assert!(figure.ratio.is_range && figure.differs.is_none() && figure.least_seen.is_none());
+    assert!(figure.ratio.is_range && figure.difference.is_none() && figure.detectable_change.is_none());
     assert!((figure.ratio.low - 7.5).abs() < 1e-9 && (figure.ratio.high - 9.0).abs() < 1e-9);
     // Two runs of each are as many rounds as one of six.
     let pair = |value: f64| vec![of(&[value, 1.01 * value, 0.99 * value]), of(&[value, 1.01 * value, 0.99 * value])];
@@ -273,11 +273,11 @@ fn incomparable_figures_have_reasons() {
         rounds: Vec::new(),
         skipped: Some(kelvin_core::SkipReason::new("needs a second CPU")),
     });
-    base.outline.metrics.push(FOUR);
+    base.header.metrics.push(FOUR);
     let comparison = compared(&[base], &[other]);
     let why = |metric: &str, case: &str| {
         let found = comparison.not_compared.iter().find(|one| one.metric == *metric && one.case == case);
-        found.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).why.clone()
+        found.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).reason.clone()
     };
     assert_eq!(why("test.two", ""), NotComparedReason::MethodVersion([1, 2]));
     assert_eq!(why("test.three", ""), NotComparedReason::Definition);
@@ -295,9 +295,9 @@ fn fact_differences_are_listed() {
     let base = single_figure_run(&TIME, 100.0);
     let mut other = base.clone();
     assert_eq!(compared(slice::from_ref(&base), slice::from_ref(&other)).differences, []);
-    other.outline.machine.kernel.release = Fact::known("7.1.0".into(), "uname");
-    other.outline.machine.memory.available_bytes = Fact::known(17, "/proc/meminfo");
-    other.outline.settings.mode = Name::new("quick");
+    other.header.machine.kernel.release = Fact::known("7.1.0".into(), "uname");
+    other.header.machine.memory.available_bytes = Fact::known(17, "/proc/meminfo");
+    other.header.settings.mode = Name::new("quick");
     let told: Vec<String> = compared(&[base], &[other])
         .differences
         .iter()
@@ -309,7 +309,7 @@ fn fact_differences_are_listed() {
 #[test]
 fn published_machine_has_ratios_without_verdicts() {
     let zenbook = references().iter().find(|reference| reference.id == *"zenbook-2011").unwrap();
-    let value = zenbook.values.iter().find(|value| value.spans.is_none() && value.unit == Unit::Nanoseconds).unwrap();
+    let value = zenbook.values.iter().find(|value| value.range.is_none() && value.unit == Unit::Nanoseconds).unwrap();
     let metric = Metric { id: value.metric, ..TIME };
     let mut other = empty_run(&[metric]);
     add_scalars(&mut other, &metric, value.case.clone(), &[2.0 * value.value; 8]);
@@ -325,7 +325,7 @@ fn published_machine_has_ratios_without_verdicts() {
     let figure = &comparison.figures[0];
     assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
     assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::Published));
-    assert!(comparison.not_compared.iter().any(|one| matches!(one.why, NotComparedReason::OnlyBase(_))));
+    assert!(comparison.not_compared.iter().any(|one| matches!(one.reason, NotComparedReason::OnlyBase(_))));
 }
 
 /// Working sets in base and in huge pages, of which one cause can be told: what a load in base pages takes beyond one in huge pages.
@@ -385,7 +385,7 @@ fn reported_shares(
     let before = machine.changed(|_| PlantedChange { ratio: 1.0, share: 0.0 });
     let learned = before.learned(20, random);
     let (base, other) = (before.run(&learned, random), machine.changed(planted).run(&learned, random));
-    let share = |figure: &ComparedFigure| match &figure.cause.as_ref()?.found {
+    let share = |figure: &ComparedFigure| match &figure.cause.as_ref()?.finding {
         CauseFinding::Explains { share, .. } => {
             Some(((BYTES.number_in(&figure.case)? / HUGE_PAGE) as usize - 1, *share))
         }
@@ -439,14 +439,14 @@ fn multi_figure_run(figures: &[(&Metric, Case, f64)]) -> Run {
         add_scalars(&mut run, metric, case.clone(), &rounds_around(*value));
         let headlines = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| value * (1.0 + 0.001 * share)).to_vec();
         let within = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
-        run.outline.learned.push(SpreadHistory { metric: metric.id, case: case.clone(), headlines, within });
+        run.header.spread_history.push(SpreadHistory { metric: metric.id, case: case.clone(), headlines, within_variances: within });
     }
     run
 }
 
 fn cause_of(comparison: &Comparison, metric: &Metric) -> Option<CauseFinding> {
     let is_it = |figure: &&ComparedFigure| figure.metric.id == metric.id && figure.cause.is_some();
-    Some(comparison.figures.iter().find(is_it)?.cause.as_ref()?.found.clone())
+    Some(comparison.figures.iter().find(is_it)?.cause.as_ref()?.finding.clone())
 }
 
 fn share_of(comparison: &Comparison, metric: &Metric) -> Option<f64> {
@@ -501,7 +501,7 @@ fn control_of_other_version_is_ignored() {
     assert!(
         (share_of(&compared(slice::from_ref(&base), slice::from_ref(&other)), &LATENCY).unwrap() - 1.0).abs() < 0.01
     );
-    base.outline.metrics.iter_mut().for_each(|metric| metric.version += 1);
+    base.header.metrics.iter_mut().for_each(|metric| metric.version += 1);
     let comparison = compared(&[base], &[other]);
     assert_eq!((comparison.figures.len(), comparison.not_compared.len()), (0, 2));
 }
@@ -540,16 +540,16 @@ fn ladders_match_overview_rungs() {
     let before = fork(&base).outcome.summary().unwrap().headline;
     guest::replace(&mut other, &PROCESS_FORK, &fork(&base).case, 3.0 * before);
     let (comparison, rungs) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&other)));
-    let screen = analyse(&base).screen.unwrap();
+    let screen = analyse(&base).overview.unwrap();
     let known = |rung: &&kelvin_core::Rung| rung.figure.measured.is_some();
-    let expected: Vec<&str> = screen.rungs.iter().filter(known).map(|rung| rung.what.as_str()).collect();
-    assert_eq!(rungs.iter().map(|rung| rung.what.as_str()).collect::<Vec<&str>>(), expected);
+    let expected: Vec<&str> = screen.rungs.iter().filter(known).map(|rung| rung.label.as_str()).collect();
+    assert_eq!(rungs.iter().map(|rung| rung.label.as_str()).collect::<Vec<&str>>(), expected);
     for rung in &rungs {
         let [base, other] = rung.seconds.map(Option::unwrap);
-        let shift = if rung.what == "fork" { 3.0 } else { 1.0 };
+        let shift = if rung.label == "fork" { 3.0 } else { 1.0 };
         assert!((other / base - shift).abs() < 0.02, "{rung:?}");
         let figure = &comparison.figures[rung.figure.unwrap()];
-        assert_eq!(figure.metric.id == PROCESS_FORK.id, rung.what == "fork", "{rung:?}");
+        assert_eq!(figure.metric.id == PROCESS_FORK.id, rung.label == "fork", "{rung:?}");
     }
     // A side that is no picture of its machine has no ladder.
     assert_eq!(ladder(side("A", slice::from_ref(&base)), side("B", &[single_figure_run(&TIME, 1.0)])).1, []);
@@ -560,13 +560,13 @@ fn rung_of_one_side_keeps_position() {
     let base = guest::guest_run();
     let mut other = base.clone();
     other.measurements.retain(|measurement| !measurement.planned.metrics.contains(&PROCESS_FORK.id));
-    let names = |rungs: &[ComparedRung]| rungs.iter().map(|rung| rung.what.clone()).collect::<Vec<String>>();
+    let names = |rungs: &[ComparedRung]| rungs.iter().map(|rung| rung.label.clone()).collect::<Vec<String>>();
     let (_, all) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&base)));
     for (sides, missing) in [([&base, &other], 1), ([&other, &base], 0)] {
         let [a, b] = sides.map(slice::from_ref);
         let (_, rungs) = ladder(side("A", a), side("B", b));
         assert_eq!(names(&rungs), names(&all));
-        let fork = rungs.iter().find(|rung| rung.what == "fork").unwrap();
+        let fork = rungs.iter().find(|rung| rung.label == "fork").unwrap();
         assert_eq!((fork.seconds[missing], fork.figure), (None, None));
         assert!(fork.seconds[1 - missing].is_some());
     }

@@ -45,7 +45,7 @@ fn range_is_never_tested() {
         add_scalars(&mut run, &TCP, one_cpu_case(), &rounds(8, 10_000.0, 0.01));
         add_scalars(&mut run, &TCP, two_cpus_case(), &rounds(count, 40_000.0, 0.01));
         let found = conclusion_with(&run, BETWEEN_CPUS_TEXT);
-        assert_eq!((found.holds, found.tested.is_some()), (is_tested.then_some(true), is_tested), "{count} rounds");
+        assert_eq!((found.holds, found.outcome.is_some()), (is_tested.then_some(true), is_tested), "{count} rounds");
         let says = "nothing is tested with fewer than 4 rounds";
         assert_eq!((found.text.contains("(range: "), found.test.contains(says)), (!is_tested, !is_tested), "{found:?}");
     }
@@ -90,9 +90,9 @@ fn significance_is_corrected_for_multiple_tests() {
     let [alone, among] = [only(0), only(4)];
     assert_eq!(alone.holds, Some(true));
     assert_eq!(among.holds, None, "{}", among.test);
-    let [alone, among] = [alone, among].map(|one| one.tested.unwrap().differs);
-    assert_eq!(alone.alone, among.alone);
-    assert!(alone.joint <= 0.05 && among.joint > 0.05 && alone.joint == alone.alone, "{alone:?} {among:?}");
+    let [alone, among] = [alone, among].map(|one| one.outcome.unwrap().difference);
+    assert_eq!(alone.raw, among.raw);
+    assert!(alone.adjusted <= 0.05 && among.adjusted > 0.05 && alone.adjusted == alone.raw, "{alone:?} {among:?}");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn uncommon_run_variance_widens_ratio_error() {
         let machine = [1.0, 1.1, 0.95, 1.05, 0.9, 1.02];
         let headlines = |own: [f64; 6]| machine.iter().zip(own).map(|(state, own)| 10_000.0 * state * own).collect();
         for (case, headlines) in [(one_cpu_case(), headlines([1.0; 6])), (two_cpus_case(), headlines(of_two))] {
-            run.outline.learned.push(SpreadHistory { metric: TCP.id, case, headlines, within: vec![1.0; 6] });
+            run.header.spread_history.push(SpreadHistory { metric: TCP.id, case, headlines, within_variances: vec![1.0; 6] });
         }
         conclusion_with(&run, BETWEEN_CPUS_TEXT).holds
     };

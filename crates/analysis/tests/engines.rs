@@ -75,9 +75,9 @@ fn many_engines_give_table_and_eight_sentences() {
         names.iter().enumerate().map(|(at, &name)| (name, 100.0 - 8.0 * at as f64, 0.1 + 0.01 * at as f64)).collect();
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let [answer] = &study.answers[..] else { panic!("{:?}", study.answers) };
-    assert!(answer.says.starts_with("The fastest engine is dd at 1 B and 100 B, "), "{}", answer.says);
-    assert!(answer.says.contains(", read at "), "{}", answer.says);
-    assert!(answer.because.len() < 8 && answer.because.iter().all(|line| line.ends_with('.')), "{answer:#?}");
+    assert!(answer.text.starts_with("The fastest engine is dd at 1 B and 100 B, "), "{}", answer.text);
+    assert!(answer.text.contains(", read at "), "{}", answer.text);
+    assert!(answer.reasons.len() < 8 && answer.reasons.iter().all(|line| line.ends_with('.')), "{answer:#?}");
     let [table] = &study.tables[..] else { panic!("{:?}", study.tables) };
     assert_eq!((table.rows.len(), table.columns.len()), (names.len(), SIZES.len()));
     assert!(table.rows.iter().all(|row| row.cells.iter().all(Option::is_some)));
@@ -108,13 +108,13 @@ fn two_sizes_report_points_without_crossing() {
          cross"
     );
     let [answer] = &study.answers[..] else { panic!("{:?}", study.answers) };
-    assert!(!answer.because.concat().contains("about"), "{answer:#?}");
+    assert!(!answer.reasons.concat().contains("about"), "{answer:#?}");
     // Nothing was measured between the two.
     let study = testing::study(
         &run(&[("read", 100.0, 0.1), ("pread", 90.0, 0.1), ("mmap", 5.0, 0.05)], &[1, 1_000_000]),
         "file.engines",
     );
-    let says = &study.unwrap().answers[0].says;
+    let says = &study.unwrap().answers[0].text;
     assert_eq!(says, "The fastest engine is mmap at 1 B and 1\u{202f}000\u{202f}000 B.");
 }
 

@@ -47,11 +47,11 @@ impl PlantedExperiment {
     fn with_rounds(mut self, under: &[&'static str], metric: &Metric, value: f64) -> Self {
         let rounds = (0..PASSES).map(|index| Round {
             index: index as u32,
-            at: 0.0,
+            start_seconds: 0.0,
             seconds: 0.01,
             timing: None,
             cpu: 0,
-            attempt: RoundOutcome::Measured(vec![MetricReadings {
+            outcome: RoundOutcome::Measured(vec![MetricReadings {
                 metric: metric.id,
                 readings: Readings::Scalars(vec![value * (1.0 + 0.01 * self.random.normal())]),
                 overhead: OverheadReading::default(),
@@ -61,14 +61,14 @@ impl PlantedExperiment {
         let planned =
             PlannedMeasurement { probe: metric.id, metrics: vec![metric.id], case: case_of(metric), only_input: false };
         let measurement = Measurement { planned, rounds: rounds.collect(), skipped: None };
-        self.experiment.arms.push(Arm { under: under.iter().map(|id| Name::new(id)).collect(), measurement });
+        self.experiment.arms.push(Arm { controls: under.iter().map(|id| Name::new(id)).collect(), measurement });
         self
     }
 
     /// A cause with a control for each of these ids, under which what it cannot touch takes so long.
     fn with_cause(mut self, id: &'static str, controls: &[&'static str], bystander: f64) -> Self {
         let mechanism = |control: &&'static str| MechanismTrial {
-            how: Name::new(control),
+            description: Name::new(control),
             amount: AmountFormula::Without(Name::new(control)),
             refused: None,
             idle_in_guest: None,
@@ -76,10 +76,10 @@ impl PlantedExperiment {
         };
         self.experiment.causes.push(CauseTrial {
             id: Name::new(id),
-            what: Name::new(id),
-            helps: Name::new("nothing"),
+            summary: Name::new(id),
+            remedy: Name::new("nothing"),
             mechanisms: controls.iter().map(mechanism).collect(),
-            bystander: Some(MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }),
+            negative_control: Some(MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }),
             size: None,
         });
         let mut planted = self.with_rounds(&[], &SWITCH_PROCESS_PIPE, 2000.0);
@@ -108,7 +108,7 @@ fn verdict<'e>(explanation: &'e Explanation, id: &str) -> &'e CauseVerdict {
 
 /// The share of a cause in percent, if it is a part of the sum.
 fn share(explanation: &Explanation, id: &str) -> Option<f64> {
-    let part = explanation.parts.iter().find(|part| part.of == PartKind::Cause(Name::intern(id)))?;
+    let part = explanation.parts.iter().find(|part| part.kind == PartKind::Cause(Name::intern(id)))?;
     Some(100.0 * part.share.share.value)
 }
 
@@ -155,7 +155,7 @@ fn empty_mechanism_contradicts_unless_idle_in_guest() {
             .with_rounds(&["long"], &RTT_TCP, 60_000.0);
         planted.last_mechanism().idle_in_guest = idle.map(Name::new);
         let sweep = MechanismTrial {
-            how: Name::new("sweep"),
+            description: Name::new("sweep"),
             amount: AmountFormula::Sweep([Name::new("short"), Name::new("long")]),
             refused: None,
             idle_in_guest: None,
@@ -168,7 +168,7 @@ fn empty_mechanism_contradicts_unless_idle_in_guest() {
     let in_guest = planted(Some("the host halts it")).explain();
     assert_eq!(verdict(&in_guest, "waking"), &CauseVerdict::Shown);
     // Taking the guest's own part away changes nothing: all that the sweep shows is the host's.
-    let of_host = |explanation: &Explanation| explanation.causes[0].of_host.map(|share| 100.0 * share.share.value);
+    let of_host = |explanation: &Explanation| explanation.causes[0].host_share.map(|share| 100.0 * share.share.value);
     assert!((of_host(&in_guest).unwrap() - 86.7).abs() < 2.0);
     assert_eq!(of_host(&planted(None).explain()), None);
     let said = word_explanation(&in_guest);
@@ -190,7 +190,7 @@ fn control_moving_negative_control_is_void() {
         let planted = PlantedExperiment::new(&RTT_TCP, 60_000.0).with_cause("waking", &["awake"], bystander);
         planted.with_rounds(&["awake"], &RTT_TCP, 6000.0).explain()
     };
-    assert_eq!(verdict(&with(12_000.0), "waking"), &CauseVerdict::Void);
+    assert_eq!(verdict(&with(12_000.0), "waking"), &CauseVerdict::Invalid);
     assert_eq!(share(&with(12_000.0), "waking"), None);
     // By less than matters to a figure of 60 us.
     assert_eq!(verdict(&with(3000.0), "waking"), &CauseVerdict::Shown);
@@ -228,12 +228,12 @@ fn excess_without_cause_is_unexplained() {
             formula_name: "a test".into(),
             ceiling: None,
         }),
-        none_because: None,
+        missing_reason: None,
     };
     let mut planted = PlantedExperiment::new(&RTT_TCP, 60_000.0);
     planted.experiment.predicted = Some(predicted(20_000.0));
     let explanation = planted.explain();
-    assert_eq!(explanation.parts[0].of, PartKind::Expected);
+    assert_eq!(explanation.parts[0].kind, PartKind::Expected);
     assert!(!explanation.is_explained && (explanation.not_explained.share.value - 2.0 / 3.0).abs() < 0.02);
     planted.experiment.predicted = Some(predicted(55_000.0));
     assert!(planted.explain().is_explained);
@@ -258,7 +258,7 @@ fn fewer_than_four_rounds_give_none() {
 fn interval_of_scattered_rounds_ends_at_zero() {
     let mut planted = PlantedExperiment::new(&RTT_TCP, 50_000.0);
     for (index, round) in planted.experiment.arms[0].measurement.rounds.iter_mut().enumerate() {
-        let RoundOutcome::Measured(readings) = &mut round.attempt else { panic!("a round that measured nothing") };
+        let RoundOutcome::Measured(readings) = &mut round.outcome else { panic!("a round that measured nothing") };
         readings[0].readings = Readings::Scalars(vec![[900_000.0, 40_000.0, 50_000.0][index % 3]]);
     }
     let explanation = planted.explain();

@@ -159,14 +159,14 @@ fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
     };
     let [all] = &run(30.0)[..] else { panic!("one answer") };
     assert_eq!(
-        all.says,
+        all.text,
         "Uncached: blocks at random take longer than in order at all 4 file sizes, 21.0 to 30.0 times as long. \
          Direct: blocks at random take as long as in order within 5.0 % at all 4 file sizes."
     );
     let [some] = &run(0.5)[..] else { panic!("one answer") };
     let starts = "Uncached: blocks at random take longer than in order at 3 of 4 file sizes, 21.0 to 23.0 times as long, and less long at \
                   1, 0.50 times as long. Direct: ";
-    assert!(some.says.starts_with(starts), "{}", some.says);
+    assert!(some.text.starts_with(starts), "{}", some.text);
 }
 
 #[test]

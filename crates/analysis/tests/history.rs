@@ -81,7 +81,7 @@ fn case_number(case: &Case) -> u64 {
 fn many_series_require_smaller_p_value() {
     let mut random = Random::new(3);
     // Alone it counts: its chance is below one in a hundred, and above one in a thousand.
-    let small = small_step(&mut random, |change| change.chance.alone > 1e-3);
+    let small = small_step(&mut random, |change| change.p_value.raw > 1e-3);
     let steady: Vec<HistoryInputSeries> = (1..300).map(|n| input_series(TIME, n, step(&mut random, 0, 1.0))).collect();
     let large = input_series(TIME, 300, step(&mut random, 26, 1.1));
     let history = history_input([small, large].into_iter().chain(steady).collect()).history();
@@ -112,7 +112,7 @@ fn method_versions_are_separate() {
 #[test]
 fn fact_differences_searched_at_then_around_change() {
     let mut random = Random::new(5);
-    let small = small_step(&mut random, |change| change.places[1] > change.places[0]);
+    let small = small_step(&mut random, |change| change.run_interval[1] > change.run_interval[0]);
     let history = || history_input(vec![small.clone()]).history();
     let fact = FactDifference { group: "Kernel".into(), label: "Release".into(), base: None, other: None };
     let mut at_place = history();
@@ -130,7 +130,7 @@ fn fact_differences_searched_at_then_around_change() {
     })
     .unwrap();
     let change = around.series[0].last_change().unwrap();
-    assert_eq!((change.between, change.differences.len()), ([change.places[0] - 1, change.places[1]], 1));
+    assert_eq!((change.runs, change.differences.len()), ([change.run_interval[0] - 1, change.run_interval[1]], 1));
     assert_eq!(annotate_changes(&mut around, |_| Err("gone")), Err("gone"));
 }
 
@@ -153,7 +153,7 @@ fn change_is_reported_once() {
 fn ranking_needs_five_machines() {
     let mut few = input_series(TIME, 1, [10.0]);
     few.others = vec![9.0, 10.0, 11.0];
-    let of = |recorded: &HistoryInputSeries| history_input(vec![recorded.clone()]).history().series[0].among;
+    let of = |recorded: &HistoryInputSeries| history_input(vec![recorded.clone()]).history().series[0].ranking;
     assert_eq!((few.others.len() + 2, of(&few)), (MIN_RANKED_MACHINES, None));
     few.others.push(12.0);
     assert_eq!(of(&few).unwrap().better, 1.5 / 4.0);

@@ -12,7 +12,7 @@ fn run_asked_for(asked: Name) -> Run {
     let mut run = guest::guest_run();
     let is_asked = |metrics: &[Name]| metrics == [asked];
     run.measurements.iter_mut().for_each(|one| one.planned.only_input = !is_asked(&one.planned.metrics));
-    run.outline.plan.iter_mut().for_each(|one| one.only_input = !is_asked(&one.metrics));
+    run.header.plan.iter_mut().for_each(|one| one.only_input = !is_asked(&one.metrics));
     for record in run.predictions.iter_mut().filter(|record| record.metric != asked) {
         let Some(prediction) = &mut record.prediction else { continue };
         for end in [&mut prediction.value, &mut prediction.low, &mut prediction.high] {
@@ -32,7 +32,7 @@ fn input_only_metric_is_no_finding() {
         run
     });
     let gaps = |analysis: &kelvin_analysis::Analysis| {
-        let gaps = analysis.findings.iter().filter(|finding| matches!(finding.found, FindingData::Gap(_)));
+        let gaps = analysis.findings.iter().filter(|finding| matches!(finding.data, FindingData::Gap(_)));
         gaps.filter(|finding| finding.metrics != [call]).count()
     };
     assert!(gaps(&asked_for_all) > 10, "the same figures, asked for, are findings");
@@ -41,9 +41,9 @@ fn input_only_metric_is_no_finding() {
         assert!(finding.metrics.iter().all(|metric| *metric == call), "{finding:?}");
     }
     for input in analysis.results.iter().filter(|result| result.only_input) {
-        assert_eq!((input.ratio, input.outside), (None, None), "{}", input.metric.id);
+        assert_eq!((input.ratio, input.log_distance), (None, None), "{}", input.metric.id);
         let is_judged = !matches!(input.verdict, RangeVerdict::NotPredicted | RangeVerdict::NotMeasured);
-        assert!(!is_judged && input.prediction.is_none() && input.none_because.is_some(), "{}", input.metric.id);
+        assert!(!is_judged && input.prediction.is_none() && input.no_prediction_reason.is_some(), "{}", input.metric.id);
     }
     let own = analysis.results.iter().find(|result| !result.only_input).unwrap();
     assert!(own.prediction.is_some() && own.ratio.is_some());
@@ -56,7 +56,7 @@ fn input_only_metric_is_not_compared() {
     let mut other = base.clone();
     let case = Case::new().with_word(NullCall::Getppid);
     guest::replace(&mut other, &SYSCALL_NULL, &case, 300.0);
-    other.outline.id = "another".into();
+    other.header.id = "another".into();
     let side =
         |name: &str, run| SideInput { name: name.into(), subject: ComparisonSubject::Runs(slice::from_ref(run)) };
     let ask = ComparisonRequest {

@@ -75,7 +75,7 @@ fn published_machine_levels_are_found() {
                 assert!((ends.low..=ends.high).contains(&bytes), "{} of {machine}", level.name);
                 // Points are an octave apart, and a cache serves sets near its size in part: two octaves at most.
                 assert!(ends.high <= 4 * ends.low, "{} of {machine}", level.name);
-                assert_ne!(level.agrees, Some(false), "{} of {machine}", level.name);
+                assert_ne!(level.matches_reported, Some(false), "{} of {machine}", level.name);
             }
         }
     }
@@ -88,7 +88,7 @@ fn slice_of_shared_cache_is_distinguished() {
     let third = &found.levels[2];
     let ends = third.capacity.unwrap();
     assert_eq!((ends.low, ends.high), (4 << 20, 8 << 20));
-    assert_eq!((third.reported_bytes, third.agrees), (Some(32 << 20), Some(false)));
+    assert_eq!((third.reported_bytes, third.matches_reported), (Some(32 << 20), Some(false)));
     let conclusion = &found.conclusions[2];
     assert_eq!(conclusion.holds, Some(false));
     assert!(conclusion.text.starts_with("L3 has the size that the machine reports, 32 MiB: "), "{}", conclusion.text);
@@ -142,7 +142,7 @@ fn long_ramp_is_no_level() {
         found.levels.iter().filter_map(|level| Some((level.capacity?.low >> 10, level.capacity?.high >> 10))).collect();
     assert_eq!(ends, [(32, 48), (512, 1536), (4 << 10, 6 << 10)]);
     assert!((12.0..17.0).contains(&found.levels[2].latency), "{found:#?}");
-    assert_eq!(found.levels[1].agrees, Some(true));
+    assert_eq!(found.levels[1].matches_reported, Some(true));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn memory_with_tlb_misses_is_no_cache() {
         .collect();
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
     assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, TLB misses"]);
-    assert_eq!(found.levels[3].agrees, None);
+    assert_eq!(found.levels[3].matches_reported, None);
     assert!(found.conclusions[3].text.contains("address translation takes longer"), "{}", found.conclusions[3].text);
     // Without reported caches a plateau is a level like any other.
     assert_eq!(names(&levels(&curve, &[]).unwrap()), ["L1", "L2", "L3", "L4", "DRAM"]);
@@ -240,7 +240,7 @@ fn flushed_set_does_not_bound_capacity() {
         let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(point).collect();
         let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap();
         let third = found.levels.iter().find(|level| level.name == "L3").unwrap();
-        (third.capacity.is_some(), third.agrees)
+        (third.capacity.is_some(), third.matches_reported)
     };
     assert_eq!(found(|bytes| bytes > 64 << 20), (false, None), "64 MiB is only what was tried");
     assert_eq!(found(|_| false), (true, Some(false)), "it ends there, as the sets that it could hold show");
@@ -277,7 +277,7 @@ fn levels_found_without_reported_caches() {
         assert_eq!(latencies, with, "reported caches must not change the levels found: {}", published.machine);
         assert_eq!(names(&found)[0], "L1");
         assert_eq!(*names(&found).last().unwrap(), "DRAM", "{}", published.machine);
-        assert!(found.levels.iter().all(|level| level.agrees.is_none()));
+        assert!(found.levels.iter().all(|level| level.matches_reported.is_none()));
     }
 }
 
@@ -359,7 +359,7 @@ static METRIC: Metric = Metric::duration("mem.latency", "A load at the address j
 #[test]
 fn modes_are_named_by_level() {
     let mut run = empty_run(&[METRIC]);
-    run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
+    run.header.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
     for bytes in (12..=27).map(|power| 1u64 << power) {
         let case =
             Case::new().with_word(kelvin_core::AxisWord::from_names("pages", "base")).with_number("bytes", bytes);
@@ -393,9 +393,9 @@ fn modes_are_named_by_level() {
 /// A machine with two caches and 1024 translations, whose memory takes 100 ns a load with base pages, and so many at 32 MiB with huge ones.
 fn with_huge_pages(huge: f64) -> Run {
     let mut run = empty_run(&[METRIC]);
-    run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 1 << 20)], "a test");
+    run.header.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 1 << 20)], "a test");
     let tlb = Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 1024, ways: 8 };
-    run.outline.machine.cpu.tlbs = Fact::known(vec![tlb], "a test");
+    run.header.machine.cpu.tlbs = Fact::known(vec![tlb], "a test");
     let latency = |bytes: u64| match bytes {
         0..=0x8000 => 1.0,
         0x8001..=0x10_0000 => 4.0,
@@ -417,7 +417,7 @@ fn with_huge_pages(huge: f64) -> Run {
 fn small_base_page_cost_is_reported() {
     let found = analyse(&with_huge_pages(95.0)).levels.unwrap();
     let last = found.conclusions.last().unwrap();
-    assert_eq!((last.holds, found.translation.unwrap().shows_from), (Some(true), None));
+    assert_eq!((last.holds, found.translation.unwrap().visible_from), (Some(true), None));
     let text = "base pages cost 5.00 ns more per load than huge pages at 32 MiB (5.3 %), hardly noticeable; the reported TLB reach is 4 MiB";
     assert_eq!(last.text, text);
     // Where they are alike nothing is claimed.
@@ -435,7 +435,7 @@ fn run_reports_levels_and_base_page_cost() {
     assert!(found.levels[0].interval.lower < 1.0 && found.levels[0].interval.upper > 1.0);
     let translation = found.translation.unwrap();
     assert_eq!((translation.bytes, translation.base, translation.huge), (32 << 20, 100.0, 80.0));
-    assert_eq!((translation.apart, translation.shows_from), (true, Some(32 << 20)));
+    assert_eq!((translation.disjoint, translation.visible_from), (true, Some(32 << 20)));
     let last = found.conclusions.last().unwrap();
     assert_eq!(last.holds, Some(true));
     assert_eq!(

@@ -15,8 +15,8 @@ use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, IN_FLIGHT, LATENESS, RequestPattern, SENT_BYTE_RATE, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::{
-    Case, Claim, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, Metric,
-    Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnwatchedLimit,
+    Case, Claim, Disturbance, DisturbanceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, Metric,
+    Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnsampledLimit,
 };
 
 fn server_of(milliseconds: [f64; 4]) -> SimulatedStudy {
@@ -75,7 +75,7 @@ fn resource_name(resource: Resource) -> Name {
 fn scale_readings(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> bool) {
     for measurement in run.measurements.iter_mut().filter(|one| is_at(&one.planned.case)) {
         for round in &mut measurement.rounds {
-            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
             for reading in readings.iter_mut().filter(|reading| reading.metric == metric.id) {
                 let Readings::Scalars(values) = &mut reading.readings else { continue };
                 values.iter_mut().for_each(|value| *value *= factor);
@@ -89,22 +89,22 @@ fn at_resource(resource: Resource) -> impl Fn(&Case) -> bool {
 }
 
 fn unknown_verdict(because: UnknownLimit) -> LoadVerdict {
-    LoadVerdict::Unknown { because }
+    LoadVerdict::Unknown { reason: because }
 }
 
 /// What limits that was not watched, with its milliseconds to the nearest ten.
 fn unwatched_limit(limit: &LoadLimit) -> (&'static str, u64, RequestLocation) {
     let tens = |nanoseconds: u64| (nanoseconds as f64 / 1e7).round() as u64 * 10;
     match limit.verdict {
-        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once: 1, nanoseconds }, at } => {
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds }, location: at } => {
             ("one", tens(nanoseconds), at)
         }
-        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { nanoseconds, .. }, at } => {
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { nanoseconds, .. }, location: at } => {
             ("few", tens(nanoseconds), at)
         }
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { nanoseconds }, at } => ("each", tens(nanoseconds), at),
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { per_thousand }, at } => ("losses", per_thousand, at),
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { percent }, at } => ("refusals", percent, at),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { nanoseconds }, location: at } => ("each", tens(nanoseconds), at),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand }, location: at } => ("losses", per_thousand, at),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { percent }, location: at } => ("refusals", percent, at),
         _ => panic!("{limit:?}"),
     }
 }
@@ -115,7 +115,7 @@ fn limited_concurrency_is_named_by_location() {
     let found = limit(&lock().run());
     assert_eq!(
         (unwatched_limit(&found), found.doubts.as_slice()),
-        (("one", 200, RequestLocation::Server), &[LoadDoubt::NotWatched][..])
+        (("one", 200, RequestLocation::Server), &[LoadDoubt::NotSampled][..])
     );
     // A tenth of what the client waits for is at the server.
     let mut before = lock().run();
@@ -138,14 +138,14 @@ fn limited_concurrency_is_named_by_location() {
     three.stations[4] = SimulatedStation { resource: None, demand: 0.6, servers: 3 };
     let found = limit(&SimulatedStudy { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
     assert!(
-        matches!(found.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once: 3, .. }, .. }),
+        matches!(found.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 3, .. }, .. }),
         "{found:?}"
     );
     // Without a visit to one user it is not known how long a request takes by itself.
     let crowded = limit(&SimulatedStudy { users: vec![4, 8, 16, 24], ..lock() }.run());
-    assert_eq!(crowded.verdict, unknown_verdict(UnknownLimit::NothingBusy));
+    assert_eq!(crowded.verdict, unknown_verdict(UnknownLimit::NoneBusy));
     let study = load_study(&lock().run());
-    let said = &study.answers[0].says;
+    let said = &study.answers[0].text;
     assert!(said.starts_with("What limits is probably a lock in the server"), "{said}");
 }
 
@@ -171,8 +171,8 @@ fn losses_limit_only_requests_in_network() {
     };
     let found = limit(&lost(0.9).run());
     assert_eq!(unwatched_limit(&found), ("losses", 50, RequestLocation::Network));
-    assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
-    assert_eq!(limit(&lost(0.1).run()).verdict, unknown_verdict(UnknownLimit::NothingBusy));
+    assert_eq!(found.doubts[0], LoadDoubt::NotSampled);
+    assert_eq!(limit(&lost(0.1).run()).verdict, unknown_verdict(UnknownLimit::NoneBusy));
     // While throughput grows as well, of which no saturation is known.
     let growing = SimulatedStudy { users: vec![2, 3, 4], ..lost(0.9) };
     let found = limit(&growing.run());
@@ -183,22 +183,22 @@ fn losses_limit_only_requests_in_network() {
 fn refused_requests_are_the_limit() {
     let found = limit(&SimulatedStudy { failures_per_answer: 0.25, ..published() }.run());
     assert_eq!(unwatched_limit(&found), ("refusals", 20, RequestLocation::Server));
-    assert_eq!(found.doubts, [LoadDoubt::NotWatched, LoadDoubt::Errors]);
+    assert_eq!(found.doubts, [LoadDoubt::NotSampled, LoadDoubt::Errors]);
 }
 
 #[test]
 fn each_verdict_rule_applies() {
     let mut beyond = published().run();
     scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
-    let one = |resource| LoadVerdict::Resource { by: resource_name(resource) };
+    let one = |resource| LoadVerdict::Resource { resource: resource_name(resource) };
     let quota =
         |periods| with_lock(server_of([20.0, 80.0, 10.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, periods).run();
     let planted: Vec<(&str, Run, LoadVerdict)> = vec![
-        ("one visit", SimulatedStudy { visits: 1, ..published() }.run(), unknown_verdict(UnknownLimit::TooLittle)),
+        ("one visit", SimulatedStudy { visits: 1, ..published() }.run(), unknown_verdict(UnknownLimit::TooFewSamples)),
         (
             "two numbers",
             SimulatedStudy { users: vec![1, 2], ..published() }.run(),
-            unknown_verdict(UnknownLimit::TooLittle),
+            unknown_verdict(UnknownLimit::TooFewSamples),
         ),
         ("a wrong capacity", beyond, unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) })),
         (
@@ -209,17 +209,17 @@ fn each_verdict_rule_applies() {
         (
             "a lock without a visit to one user",
             SimulatedStudy { users: vec![2, 4, 8, 16], ..with_lock(server_of([40.0, 10.0, 50.0, 5.0]), 110.0) }.run(),
-            unknown_verdict(UnknownLimit::NothingBusy),
+            unknown_verdict(UnknownLimit::NoneBusy),
         ),
         (
             "a lock beside a disk that is used",
             with_lock(server_of([80.0, 10.0, 40.0, 5.0]), 110.0).run(),
-            unknown_verdict(UnknownLimit::NothingFull { fullest: resource_name(Disk) }),
+            unknown_verdict(UnknownLimit::NoneSaturated { busiest: resource_name(Disk) }),
         ),
         (
             "a slow client",
             server_of([10.0, 10.0, 20.0, 70.0]).run(),
-            LoadVerdict::Client { by: resource_name(Generator) },
+            LoadVerdict::Client { resource: resource_name(Generator) },
         ),
         ("a slow link", published().run(), one(Link)),
         ("a slow disk", server_of([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
@@ -229,12 +229,12 @@ fn each_verdict_rule_applies() {
         (
             "a quota that is spent now and then",
             quota(0.85),
-            unknown_verdict(UnknownLimit::NothingFull { fullest: resource_name(ServerCpu) }),
+            unknown_verdict(UnknownLimit::NoneSaturated { busiest: resource_name(ServerCpu) }),
         ),
         (
             "a quota spent in the few periods in which the server runs",
             with_lock(server_of([30.0, 50.0, 30.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, 1.0).run(),
-            unknown_verdict(UnknownLimit::NothingBusy),
+            unknown_verdict(UnknownLimit::NoneBusy),
         ),
         ("one worker", SimulatedStudy { workers: Some(1), ..server_of([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
     ];
@@ -247,14 +247,14 @@ fn each_verdict_rule_applies() {
 #[test]
 fn balanced_resources_are_named_together() {
     let equal = limit(&server_of([100.0, 10.0, 98.0, 5.0]).run());
-    let LoadVerdict::Both { by } = &equal.verdict else { panic!("{equal:?}") };
+    let LoadVerdict::Both { resources: by } = &equal.verdict else { panic!("{equal:?}") };
     assert!(by.contains(&resource_name(Disk)) && by.contains(&resource_name(Link)) && by.len() == 2, "{by:?}");
     assert_eq!(equal.doubts, []);
     // At the very margin, with larger errors, it is not certain whether one or both.
     let near = limit(&SimulatedStudy { error: 0.03, ..server_of([100.0, 10.0, 90.0, 5.0]) }.run());
     assert!(!matches!(near.verdict, LoadVerdict::Unknown { .. } | LoadVerdict::Client { .. }), "{near:?}");
     let apart = limit(&server_of([100.0, 10.0, 80.0, 5.0]).run());
-    assert_eq!(apart.verdict, LoadVerdict::Resource { by: resource_name(Disk) });
+    assert_eq!(apart.verdict, LoadVerdict::Resource { resource: resource_name(Disk) });
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn doubts_are_reported() {
     assert_eq!(doubts(&lost), [LoadDoubt::Law(LoadLaw::FlowBalance)]);
     let mut unwatched = published();
     unwatched.stations[3].resource = None;
-    assert_eq!(doubts(&unwatched.run()), [LoadDoubt::ClientNotWatched]);
+    assert_eq!(doubts(&unwatched.run()), [LoadDoubt::ClientNotSampled]);
     let failing_requests = SimulatedStudy { failures_per_answer: 0.02, ..published() }.run();
     assert_eq!(doubts(&failing_requests), [LoadDoubt::Errors]);
 }
@@ -295,16 +295,16 @@ fn always_full_resource_explains_varying_throughput() {
     let mut few = server_of([40.0, 40.0, 40.0, 0.5]);
     (few.workers, few.requests, few.users) = (Some(1), 8, vec![1, 2, 3, 4, 6, 8]);
     let found = limit(&few.run());
-    assert_eq!(found.verdict, LoadVerdict::Resource { by: resource_name(Workers) });
-    assert!(found.used[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
+    assert_eq!(found.verdict, LoadVerdict::Resource { resource: resource_name(Workers) });
+    assert!(found.utilisations[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
     assert_eq!(found.doubts, [LoadDoubt::Untested], "and not that it is unexplained");
 }
 
 /// What hinders requests, with whether it is certain.
-fn hindrances(run: &Run) -> Vec<(HindranceClaim, Option<bool>, String)> {
+fn hindrances(run: &Run) -> Vec<(DisturbanceClaim, Option<bool>, String)> {
     let study = load_study(run);
     let found = claims(&study, |claim| match claim {
-        LoadClaim::Hindrance(hindrance) => Some(hindrance.clone()),
+        LoadClaim::Disturbance(hindrance) => Some(hindrance.clone()),
         _ => None,
     });
     found.into_iter().map(|(hindrance, of)| (hindrance, of.conclusion.holds, of.text.clone())).collect()
@@ -312,35 +312,35 @@ fn hindrances(run: &Run) -> Vec<(HindranceClaim, Option<bool>, String)> {
 
 #[test]
 fn hindrance_is_doubt_unless_limit_action() {
-    let hindered = |by| LoadDoubt::Hindered { by, of_server: true };
+    let hindered = |by| LoadDoubt::Disturbed { disturbance: by, of_server: true };
     // A disk that a lock keeps from being so full that nothing else can matter.
     let near = || with_lock(server_of([100.0, 10.0, 20.0, 5.0]), 100.0);
-    let planted: [(&Metric, f64, Hindrance, &str, &str); 4] = [
+    let planted: [(&Metric, f64, Disturbance, &str, &str); 4] = [
         (
             &LISTEN_OVERFLOWS,
             3.0,
-            Hindrance::AcceptQueue,
+            Disturbance::AcceptQueue,
             "the accept queue of the server overflows: 3.00 connections",
             "the accept queue of the server overflows for a connection of each visit or more: 3.00 (",
         ),
         (
             &CPU_STEAL,
             0.2,
-            Hindrance::Steal,
+            Disturbance::Steal,
             "the hypervisor takes 20 % (20 % to 20 %) of the CPU time of the host",
             "the hypervisor takes at least 5.0 % of the CPU time of the host of the server: 20 % (20 % to 20 %)",
         ),
         (
             &CPU_THROTTLED,
             0.5,
-            Hindrance::Quota,
+            Disturbance::Quota,
             "its CPU quota keeps the server from running in 50 %",
             "its CPU quota keeps the server from running in at least 5.0 % of the quota's periods: 50 % (",
         ),
         (
             &RETRANSMITTED_SEGMENTS,
             0.03,
-            Hindrance::Retransmissions,
+            Disturbance::Retransmissions,
             "TCP sends 3.0 % (3.0 % to 3.0 %) of the server's segments again",
             "TCP sends at least 1.0 % of the server's segments again: 3.0 % (3.0 % to 3.0 %)",
         ),
@@ -349,14 +349,14 @@ fn hindrance_is_doubt_unless_limit_action() {
     for (metric, amount, by, said, claimed) in planted {
         let run = near().with_host_figure(metric, amount).run();
         let limit = limit(&run);
-        assert_eq!(limit.verdict, LoadVerdict::Resource { by: resource_name(Disk) });
+        assert_eq!(limit.verdict, LoadVerdict::Resource { resource: resource_name(Disk) });
         assert!(limit.doubts.contains(&hindered(by)), "{by:?}: {:?}", limit.doubts);
         let seen = hindrances(&run);
         let [(hindrance, Some(true), text)] = seen.as_slice() else { panic!("{seen:?}") };
-        assert_eq!((hindrance.by, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
+        assert_eq!((hindrance.disturbance, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
         assert!(text.starts_with(claimed), "{text}");
         let study = load_study(&run);
-        let [StudyAnswer { says, because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
+        let [StudyAnswer { text: says, reasons: because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
         assert!(says.contains("is probably the limit"), "{says}");
         assert!(because.iter().any(|line| line.contains(&said[1..])), "{because:?}");
     }
@@ -370,14 +370,14 @@ fn limit_action_is_no_doubt() {
         let limit = limit(&run);
         assert_eq!(
             (&limit.verdict, limit.doubts.as_slice()),
-            (&LoadVerdict::Resource { by: resource_name(resource) }, &[][..])
+            (&LoadVerdict::Resource { resource: resource_name(resource) }, &[][..])
         );
         let seen = hindrances(&run);
         assert!(matches!(seen.as_slice(), [(hindrance, ..)] if hindrance.is_how_it_limits), "{seen:?}");
     }
     // Users who were not let in are missing whatever is full.
     let missing = published().with_host_figure(&LISTEN_OVERFLOWS, 12.0).run();
-    assert_eq!(limit(&missing).doubts, [LoadDoubt::Hindered { by: Hindrance::AcceptQueue, of_server: true }]);
+    assert_eq!(limit(&missing).doubts, [LoadDoubt::Disturbed { disturbance: Disturbance::AcceptQueue, of_server: true }]);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn unreached_saturation_has_no_figure() {
         .measurements
         .iter()
         .filter(|one| kelvin_core::catalogue::load::USERS.number_in(&one.planned.case) == Some(22));
-    let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.attempt {
+    let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.outcome {
         RoundOutcome::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
         _ => None,
     });
@@ -442,7 +442,7 @@ fn workers_waiting_for_lock_are_not_limit() {
         let tested = SimulatedStudy { tries_more_workers: true, ..full };
         assert_eq!(limit(&tested.run()).verdict, wait(true), "{workers}");
         let study = load_study(&tested.run());
-        let said = &study.answers[0].says;
+        let said = &study.answers[0].text;
         assert!(said.starts_with("What limits is not known: more workers serve no more"), "{said}");
         let more = claims(&study, |claim| matches!(claim, LoadClaim::MoreWorkers(_)).then_some(()));
         let [(_, more)] = more.as_slice() else { panic!("{more:?}") };
@@ -453,7 +453,7 @@ fn workers_waiting_for_lock_are_not_limit() {
 
 #[test]
 fn idle_workers_limit_only_if_more_helped() {
-    let by_workers = LoadVerdict::Resource { by: resource_name(Workers) };
+    let by_workers = LoadVerdict::Resource { resource: resource_name(Workers) };
     let asleep = waiting_pool(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
     let found = limit(&asleep.run());
     assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[LoadDoubt::Untested][..]));
@@ -467,7 +467,7 @@ fn idle_workers_limit_only_if_more_helped() {
     });
     let [(more, concluded)] = more.as_slice() else { panic!("{more:?}") };
     assert_eq!((more.workers, more.users, concluded.conclusion.holds), ([4, 8], 32, Some(true)));
-    assert!((more.times.value / 2.0 - 1.0).abs() < 0.05, "{more:?}");
+    assert!((more.ratio.value / 2.0 - 1.0).abs() < 0.05, "{more:?}");
     let next = claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(()));
     assert!(next.is_empty(), "how many times as many would serve as many more was not seen: {next:?}");
     // Of one worker alone nothing tells its sleep from a lock.
@@ -489,8 +489,8 @@ fn use_beyond_capacity_is_unknown_limit() {
 fn threads_waiting_for_used_cpus_lack_cpu() {
     // The server has a quarter of a CPU, and would have all of it.
     let short = || with_lock(server_of([10.0, 30.0, 20.0, 5.0]), 110.0).with_host_figure(&THREADS_WITHOUT_CPU, 0.7);
-    let doubt = [LoadDoubt::Hindered { by: Hindrance::WithoutCpu, of_server: true }];
-    let by_cpu = LoadVerdict::Resource { by: resource_name(ServerCpu) };
+    let doubt = [LoadDoubt::Disturbed { disturbance: Disturbance::OffCpu, of_server: true }];
+    let by_cpu = LoadVerdict::Resource { resource: resource_name(ServerCpu) };
     let beside_others = short().with_host_figure(&CPU_USER, 0.9);
     let mut hidden = short();
     hidden.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
@@ -501,7 +501,7 @@ fn threads_waiting_for_used_cpus_lack_cpu() {
         let found = limit(&study.run());
         let is_other_work = matches!(
             found.verdict,
-            LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, at: RequestLocation::Server }
+            LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { .. }, location: RequestLocation::Server }
         );
         assert!(if what.starts_with("a quota") { found.verdict == by_cpu } else { is_other_work }, "{what}: {found:?}");
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
@@ -511,10 +511,10 @@ fn threads_waiting_for_used_cpus_lack_cpu() {
     let elsewhere = short().with_host_figure(&CPU_USER, 0.9).with_host_figure(&CPU_ALLOWED, 0.4);
     assert_eq!(
         (limit(&elsewhere.run()).verdict, hindrances(&elsewhere.run())),
-        (unknown_verdict(UnknownLimit::NothingBusy), vec![])
+        (unknown_verdict(UnknownLimit::NoneBusy), vec![])
     );
     // On CPUs that are not full they wait for each other.
-    assert_eq!(limit(&short().run()).verdict, unknown_verdict(UnknownLimit::NothingBusy));
+    assert_eq!(limit(&short().run()).verdict, unknown_verdict(UnknownLimit::NoneBusy));
     assert_eq!(hindrances(&short().run()), []);
 }
 
@@ -533,18 +533,18 @@ fn beside_other_work(at_server: f64, at_client: f64) -> SimulatedStudy {
 fn other_work_is_named_where_requests_wait_for_cpus_most_of_the_time() {
     let found = limit(&beside_other_work(0.5, 0.35).run());
     let of = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { percent }, at } => Some((percent, at)),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { percent }, location: at } => Some((percent, at)),
         _ => None,
     };
     assert_eq!(of(&found), Some((85, RequestLocation::Server)), "{found:?}");
-    assert_eq!(found.doubts[0], LoadDoubt::OthersWork);
+    assert_eq!(found.doubts[0], LoadDoubt::OtherWork);
     // Also while throughput still grows.
     let growing = SimulatedStudy { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
     let found = limit(&growing.run());
     assert_eq!((of(&found), found.knee), (Some((90, RequestLocation::Client)), None));
     assert!(
         load_study(&growing.run()).answers[0]
-            .says
+            .text
             .starts_with("What limits is probably other work on the CPUs of the load")
     );
     // Most of what a request takes is not that.
@@ -569,9 +569,9 @@ fn a_client_beside_a_neighbour_is_the_limit_and_why_is_said() {
     slow.stations.push(SimulatedStation { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
     slow.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, 0.6), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
     let run = slow.run();
-    assert_eq!(limit(&run).verdict, LoadVerdict::Client { by: resource_name(Generator) });
+    assert_eq!(limit(&run).verdict, LoadVerdict::Client { resource: resource_name(Generator) });
     assert!(
-        hindrances(&run).iter().any(|(of, ..)| of.by == Hindrance::WithoutCpu && !of.of_server),
+        hindrances(&run).iter().any(|(of, ..)| of.disturbance == Disturbance::OffCpu && !of.of_server),
         "{:?}",
         hindrances(&run)
     );
@@ -587,18 +587,18 @@ fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
     };
     let idle = [0.05, 0.1, 0.05, 0.05];
     let found = stalling(0.3, 1.0, idle);
-    let stalls = UnwatchedLimit::Stalls { percent: 30, nanoseconds: 300_000_000, every_nanoseconds: 1_000_000_000 };
-    assert_eq!(found.verdict, LoadVerdict::Unwatched { how: stalls, at: RequestLocation::Server });
-    assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
+    let stalls = UnsampledLimit::Stalls { percent: 30, nanoseconds: 300_000_000, period_nanoseconds: 1_000_000_000 };
+    assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: stalls, location: RequestLocation::Server });
+    assert_eq!(found.doubts[0], LoadDoubt::NotSampled);
     let is_stalls =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::Stalls { .. }, .. });
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Stalls { .. }, .. });
     // A twentieth of the time, or a single one in all visits.
     assert!(!is_stalls(&stalling(0.05, 1.0, idle)) && !is_stalls(&stalling(0.3, 0.01, idle)));
     // What is full all the same limits, and a full CPU is known to stall by its quota.
     let full = stalling(0.3, 1.0, [0.05, 2.0, 0.05, 0.05]);
     assert_eq!(
         (&full.verdict, full.doubts.as_slice()),
-        (&LoadVerdict::Resource { by: resource_name(ServerCpu) }, &[][..])
+        (&LoadVerdict::Resource { resource: resource_name(ServerCpu) }, &[][..])
     );
 }
 
@@ -620,17 +620,17 @@ fn fits_until(most: u64, mut simulated: SimulatedStudy) -> Run {
 fn memory_that_holds_the_files_of_few_users_only_is_named() {
     let idle = || with_lock(server_of([0.2, 0.4, 0.2, 0.1]), 1.0);
     let found = limit(&fits_until(8, idle()));
-    let how = UnwatchedLimit::Memory { users: 10, percent: 50 };
-    assert_eq!(found.verdict, LoadVerdict::Unwatched { how, at: RequestLocation::Disk }, "{found:?}");
-    assert_eq!(found.doubts[0], LoadDoubt::NoMoreMemory);
+    let how = UnsampledLimit::Memory { users: 10, percent: 50 };
+    assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk }, "{found:?}");
+    assert_eq!(found.doubts[0], LoadDoubt::OutOfMemory);
     let is_memory =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. });
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. });
     // Files that come from the disk with any number of users, or never.
     assert!(!is_memory(&limit(&fits_until(0, idle()))) && !is_memory(&limit(&fits_until(100, idle()))));
     // A CPU that is full with many users as well.
     assert_eq!(
         limit(&fits_until(8, server_of([0.2, 4.0, 0.2, 0.1]))).verdict,
-        LoadVerdict::Resource { by: resource_name(ServerCpu) }
+        LoadVerdict::Resource { resource: resource_name(ServerCpu) }
     );
 }
 
@@ -643,8 +643,8 @@ fn threads_that_wait_for_flushes_are_at_the_disk_whether_throughput_grows_or_not
         SimulatedStudy { cache: CacheState::Cached, users: users.to_vec(), written: 4096.0, blocked, ..log }
     };
     let place = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, at } => Some(("each", at)),
-        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { .. }, at } => Some(("in turn", at)),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, location: at } => Some(("each", at)),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, location: at } => Some(("in turn", at)),
         _ => None,
     };
     let found = limit(&log(&[1, 2, 3], 0.75).run());
@@ -669,7 +669,7 @@ fn occasional_cpu_wait_is_no_limit() {
     sleep.stations.push(SimulatedStation { resource: Some(ServerThread), demand: 0.5e-3 / 16.0, servers: 1 });
     let threads = SimulatedStudy { users: vec![1, 2, 4, 8, 16], ..sleep };
     let found = limit(&threads.with_host_figure(&CPU_USER, 0.95).with_host_figure(&THREADS_WITHOUT_CPU, 1.0).run());
-    assert_ne!(found.verdict, LoadVerdict::Resource { by: resource_name(ServerCpu) }, "{found:?}");
+    assert_ne!(found.verdict, LoadVerdict::Resource { resource: resource_name(ServerCpu) }, "{found:?}");
 }
 
 #[test]
@@ -680,14 +680,14 @@ fn changing_limit_is_doubted() {
     for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
         for round in &mut one.rounds {
             count += 1;
-            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
             for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && count % 5 == 0) {
                 reading.readings = Readings::Scalars(vec![0.6]);
             }
         }
     }
     let found = limit(&run);
-    assert_eq!(found.verdict, LoadVerdict::Resource { by: resource_name(Disk) }, "{found:?}");
+    assert_eq!(found.verdict, LoadVerdict::Resource { resource: resource_name(Disk) }, "{found:?}");
     assert!(found.doubts.contains(&LoadDoubt::Unsteady), "{:?}", found.doubts);
 }
 
@@ -715,7 +715,7 @@ fn generator_limit_is_reported_once() {
         let study = load_study(run);
         let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
         let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
-        (concluded.conclusion.holds, concluded.text.clone(), study.answers[0].because.join(" "))
+        (concluded.conclusion.holds, concluded.text.clone(), study.answers[0].reasons.join(" "))
     };
     let (holds, text, answer) = of(&server_of([10.0, 10.0, 20.0, 70.0]).run());
     assert_eq!(holds, Some(false));
@@ -723,7 +723,7 @@ fn generator_limit_is_reported_once() {
     assert!(answer.contains("The load generator was the limit: "), "{answer}");
     // A link that is certainly fuller than a busy generator is the limit, and the generator is not.
     let busy = server_of([10.0, 10.0, 100.0, 87.0]).run();
-    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { by: resource_name(Link) }, Some(true)));
+    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { resource: resource_name(Link) }, Some(true)));
 }
 
 #[test]
@@ -757,9 +757,9 @@ fn next_limit_by_capacity_and_as_measured() {
     let [(what_if, concluded)] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((what_if.limit, what_if.next), (resource_name(Link), resource_name(Disk)));
     let alone = what_if.from_capacity.unwrap();
-    assert!((alone.times / (173.0 / 46.0) - 1.0).abs() < 0.05 && (alone.throughput * 0.046 - 1.0).abs() < 0.05);
+    assert!((alone.factor / (173.0 / 46.0) - 1.0).abs() < 0.05 && (alone.throughput * 0.046 - 1.0).abs() < 0.05);
     let measured = what_if.as_measured;
-    assert!((measured.times / (173.0 / 46.0 / 2.4) - 1.0).abs() < 0.05, "{what_if:?}");
+    assert!((measured.factor / (173.0 / 46.0 / 2.4) - 1.0).abs() < 0.05, "{what_if:?}");
     assert!((measured.throughput * 0.046 * 2.4 - 1.0).abs() < 0.05, "{what_if:?}");
     assert!(
         concluded.text.starts_with("of what was watched the next limit is the disk: if the network were 3."),
@@ -773,7 +773,7 @@ fn planted_leak_is_found() {
     let grows = |simulated: &SimulatedStudy| {
         let study = load_study(&simulated.run());
         let found = claims(&study, |claim| match claim {
-            LoadClaim::Growth { of_server: true, bytes_a_request, .. } => Some(*bytes_a_request),
+            LoadClaim::Growth { of_server: true, bytes_per_request: bytes_a_request, .. } => Some(*bytes_a_request),
             _ => None,
         });
         let [(growth, concluded)] = found.as_slice() else { panic!("{found:?}") };
@@ -834,13 +834,13 @@ fn shares_nonnegative_answers_within_file_size() {
     for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
         for round in &mut one.rounds {
             even = !even;
-            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
             for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && even) {
                 reading.readings = Readings::Scalars(vec![0.0]);
             }
         }
     }
-    let used = limit(&run).used;
+    let used = limit(&run).utilisations;
     assert!(used.iter().all(|one| one.utilisation.low >= 0.0), "{used:?}");
     assert_eq!(limit(&published().run()).request_bytes.map(f64::round), Some(2e6));
     scale_readings(&mut run, &kelvin_core::catalogue::load::RATE, 1e6, |_| true);
@@ -872,7 +872,7 @@ fn no_certain_verdict_on_random_servers_is_wrong() {
 
 /// The answers of a study, as lines.
 fn answer_lines(what: &str, run: &Run) -> String {
-    let line = |answer: &StudyAnswer| format!("{}\n  {}\n", answer.says, answer.because.join("\n  "));
+    let line = |answer: &StudyAnswer| format!("{}\n  {}\n", answer.text, answer.reasons.join("\n  "));
     format!("# {what}\n{}", load_study(run).answers.iter().map(line).collect::<String>())
 }
 
@@ -919,10 +919,10 @@ fn answers_match_snapshot() {
 fn pair_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
     let study = load_study(run);
     let found = claims(&study, |claim| match claim {
-        LoadClaim::Across(comparison) => Some(match comparison.figure {
+        LoadClaim::Comparison(comparison) => Some(match comparison.figure {
             LoadFigure::Throughput { .. } => "throughput",
             LoadFigure::Knee => "knee",
-            LoadFigure::FromDisk => "from disk",
+            LoadFigure::DiskBytes => "from disk",
         }),
         _ => None,
     });
@@ -949,11 +949,11 @@ fn fixed_file_spares_disk_under_link_limit() {
         "{said}"
     );
     let answers = load_study(&run).answers;
-    let says: Vec<&str> = answers.iter().map(|answer| answer.says.as_str()).collect();
+    let says: Vec<&str> = answers.iter().map(|answer| answer.text.as_str()).collect();
     assert!(says[0].starts_with("Random files: the network is the limit"), "{says:?}");
     assert!(says[1].starts_with("One fixed file: the network is the limit"), "{says:?}");
     assert_eq!(says[2], "One fixed file instead of random files: the throughput at saturation is the same.");
-    let disk = answers[2].because.last().unwrap();
+    let disk = answers[2].reasons.last().unwrap();
     assert!(disk.starts_with("The disk reads 0 instead of 2.4"), "{disk}");
 }
 
@@ -971,8 +971,8 @@ fn think_time_moves_knee_only() {
     let run = combined_run(&[with_long_steps(published()), with_long_steps(thinking)]);
     assert_eq!(stability_conclusions(&run), [("throughput", Some(true)), ("knee", Some(true))]);
     let answers = load_study(&run).answers;
-    assert!(answers[2].says.starts_with("1 s of think time instead of no think time: "), "{}", answers[2].says);
-    assert!(answers[2].because[1].starts_with("The knee is later: at 1"), "{:?}", answers[2].because);
+    assert!(answers[2].text.starts_with("1 s of think time instead of no think time: "), "{}", answers[2].text);
+    assert!(answers[2].reasons[1].starts_with("The knee is later: at 1"), "{:?}", answers[2].reasons);
     // The order in which they were measured is no matter, and the same think time is none.
     let shorter = SimulatedStudy { think: 1, seed: 8, ..published() };
     let alike = stability_conclusions(&combined_run(&[with_long_steps(shorter), with_long_steps(published())]));
@@ -993,7 +993,7 @@ fn slowing_server_is_unstable() {
     let steady = |simulated: &SimulatedStudy| {
         let study = load_study(&simulated.run());
         let found = claims(&study, |claim| match claim {
-            LoadClaim::Steady { drift, back, .. } => Some((*drift, *back)),
+            LoadClaim::Steady { drift, return_step: back, .. } => Some((*drift, *back)),
             _ => None,
         });
         let [((drift, back), concluded)] = found.as_slice() else { panic!("{found:?}") };
@@ -1017,6 +1017,6 @@ fn timeline_has_steps_and_return() {
     assert_eq!(points().count(), 4 * user_grid(20).len() + 1);
     assert!(timeline.groups.iter().all(|group| group.points.is_sorted_by_key(|(at, _)| *at)));
     let last = points().map(|(at, _)| *at).fold(0.0, f64::max);
-    assert_eq!(timeline.back, Some(("back to 1 user".to_owned(), last)));
+    assert_eq!(timeline.return_step, Some(("back to 1 user".to_owned(), last)));
     assert!(timeline.groups[0].points.iter().any(|(at, _)| *at == last));
 }

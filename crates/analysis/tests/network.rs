@@ -231,7 +231,7 @@ fn stream_ceiling_is_byte_cost() {
     }
     let around = |cpus: u32, streams, placement, truth: f64| {
         let mut run = run.clone();
-        run.outline.machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
+        run.header.machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         add(
             &mut run,
             &RATE,

@@ -10,15 +10,15 @@ use kelvin_core::{
 };
 
 fn overview_of(run: &Run) -> Overview {
-    analyse(run).screen.expect("a run of many areas has a first screen")
+    analyse(run).overview.expect("a run of many areas has a first screen")
 }
 
 fn stand_out_questions(screen: &Overview) -> Vec<StandOutQuestion> {
-    screen.stand_outs.iter().map(|one| one.about).collect()
+    screen.stand_outs.iter().map(|one| one.question).collect()
 }
 
 fn answer(run: &Run, question: StandOutQuestion) -> Option<StandOut> {
-    overview_of(run).stand_outs.into_iter().find(|one| one.about == question)
+    overview_of(run).stand_outs.into_iter().find(|one| one.question == question)
 }
 
 #[test]
@@ -39,13 +39,13 @@ fn guest_stand_outs_are_ordered() {
 fn overview_figures_are_run_results() {
     let run = guest::guest_run();
     let analysis = analyse(&run);
-    let screen = analysis.screen.as_ref().unwrap();
+    let screen = analysis.overview.as_ref().unwrap();
     let has = |metric: &Name, case: &Case| {
         analysis.results.iter().any(|result| result.metric.id == *metric && result.case == *case)
     };
     let figures = screen.rungs.iter().map(|rung| &rung.figure);
     let rates = screen.rates.iter().flat_map(|line| &line.rates).map(|rate| &rate.figure);
-    let places: Vec<_> = figures.chain(rates).map(|figure| figure.place.clone().unwrap()).collect();
+    let places: Vec<_> = figures.chain(rates).map(|figure| figure.source.clone().unwrap()).collect();
     assert!(places.len() > 30);
     assert!(places.iter().all(|place| has(&place.metric, &place.case)), "{places:#?}");
     let sides = screen.stand_outs.iter().flat_map(|one| &one.sides);
@@ -56,24 +56,24 @@ fn overview_figures_are_run_results() {
 #[test]
 fn rung_times_in_seconds_with_predictions() {
     let screen = overview_of(&guest::guest_run());
-    let rung = |what: &str| &screen.rungs.iter().find(|rung| rung.what == what).unwrap().figure;
+    let rung = |what: &str| &screen.rungs.iter().find(|rung| rung.label == what).unwrap().figure;
     let cycle = rung("cycle");
     let measured = cycle.measured.unwrap();
     assert!((measured.value * 3.592e9 - 1.0).abs() < 1e-3, "{measured:?}");
     assert!(measured.low < measured.value && measured.value < measured.high && !measured.is_range);
     let predicted = cycle.predicted.as_ref().unwrap();
     assert!((predicted.low * 4.2e9 - 1.0).abs() < 1e-9 && (predicted.high * 2.6e9 - 1.0).abs() < 1e-9);
-    assert_eq!(cycle.against, PredictionVerdict::AsPredicted);
-    assert_eq!(rung("system call").against, PredictionVerdict::Slower);
+    assert_eq!(cycle.verdict, PredictionVerdict::AsPredicted);
+    assert_eq!(rung("system call").verdict, PredictionVerdict::Slower);
     // 4 KiB at 6.95 GB/s; the predicted rates are an upper and a lower time.
     let page_cache = rung("4 KiB from page cache");
     assert!((page_cache.measured.unwrap().value - 4096.0 / 6.95e9).abs() < 1e-9, "{page_cache:?}");
     assert!(page_cache.predicted.as_ref().unwrap().low < page_cache.predicted.as_ref().unwrap().high);
     // Levels have the point of their plateau nearest to its latency.
     assert_eq!(rung("L2 hit").text, "4.5 ns");
-    assert_eq!(mem::BYTES.number_in(&rung("L3 hit").place.as_ref().unwrap().case), Some(4 << 20));
+    assert_eq!(mem::BYTES.number_in(&rung("L3 hit").source.as_ref().unwrap().case), Some(4 << 20));
     assert!(
-        mem::BYTES.number_in(&rung("DRAM").place.as_ref().unwrap().case) > Some(480 << 20),
+        mem::BYTES.number_in(&rung("DRAM").source.as_ref().unwrap().case) > Some(480 << 20),
         "beyond the reported caches"
     );
 }
@@ -86,10 +86,10 @@ fn expected_values_do_not_stand_out() {
     guest::replace(&mut run, &net::BANDWIDTH_TCP, &guest::cases::streams(TwoCpus, 2), 16.0e9);
     guest::replace(&mut run, &file::DEVICE_REPEAT_READ, &Case::new(), 1.25);
     run.predictions.clear();
-    if let kelvin_core::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
+    if let kelvin_core::Fact::Known { value, .. } = &mut run.header.machine.topology.caches {
         value[2].bytes = 12 << 20;
     }
-    assert_eq!(stand_out_questions(&overview_of(&run)), [StandOutQuestion::MemoryShared, StandOutQuestion::Disk]);
+    assert_eq!(stand_out_questions(&overview_of(&run)), [StandOutQuestion::SharedMemoryBandwidth, StandOutQuestion::Disk]);
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn disk_cache_below_kernel_is_distinguished() {
 fn congestion_control_cost_is_reported() {
     let with = |systems| {
         let mut run = guest::guest_run();
-        run.outline.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
-        run.outline.metrics.push(net::BANDWIDTH_TCP_SYSTEM);
+        run.header.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
+        run.header.metrics.push(net::BANDWIDTH_TCP_SYSTEM);
         let alone = Case::new().with_word(TwoCpus).with_number(net::MESSAGE, 64 << 10);
         guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, alone, systems);
         answer(&run, StandOutQuestion::CongestionControl).map(|one| one.text)
@@ -135,7 +135,7 @@ fn two_rounds_give_no_stand_out() {
     let untested = [
         StandOutQuestion::WakeUp,
         StandOutQuestion::FreshMemory,
-        StandOutQuestion::StreamsAcross,
+        StandOutQuestion::StreamsBetweenCpus,
         StandOutQuestion::DiskCache,
     ];
     assert!(untested.iter().all(|one| !found.contains(one)), "{found:?}");
@@ -180,7 +180,7 @@ fn slowness_reason_only_if_measured() {
 fn idle_cache_loss_needs_all_rounds() {
     let with = |stayed: &[f64]| {
         let mut run = guest::guest_run();
-        run.outline.metrics.extend([file::IDLE_RETAINED, file::IDLE_TIME]);
+        run.header.metrics.extend([file::IDLE_RETAINED, file::IDLE_TIME]);
         add_scalars(&mut run, &file::IDLE_RETAINED, Case::new(), stayed);
         add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &vec![140e9; stayed.len()]);
         answer(&run, StandOutQuestion::IdleCache)
@@ -203,7 +203,7 @@ fn idle_cache_loss_needs_all_rounds() {
 fn fresh_memory_compared_with_reused_and_huge() {
     let with = |first: f64| {
         let mut run = guest::guest_run();
-        run.outline.metrics.extend([mem::FIRST_TOUCH, mem::REPEATED_FIRST_TOUCH]);
+        run.header.metrics.extend([mem::FIRST_TOUCH, mem::REPEATED_FIRST_TOUCH]);
         guest::measure(&mut run, &mem::FIRST_TOUCH, Case::new(), first);
         guest::measure(&mut run, &mem::REPEATED_FIRST_TOUCH, Case::new(), 1_500.0);
         answer(&run, StandOutQuestion::FreshMemory).unwrap()
@@ -230,35 +230,35 @@ fn missing_figures_are_counted_and_named() {
     let exec = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::PROCESS_EXEC.id]).unwrap();
     exec.rounds = vec![round_with_outcome(0, failed)];
     let screen = overview_of(&run);
-    let missing: Vec<_> = screen.missing.iter().map(|one| (one.why, one.figures, one.metrics.clone())).collect();
+    let missing: Vec<_> = screen.missing.iter().map(|one| (one.reason, one.figures, one.metrics.clone())).collect();
     let expected = [
         (MissingReason::Failed, 1, vec![os::PROCESS_EXEC.id]),
         (MissingReason::Skipped, 1, vec![mem::NODE_LATENCY.id]),
     ];
     assert_eq!(missing, expected);
-    let rung = screen.rungs.iter().find(|rung| rung.what == "fork + exec").unwrap();
-    assert_eq!((rung.figure.text.as_str(), rung.figure.why_not.as_deref()), ("failed", Some("signal 11")));
+    let rung = screen.rungs.iter().find(|rung| rung.label == "fork + exec").unwrap();
+    assert_eq!((rung.figure.text.as_str(), rung.figure.missing_reason.as_deref()), ("failed", Some("signal 11")));
 }
 
 #[test]
 fn never_undisturbed_is_shown_as_found() {
     let screen = overview_of(&guest::disturbed_run());
-    let figure = &screen.rungs.iter().find(|rung| rung.what == "system call").unwrap().figure;
+    let figure = &screen.rungs.iter().find(|rung| rung.label == "system call").unwrap().figure;
     let found = figure.as_found.as_ref().unwrap();
     assert_eq!((figure.text.as_str(), found.text.as_str()), ("not known", "131 ns"));
     assert_eq!((figure.measured, figure.drawn_value()), (None, Some(found.value)));
     assert!((found.value.value - 131e-9).abs() < 1e-9, "{found:?}");
     assert!(found.value.low < found.value.value && found.value.value < found.value.high, "{found:?}");
     // It is judged by nothing, and concluded from by nothing.
-    assert_eq!(figure.against, PredictionVerdict::NotCompared);
+    assert_eq!(figure.verdict, PredictionVerdict::NotCompared);
     assert!(
         screen
             .missing
             .iter()
-            .any(|one| one.why == MissingReason::NotKnown && one.metrics.contains(&os::SYSCALL_NULL.id))
+            .any(|one| one.reason == MissingReason::NotKnown && one.metrics.contains(&os::SYSCALL_NULL.id))
     );
     let found = screen.rungs.iter().filter(|rung| rung.figure.as_found.is_some());
-    assert_eq!(found.map(|rung| rung.what.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
+    assert_eq!(found.map(|rung| rung.label.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
 }
 
 #[test]
@@ -270,9 +270,9 @@ fn hidden_level_is_not_distinguishable() {
     };
     run.measurements.retain(|one| !is_l3(one));
     let rungs = overview_of(&run).rungs;
-    let rung = rungs.iter().find(|rung| rung.what == "L3 hit").unwrap();
+    let rung = rungs.iter().find(|rung| rung.label == "L3 hit").unwrap();
     assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not distinguishable from DRAM", &None));
-    assert!(rung.figure.why_not.as_ref().unwrap().contains("L1, L2"), "{rung:?}");
+    assert!(rung.figure.missing_reason.as_ref().unwrap().contains("L1, L2"), "{rung:?}");
 }
 
 fn keep_areas(run: &mut Run, areas: &[&str]) -> Analysis {
@@ -282,16 +282,16 @@ fn keep_areas(run: &mut Run, areas: &[&str]) -> Analysis {
 
 #[test]
 fn few_figures_give_no_overview() {
-    assert!(keep_areas(&mut guest::guest_run(), &["cpu."]).screen.is_none(), "two rungs");
-    assert!(keep_areas(&mut guest::guest_run(), &["mem.latency"]).screen.is_none(), "three levels by one probe");
-    let os = keep_areas(&mut guest::guest_run(), &["os."]).screen.unwrap();
-    assert!(os.rungs.iter().all(|rung| rung.figure.place.as_ref().unwrap().metric.starts_with("os.")));
+    assert!(keep_areas(&mut guest::guest_run(), &["cpu."]).overview.is_none(), "two rungs");
+    assert!(keep_areas(&mut guest::guest_run(), &["mem.latency"]).overview.is_none(), "three levels by one probe");
+    let os = keep_areas(&mut guest::guest_run(), &["os."]).overview.unwrap();
+    assert!(os.rungs.iter().all(|rung| rung.figure.source.as_ref().unwrap().metric.starts_with("os.")));
     let mut study = guest::guest_run();
-    study.outline.settings.mode = Name::new("study");
-    assert!(analyse(&study).screen.is_none(), "a study answers its own question");
+    study.header.settings.mode = Name::new("study");
+    assert!(analyse(&study).overview.is_none(), "a study answers its own question");
     let mut inputs = guest::guest_run();
     inputs.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
-    assert!(analyse(&inputs).screen.is_none(), "nobody asked for these");
+    assert!(analyse(&inputs).overview.is_none(), "nobody asked for these");
 }
 
 #[test]
@@ -299,12 +299,12 @@ fn remedies_come_first_major_findings_are_cautions() {
     let mut run = guest::guest_run();
     run.status = RunStatus::Complete;
     let screen = overview_of(&run);
-    let remedies: Vec<&str> = screen.do_first.iter().map(|remedy| remedy.command.as_str()).collect();
+    let remedies: Vec<&str> = screen.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
     let advice = "find the other work with top, stop it, and wait until the load falls";
     assert_eq!(remedies, ["sudo kelvin tune --apply", advice], "a note is no reason to act");
-    assert_eq!(screen.do_first.iter().map(|remedy| remedy.is_command).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(screen.remedies.iter().map(|remedy| remedy.is_command).collect::<Vec<_>>(), [true, false]);
     assert_eq!(screen.cautions, [""; 0]);
-    run.outline.clock.source_after = Some("hpet".into());
+    run.header.clock.source_after = Some("hpet".into());
     assert!(self::overview_of(&run).cautions[0].contains("clock source changed"));
 }
 
@@ -313,7 +313,7 @@ fn precision_is_median_half_width() {
     let precision = overview_of(&guest::guest_run()).precision.unwrap();
     assert!(precision.figures > 40, "{precision:?}");
     assert!(
-        precision.half > 0.0 && precision.half <= precision.nine_of_ten && precision.nine_of_ten < 0.3,
+        precision.median > 0.0 && precision.median <= precision.p90 && precision.p90 < 0.3,
         "{precision:?}"
     );
 }
@@ -322,24 +322,24 @@ fn precision_is_median_half_width() {
 fn peer_run_has_peer_rungs() {
     let mut run = guest::guest_run();
     let case = Case::new().with_word(net::Transport::Tcp).with_number(net::MESSAGE, 64);
-    run.outline.metrics.push(net::PEER_RTT);
+    run.header.metrics.push(net::PEER_RTT);
     guest::measure(&mut run, &net::PEER_RTT, case, 120_000.0);
     add_measurement(&mut run, &net::PEER_CONNECT, Case::new(), Vec::new());
-    run.outline.metrics.push(net::PEER_CONNECT);
+    run.header.metrics.push(net::PEER_CONNECT);
     let rungs = overview_of(&run).rungs;
     let peer: Vec<&str> =
-        rungs.iter().filter(|rung| rung.what == "to the peer").map(|rung| rung.figure.text.as_str()).collect();
+        rungs.iter().filter(|rung| rung.label == "to the peer").map(|rung| rung.figure.text.as_str()).collect();
     assert_eq!(peer, ["120 µs", "not reached"]);
 }
 
 #[test]
 fn moved_cpus_stand_out() {
     let mut run = guest::guest_run();
-    run.outline.metrics.push(mem::BANDWIDTH_CORE_TO_CORE);
+    run.header.metrics.push(mem::BANDWIDTH_CORE_TO_CORE);
     let case = Case::new().with_word(mem::MemoryCpus::All).with_number(mem::BYTES, 960 << 20);
     let rounds = [66.0, 67.0, 200.0, 66.5, 201.0, 199.0, 67.5, 66.2, 200.5, 198.5];
     add_scalars(&mut run, &mem::BANDWIDTH_CORE_TO_CORE, case, &rounds);
-    let moved = answer(&run, StandOutQuestion::Distance).unwrap();
+    let moved = answer(&run, StandOutQuestion::CpuDistance).unwrap();
     assert!(
         moved.text.starts_with("Core-to-core latency alternates between ") && moved.text.ends_with("."),
         "{}",
@@ -359,7 +359,7 @@ fn largest_unskipped_size_is_shown() {
     };
     let text = |run: &Run| {
         let rungs = overview_of(run).rungs;
-        rungs.into_iter().find(|rung| rung.what == "4 KiB from disk").unwrap().figure.text
+        rungs.into_iter().find(|rung| rung.label == "4 KiB from disk").unwrap().figure.text
     };
     guest::measure(&mut run, &file::READ_ORDER, of(128 << 20), 70_000.0);
     assert_eq!(text(&run), "70 µs");
@@ -369,12 +369,12 @@ fn largest_unskipped_size_is_shown() {
 
 #[test]
 fn memory_within_reported_cache_is_doubted() {
-    let but = |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.but).collect() };
+    let but = |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.doubt).collect() };
     let mut run = guest::guest_run();
     assert!(but(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
-    let mut caches = run.outline.machine.topology.caches.get().unwrap().clone();
+    let mut caches = run.header.machine.topology.caches.get().unwrap().clone();
     caches[2].bytes = 1 << 30;
-    run.outline.machine.topology.caches = Fact::known(caches, "a test");
+    run.header.machine.topology.caches = Fact::known(caches, "a test");
     let said = but(&run);
     assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that is reported"));
     // Both CPUs have as much each.
@@ -391,8 +391,8 @@ fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
             .with_word(kelvin_core::catalogue::PairPlacement::SameCpu)
             .with_number(net::STREAMS, 1)
     };
-    let line = |run: &Run| overview_of(run).rates.into_iter().find(|line| line.what == "TCP on this host").unwrap();
-    assert_eq!(line(&run).but, None);
+    let line = |run: &Run| overview_of(run).rates.into_iter().find(|line| line.label == "TCP on this host").unwrap();
+    assert_eq!(line(&run).doubt, None);
     let measured = |one: &&mut kelvin_core::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
     run.measurements
         .iter_mut()
@@ -400,7 +400,7 @@ fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
         .for_each(|one| one.skipped = Some(SkipReason::new("omitted by --quick")));
     guest::measure(&mut run, &net::BANDWIDTH_TCP, usual(4 << 10), 1.8e9);
     let line = line(&run);
-    assert_eq!(line.but.as_deref(), Some("in messages of 4 KiB"));
+    assert_eq!(line.doubt.as_deref(), Some("in messages of 4 KiB"));
     assert_eq!(line.rates[0].figure.text, "1.80 GB/s");
 }
 
@@ -409,13 +409,13 @@ fn disk_block_time_is_consistent() {
     let mut run = guest::guest_run();
     guest::replace(&mut run, &file::DEVICE_LATENCY, &Case::new(), 20_000.0);
     let screen = overview_of(&run);
-    let rung = screen.rungs.iter().find(|rung| rung.what == "4 KiB from disk").unwrap();
+    let rung = screen.rungs.iter().find(|rung| rung.label == "4 KiB from disk").unwrap();
     let disk = screen.stand_outs.iter().find(|one| one.text.starts_with("The disk reads")).unwrap();
     assert!(
         disk.text.ends_with("a single one takes 59.6 µs.") && rung.figure.text == "60 µs",
         "{}: {rung:?}",
         disk.text
     );
-    let place = rung.figure.place.as_ref().unwrap();
+    let place = rung.figure.source.as_ref().unwrap();
     assert!(disk.sides.iter().any(|side| side.metric == place.metric && side.case == place.case), "{disk:?}");
 }

@@ -75,7 +75,7 @@ fn predict(run: &mut Run, case: Case, value: f64) {
         formula_name: "a test".into(),
         ceiling: None,
     };
-    let record = PredictionRecord { metric: RATE.id, case, prediction: Some(prediction), none_because: None };
+    let record = PredictionRecord { metric: RATE.id, case, prediction: Some(prediction), missing_reason: None };
     run.predictions.push(record);
 }
 
@@ -213,7 +213,7 @@ fn peer_paragraph_is_separate_and_once() {
     assert_eq!(analysis.verdict.iter().filter(|line| line.starts_with("Network")).count(), 1, "{:?}", analysis.verdict);
     assert_eq!(analysis.studies.iter().filter(|study| study.id == *"net.peer").count(), 1);
     // Impossible figures are left out.
-    let bound = Bound { most: 1e8, inputs: Vec::new(), derivation: "a line".into(), likely_cause: "a route".into() };
-    run.outline.bounds.push(BoundRecord { metric: RATE.id, case: streams(1), bound });
+    let bound = Bound { limit: 1e8, inputs: Vec::new(), derivation: "a line".into(), likely_cause: "a route".into() };
+    run.header.bounds.push(BoundRecord { metric: RATE.id, case: streams(1), bound });
     assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());
 }

@@ -45,9 +45,9 @@ fn disturbed_run(metric: &Metric, disturbed: &[usize]) -> Run {
 
 #[test]
 fn undisturbed_headline_counts_undisturbed_rounds() {
-    assert_eq!(only_case_status(&disturbed_run(&CALL, &[]), &CALL).counting, 8);
-    assert_eq!(only_case_status(&disturbed_run(&CALL, &[0, 3, 4]), &CALL).counting, 5);
-    assert_eq!(only_case_status(&disturbed_run(&AS_FOUND, &[0, 3, 4]), &AS_FOUND).counting, 8);
+    assert_eq!(only_case_status(&disturbed_run(&CALL, &[]), &CALL).counted_rounds, 8);
+    assert_eq!(only_case_status(&disturbed_run(&CALL, &[0, 3, 4]), &CALL).counted_rounds, 5);
+    assert_eq!(only_case_status(&disturbed_run(&AS_FOUND, &[0, 3, 4]), &AS_FOUND).counted_rounds, 8);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn old_case_rejudged_after_eighth_growth() {
     let mut standings = RunProgress::default();
     let mut counting = |run: &Run| {
         let standings = standings.update(run);
-        [1, 2].map(|n| standings[&(CALL.id, case(n))].counting)
+        [1, 2].map(|n| standings[&(CALL.id, case(n))].counted_rounds)
     };
     assert_eq!(counting(&run)[0], 16);
     // The first case was beside a neighbour all along, as the block of the second tells.
@@ -85,7 +85,7 @@ fn only_wide_interval_is_narrowable() {
     let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &rounds(|_, _| 100.0));
     let headlines = vec![90.0, 110.0, 95.0, 105.0];
-    run.outline.learned = vec![SpreadHistory { metric: CALL.id, case: Case::new(), within: vec![0.01; 4], headlines }];
+    run.header.spread_history = vec![SpreadHistory { metric: CALL.id, case: Case::new(), within_variances: vec![0.01; 4], headlines }];
     let apart = only_case_status(&run, &CALL);
     assert!(apart.half_width.unwrap() > 0.1 && apart.narrowable.is_none(), "{apart:?}");
 }
@@ -108,9 +108,9 @@ fn dropped_case_needs_nothing() {
     let mut run = testing::empty_run(&[AS_FOUND]);
     add_scalars(&mut run, &AS_FOUND, Case::new(), &[100.0]);
     let one = only_case_status(&run, &AS_FOUND);
-    assert_eq!((one.counting, one.half_width), (1, None));
+    assert_eq!((one.counted_rounds, one.half_width), (1, None));
     run.measurements[0].skipped = Some(SkipReason::new("no time for it"));
-    assert_eq!(only_case_status(&run, &AS_FOUND).counting, u32::MAX);
+    assert_eq!(only_case_status(&run, &AS_FOUND).counted_rounds, u32::MAX);
     let results = kelvin_analysis::analyse(&run).results;
     assert_eq!(results[0].outcome, kelvin_analysis::Outcome::Skipped(SkipReason::new("no time for it")));
     assert_eq!(results[0].metric.id, Name::new("test.as_found"));

@@ -90,14 +90,14 @@ fn history_widens_interval() {
     let mut run = scalars(&[10.0, 10.01, 9.99, 10.0, 10.01, 9.99]);
     let alone = summary(&run);
     let headlines = vec![9.5, 10.5, 10.0, 9.8, 10.3];
-    run.outline.learned =
-        vec![SpreadHistory { metric: VALUE.id, case: Case::new(), headlines, within: vec![alone.within_variance; 5] }];
+    run.header.spread_history =
+        vec![SpreadHistory { metric: VALUE.id, case: Case::new(), headlines, within_variances: vec![alone.within_variance; 5] }];
     let taught = summary(&run);
     assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
     let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
     // Alone it is 2.3 of 0.5 % for the clock, and hardly more.
     assert!((0.11..0.12).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
-    run.outline.learned[0].case = Case::new().with_number("size", 1);
+    run.header.spread_history[0].case = Case::new().with_number("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
 }
 
@@ -125,7 +125,7 @@ fn modes_suppress_wide_interval_warning() {
         "{:?}",
         result.warnings
     );
-    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::Wide { .. })));
+    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::WideInterval { .. })));
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn persistent_modes_warn_alternating_do_not() {
         add_rounds(&mut run, &CALL, Case::new(), &rounds(slow));
         let result = only_result(&analyse(&run)).clone();
         let summary = result.outcome.summary().unwrap();
-        (summary.modes_of, summary.modes.len(), result.warnings)
+        (summary.mode_unit, summary.modes.len(), result.warnings)
     };
     // Every third operation, and the same number in stretches of twenty.
     let (of, modes, warnings) = summed(|at| at % 3 == 0);
     assert_eq!((of, modes), (ModeUnit::Samples, 2));
     assert!(!warnings.iter().any(|warning| matches!(warning, Warning::Modes { .. })), "{warnings:?}");
     let (of, modes, warnings) = summed(|at| at % 60 < 20);
-    assert_eq!((of, modes), (ModeUnit::Stretches, 2));
+    assert_eq!((of, modes), (ModeUnit::Periods, 2));
     assert!(matches!(&warnings[0], Warning::Modes { text } if text.contains("in stretches")), "{warnings:?}");
 }
 
@@ -157,7 +157,7 @@ fn bimodal_rounds_give_two_modes() {
     let result = only_result(&analysis);
     let summary = result.outcome.summary().unwrap();
     let modes: Vec<(f64, f64)> = summary.modes.iter().map(|mode| (mode.center, mode.share)).collect();
-    assert_eq!(summary.modes_of, ModeUnit::Rounds);
+    assert_eq!(summary.mode_unit, ModeUnit::Rounds);
     assert_eq!(modes, [(12.05, 4.0 / 6.0), (119.5, 2.0 / 6.0)]);
     // The headline is of the dominant mode, and so is its interval, which reaches to nothing between the two.
     assert_eq!(summary.headline, 12.05);
@@ -177,11 +177,11 @@ fn bimodal_runs_give_two_modes() {
     let headlines = vec![12.0, 119.0, 12.1, 121.0, 11.9];
     let within = vec![0.01; headlines.len()];
     let metric = VALUE.id;
-    run.outline.learned.push(SpreadHistory { metric, case: Case::new(), headlines, within });
+    run.header.spread_history.push(SpreadHistory { metric, case: Case::new(), headlines, within_variances: within });
     let analysis = analyse(&run);
     let result = only_result(&analysis);
     let summary = result.outcome.summary().unwrap();
-    assert_eq!(summary.modes_of, ModeUnit::Runs);
+    assert_eq!(summary.mode_unit, ModeUnit::Runs);
     let shares: Vec<f64> = summary.modes.iter().map(|mode| mode.share).collect();
     assert_eq!(shares, [4.0 / 6.0, 2.0 / 6.0]);
     // The distance between the modes is no error of either.
@@ -204,7 +204,7 @@ fn drift_warns_and_suppresses_wide_interval() {
 #[test]
 fn unexplained_wide_interval_warns() {
     let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
-    let [Warning::Wide { text, .. }] = &only_result(&analysis).warnings[..] else {
+    let [Warning::WideInterval { text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert!(text.contains("the target of 2.0 % was not reached"), "{text}");
@@ -262,12 +262,12 @@ fn value_above_hardware_bound_is_invalid() {
         add_scalars(&mut run, &rate, at(bytes), &[130e6; 4]);
     }
     let bound = Bound {
-        most: 119e6,
+        limit: 119e6,
         inputs: Vec::new(),
         derivation: "eth0 carries 125 MB/s".into(),
         likely_cause: "the bytes did not all go by eth0".into(),
     };
-    run.outline.bounds = vec![BoundRecord { metric: rate.id, case: at(1), bound }];
+    run.header.bounds = vec![BoundRecord { metric: rate.id, case: at(1), bound }];
     let analysis = analyse(&run);
     let Outcome::Invalid(ceiling) = &analysis.results[0].outcome else { panic!("{:?}", analysis.results[0]) };
     assert_eq!((ceiling.value, ceiling.bound), (130e6, 119e6));
@@ -281,9 +281,9 @@ fn value_above_hardware_bound_is_invalid() {
     assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
     let found = analysis.findings.iter().find(|finding| finding.text.contains("impossible")).unwrap();
     assert!(found.text.ends_with("which is impossible: the bytes did not all go by eth0."), "{found:?}");
-    assert_eq!(found.because, "the bound is 119 MB/s: eth0 carries 125 MB/s");
+    assert_eq!(found.reason, "the bound is 119 MB/s: eth0 carries 125 MB/s");
     // At the bound it is possible.
-    run.outline.bounds[0].bound.most = 130e6;
+    run.header.bounds[0].bound.limit = 130e6;
     assert!(analyse(&run).results[0].outcome.summary().is_some());
 }
 
@@ -308,7 +308,7 @@ fn cycles_use_measured_frequency_or_chain() {
         &[4.2e9; 4],
     );
     assert!((cycles(&run) - 42.0).abs() < 1e-6);
-    run.outline.metrics[0] = CALL.not_in_cycles();
+    run.header.metrics[0] = CALL.not_in_cycles();
     assert_eq!(analyse(&run).results[0].cycles, None);
 }
 
@@ -338,7 +338,7 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
         ceiling: None,
     };
     let record =
-        PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: Some(prediction), none_because: None };
+        PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: Some(prediction), missing_reason: None };
     run.predictions = vec![record];
 }
 
@@ -348,11 +348,11 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
     let share = |value: f64| AmountShare { amount: around(value * figure), share: around(value) };
     let cause = |(id, verdict): &(&'static str, CauseVerdict)| CauseResult {
         id: Name::new(id),
-        what: Name::new(id),
-        helps: Name::new("nothing"),
+        summary: Name::new(id),
+        remedy: Name::new("nothing"),
         verdict: verdict.clone(),
         share: None,
-        of_host: None,
+        host_share: None,
         evidence: Vec::new(),
         by_formula: None,
     };
@@ -369,9 +369,9 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
         amounts: AmountUnit::Operation,
         whole: around(figure),
         predicted: None,
-        not_predicted: None,
+        no_prediction_reason: None,
         predicted_without: None,
-        parts: shown.map(|one| ExplainedPart { of: PartKind::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
+        parts: shown.map(|one| ExplainedPart { kind: PartKind::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
         not_explained: AmountShare { amount: around(left), share: around(left / figure) },
         is_explained: left == 0.0,
         causes: verdicts.iter().map(cause).collect(),
@@ -394,7 +394,7 @@ fn hazard(id: &'static str, severity: Severity, affects: &[&'static str]) -> Haz
 #[test]
 fn verdict_uses_measured_interval() {
     let mut run = scalars(&[95.0, 95.5, 94.5, 95.2, 94.8, 95.0]);
-    run.outline.hazards = vec![
+    run.header.hazards = vec![
         hazard("mitigations", Severity::Note, &["test."]),
         hazard("elsewhere", Severity::Serious, &["net."]),
         hazard("virtual_machine", Severity::Warning, &[]),
@@ -436,9 +436,9 @@ fn verdict_uses_measured_interval() {
 #[test]
 fn no_prediction_reason_is_kept() {
     let mut run = scalars(&[1.0, 1.0]);
-    let none_because = Some(NoPrediction::new("this CPU is in no table"));
-    run.predictions = vec![PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: None, none_because }];
-    assert_eq!(only_result(&analyse(&run)).none_because.as_deref(), Some("this CPU is in no table"));
+    let missing_reason = Some(NoPrediction::new("this CPU is in no table"));
+    run.predictions = vec![PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: None, missing_reason }];
+    assert_eq!(only_result(&analyse(&run)).no_prediction_reason.as_deref(), Some("this CPU is in no table"));
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn verdict_has_machine_and_five_findings() {
         .collect();
     let mut run = testing::empty_run(&metrics);
     metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &[5.0; 4]));
-    let machine = &mut run.outline.machine;
+    let machine = &mut run.header.machine;
     machine.cpu.model_name = Fact::known("AMD EPYC 9R45".into(), "cpuid");
     machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "cpuid");
     machine.topology.online = Fact::known(vec![0, 1, 2, 3], "sysfs");
@@ -466,7 +466,7 @@ fn verdict_has_machine_and_five_findings() {
 #[test]
 fn changed_clock_and_partial_run_are_findings() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
-    run.outline.clock.source_after = Some("hpet".into());
+    run.header.clock.source_after = Some("hpet".into());
     run.status = RunStatus::Partial("interrupted".into());
     let verdict = analyse(&run).verdict;
     assert!(verdict[1].contains("clock source changed"), "{verdict:?}");
@@ -513,7 +513,7 @@ fn chance_level_drift_is_detail() {
 #[test]
 fn verdict_has_serious_hazards_and_failures() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
-    run.outline.hazards = vec![hazard("battery", Severity::Serious, &[]), hazard("smt", Severity::Warning, &[])];
+    run.header.hazards = vec![hazard("battery", Severity::Serious, &[]), hazard("smt", Severity::Warning, &[])];
     add_measurement(
         &mut run,
         &VALUE,
@@ -523,17 +523,17 @@ fn verdict_has_serious_hazards_and_failures() {
     let analysis = analyse(&run);
     assert_eq!(analysis.verdict[1..], ["Battery is in force: slows system calls.", "1 of 2 figures failed."]);
     assert_eq!(analysis.findings[0].metrics, [VALUE.id]);
-    assert_eq!(analysis.findings[1].because, "first: test.value (size=1): late");
+    assert_eq!(analysis.findings[1].reason, "first: test.value (size=1): late");
 }
 
 #[test]
 fn busy_machine_is_one_finding() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
     let busy = ["load", "pressure_cpu", "other_work"];
-    run.outline.hazards = busy.map(|id| hazard(id, Severity::Serious, &[])).to_vec();
+    run.header.hazards = busy.map(|id| hazard(id, Severity::Serious, &[])).to_vec();
     let analysis = analyse(&run);
     assert_eq!(analysis.verdict[1..], ["Other work kept this machine busy: other_work is in force."]);
-    assert!(busy.iter().all(|id| analysis.findings[0].because.contains(id)), "{}", analysis.findings[0].because);
+    assert!(busy.iter().all(|id| analysis.findings[0].reason.contains(id)), "{}", analysis.findings[0].reason);
 }
 
 #[test]
@@ -542,8 +542,8 @@ fn other_work_differs_only_by_severity() {
         let sides = [(severities[0], "8.55"), (severities[1], "8.91")].map(|(severity, amount)| {
             let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
             let load = Hazard { summary: format!("the load average is {amount}"), ..hazard("load", severity, &[]) };
-            run.outline.hazards = vec![load];
-            run.outline
+            run.header.hazards = vec![load];
+            run.header
         });
         kelvin_analysis::fact_differences(&sides[0], &sides[1])
     };

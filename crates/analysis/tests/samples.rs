@@ -89,12 +89,12 @@ fn warm_up_is_excluded_contamination_disturbs() {
     let found = summary(&analysis);
     assert_eq!((found.as_found.n, found.undisturbed.unwrap().n), (35, 30));
     assert_eq!(found.distribution.max, 100.0);
-    assert!(is_near(found.kept_share, 30.0 / 35.0));
+    assert!(is_near(found.undisturbed_share, 30.0 / 35.0));
     let tags: Vec<(&str, u64)> = found.tags.iter().map(|count| (count.tag.as_str(), count.count)).collect();
     assert_eq!(tags, [("warm-up", 5), ("preempted", 5)]);
     assert_eq!(analysis.undisturbed_share, Some(30.0 / 35.0));
     let sleeper = CALL.contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED);
-    assert_eq!(summary(&analyse(&run_of(&sleeper, &batches))).kept_share, 1.0);
+    assert_eq!(summary(&analyse(&run_of(&sleeper, &batches))).undisturbed_share, 1.0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn canaries_alone_decide_disturbance() {
     assert_eq!(found.as_found.n, 45);
     // A metric guarded by another canary is unaffected.
     let other = CALL.canaries(Canaries::from_canaries(&[Canary::Chain]));
-    assert_eq!(summary(&analyse(&run_of(&other, &batches))).kept_share, 1.0);
+    assert_eq!(summary(&analyse(&run_of(&other, &batches))).undisturbed_share, 1.0);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn own_frequency_work_is_steady_there() {
         }
         let analysis = analyse(&run);
         assert_eq!(analysis.results[0].metric.id, metric.id);
-        summary(&analysis).kept_share
+        summary(&analysis).undisturbed_share
     };
     assert_eq!(kept_share(CALL), 0.0);
     // The first batch follows a reading at the other frequency, and the last one comes before the sibling's.
@@ -145,7 +145,7 @@ fn sparse_canary_judges_batches_between() {
         batches.canaries.insert(canary, vec![steady; 5]);
     }
     batches.canaries.get_mut(&Canary::Chain).unwrap()[0] = 1.2 * CHAIN_NANOSECONDS;
-    assert!(is_near(summary(&analyse(&run_of(&CALL, &batches))).kept_share, 9.0 / 12.0));
+    assert!(is_near(summary(&analyse(&run_of(&CALL, &batches))).undisturbed_share, 9.0 / 12.0));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn awaited_samples_are_undisturbed_not_found() {
     let found = summary(&analysis);
     assert_eq!((found.as_found.n, found.as_found.value), (30, 160.0));
     assert_eq!((found.undisturbed.unwrap().n, found.headline), (20, 100.0));
-    assert_eq!((found.kept_share, analysis.undisturbed_share), (0.0, Some(0.0)));
+    assert_eq!((found.undisturbed_share, analysis.undisturbed_share), (0.0, Some(0.0)));
     let history = analysis.canaries.iter().find(|history| history.canary == Canary::Block).unwrap();
     assert_eq!((history.points.len(), history.steady_share), (35, 0.0));
 }
@@ -351,7 +351,7 @@ fn cycle_metrics_compared_at_one_frequency() {
     assert!(close(figure.sides[1].rounds[0][0], figure.other), "{figure:?}");
     // Of another machine its frequency is what makes it slower.
     let other_machine = |mut run: Run| {
-        run.outline.machine.identity = "another".into();
+        run.header.machine.identity = "another".into();
         run
     };
     let metric = CALL.headline(HeadlineSamples::CycleNormalised);
@@ -369,13 +369,13 @@ fn cycle_history_excludes_frequency() {
     let base = run_of(&metric, &testing::batches(&[100.0; 100]));
     let other = run_of(&metric, &testing::batches(&[103.0; 100]));
     let learned = |headlines: [f64; 8]| {
-        [SpreadHistory { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within: vec![0.0; 8] }]
+        [SpreadHistory { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within_variances: vec![0.0; 8] }]
     };
     let moving = learned([100.0, 107.0, 100.0, 107.0, 93.0, 107.0, 100.0, 93.0]);
     let steady = learned([1.0, 1.001, 1.0, 0.999, 1.0, 1.001, 0.999, 1.0]);
     let half_width = |learned: &[SpreadHistory], in_cycles: &[SpreadHistory]| {
         let figure = compared([&base, &other], learned, in_cycles).figures.remove(0);
-        assert!(matches!(figure.between, SpreadSource::Runs(8) | SpreadSource::Assumed(_)), "{figure:?}");
+        assert!(matches!(figure.spread_source, SpreadSource::Runs(8) | SpreadSource::Assumed(_)), "{figure:?}");
         (figure.ratio.high / figure.ratio.low).ln() / 2.0
     };
     assert!(half_width(&moving, &steady) < 0.005, "{}", half_width(&moving, &steady));
@@ -399,7 +399,7 @@ fn neighbours_widen_as_found_interval() {
     };
     let found = CALL.headline(HeadlineSamples::AsFound);
     let logarithm = 60.0 / 101.0 * 1.5_f64.ln();
-    let slowed = |slower| analysed(&found, slower).slowed.unwrap();
+    let slowed = |slower| analysed(&found, slower).log_slowdown.unwrap();
     assert!((slowed(1.5) - (logarithm.exp() - 1.0)).abs() < 1e-4, "{}", slowed(1.5));
     assert_eq!(slowed(1.0), 0.0);
     // An interruption of a thousand times is one, and no neighbour.
@@ -426,7 +426,7 @@ fn tags_judge_without_canaries() {
     batches.canaries.clear();
     let analysis = analyse(&run_of(&CALL, &batches));
     let found = summary(&analysis);
-    assert_eq!((found.kept_share, found.undisturbed, found.headline), (1.0, None, 100.0));
+    assert_eq!((found.undisturbed_share, found.undisturbed, found.headline), (1.0, None, 100.0));
     assert_eq!((analysis.undisturbed_share, analysis.canaries.len()), (None, 0));
     assert!(matches!(&analysis.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("not read")));
 }
@@ -448,7 +448,7 @@ fn reference_is_dominant_steady_state() {
     assert_eq!(chain.tolerance, 0.015);
     assert!((chain.steady_share - 13.0 / 24.0).abs() < 1e-6, "{}", chain.steady_share);
     assert!(chain.points.len() <= 2000 && chain.points.len() > 1500, "{}", chain.points.len());
-    assert!(chain.points.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    assert!(chain.points.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
     let highest = chain.points.iter().map(|point| point.nanoseconds).fold(0.0, f64::max);
     let seen = batches.canaries[&Canary::Chain].iter().copied().fold(0.0f32, f32::max);
     assert_eq!(highest, f64::from(seen), "thinning keeps extremes");
@@ -493,7 +493,7 @@ fn block_tolerance_excludes_kernel_canary_runs() {
             Canary::Block,
             (0..=400).map(|at| BLOCK_NANOSECONDS * if at % 4 == 2 { 1.03 } else { 1.0 }).collect(),
         );
-        summary(&analyse(&run_of(&CALL, &batches))).kept_share
+        summary(&analyse(&run_of(&CALL, &batches))).undisturbed_share
     };
     assert_eq!(kept_share(&[]), 1.0);
     assert_eq!(kept_share(&[Canary::Kernel]), 0.5);
@@ -514,7 +514,7 @@ fn frequent_neighbour_is_not_reference() {
     let analysis = analyse(&run_of(&KERNEL_GUARDED, &batches));
     let found = summary(&analysis);
     assert!((found.headline - 100.0).abs() < 1.0, "{}", found.headline);
-    assert!((0.17..0.2).contains(&found.kept_share), "{}", found.kept_share);
+    assert!((0.17..0.2).contains(&found.undisturbed_share), "{}", found.undisturbed_share);
     assert!(found.as_found.value > 125.0);
 }
 
@@ -531,24 +531,24 @@ fn always_shared_core_known_by_history() {
     assert!((alone.block_over_chain.unwrap() / whole - 1.0).abs() < 1e-6);
     let after = |earlier: Vec<f64>, slowness: f32| {
         let mut run = run_of(&KERNEL_GUARDED, &batches(slowness));
-        run.outline.learned_core = earlier;
+        run.header.core_ratio_history = earlier;
         analyse(&run)
     };
     // Two earlier runs had the core unshared; one still faster run is an accident.
     let shared = after(vec![0.5 * whole, whole, 1.3 * whole, whole], 1.25);
-    assert!((shared.core_shared.unwrap() - 1.25).abs() < 1e-6, "{:?}", shared.core_shared);
+    assert!((shared.core_sharing_ratio.unwrap() - 1.25).abs() < 1e-6, "{:?}", shared.core_sharing_ratio);
     assert!(matches!(shared.results[0].outcome, Outcome::NotKnown(_)), "{:?}", shared.results[0].outcome);
     assert!(shared.verdict.iter().any(|line| line.contains("during the whole run")), "{:?}", shared.verdict);
     // As unshared as before, and a run that no two earlier ones contradict.
     for (earlier, slowness) in [(vec![whole; 3], 1.03), (vec![whole], 1.25), (vec![whole, 1.25 * whole], 1.25)] {
         let analysis = after(earlier, slowness);
-        assert_eq!(analysis.core_shared, None);
+        assert_eq!(analysis.core_sharing_ratio, None);
         assert!(matches!(analysis.results[0].outcome, Outcome::Measured(_)));
     }
     // Two runs of long ago are forgotten.
     let mut long_ago = vec![whole; 2];
     long_ago.extend([1.25 * whole; 10]);
-    assert_eq!(after(long_ago, 1.25).core_shared, None);
+    assert_eq!(after(long_ago, 1.25).core_sharing_ratio, None);
 }
 
 #[test]
@@ -569,7 +569,7 @@ fn case_canary_uses_own_reference() {
     let analysis = analyse(&run);
     for result in &analysis.results {
         // The reading before batch 4 is the one after batch 3: two batches of twenty are disturbed.
-        assert_eq!(result.outcome.summary().map(|summary| summary.kept_share), Some(0.9), "{}", result.case);
+        assert_eq!(result.outcome.summary().map(|summary| summary.undisturbed_share), Some(0.9), "{}", result.case);
     }
     let kernel = analysis.canaries.iter().find(|history| history.canary == Canary::Kernel).unwrap();
     assert!((kernel.steady_share - 20.0 / 21.0).abs() < 1e-9, "{}", kernel.steady_share);

@@ -16,7 +16,7 @@ const EFFICIENCY: Metric = metric("os.tasks.efficiency").unit(Unit::Ratio, Bette
 /// A machine of four CPUs: elapsed seconds by kind and number of tasks, each in six rounds with 0.2 % of noise.
 fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
     let mut run = testing::empty_run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
-    run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
+    run.header.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
         let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind)).with_number("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();

@@ -57,8 +57,8 @@ fn law_with_peak_has_known_coefficients() {
     let [law] = &laws[..] else { panic!("{laws:?}") };
     assert!(
         law.describes
-            && law.most == 32
-            && kelvin_core::catalogue::file::CacheState::Cached.point().is_in_case(&law.held),
+            && law.max_workers == 32
+            && kelvin_core::catalogue::file::CacheState::Cached.point().is_in_case(&law.fixed),
         "{law:?}"
     );
     for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
@@ -131,11 +131,11 @@ fn best_cell_has_indistinguishable_rivals() {
     let clear = grid(|n, block| n * block as f64);
     let [cell] = &clear[..] else { panic!("{clear:?}") };
     assert_eq!((THREAD_COUNT.number_in(&cell.best), BLOCK.number_in(&cell.best)), (Some(4), Some(64 * KIB)));
-    assert!(cell.as_good.is_empty() && cell.conclusion.holds == Some(true));
+    assert!(cell.equivalent.is_empty() && cell.conclusion.holds == Some(true));
     assert!(cell.conclusion.text.starts_with("cached: 4 threads in blocks of 64 KiB read fastest"), "{cell:?}");
     // Two threads and four of the larger block are equal: whichever came out ahead, the other may be as good.
     let shared = grid(|n, block| n.min(2.0) * block as f64);
-    assert_eq!(shared[0].as_good.len(), 1, "{shared:?}");
+    assert_eq!(shared[0].equivalent.len(), 1, "{shared:?}");
     assert_eq!(shared[0].conclusion.holds, None);
     assert!(shared[0].conclusion.text.contains("no different from "), "{shared:?}");
 }

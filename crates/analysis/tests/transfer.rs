@@ -34,7 +34,7 @@ fn published_setting(window: u64) -> CellSetting {
 
 fn factors(study: &Study, wanted: TransferFactor) -> Vec<(Option<bool>, Vec<TimeChange>, String)> {
     let of = |claim: &Claim| match claim {
-        Claim::Transfer(TransferClaim::Factor { factor, over, .. }) if *factor == wanted => {
+        Claim::Transfer(TransferClaim::Factor { factor, by_files: over, .. }) if *factor == wanted => {
             Some(over.iter().map(|one| one.change).collect())
         }
         _ => None,
@@ -122,7 +122,7 @@ fn claim_names_files_it_holds_for() {
     );
     assert!(matches!(study.conclusions[0].evidence, TestEvidence::Ratios { count: 3, rounds: 6 }));
     // Where the files were written to memory, the file system is not asked about again.
-    run.outline.hazards.push(Hazard {
+    run.header.hazards.push(Hazard {
         id: Name::new("scratch_in_memory"),
         severity: Severity::Serious,
         summary: "the directory is on tmpfs".into(),
@@ -160,13 +160,13 @@ fn connection_and_reply_cost_for_small_files() {
     let study = study(&run, "transfer").unwrap();
     let each = |wanted: TransferFactor| {
         study.conclusions.iter().find_map(|one| match &one.claim {
-            Claim::Transfer(TransferClaim::Factor { factor, over, .. }) if *factor == wanted => {
-                Some(over.iter().map(|one| one.each.map(|each| (each.value / 1e3).round())).collect::<Vec<_>>())
+            Claim::Transfer(TransferClaim::Factor { factor, by_files: over, .. }) if *factor == wanted => {
+                Some(over.iter().map(|one| one.per_file.map(|each| (each.value / 1e3).round())).collect::<Vec<_>>())
             }
             _ => None,
         })
     };
-    assert_eq!(each(TransferFactor::ConnectionForEach).unwrap(), [Some(50.0), None, None]);
+    assert_eq!(each(TransferFactor::ConnectionPerFile).unwrap(), [Some(50.0), None, None]);
     assert_eq!(each(TransferFactor::Replies).unwrap(), [Some(30.0), None, None]);
     let [(holds, changes, text)] = &factors(&study, TransferFactor::Mode)[..] else { panic!("{study:?}") };
     assert_eq!((*holds, &changes[..]), (Some(false), &[TimeChange::Same; 3][..]));
@@ -292,7 +292,7 @@ fn failed_round_keeps_later_pairs_aligned() {
     let mut judged = 0;
     for claim in study.conclusions.iter().map(|one| &one.claim) {
         match claim {
-            Claim::Transfer(TransferClaim::Factor { factor: TransferFactor::Mmap, over, .. }) => {
+            Claim::Transfer(TransferClaim::Factor { factor: TransferFactor::Mmap, by_files: over, .. }) => {
                 for ratio in over.iter().map(|one| one.ratio) {
                     assert!(ratio.low > 0.54 && ratio.high < 0.56 && !ratio.is_range, "{ratio:?}");
                     judged += 1;

@@ -10,7 +10,7 @@ use crate::{Case, Input, Name};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bound {
     /// The most, in the metric's unit.
-    pub most: f64,
+    pub limit: f64,
     /// Its inputs: facts, each with its source.
     pub inputs: Vec<Input>,
     /// The derivation with the figures put in: `eth0 carries 125.0 MB/s x (1500 - 40) / (1500 + 38) = 118.7 MB/s`.

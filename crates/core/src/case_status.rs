@@ -9,7 +9,7 @@ use crate::{Canaries, Canary, HeadlineSamples};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CaseStatus {
     /// Rounds that count for the headlines of all its metrics: of an undisturbed headline those with enough undisturbed samples.
-    pub counting: u32,
+    pub counted_rounds: u32,
     /// Half-width of its widest interval as a share of the value; `None` without an interval.
     pub half_width: Option<f64>,
     /// The same of what more rounds narrow, by themselves: neither modes nor drift, nor what differs from run to run.

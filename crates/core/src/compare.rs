@@ -29,9 +29,9 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency: Option<f64>,
     /// Median over all figures of how many times as good the base is as the other: above 1 the other is slower.
-    pub middle: Option<f64>,
+    pub median_ratio: Option<f64>,
     /// How many times as wide as their own runs tell the errors of figures are, because most figures differ by more than that.
-    pub inflation: f64,
+    pub interval_inflation: f64,
     /// The figures of both, the most consequential first.
     pub figures: Vec<ComparedFigure>,
     /// The times of both on one scale, as the first screen of a run has them; none where not both are pictures of a machine, or where it
@@ -42,10 +42,10 @@ pub struct Comparison {
     pub not_compared: Vec<NotCompared>,
     /// How both were measured, where that was in turn: `kelvin ab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_turn: Option<Interleaving>,
+    pub interleaving: Option<Interleaving>,
     /// What a gate finds, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gated: Option<GateResult>,
+    pub gate: Option<GateResult>,
 }
 
 /// How two settings of one machine were measured in turn.
@@ -130,17 +130,17 @@ pub struct ComparedFigure {
     pub ratio: Estimate,
     /// What the ratio is one of, where both were measured in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ratio_of: Option<RatioBasis>,
+    pub ratio_basis: Option<RatioBasis>,
     /// Where the spread from run to run is known from.
-    pub between: SpreadSource,
+    pub spread_source: SpreadSource,
     /// What follows.
     pub verdict: ChangeVerdict,
     /// The chance of a difference beyond the threshold by accident.
-    pub differs: Option<PValue>,
+    pub difference: Option<PValue>,
     /// The chance of lying so far inside the threshold by accident.
-    pub same: Option<PValue>,
+    pub equivalence: Option<PValue>,
     /// The smallest change for the worse that would have been found four times in five, as a share.
-    pub least_seen: Option<f64>,
+    pub detectable_change: Option<f64>,
     /// How many times as many runs of each side, or blocks, would decide, if the figure stays what it is.
     pub times_to_decide: Option<f64>,
     /// What is known of a cause of the difference; nothing where none can be told, or none is certain.
@@ -152,7 +152,7 @@ pub struct ComparedFigure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRung {
     /// What takes so long.
-    pub what: String,
+    pub label: String,
     /// Whether it is the rung above it under another condition, which is all that `what` says.
     pub continues: bool,
     /// How long in the base and in the other, in seconds, where that is known.
@@ -168,13 +168,13 @@ pub struct CauseOfChange {
     #[schemars(with = "Id")]
     pub id: Name,
     /// What it is: `waking another CPU`.
-    pub what: Name,
+    pub summary: Name,
     /// The figure of which its control is so many times.
     pub control: MetricCase,
     /// How many times.
     pub times: f64,
     /// What was found.
-    pub found: CauseFinding,
+    pub finding: CauseFinding,
 }
 
 /// What is known of a cause of a difference.
@@ -188,7 +188,7 @@ pub enum CauseFinding {
         /// The share of the difference; what is left of 1 is that of the control.
         share: Estimate,
         /// The chance of it by accident.
-        chance: PValue,
+        p_value: PValue,
     },
     /// Its control cannot be compared, for this reason.
     NoControl(NotComparedReason),
@@ -298,7 +298,7 @@ pub struct NotCompared {
     /// The case, as tables write it.
     pub case: String,
     /// Why not.
-    pub why: NotComparedReason,
+    pub reason: NotComparedReason,
 }
 
 /// Why a figure is not compared.
@@ -318,5 +318,5 @@ pub enum NotComparedReason {
     /// A side is not above zero: there is no ratio.
     NoRatio,
     /// The published value covers something else.
-    ShownOnly(String),
+    NotEqual(String),
 }

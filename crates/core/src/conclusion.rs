@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::{Case, Name, Unit};
 
 pub use load::{
-    Hindrance, HindranceClaim, Knee, LimitProjection, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
+    Disturbance, DisturbanceClaim, Knee, LimitProjection, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
     LoadLawCheck, LoadLimit, LoadVerdict, MoreWorkersClaim, NextLimitClaim, PublishedLoadCase, RequestLocation,
-    ResourceUse, UnknownLimit, UnwatchedLimit,
+    ResourceUse, UnknownLimit, UnsampledLimit,
 };
 pub use transfer::{FactorOverFiles, GainOverFiles, TimeChange, TransferClaim, TransferFactor};
 
@@ -29,17 +29,17 @@ pub struct Conclusion {
     /// What its test says, on its own and among all of the report; `None` where nothing was tested: with fewer than four rounds, for
     /// example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tested: Option<TestOutcome>,
+    pub outcome: Option<TestOutcome>,
 }
 
 /// What the test of a figure against a limit says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestOutcome {
     /// Whether the figure differs from the limit.
-    pub differs: PValue,
+    pub difference: PValue,
     /// Whether it is the same, where that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub same: Option<Equivalence>,
+    pub equivalence: Option<Equivalence>,
     /// Rounds of each side that would decide, where these do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_to_decide: Option<u64>,
@@ -49,20 +49,20 @@ pub struct TestOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PValue {
     /// In this test alone.
-    pub alone: f64,
+    pub raw: f64,
     /// Corrected for all tests of its kind in the report: the least share of false ones among them at which this one still counts.
-    pub joint: f64,
+    pub adjusted: f64,
 }
 
 impl PValue {
     /// That of a test before it is corrected.
     pub fn new(alone: f64) -> Self {
-        Self { alone, joint: alone }
+        Self { raw: alone, adjusted: alone }
     }
 
     /// Whether it counts.
     pub fn is_significant(&self, false_share: f64) -> bool {
-        self.joint <= false_share
+        self.adjusted <= false_share
     }
 }
 
@@ -70,9 +70,9 @@ impl PValue {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Equivalence {
     /// The margin, as a share of the limit.
-    pub within: f64,
+    pub margin: f64,
     /// The chance that it is not.
-    pub chance: PValue,
+    pub p_value: PValue,
     /// Whether it is, and is not known to differ either.
     pub holds: bool,
 }
@@ -80,8 +80,8 @@ pub struct Equivalence {
 impl Conclusion {
     /// The margin within which both sides are the same, if they are.
     pub fn same_within(&self) -> Option<f64> {
-        let same = self.tested?.same?;
-        (same.holds && self.holds.is_none()).then_some(same.within)
+        let same = self.outcome?.equivalence?;
+        (same.holds && self.holds.is_none()).then_some(same.margin)
     }
 }
 
@@ -167,7 +167,7 @@ pub enum Claim {
         /// Which.
         question: ShareQuestion,
         /// The metric at the case that it is a share of.
-        of: MetricValue,
+        figure: MetricValue,
         /// The share.
         share: Estimate,
         /// The limit that it is tested against.
@@ -228,9 +228,9 @@ pub enum Claim {
         /// Where it takes twice the smallest one's time, between which sizes; `None` if it nowhere certainly does.
         from: Option<Crossover>,
         /// The message size that shows it, in bytes.
-        shown_at: u64,
+        example_bytes: u64,
         /// Its time over that of the smallest.
-        times: Estimate,
+        ratio: Estimate,
     },
     /// Work is spread over more tasks than there are CPUs.
     MoreTasksThanCpus {
@@ -239,14 +239,14 @@ pub enum Claim {
         /// With more.
         other: MetricValue,
         /// How much longer they take, as a share.
-        longer: Estimate,
+        ratio: Estimate,
     },
     /// A law describes how a rate grows with the number of workers.
     Law(ScalabilityClaim),
     /// Which host limits streams to or from another host.
     HostLimit {
         /// The streams.
-        of: MetricValue,
+        figure: MetricValue,
         /// Their utilisation of a CPU of this host, and of the other one.
         busy: [Estimate; 2],
         /// The utilisation from which a CPU is saturated.
@@ -262,7 +262,7 @@ pub enum Claim {
         all: bool,
     },
     /// How a time depends on a quantity.
-    Along(DependenceClaim),
+    Dependence(DependenceClaim),
     /// A claim on the levels of the memory hierarchy.
     Level(MemoryLevelClaim),
     /// A claim on the transfer of files.
@@ -292,7 +292,7 @@ pub struct Crossover {
     /// Where both are equal, interpolated linearly between those.
     pub near: f64,
     /// Whether it is below from there up.
-    pub to_below: bool,
+    pub reversed: bool,
 }
 
 /// The question of a comparison of two figures.
@@ -304,17 +304,17 @@ pub enum RatioQuestion {
     /// Do they use the CPUs efficiently?
     TasksEfficient,
     /// Do processes take longer than threads?
-    ProcessesBesideThreads,
+    ProcessesAgainstThreads,
     /// Is more than half of a round trip its protocol?
     ProtocolInRoundTrip,
     /// Does a round trip take longer between CPUs?
     RoundTripBetweenCpus,
     /// Is a round trip over another protocol shorter than over TCP?
-    RoundTripBesideTcp,
+    RoundTripAgainstTcp,
     /// Does connecting cost more than a round trip?
-    ConnectBesideRoundTrip,
+    ConnectAgainstRoundTrip,
     /// Does closing?
-    CloseBesideRoundTrip,
+    CloseAgainstRoundTrip,
     /// Do several streams carry more than one?
     MoreStreams,
     /// Do streams carry more with both ends on one CPU?
@@ -322,7 +322,7 @@ pub enum RatioQuestion {
     /// Does another method of sending carry more?
     SendMethod,
     /// Does a program on another host cost more than its kernel?
-    ProgramBesideKernel,
+    ProgramAgainstKernel,
     /// Does a message queue behind a stream?
     WaitBehindStream,
     /// Do more streams to another host carry more?
@@ -330,29 +330,29 @@ pub enum RatioQuestion {
     /// Does a cache below the kernel answer?
     CacheBelowKernel,
     /// Is a smaller block or depth enough?
-    Enough,
+    BlockSufficient,
     /// Is the one before it not enough?
-    NotEnough,
+    BlockInsufficient,
     /// Do more threads help?
     MoreThreads,
     /// Do reads at random take longer than in order?
-    RandomBesideInOrder,
+    RandomAgainstSequential,
     /// Does a read take longer beside a second thread?
-    TwoThreadsBesideOne,
+    TwoThreadsAgainstOne,
     /// Does its time grow by more than the number of threads from two on?
     BeyondEqualShares,
     /// Are cached reads faster than uncached ones?
-    CachedBesideUncached,
+    CachedAgainstUncached,
     /// Does the rate fall in the largest blocks?
     LargestBlock,
     /// Does a system call take longer than a function call?
-    SystemCallBesideCall,
+    SystemCallAgainstCall,
     /// Does a fork take longer than creating a thread?
-    ForkBesideThread,
+    ForkAgainstThread,
     /// Does a switch between processes take longer than between threads?
-    ProcessSwitchBesideThread,
+    ProcessSwitchAgainstThread,
     /// Does it take longer to wake a process than a thread?
-    ProcessWakeBesideThread,
+    ProcessWakeAgainstThread,
 }
 
 /// What a share is of.
@@ -360,7 +360,7 @@ pub enum RatioQuestion {
 #[serde(rename_all = "snake_case")]
 pub enum ShareQuestion {
     /// Of the machine's CPU time, that in neither user nor system time.
-    UnseenTime,
+    UnaccountedTime,
     /// Of the time, how much the busiest CPU is busy in the case with most idle time.
     CpuOfStreams,
     /// Of datagrams between processes, those lost.
@@ -372,7 +372,7 @@ pub enum ShareQuestion {
     /// Of the link's capacity, that used.
     LinkUsed,
     /// Of a remote block's time, the remote access.
-    RemoteWay,
+    RemoteAccess,
 }
 
 /// The question of which is best.
@@ -401,11 +401,11 @@ pub struct DependenceClaim {
     /// Where the time is furthest from the law.
     pub at: u64,
     /// The time there over that by the law.
-    pub off: Estimate,
+    pub ratio_to_law: Estimate,
     /// The margin within which it is as the law says, as a share.
-    pub within: f64,
+    pub margin: f64,
     /// What one more of the quantity adds, in nanoseconds; `None` of a time that does not depend on it.
-    pub each: Option<Estimate>,
+    pub per_unit: Option<Estimate>,
 }
 
 /// A quantity that a time may depend on.
@@ -437,7 +437,7 @@ pub enum ScalabilityClaim {
     /// The measurements determine it.
     Determined {
         /// The parameters held fixed.
-        held: Case,
+        fixed: Case,
         /// Numbers of workers that were measured.
         points: usize,
         /// Rounds of each.
@@ -448,14 +448,14 @@ pub enum ScalabilityClaim {
     /// It describes the measurements.
     Describes {
         /// The parameters held fixed.
-        held: Case,
+        fixed: Case,
         /// Its largest deviation.
         furthest: LawDeviation,
     },
     /// Contention takes more than a limit of the work.
     Contention {
         /// The parameters held fixed.
-        held: Case,
+        fixed: Case,
         /// Contention.
         sigma: Estimate,
         /// Coherency.
@@ -466,11 +466,11 @@ pub enum ScalabilityClaim {
     /// The rate falls within the measured range.
     Peak {
         /// The parameters held fixed.
-        held: Case,
+        fixed: Case,
         /// Most workers that were measured.
-        most: u64,
+        max_workers: u64,
         /// Whole numbers of workers at which the rate is highest; `None` beyond the most that were measured.
-        at: [Option<f64>; 3],
+        interval: [Option<f64>; 3],
         /// The highest rate, in bytes per second.
         rate: Option<f64>,
     },
@@ -490,7 +490,7 @@ pub struct LawDeviation {
 #[serde(rename_all = "snake_case")]
 pub enum MemoryLevelClaim {
     /// No level is visible.
-    NotTold {
+    NotVisible {
         /// Smallest and largest working set, in bytes.
         span: [u64; 2],
     },
@@ -517,7 +517,7 @@ pub enum MemoryLevelClaim {
         is_memory: bool,
     },
     /// A reported cache has no plateau.
-    Unseen {
+    NotFound {
         /// Its level.
         level: u32,
         /// Its bytes.
@@ -530,7 +530,7 @@ pub enum MemoryLevelClaim {
         /// Nanoseconds of a load with base pages, and with huge ones.
         latencies: [f64; 2],
         /// The working set from which it is visible.
-        shows_from: Option<u64>,
+        visible_from: Option<u64>,
         /// Reported reach of the machine's TLBs, in bytes.
         reach: Option<u64>,
     },
@@ -562,7 +562,7 @@ pub enum TestEvidence {
         rounds: usize,
     },
     /// Ratios of medians at several sizes or against several others, jointly at 95 %.
-    Together {
+    JointRatios {
         /// Each ratio, with its size, if any.
         ratios: Vec<(Option<u64>, Estimate)>,
         /// Rounds of the first one.
@@ -626,24 +626,24 @@ pub enum TestEvidence {
         /// Nanoseconds.
         latencies: [f64; 2],
         /// Whether they are.
-        apart: bool,
+        disjoint: bool,
     },
     /// Means of visits to several numbers of users, with intervals by a parametric bootstrap.
-    Visits {
+    LoadSteps {
         /// Numbers of users.
         loads: usize,
         /// Fewest visits of one.
-        visits: usize,
+        steps: usize,
     },
     /// Visits at saturation with Student's interval.
     Saturated {
         /// Visits.
-        visits: usize,
+        steps: usize,
     },
     /// Slope of memory over time within visits to equal numbers of users.
     Slope {
         /// Visits.
-        visits: usize,
+        steps: usize,
         /// Seconds from the first to the last.
         seconds: f64,
     },

@@ -43,7 +43,7 @@ pub enum Event {
         reason: crate::SkipReason,
     },
     /// The minimum of rounds takes longer than was said: the run will take so many seconds in all.
-    Lengthened {
+    Extended {
         /// The seconds.
         seconds: f64,
     },

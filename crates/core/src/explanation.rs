@@ -56,7 +56,7 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
     /// Ids of the controls in force; none as found.
-    pub under: Vec<Name>,
+    pub controls: Vec<Name>,
     /// The rounds, by the number of their pass.
     pub measurement: Measurement,
 }
@@ -67,13 +67,13 @@ pub struct CauseTrial {
     /// Its id.
     pub id: Name,
     /// What it is: `waking an idle CPU`.
-    pub what: Name,
+    pub summary: Name,
     /// What helps against it.
-    pub helps: Name,
+    pub remedy: Name,
     /// Its mechanisms, the most direct one first.
     pub mechanisms: Vec<MechanismTrial>,
     /// What it cannot touch, measured as found and under each of its controls.
-    pub bystander: Option<MetricCase>,
+    pub negative_control: Option<MetricCase>,
     /// Its size by a formula over lower metrics, as found.
     pub size: Option<FigureDifference>,
 }
@@ -82,7 +82,7 @@ pub struct CauseTrial {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MechanismTrial {
     /// In words: `gone with both CPUs kept awake`.
-    pub how: Name,
+    pub description: Name,
     /// How the amount follows from rounds.
     pub amount: AmountFormula,
     /// Why it cannot be tried here.
@@ -102,7 +102,7 @@ pub enum AmountFormula {
     Sweep([Name; 2]),
     /// The figure under the first control less that under the second, which takes more away; nothing is known where the second does
     /// nothing.
-    Beyond([Name; 2]),
+    BeyondLinear([Name; 2]),
     /// A difference of other figures.
     Difference(FigureDifference),
 }
@@ -111,11 +111,11 @@ pub enum AmountFormula {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FigureDifference {
     /// The larger one.
-    pub of: MetricCase,
+    pub minuend: MetricCase,
     /// What is taken from it.
-    pub less: MetricCase,
+    pub subtrahend: MetricCase,
     /// How often it counts in one operation.
-    pub times: f64,
+    pub factor: f64,
 }
 
 /// What an experiment shows: a figure as a sum of what is shown to cause it, and a remainder.
@@ -146,7 +146,7 @@ pub struct Explanation {
     /// Its prediction from inputs as found.
     pub predicted: Option<Prediction>,
     /// Why there is none.
-    pub not_predicted: Option<String>,
+    pub no_prediction_reason: Option<String>,
     /// Its prediction from inputs without what is shown.
     pub predicted_without: Option<Prediction>,
     /// The parts of the sum: what is left without all that is shown, then each cause that is shown, the largest first.
@@ -168,7 +168,7 @@ pub enum AmountUnit {
     /// Nanoseconds for each million bytes: rates do not add up, times do.
     Megabyte,
     /// The metric's own unit.
-    Own,
+    MetricUnit,
 }
 
 /// An amount, and its share of the figure.
@@ -184,7 +184,7 @@ pub struct AmountShare {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedPart {
     /// What it is.
-    pub of: PartKind,
+    pub kind: PartKind,
     /// How large it is.
     #[serde(flatten)]
     pub share: AmountShare,
@@ -209,15 +209,15 @@ pub struct CauseResult {
     #[schemars(with = "Id")]
     pub id: Name,
     /// What it is.
-    pub what: Name,
+    pub summary: Name,
     /// What helps against it.
-    pub helps: Name,
+    pub remedy: Name,
     /// What was found.
     pub verdict: CauseVerdict,
     /// As much of it as all its mechanisms show.
     pub share: Option<AmountShare>,
     /// The part of that which belongs to the host of a virtual machine, where it is shown.
-    pub of_host: Option<AmountShare>,
+    pub host_share: Option<AmountShare>,
     /// What each mechanism shows.
     pub evidence: Vec<MechanismEvidence>,
     /// Its size by the formula, where one is known.
@@ -241,7 +241,7 @@ pub enum CauseVerdict {
     /// The figure is larger without it.
     Opposite,
     /// Its controls moved what they cannot touch by as much as matters here, and say nothing.
-    Void,
+    Invalid,
     /// It cannot be tried here.
     NotTried(SkipReason),
 }
@@ -250,13 +250,13 @@ pub enum CauseVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MechanismEvidence {
     /// The mechanism, in words.
-    pub how: Name,
+    pub description: Name,
     /// The amount that it shows.
     pub amount: Option<Estimate>,
     /// Why it shows none, or does not count.
-    pub without_because: Option<String>,
+    pub missing_reason: Option<String>,
     /// What the cause cannot touch, under this control.
-    pub bystander: Option<NegativeControl>,
+    pub negative_control: Option<NegativeControl>,
 }
 
 /// A metric that a cause cannot touch, under its control.

@@ -10,13 +10,13 @@ use crate::identifiers::Id;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateResult {
     /// What makes it fail.
-    pub missed: Vec<GateFinding>,
+    pub failures: Vec<GateFinding>,
     /// What would, if it were not known.
     pub known: Vec<GateFinding>,
     /// How many figures could not have shown a change as large as is allowed.
-    pub unseen: usize,
+    pub undetectable: usize,
     /// Known issues, by their reasons, of which nothing was seen.
-    pub not_seen: Vec<String>,
+    pub resolved: Vec<String>,
 }
 
 /// A figure that a gate has found.
@@ -28,7 +28,7 @@ pub struct GateFinding {
     /// The metric at its case, as tables name it: `mem.latency pages=base bytes=16 MiB`.
     pub figure: String,
     /// What is wrong.
-    pub because: GateReason,
+    pub reason: GateReason,
     /// The known issue, where there is one.
     pub issue: Option<KnownIssue>,
     /// Whose it is, where the policy says so.
@@ -42,16 +42,16 @@ pub enum GateReason {
     /// It is worse, as a share, than is allowed; 0 where nothing worse is.
     Worse {
         /// By so much.
-        by: f64,
+        ratio: f64,
         /// What is allowed.
         allowed: f64,
     },
     /// It is not known well enough.
-    Unseen {
+    Undetectable {
         /// The smallest change that would have been found, as a share; none where no change would have been.
-        least: Option<f64>,
+        detectable: Option<f64>,
         /// What must be found.
-        wanted: f64,
+        required: f64,
     },
     /// It was not compared, and must be.
     NotCompared,
@@ -61,7 +61,7 @@ pub enum GateReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownIssue {
     /// What it is.
-    pub because: String,
+    pub reason: String,
     /// Until which day it is known, that day included: 2026-12-31.
     pub until: Option<String>,
     /// By which share it may make a figure worse, if that is bounded.

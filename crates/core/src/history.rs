@@ -29,7 +29,7 @@ pub struct History {
     /// Runs of this machine in other modes, which are not shown: the mode, and how many.
     pub other_modes: Vec<OtherModeRuns>,
     /// The share of false ones among the changes that are told, on average at most.
-    pub false_share: f64,
+    pub false_discovery_rate: f64,
     /// The series, the most consequential first.
     pub series: Vec<SeriesHistory>,
 }
@@ -67,7 +67,7 @@ pub struct SeriesHistory {
     /// Its values by version of the method, the oldest first: values of two versions mean something else, and are never joined.
     pub versions: Vec<VersionHistory>,
     /// Where the latest value stands among those of all machines in the store, if there are enough.
-    pub among: Option<MachineRanking>,
+    pub ranking: Option<MachineRanking>,
 }
 
 /// The values by one version of the method.
@@ -99,15 +99,15 @@ pub struct HistoryChange {
     /// Index of the first run after it; of a drift, of the run with which it ends.
     pub run: usize,
     /// The first and the last run that a step may have come with instead, at 95 %; from where to where a drift goes.
-    pub places: [usize; 2],
+    pub run_interval: [usize; 2],
     /// The level before it, in the metric's unit: the median of its runs.
     pub before: f64,
     /// The level after it.
     pub after: f64,
     /// Its chance by accident; the joint one is corrected for all series that are shown together.
-    pub chance: PValue,
+    pub p_value: PValue,
     /// The run before it and the run after it, between which what else changed is looked for.
-    pub between: [usize; 2],
+    pub runs: [usize; 2],
     /// What else changed between these: machine, kernel, settings, versions; empty where nothing is known.
     pub differences: Vec<FactDifference>,
 }

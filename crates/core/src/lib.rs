@@ -49,11 +49,11 @@ pub use compare::{
 };
 pub use conclusion::{
     BestQuestion, Claim, Conclusion, Crossover, DependenceClaim, DependenceLaw, DependenceQuestion, Equivalence,
-    Estimate, FactorOverFiles, GainOverFiles, Hindrance, HindranceClaim, Knee, LawDeviation, LimitProjection,
+    Estimate, FactorOverFiles, GainOverFiles, Disturbance, DisturbanceClaim, Knee, LawDeviation, LimitProjection,
     LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, MemoryLevelClaim,
     MetricValue, MoreWorkersClaim, NextLimitClaim, PValue, PublishedLoadCase, RatioQuestion, RequestLocation,
     ResourceUse, ScalabilityClaim, ShareQuestion, TestEvidence, TestOutcome, TimeChange, TransferClaim, TransferFactor,
-    TunedSetting, UnknownLimit, UnwatchedLimit,
+    TunedSetting, UnknownLimit, UnsampledLimit,
 };
 pub use event::Event;
 pub use explanation::{

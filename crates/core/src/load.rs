@@ -17,7 +17,7 @@ pub struct LoadResult {
     /// Seconds in which the right answers came: those that were measured, and of an open loop how much longer its last answer took
     /// than the fastest one. Of earlier versions 0.
     #[serde(default)]
-    pub answering: f64,
+    pub answer_seconds: f64,
     /// The signal that ended it early, if one did.
     pub interrupted: Option<String>,
     /// Right answers: in a closed loop those that were whole within these seconds, in an open loop those to requests that became due
@@ -48,7 +48,7 @@ pub struct LoadResult {
     /// Connections that were opened in the whole run.
     pub connections: u64,
     /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
-    pub sent_again: u64,
+    pub resent: u64,
     /// Times in which no byte of an answer came.
     #[serde(default)]
     pub stalls: Stalls,
@@ -65,7 +65,7 @@ impl LoadResult {
             target: target.to_owned(),
             offered: OfferedLoad::Users { users: 0, think: 0.0 },
             seconds: 0.0,
-            answering: 0.0,
+            answer_seconds: 0.0,
             interrupted: None,
             requests: 0,
             bytes: 0,
@@ -77,7 +77,7 @@ impl LoadResult {
             unanswered: 0,
             in_flight: None,
             connections: 0,
-            sent_again: 0,
+            resent: 0,
             stalls: Stalls::default(),
             series: Vec::new(),
             generator: GeneratorStats::default(),
@@ -106,7 +106,7 @@ impl LoadResult {
     }
 
     fn per_second(&self, count: u64) -> f64 {
-        let seconds = if self.answering > 0.0 { self.answering } else { self.seconds };
+        let seconds = if self.answer_seconds > 0.0 { self.answer_seconds } else { self.seconds };
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 }
@@ -129,7 +129,7 @@ pub enum OfferedLoad {
         /// Requests a second that became due in the measured time.
         due: f64,
         /// Requests that had to wait until one of the allowed connections was free.
-        waited: u64,
+        delayed: u64,
     },
 }
 
@@ -247,9 +247,9 @@ pub struct GeneratorStats {
     /// for the kernel to tell of any.
     pub cpu: Option<f64>,
     /// Seconds that it looked at the clock until a request was due.
-    pub spun: f64,
+    pub spin_share: f64,
     /// Seconds that it could have run and had no CPU, where the kernel tells.
-    pub without_cpu: Option<f64>,
+    pub off_cpu: Option<f64>,
     /// Share of the time that it worked or had no CPU.
     pub busy: Option<f64>,
     /// From when a request was due and could be sent until it was.
@@ -257,21 +257,21 @@ pub struct GeneratorStats {
     pub late: LatencySummary,
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
-    pub unread: Option<f64>,
+    pub read_delay: Option<f64>,
     /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; none with TLS.
     #[serde(default)]
-    pub leaving: Option<f64>,
+    pub send_delay: Option<f64>,
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
     #[serde(default, with = "if_any")]
-    pub own: LatencySummary,
+    pub own_delay: LatencySummary,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
     /// measure of the server. Its rate, mean and median may still be one.
     #[serde(default)]
     pub slow_tail: Option<f64>,
     /// How often it was woken up and found nothing to do: more than a few times are a fault of the generator.
     #[serde(default)]
-    pub futile: u64,
+    pub spurious_wakeups: u64,
     /// The mean of these as a share of that of the response times, where it is so much that response times are no measure of the
     /// server. Those from when a request was sent may still be one, and so may the rate.
     #[serde(default)]
@@ -312,9 +312,9 @@ pub struct RateSearch {
     /// The objective, in words.
     pub objective: String,
     /// The highest rate that kept it, in requests a second.
-    pub kept: Option<f64>,
+    pub highest_passing: Option<f64>,
     /// The lowest rate that missed it.
-    pub missed: Option<f64>,
+    pub lowest_failing: Option<f64>,
     /// Whether the search ended because the generator, and not the server, was the limit.
     pub is_generator_limit: bool,
     /// The load at each rate that was tried, in the order of the tries.

@@ -327,7 +327,7 @@ pub struct Kernel {
     pub command_line: Fact<String>,
     /// How many parameters of the boot line are left out; none if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boot_parameters_left_out: Option<u32>,
+    pub omitted_boot_parameters: Option<u32>,
     /// Preemption model: `none`, `voluntary`, `full`, `dynamic (…)`.
     pub preemption: Fact<String>,
     /// Ticks per second of the timer, if known.

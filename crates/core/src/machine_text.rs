@@ -149,7 +149,7 @@ impl FactRows {
         self.push(GROUP, "Version", &kernel.version, String::clone);
         self.push(GROUP, "Distribution", &kernel.distribution, String::clone);
         self.push(GROUP, "C library", &kernel.libc, String::clone);
-        self.push(GROUP, "Boot line", &kernel.command_line, |line| boot_line(line, kernel.boot_parameters_left_out));
+        self.push(GROUP, "Boot line", &kernel.command_line, |line| boot_line(line, kernel.omitted_boot_parameters));
         self.push(GROUP, "Preemption", &kernel.preemption, String::clone);
         self.push(GROUP, "Timer", &kernel.timer_hz, |hz| format!("{hz} Hz"));
         self.push(GROUP, "Scheduler", &kernel.scheduler, String::clone);

@@ -39,7 +39,7 @@ pub struct Metric {
     pub needs: Option<Need>,
     /// The only axis word at which it is measured, if its probe also has cases without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<AxisWord>,
+    pub restricted_to: Option<AxisWord>,
     /// The axis word at which no canary guards it and all samples make the headline: another CPU, which the canaries do not see,
     /// decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ impl Metric {
             contaminants: crate::SampleTags::CONTAMINATED,
             axes: [None; MAX_AXES],
             needs: None,
-            only: None,
+            restricted_to: None,
             as_found_where: None,
             own_frequency: false,
             floor: Some(0.0),
@@ -112,7 +112,7 @@ impl Metric {
 
     /// The same metric measured only at an axis word.
     pub const fn only_at(self, there: AxisWord) -> Self {
-        Self { only: Some(there), ..self }
+        Self { restricted_to: Some(there), ..self }
     }
 
     /// The same metric, guarded by no canary and reported as found at an axis word.
@@ -173,7 +173,7 @@ impl Metric {
 
     /// Whether it is measured at a case of its probe.
     pub fn is_measured_at(&self, case: &Case) -> bool {
-        self.only.is_none_or(|there| there.is_in_case(case))
+        self.restricted_to.is_none_or(|there| there.is_in_case(case))
     }
 
     /// The metric as it is measured at a case.

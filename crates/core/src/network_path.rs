@@ -14,7 +14,7 @@ pub struct NetworkPath {
     pub interface: Fact<String>,
     /// Advertised link speed of the agent's interface, bits per second. Whether a physical line stands behind it is not known here.
     #[serde(alias = "claimed_there")]
-    pub advertised_there: Fact<f64>,
+    pub agent_link_speed: Fact<f64>,
     /// MTU of the agent's interface, bytes.
-    pub mtu_there: Fact<u32>,
+    pub agent_mtu: Fact<u32>,
 }

@@ -18,7 +18,7 @@ pub struct Overview {
     /// What stands out, most consequential first.
     pub stand_outs: Vec<StandOut>,
     /// What removes hazards of this machine, and those hazards.
-    pub do_first: Vec<Remedy>,
+    pub remedies: Vec<Remedy>,
     /// How precise the figures of the run are; `None` where none has an interval.
     pub precision: Option<Precision>,
     /// Metrics without a figure, by reason.
@@ -29,7 +29,7 @@ pub struct Overview {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rung {
     /// What takes so long.
-    pub what: String,
+    pub label: String,
     /// Whether it is the rung above it under another condition, which is all that `what` says.
     pub continues: bool,
     /// Whether it is the first to be left out where there is no room for all; of several the last one first.
@@ -55,19 +55,19 @@ pub struct PublishedTime {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateRow {
     /// What carries so much.
-    pub what: String,
+    pub label: String,
     /// Its rates.
     pub rates: Vec<Rate>,
     /// What makes it doubtful that they are of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub but: Option<String>,
+    pub doubt: Option<String>,
 }
 
 /// One rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// Of which work: `read`.
-    pub of: String,
+    pub work: String,
     /// Unit of the figure.
     pub unit: Unit,
     /// The figure.
@@ -78,23 +78,23 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverviewFigure {
     /// Where the run measured it.
-    pub place: Option<MetricCase>,
+    pub source: Option<MetricCase>,
     /// The measured value, with the half-width of its interval to either side; `None` where it is not known.
     pub measured: Option<Estimate>,
     /// It in words, with no more digits than its interval supports, or why there is none in a word or two.
     pub text: String,
     /// Why it is not known, in full.
-    pub why_not: Option<String>,
+    pub missing_reason: Option<String>,
     /// What was found where undisturbed samples are too few for a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_found: Option<AsFoundFigure>,
     /// The prediction, if there is one.
     pub predicted: Option<PredictedRange>,
     /// The figure against that.
-    pub against: PredictionVerdict,
+    pub verdict: PredictionVerdict,
     /// Where the figure lies on machines of the class, whatever else the run measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of_class: Option<UsualRange>,
+    pub class_range: Option<UsualRange>,
 }
 
 impl OverviewFigure {
@@ -160,7 +160,7 @@ pub enum PredictionVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StandOut {
     /// The question that it answers.
-    pub about: StandOutQuestion,
+    pub question: StandOutQuestion,
     /// The figures that it compares or states: the evidence.
     pub sides: Vec<MetricValue>,
     /// The last side over the first, where that is tested.
@@ -186,15 +186,15 @@ pub enum StandOutQuestion {
     /// Whether something below the kernel caches the disk.
     DiskCache,
     /// What TCP streams carry between two CPUs beside on one each.
-    StreamsAcross,
+    StreamsBetweenCpus,
     /// What a local stream loses by the system's congestion control.
     CongestionControl,
     /// Whether the host moves the CPUs of the machine.
-    Distance,
+    CpuDistance,
     /// Which time is longest beside its prediction.
     WorstTime,
     /// What all CPUs together draw from memory beside one.
-    MemoryShared,
+    SharedMemoryBandwidth,
     /// What the disk can do.
     Disk,
 }
@@ -211,7 +211,7 @@ pub struct Remedy {
     #[schemars(with = "Vec<Id>")]
     pub hazards: Vec<Name>,
     /// They in words.
-    pub against: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// How precise the figures of a run are: half-widths of their intervals as shares of the figures.
@@ -220,16 +220,16 @@ pub struct Precision {
     /// Figures with an interval.
     pub figures: usize,
     /// Half of them are at least as precise as this.
-    pub half: f64,
+    pub median: f64,
     /// Nine of ten are.
-    pub nine_of_ten: f64,
+    pub p90: f64,
 }
 
 /// Metrics without a figure, for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingFigures {
     /// Why.
-    pub why: MissingReason,
+    pub reason: MissingReason,
     /// Figures that are missing: metrics at cases.
     pub figures: usize,
     /// Ids of those metrics, each once.

@@ -43,7 +43,7 @@ pub struct Prediction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceiling {
     /// The stated most, in the metric's unit: no predicted value is above it.
-    pub most: f64,
+    pub limit: f64,
     /// The upper end of any range, which also allows for errors of the measurement; at least `most`.
     pub range_end: f64,
 }
@@ -72,7 +72,7 @@ pub enum PredictionBasis {
     /// Published figures.
     Published,
     /// The same figure on other machines: no formula tells of it.
-    Elsewhere,
+    ReferenceMachines,
 }
 
 /// One input of a prediction.
@@ -111,5 +111,5 @@ pub struct PredictionRecord {
     /// The prediction, if there is one.
     pub prediction: Option<Prediction>,
     /// Why there is none.
-    pub none_because: Option<NoPrediction>,
+    pub missing_reason: Option<NoPrediction>,
 }

@@ -43,10 +43,10 @@ pub struct ReferenceValue {
     /// Unit of all these figures.
     pub unit: Unit,
     /// What one value covers, if not what kelvin's metric covers; then the two must not be compared as equals.
-    pub spans: Option<String>,
+    pub range: Option<String>,
     /// Known slips of the publication.
     pub note: Option<String>,
     /// Other published figures about the same value, each with a label that names its unit: a peak, a total.
     #[serde(default)]
-    pub also: Vec<(String, f64)>,
+    pub other_values: Vec<(String, f64)>,
 }

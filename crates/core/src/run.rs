@@ -40,13 +40,13 @@ pub struct RunHeader {
     /// What is to be measured, in the order of reports.
     pub plan: Vec<PlannedMeasurement>,
     /// The spread between runs, learned from earlier runs of this machine.
-    pub learned: Vec<SpreadHistory>,
+    pub spread_history: Vec<SpreadHistory>,
     /// The block canary over the chain canary, each in its steady state, in earlier runs of this machine, oldest first:
     /// the reference of an unshared core.
-    pub learned_core: Vec<f64>,
+    pub core_ratio_history: Vec<f64>,
     /// The path to the agent of another host, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way: Option<NetworkPath>,
+    pub network_path: Option<NetworkPath>,
     /// Hardware bounds, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRecord>,
@@ -165,7 +165,7 @@ pub struct SpreadHistory {
     /// Headlines of earlier runs, oldest first.
     pub headlines: Vec<f64>,
     /// For each of them, the variance of its headline explained by its own rounds.
-    pub within: Vec<f64>,
+    pub within_variances: Vec<f64>,
 }
 
 /// How a run ended.
@@ -183,7 +183,7 @@ pub enum RunStatus {
 pub struct Run {
     /// Everything known before the first measurement.
     #[serde(flatten)]
-    pub outline: RunHeader,
+    pub header: RunHeader,
     /// The measurements, in the order of the plan.
     pub measurements: Vec<Measurement>,
     /// Predictions made when it was measured.
@@ -222,7 +222,7 @@ pub struct Round {
     /// Number of the round of this case, from 0.
     pub index: u32,
     /// Seconds from the start of the run.
-    pub at: f64,
+    pub start_seconds: f64,
     /// Lifetime of the process in seconds, with start and set-up.
     pub seconds: f64,
     /// How many of them were for timing: those planned, and those by which it went on until the core was undisturbed. Missing in
@@ -232,18 +232,18 @@ pub struct Round {
     /// The CPU that it ran on.
     pub cpu: u32,
     /// Its outcome.
-    pub attempt: RoundOutcome,
+    pub outcome: RoundOutcome,
 }
 
 impl Round {
     fn without_samples(&self) -> Self {
-        let attempt = match &self.attempt {
+        let attempt = match &self.outcome {
             RoundOutcome::Measured(_) => RoundOutcome::Measured(Vec::new()),
             RoundOutcome::Skipped(reason) => RoundOutcome::Skipped(reason.clone()),
             RoundOutcome::Failed(reason) => RoundOutcome::Failed(reason.clone()),
         };
-        let &Self { index, at, seconds, timing, cpu, .. } = self;
-        Self { index, at, seconds, timing, cpu, attempt }
+        let &Self { index, start_seconds: at, seconds, timing, cpu, .. } = self;
+        Self { index, start_seconds: at, seconds, timing, cpu, outcome: attempt }
     }
 }
 
@@ -281,7 +281,7 @@ impl std::fmt::Display for SkipReason {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanaryReading {
     /// Seconds from the start of the run.
-    pub at: f64,
+    pub seconds: f64,
     /// Which canary.
     pub canary: Canary,
     /// Its time, in nanoseconds.
@@ -305,7 +305,7 @@ impl Run {
     pub fn from_header(outline: RunHeader) -> Self {
         let measurements = outline.plan.iter().cloned().map(Measurement::from_plan).collect();
         Self {
-            outline,
+            header: outline,
             measurements,
             predictions: Vec::new(),
             studies: Vec::new(),
@@ -320,9 +320,9 @@ impl Run {
     /// Applies an event.
     pub fn apply(&mut self, event: Event) {
         match event {
-            Event::Started(_) | Event::RoundStarted { .. } | Event::Lengthened { .. } => {}
+            Event::Started(_) | Event::RoundStarted { .. } | Event::Extended { .. } => {}
             Event::RoundFinished { probe, case, round } => {
-                self.seconds = self.seconds.max(round.at + round.seconds);
+                self.seconds = self.seconds.max(round.start_seconds + round.seconds);
                 self.measurement(probe, case).rounds.push(*round);
             }
             Event::CaseSkipped { probe, case, reason } => self.measurement(probe, case).skipped = Some(reason),
@@ -349,7 +349,7 @@ impl Run {
     /// The same run without the readings of its rounds: what is shown of it, and far less to write.
     pub fn without_samples(&self) -> Self {
         Self {
-            outline: self.outline.clone(),
+            header: self.header.clone(),
             measurements: self.measurements.iter().map(Measurement::without_samples).collect(),
             predictions: self.predictions.clone(),
             studies: self.studies.clone(),
@@ -364,7 +364,7 @@ impl Run {
     /// Whether it is what [`Run::without_samples`] gives of a run that measured something. A round that measured always has readings.
     pub fn lacks_samples(&self) -> bool {
         let rounds = self.measurements.iter().flat_map(|measurement| &measurement.rounds);
-        let mut measured = rounds.filter_map(|round| match &round.attempt {
+        let mut measured = rounds.filter_map(|round| match &round.outcome {
             RoundOutcome::Measured(readings) => Some(readings),
             _ => None,
         });
@@ -373,7 +373,7 @@ impl Run {
 
     /// The definition of a metric of this run.
     pub fn metric(&self, id: &str) -> Option<&Metric> {
-        self.outline.metrics.iter().find(|metric| metric.id == *id)
+        self.header.metrics.iter().find(|metric| metric.id == *id)
     }
 
     /// The prediction kept for a metric at a case.
@@ -388,13 +388,13 @@ impl Run {
 
     /// The hardware bound of a metric at a case, if known.
     pub fn bound(&self, metric: &str, case: &Case) -> Option<&Bound> {
-        let mut records = self.outline.bounds.iter();
+        let mut records = self.header.bounds.iter();
         records.find(|record| record.metric == *metric && record.case == *case).map(|record| &record.bound)
     }
 
     /// Whether the kernel's clock source changed while it ran.
     pub fn has_clock_changed(&self) -> bool {
-        let clock = &self.outline.clock;
+        let clock = &self.header.clock;
         clock.source_after.is_some() && clock.source_before != clock.source_after
     }
 }
@@ -412,7 +412,7 @@ impl Measurement {
 
     /// The readings of one metric, with the round that made them, in order.
     pub fn readings<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a Round, &'a MetricReadings)> {
-        self.rounds.iter().filter_map(move |round| match &round.attempt {
+        self.rounds.iter().filter_map(move |round| match &round.outcome {
             RoundOutcome::Measured(readings) => {
                 readings.iter().find(|reading| reading.metric == *metric).map(|reading| (round, reading))
             }
@@ -422,7 +422,7 @@ impl Measurement {
 
     /// The reasons of failed rounds.
     pub fn failures(&self) -> impl Iterator<Item = &str> {
-        self.rounds.iter().filter_map(|round| match &round.attempt {
+        self.rounds.iter().filter_map(|round| match &round.outcome {
             RoundOutcome::Failed(reason) => Some(reason.as_str()),
             _ => None,
         })
@@ -431,7 +431,7 @@ impl Measurement {
     /// The reason why it, or its first skipped round, was skipped.
     pub fn skip_reason(&self) -> Option<&SkipReason> {
         self.skipped.as_ref().or_else(|| {
-            self.rounds.iter().find_map(|round| match &round.attempt {
+            self.rounds.iter().find_map(|round| match &round.outcome {
                 RoundOutcome::Skipped(reason) => Some(reason),
                 _ => None,
             })

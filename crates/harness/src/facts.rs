@@ -182,16 +182,16 @@ impl<'a> PredictionInputs<'a> {
     /// A prediction, and the most that the hardware carries where that is less.
     fn clamp_to_bound(&self, prediction: Prediction, metric: &Metric, case: &Case) -> Prediction {
         let bound = self.bounds.iter().find(|record| record.metric == metric.id && record.case == *case);
-        let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.most < prediction.high) else {
+        let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.limit < prediction.high) else {
             return prediction;
         };
-        if prediction.value <= bound.most {
-            return Prediction { high: bound.most, ..prediction };
+        if prediction.value <= bound.limit {
+            return Prediction { high: bound.limit, ..prediction };
         }
         let Prediction { value, low, mut derivation, mut inputs, .. } = prediction;
-        derivation.push_str(&format!("; at most {}: {}", value_text(bound.most, metric.unit), bound.derivation));
+        derivation.push_str(&format!("; at most {}: {}", value_text(bound.limit, metric.unit), bound.derivation));
         inputs.extend(bound.inputs.iter().cloned());
-        let (low, value) = (low * bound.most / value, bound.most);
+        let (low, value) = (low * bound.limit / value, bound.limit);
         Prediction { value, low, high: value, derivation, inputs, ..prediction }
     }
 

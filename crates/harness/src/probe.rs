@@ -56,7 +56,7 @@ impl Probe {
             Ok(prediction) => (Some(prediction), None),
             Err(reason) => (None, Some(reason)),
         };
-        PredictionRecord { metric: metric.id, case: case.clone(), prediction, none_because }
+        PredictionRecord { metric: metric.id, case: case.clone(), prediction, missing_reason: none_because }
     }
 }
 

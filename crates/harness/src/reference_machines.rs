@@ -164,7 +164,7 @@ impl ReferenceMachines {
         let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.mean + away).exp());
         let [low, value, high] = [low, value, high].map(|end| clamp_to_physical_range(end, metric));
         let (most, range_end) =
-            prediction.ceiling.map_or((f64::INFINITY, f64::INFINITY), |ceiling| (ceiling.most, ceiling.range_end));
+            prediction.ceiling.map_or((f64::INFINITY, f64::INFINITY), |ceiling| (ceiling.limit, ceiling.range_end));
         let [low, value, high] = [low.min(most), value.min(most), high.min(range_end)];
         prediction.derivation.push_str(&format!(
             "; on {} {:.2} to {:.2} times that: {}",
@@ -271,7 +271,7 @@ impl ReferenceMachines {
             value,
             low,
             high,
-            basis: PredictionBasis::Elsewhere,
+            basis: PredictionBasis::ReferenceMachines,
             formula,
             inputs,
             derivation,
@@ -547,7 +547,7 @@ mod tests {
                 let (basis, inputs, sources) = (PredictionBasis::Derived, vec![call], Vec::new());
                 let (low, high) = (value / 4.0, value * 4.0);
                 let formula_name = if facts.machine().topology.allowed.get().is_some() { "stated" } else { "calls" };
-                let ceiling = (formula_name == "stated").then_some(Ceiling { most: value, range_end: 1.02 * value });
+                let ceiling = (formula_name == "stated").then_some(Ceiling { limit: value, range_end: 1.02 * value });
                 Ok(Prediction {
                     value,
                     low,
@@ -663,7 +663,7 @@ mod tests {
         assert!((found.value - 1000.0).abs() < 1e-6, "a call takes twice as long here, so does the work: {found:?}");
         assert_eq!(
             (found.basis, found.formula.as_str()),
-            (PredictionBasis::Elsewhere, "the same elsewhere x test.call here over there")
+            (PredictionBasis::ReferenceMachines, "the same elsewhere x test.call here over there")
         );
         assert_eq!(found.derivation, "500 ns on machine 1 x 2.00 by test.call; no formula, since nothing is published");
         assert_eq!(predicted(&known, &SETTING, 0.0).unwrap_err().0, "nothing is published");
@@ -750,7 +750,7 @@ mod tests {
         let rules = ReferenceRules { proxies: &yardsticks, ..ReferenceRules::NONE };
         let found = predicted(&reference_machines(&one_machine(), &rules, 9), &TWICE, 0.0).unwrap();
         // 242 ns there, and a call takes twice as long here.
-        assert!((found.value - 484.0).abs() < 1e-9 && found.basis == PredictionBasis::Elsewhere, "{found:?}");
+        assert!((found.value - 484.0).abs() < 1e-9 && found.basis == PredictionBasis::ReferenceMachines, "{found:?}");
         assert!(found.derivation.ends_with("the figure of other machines tells more than its formula"), "{found:?}");
         // With no other machine there is the formula.
         let alone = predicted(&reference_machines(&one_machine(), &rules, 1), &TWICE, 0.0).unwrap();

@@ -613,7 +613,7 @@ impl Schedule {
         self.statuses = judge();
         let few = |unit: usize| self.lacks_undisturbed(unit, MIN_UNDISTURBED_ROUNDS);
         let cost = |unit: usize| self.round_cost(unit, PassPhase::ReplaceDisturbed);
-        let worst = |unit: usize| cost(unit) * f64::from(self.statuses[unit].counting + 1);
+        let worst = |unit: usize| cost(unit) * f64::from(self.statuses[unit].counted_rounds + 1);
         let undisturbed = take_affordable(&self.sorted_by(|unit| few(unit).then(|| worst(unit))), cost, left);
         let (purpose, pass) = match undisturbed.is_empty() {
             true => (PassPhase::NarrowIntervals, self.water_filling_pass(left)),
@@ -667,7 +667,7 @@ impl Schedule {
 
     /// Whether a unit has, and will have, fewer rounds that count than so many, and than it was to have, but so many that more will.
     fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
-        let (state, counting) = (&self.units[unit], self.statuses[unit].counting);
+        let (state, counting) = (&self.units[unit], self.statuses[unit].counted_rounds);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
         let most = self.budget * MAX_UNIT_SHARE.max(MAX_EQUAL_SHARES / self.units.len() as f64);
         let is_too_long = self.time_spent(unit, PassPhase::ReplaceDisturbed) > most;

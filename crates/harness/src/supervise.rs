@@ -199,11 +199,11 @@ impl<'r> RoundLoop<'r> {
         }
         let round = Round {
             index: next.round,
-            at: begun / 1e9,
+            start_seconds: begun / 1e9,
             seconds: took / 1e9,
             timing: Some((next.slice + beyond) / 1e9),
             cpu: self.options.setup.placement.cpu,
-            attempt,
+            outcome: attempt,
         };
         let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
@@ -256,7 +256,7 @@ impl<'r> RoundLoop<'r> {
                     sink.event(&Event::CaseSkipped { probe, case, reason });
                 }
                 Decision::Lengthen { by } => {
-                    sink.event(&Event::Lengthened { seconds: self.settings.budget_seconds + by / 1e9 });
+                    sink.event(&Event::Extended { seconds: self.settings.budget_seconds + by / 1e9 });
                 }
             }
         }
@@ -309,7 +309,7 @@ impl<'r> RoundLoop<'r> {
 /// How far each unit has come.
 fn unit_statuses(plan: &Plan, judge: &mut dyn RunObserver) -> Vec<CaseStatus> {
     let known = judge.case_status();
-    let nothing_missing = CaseStatus { counting: u32::MAX, ..CaseStatus::default() };
+    let nothing_missing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
     let of =
         |unit: &PlanUnit| known.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(nothing_missing);
     plan.units.iter().map(of).collect()

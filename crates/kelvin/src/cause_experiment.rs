@@ -227,7 +227,7 @@ impl CauseExperiment {
 
 /// Whether a prediction is of a figure without its causes: those of other machines have them.
 fn is_prediction_without_causes(record: &PredictionRecord) -> bool {
-    record.prediction.as_ref().is_none_or(|prediction| prediction.basis != PredictionBasis::Elsewhere)
+    record.prediction.as_ref().is_none_or(|prediction| prediction.basis != PredictionBasis::ReferenceMachines)
 }
 
 /// The controls that take away all that is shown, unless that was measured already.
@@ -239,7 +239,7 @@ fn untested_controls(session: &ExperimentRunner<'_>, measured: &[Vec<Name>]) -> 
 
 /// Whether more passes can decide something.
 fn is_undecided(experiment: &Experiment) -> bool {
-    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Void);
+    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Invalid);
     explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| open(&cause.verdict)))
 }
 
@@ -258,7 +258,7 @@ mod tests {
 
     /// The rounds of a run as those of an inquiry: as found.
     fn experiment_of_run(run: &Run, metric: &Metric, case: &Case) -> Experiment {
-        let arm = |one: &kelvin_core::Measurement| Arm { under: Vec::new(), measurement: one.clone() };
+        let arm = |one: &kelvin_core::Measurement| Arm { controls: Vec::new(), measurement: one.clone() };
         Experiment {
             probe: find_metric(&metric.id).unwrap().0.id.into(),
             metric: *metric,
@@ -276,7 +276,7 @@ mod tests {
     fn prediction_equals_that_of_the_report() {
         let mut run = guest::guest_run();
         predict::complete_run(&mut run);
-        let machine = run.outline.machine.clone();
+        let machine = run.header.machine.clone();
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
         let mut of_other_machines = 0;
         // By a formula, by a scaled figure of other machines, and by none.
@@ -300,7 +300,7 @@ mod tests {
             assert_eq!(about(here), about(there), "{} {case}: {found:?}", metric.id);
             if let (Some(here), Some(there)) = (here, there) {
                 assert!((here.value / there.value).ln().abs() < 0.02, "{} {case}: {here:?} {there:?}", metric.id);
-                of_other_machines += usize::from(here.basis == PredictionBasis::Elsewhere);
+                of_other_machines += usize::from(here.basis == PredictionBasis::ReferenceMachines);
             }
         }
         assert!(of_other_machines > 0);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn inputs_of_same_probe_are_measured_too() {
-        let machine = guest::guest_run().outline.machine;
+        let machine = guest::guest_run().header.machine;
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
         let inquiry =
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn scaling_inputs_are_measured_too() {
-        let machine = guest::guest_run().outline.machine;
+        let machine = guest::guest_run().header.machine;
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
         let case = Case::new().with_word(TokenChannel::Pipe);
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
@@ -332,13 +332,13 @@ mod tests {
     #[test]
     fn peer_predictions_are_not_cause_free() {
         let none =
-            PredictionRecord { metric: SWITCH_CROSS_CPU.id, case: Case::new(), prediction: None, none_because: None };
+            PredictionRecord { metric: SWITCH_CROSS_CPU.id, case: Case::new(), prediction: None, missing_reason: None };
         assert!(is_prediction_without_causes(&none));
         let mut run = guest::guest_run();
         predict::complete_run(&mut run);
         let with =
             |basis| run.predictions.iter().find(|one| one.prediction.as_ref().is_some_and(|one| one.basis == basis));
-        assert!(!is_prediction_without_causes(with(PredictionBasis::Elsewhere).unwrap()));
+        assert!(!is_prediction_without_causes(with(PredictionBasis::ReferenceMachines).unwrap()));
         assert!(is_prediction_without_causes(with(PredictionBasis::Derived).unwrap()));
     }
 }

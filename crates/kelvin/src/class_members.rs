@@ -53,7 +53,7 @@ fn read_member(path: &Path) -> Result<Member, CliError> {
     let file = File::open(path).context(named())?;
     let run = kelvin_store::import(file).context(named())?;
     let headlines = analyse(&run).stored_headlines(|_| true);
-    class_member(&run.outline.id, &run.outline.machine, &headlines)
+    class_member(&run.header.id, &run.header.machine, &headlines)
         .map_err(|why| CliError::msg(format!("{}: it is of no class: {why}", named())))
 }
 

@@ -302,7 +302,7 @@ pub struct RunArgs {
     /// Published machine to compare with, by id, or a file of an exported run, whose machine is judged with as one of its class;
     /// repeatable [default in HTML: all published]
     #[arg(long, value_name = "MACHINE")]
-    pub beside: Vec<String>,
+    pub compare_with: Vec<String>,
     /// Print all tables and conclusions instead of the first screen
     #[arg(long, conflicts_with = "json")]
     pub full: bool,

@@ -42,10 +42,10 @@ impl Outlier {
 /// The gaps of a run, the most odd first, of the points of a curve one. What the run itself explains is left out.
 pub fn find_gaps(run: &Run) -> Vec<Outlier> {
     let gap = |found| if let FindingData::Gap(gap) = found { Some(gap) } else { None };
-    let gaps = analyse(run).findings.into_iter().filter_map(|finding| gap(finding.found));
+    let gaps = analyse(run).findings.into_iter().filter_map(|finding| gap(finding.data));
     let asked = |gap: PredictionGap| {
-        let (probe, metric) = find_metric(&gap.at.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
-        Some(Outlier { probe, metric, case: gap.at.case, ratio: gap.ratio })
+        let (probe, metric) = find_metric(&gap.source.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
+        Some(Outlier { probe, metric, case: gap.source.case, ratio: gap.ratio })
     };
     gaps.filter(|gap| gap.level.is_none()).filter_map(asked).collect()
 }
@@ -77,7 +77,7 @@ pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanatio
             min_passes: passes,
             max_seconds: left,
         };
-        let seed = run.outline.settings.seed;
+        let seed = run.header.settings.seed;
         let found = CauseExperiment::new((probe, metric, case), &plan.machine, pace, seed).execute(plan);
         explanations.extend(explain(&found.experiment));
         if found.stopped == Some(EarlyStop::Interrupted) {
@@ -109,11 +109,11 @@ mod tests {
         let case = of_it.planned.case.clone();
         let round = |seconds| Round {
             index: 0,
-            at: 0.0,
+            start_seconds: 0.0,
             seconds,
             timing: None,
             cpu: 0,
-            attempt: RoundOutcome::Failed("a test".into()),
+            outcome: RoundOutcome::Failed("a test".into()),
         };
         of_it.rounds = vec![round(1.0), round(3.0)];
         assert_eq!(mean_round_seconds(&run, probe, &case), 2.0);

@@ -69,18 +69,18 @@ impl RunPlan {
             self.clean_up();
             bail!("the run never began");
         };
-        run.outline.hazards.extend(monitor.hazards(root));
-        run.outline.clock.source_after = clock_source();
+        run.header.hazards.extend(monitor.hazards(root));
+        run.header.clock.source_after = clock_source();
         predict::complete_run(&mut run);
         if run.status == RunStatus::Complete {
             // Rounds that took longer than was expected leave less for them.
-            let left = self.remaining_time(MAX_BUDGET_FACTOR * run.outline.settings.budget_seconds);
+            let left = self.remaining_time(MAX_BUDGET_FACTOR * run.header.settings.budget_seconds);
             run.explanations = gaps::explain_gaps(&run, &self, self.schedule.causes_time.min(left));
         }
         self.clean_up();
         let mut run = self.redaction.redact_run(run)?;
         let analysis = match &self.members {
-            Some(members) => analyse_with_library(&run, &build_library(members, store, &run.outline.machine)),
+            Some(members) => analyse_with_library(&run, &build_library(members, store, &run.header.machine)),
             None => analyse(&run),
         };
         let mut store_error = store_error;
@@ -102,7 +102,7 @@ impl RunPlan {
 
 /// Why a run is not in the store, and where it is instead: its rounds are nowhere else.
 fn not_stored_error(run: &Run, why: &AppendError) -> CliError {
-    let name = format!("kelvin-{}.json", run.outline.id);
+    let name = format!("kelvin-{}.json", run.header.id);
     let write = |directory: PathBuf| {
         let file = directory.join(&name);
         let write = |out: &mut dyn Write| kelvin_store::export(run, out).map_err(io::Error::other);
@@ -145,12 +145,12 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
         settings: plan.settings.clone(),
         clock: setup.clock.clone(),
         hazards,
-        learned: learned_of(&usual, Some(&plan.settings.mode))?,
-        learned_core: learned_of(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |learned| learned.headlines),
+        spread_history: learned_of(&usual, Some(&plan.settings.mode))?,
+        core_ratio_history: learned_of(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |learned| learned.headlines),
         bounds: predict::hardware_bounds(&planned, machine, network_path.as_ref()),
         machine: machine.clone(),
         metrics,
         plan: planned,
-        way: network_path.clone(),
+        network_path: network_path.clone(),
     })
 }

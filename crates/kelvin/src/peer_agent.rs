@@ -65,8 +65,8 @@ fn network_path(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -
     NetworkPath {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
-        advertised_there: interface_fact(there, "rate", |interface| interface.bits_per_second),
-        mtu_there: interface_fact(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)),
+        agent_link_speed: interface_fact(there, "rate", |interface| interface.bits_per_second),
+        agent_mtu: interface_fact(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)),
     }
 }
 
@@ -96,11 +96,11 @@ mod tests {
     fn path_to_this_host_is_loopback() {
         let here = "127.0.0.1:1".parse().unwrap();
         let found = network_path(here, here, Interface::with_address(here).as_ref());
-        assert_eq!((found.protocol, found.advertised_there.get()), (4, None));
-        assert!(found.mtu_there.get().is_some(), "{found:?}");
+        assert_eq!((found.protocol, found.agent_link_speed.get()), (4, None));
+        assert!(found.agent_mtu.get().is_some(), "{found:?}");
         // Where there is no rtnetlink it is not known, which sys tests.
         assert!(found.interface.get().is_none_or(|name| name == "lo"), "{found:?}");
         let mapped = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), here, None);
-        assert_eq!((mapped.protocol, mapped.mtu_there.get()), (4, None));
+        assert_eq!((mapped.protocol, mapped.agent_mtu.get()), (4, None));
     }
 }

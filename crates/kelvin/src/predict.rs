@@ -10,15 +10,15 @@ use kelvin_harness::{HardwareFacts, PredictionInputs, ReferenceMachines, bound_r
 pub fn complete_run(run: &mut Run) {
     let headlines = Headlines::from_run(run);
     if let Some(frequency) = headlines.core_hertz() {
-        run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent multiplies");
+        run.header.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent multiplies");
     }
     add_predictions(run, &headlines);
 }
 
 /// Recomputes the hardware bounds of a run, then its predictions, with this program's formulas.
 pub fn repredict(run: &mut Run) {
-    let outline = &run.outline;
-    run.outline.bounds = hardware_bounds(&outline.plan, &outline.machine, outline.way.as_ref());
+    let outline = &run.header;
+    run.header.bounds = hardware_bounds(&outline.plan, &outline.machine, outline.network_path.as_ref());
     let headlines = Headlines::from_run(run);
     add_predictions(run, &headlines);
 }
@@ -31,7 +31,7 @@ pub fn hardware_bounds(plan: &[PlannedMeasurement], machine: &Machine, way: Opti
 fn add_predictions(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| headlines.get(metric, case);
     let lacking = |metric: &str, case: &Case| headlines.missing_input(metric, case);
-    let RunHeader { machine, plan, way, bounds, .. } = &run.outline;
+    let RunHeader { machine, plan, network_path: way, bounds, .. } = &run.header;
     let grounds = PredictionContext::new(machine, plan, way.as_ref(), bounds.clone());
     run.predictions = compute_predictions(plan, &grounds.facts(&measured).with_missing(&lacking));
 }

@@ -168,7 +168,7 @@ impl EventSink for RunStatusLine {
             Event::CaseSkipped { probe, case, .. } if self.begun => {
                 self.left_out.push(format!("{probe} {case}").trim_end().to_owned())
             }
-            Event::Lengthened { seconds } => {
+            Event::Extended { seconds } => {
                 self.line.erase();
                 notice!("rounds take long on this machine: the run will take about {}", units::seconds(*seconds));
             }

@@ -34,7 +34,7 @@ impl Redaction {
         if self == Self::KeepAll {
             return Ok(run);
         }
-        run.outline = self.redact_header(run.outline)?;
+        run.header = self.redact_header(run.header)?;
         for measurement in &mut run.measurements {
             measurement.rounds.iter_mut().for_each(|round| self.redact_round(round));
             measurement.skipped.iter_mut().for_each(|reason| self.redact_text(&mut reason.0));
@@ -64,7 +64,7 @@ impl Redaction {
     pub fn redact_event(self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event {
-            Event::Started(_) | Event::RoundStarted { .. } | Event::Lengthened { .. } => {}
+            Event::Started(_) | Event::RoundStarted { .. } | Event::Extended { .. } => {}
             Event::RoundFinished { round, .. } => self.redact_round(round),
             Event::CaseSkipped { reason: SkipReason(text), .. } => self.redact_text(text),
             Event::Finished { status, notes, .. } => {
@@ -76,7 +76,7 @@ impl Redaction {
     }
 
     fn redact_round(self, round: &mut Round) {
-        match &mut round.attempt {
+        match &mut round.outcome {
             RoundOutcome::Measured(readings) => {
                 readings.iter_mut().flat_map(|reading| &mut reading.notes).for_each(|note| self.redact_text(note));
             }

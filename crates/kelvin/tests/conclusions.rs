@@ -82,7 +82,7 @@ fn run_of_area(area: &str, shapes: &[Shape], seed: u64) -> Run {
     assert!(!chosen.is_empty(), "{area}");
     let metrics: Vec<Metric> = chosen.iter().flat_map(|probe| probe.metrics).map(|metric| **metric).collect();
     let mut run = testing::empty_run(&metrics);
-    run.outline.machine = machine.clone();
+    run.header.machine = machine.clone();
     let mut random = Random::new(seed);
     for probe in chosen {
         for (place, metric) in probe.metrics.iter().enumerate() {
@@ -99,7 +99,7 @@ fn run_of_area(area: &str, shapes: &[Shape], seed: u64) -> Run {
 /// The same run, with some of its figures many times as large, or zero.
 fn with_outliers(mut run: Run, seed: u64) -> Run {
     let mut random = Random::new(seed);
-    let attempts = run.measurements.iter_mut().flat_map(|one| &mut one.rounds).map(|round| &mut round.attempt);
+    let attempts = run.measurements.iter_mut().flat_map(|one| &mut one.rounds).map(|round| &mut round.outcome);
     let readings = attempts.filter_map(|attempt| match attempt {
         RoundOutcome::Measured(readings) => Some(readings),
         _ => None,
@@ -145,14 +145,14 @@ fn impossible_claim(claim: &Claim) -> Option<String> {
         |of: &[Estimate]| of.iter().find(|one| one.low < 0.0 || one.low > one.high).map(|one| format!("{one:?}"));
     match claim {
         Claim::Ratio { ratio, .. } => negative(&[*ratio]),
-        Claim::Along(claim) => negative(&[claim.off]),
+        Claim::Dependence(claim) => negative(&[claim.ratio_to_law]),
         Claim::Load(LoadClaim::Limit(limit)) => {
-            let used: Vec<Estimate> = limit.used.iter().map(|one| one.utilisation).collect();
+            let used: Vec<Estimate> = limit.utilisations.iter().map(|one| one.utilisation).collect();
             let is_answer = |bytes: &f64| *bytes <= 2.1 * LARGEST_FILE;
             negative(&used).or(limit.request_bytes.filter(|bytes| !is_answer(bytes)).map(|bytes| format!("{bytes} B")))
         }
-        Claim::Load(LoadClaim::Amplification { times, .. }) => negative(&[*times]),
-        Claim::Load(LoadClaim::Hindrance(hindrance)) => negative(&[hindrance.amount]),
+        Claim::Load(LoadClaim::Amplification { ratio: times, .. }) => negative(&[*times]),
+        Claim::Load(LoadClaim::Disturbance(hindrance)) => negative(&[hindrance.amount]),
         _ => None,
     }
 }

@@ -37,7 +37,7 @@ fn history(place: &TestDir, arguments: &[&str]) -> Value {
 /// The outline of a run of a machine that no test runs on, with nothing planned.
 fn run_header(number: usize, identity: &str) -> RunHeader {
     static STORED_HEADER: LazyLock<RunHeader> =
-        LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().outline);
+        LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().header);
     let mut outline = STORED_HEADER.clone();
     outline.id = format!("{identity}-{number:03}");
     outline.started = format!("2026-10-{:02}T10:00:00Z", 1 + number);
@@ -46,7 +46,7 @@ fn run_header(number: usize, identity: &str) -> RunHeader {
     outline.machine.cpu.stepping = Fact::known(99, "a test");
     outline.settings.mode = Name::new("default");
     outline.plan.clear();
-    outline.learned.clear();
+    outline.spread_history.clear();
     outline.bounds.clear();
     outline
 }
@@ -66,7 +66,7 @@ fn store_run(store: &Store, outline: RunHeader, values: &[(&str, f64)]) {
     let mut run = Run::from_header(outline);
     run.status = RunStatus::Complete;
     store.insert(&run).unwrap();
-    store.record_headlines(&run.outline.id, &headlines).unwrap();
+    store.record_headlines(&run.header.id, &headlines).unwrap();
 }
 
 /// So many runs of one machine: from one on, system calls take two fifths more, and the kernel is another one.

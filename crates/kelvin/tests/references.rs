@@ -28,7 +28,7 @@ fn published() -> impl Iterator<Item = (&'static Reference, &'static ReferenceVa
 
 /// Why a value is said to have no counterpart, if it is.
 fn listed_as_unmatched(reference: &Reference, value: &ReferenceValue) -> Option<&'static UnmatchedRow> {
-    let says = |one: &UnmatchedRow| value.spans.as_ref().is_some_and(|spans| spans.contains(one.because));
+    let says = |one: &UnmatchedRow| value.range.as_ref().is_some_and(|spans| spans.contains(one.because));
     unmatched_rows().iter().find(|one| reference.id == *one.study && value.metric == *one.row && says(one))
 }
 

@@ -51,11 +51,11 @@ fn busy_case() -> Case {
 /// Earlier runs like this one: until the last two of them the CPU was ten times as fast as it is now, and the kernel another one.
 fn insert_step(store: &Store, like: &Run, now: f64) {
     for number in 0..14 {
-        let mut outline = like.outline.clone();
+        let mut outline = like.header.clone();
         outline.id = format!("earlier-{number:02}");
         outline.started = format!("2024-10-{:02}T10:00:00Z", 1 + number);
         outline.plan.clear();
-        outline.learned.clear();
+        outline.spread_history.clear();
         outline.bounds.clear();
         let is_slower = number >= 12;
         outline.machine.kernel.release = Fact::known(if is_slower { "6.99.1" } else { "6.18.5" }.into(), "a test");
@@ -66,7 +66,7 @@ fn insert_step(store: &Store, like: &Run, now: f64) {
         store.insert(&run).unwrap();
         let (metric, version) = (FREQUENCY.id, FREQUENCY.version);
         let headline = StoredHeadline { metric, version, case: busy_case(), value, within_variance: 0.0 };
-        store.record_headlines(&run.outline.id, &[headline]).unwrap();
+        store.record_headlines(&run.header.id, &[headline]).unwrap();
     }
 }
 

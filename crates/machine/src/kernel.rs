@@ -16,7 +16,7 @@ pub(crate) fn read(root: FileRoot<'_>) -> Kernel {
         distribution: distribution(root),
         libc: libc(root),
         command_line: root.fact(COMMAND_LINE_FILE, |text| Some(text.to_owned())),
-        boot_parameters_left_out: None,
+        omitted_boot_parameters: None,
         preemption: preemption(root, &config),
         timer_hz: timer_hz(&config),
         scheduler: scheduler(root, &release),

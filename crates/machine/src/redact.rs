@@ -61,7 +61,7 @@ pub fn redact_machine(machine: &mut Machine) {
     if let Fact::Known { value, .. } = &mut kernel.command_line {
         let (kept, left_out) = boot_parameters(value);
         *value = kept;
-        kernel.boot_parameters_left_out = Some(kernel.boot_parameters_left_out.unwrap_or(0) + left_out);
+        kernel.omitted_boot_parameters = Some(kernel.omitted_boot_parameters.unwrap_or(0) + left_out);
     }
     for mount in &mut machine.mounts {
         mount.target = redact(&mount.target).into_owned();
@@ -301,7 +301,7 @@ mod tests {
         ];
         redact_machine(&mut machine);
         assert_eq!(machine.kernel.command_line.get().map(String::as_str), Some("nosmt"));
-        assert_eq!(machine.kernel.boot_parameters_left_out, Some(2));
+        assert_eq!(machine.kernel.omitted_boot_parameters, Some(2));
         let expected = [
             mount("/", "/dev/…", "ext4", "rw,relatime,errors=remount-ro"),
             mount("/home/…", "…", "nfs4", "rw,vers=4.2,rsize=1048576"),

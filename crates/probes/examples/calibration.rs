@@ -137,7 +137,7 @@ fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
     }
     print_row("all", &whole);
     let is_by_formula = |one: &&PredictedFigure| {
-        one.prediction.as_ref().is_some_and(|prediction| prediction.basis != PredictionBasis::Elsewhere)
+        one.prediction.as_ref().is_some_and(|prediction| prediction.basis != PredictionBasis::ReferenceMachines)
     };
     let (by_formula, rest): (Vec<&PredictedFigure>, Vec<&PredictedFigure>) = whole.into_iter().partition(is_by_formula);
     print_row("by a formula", &by_formula);
@@ -148,7 +148,7 @@ fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
 fn print_row(area: &str, figures: &[&PredictedFigure]) {
     let predicted: Vec<(&PredictedFigure, &Prediction)> =
         figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
-    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::Elsewhere).count();
+    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::ReferenceMachines).count();
     let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
     let held = CoverageSummary::from_figures(figures.iter().copied());
     let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.covered, held.median_range));

@@ -287,7 +287,7 @@ impl Expr {
             sources: self.sources,
             calibration: None,
             formula_name: formula_name.into(),
-            ceiling: self.maximum.map(|most| Ceiling { most, range_end: self.high.max(most) }),
+            ceiling: self.maximum.map(|most| Ceiling { limit: most, range_end: self.high.max(most) }),
         }
     }
 }
@@ -436,7 +436,7 @@ mod tests {
     fn stated_maximum_becomes_ceiling() {
         let ceiling = |most: f64| {
             let call = call().within(2.0).with_maximum(most).predict(PredictionBasis::Derived, "call");
-            call.ceiling.map(|ceiling| (ceiling.most, ceiling.range_end))
+            call.ceiling.map(|ceiling| (ceiling.limit, ceiling.range_end))
         };
         assert_eq!([61.0, 200.0].map(ceiling), [Some((61.0, 122.0)), Some((200.0, 200.0))]);
     }

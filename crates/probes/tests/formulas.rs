@@ -105,8 +105,8 @@ fn path(machine: &mut Machine) -> NetworkPath {
     NetworkPath {
         protocol: 4,
         interface: Fact::known("eth0".into(), "a test"),
-        advertised_there: Fact::unknown("a test"),
-        mtu_there: mtu,
+        agent_link_speed: Fact::unknown("a test"),
+        agent_mtu: mtu,
     }
 }
 
@@ -143,10 +143,10 @@ fn corrections_stay_below_stated_ceiling() {
         let of = format!("{} ({}): {found:?}", record.metric, record.case);
         if let Some(ceiling) = found.ceiling {
             stated.insert(record.metric);
-            assert!(found.value <= ceiling.most && found.high <= ceiling.range_end, "{of}");
+            assert!(found.value <= ceiling.limit && found.high <= ceiling.range_end, "{of}");
         }
         let bound = bounds.iter().find(|bound| (bound.metric, &bound.case) == (record.metric, &record.case));
-        assert!(bound.is_none_or(|bound| found.high <= bound.bound.most), "{of}: {bound:?}");
+        assert!(bound.is_none_or(|bound| found.high <= bound.bound.limit), "{of}: {bound:?}");
         if record.metric == cpu::FREQUENCY.id
             && let Some(maximum) = machine.cpu.maximum_hz.get()
         {

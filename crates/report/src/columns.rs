@@ -203,7 +203,7 @@ pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
         Of::text("explained_by", |row| {
             visible_text(row.result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "))
         }),
-        Of::real("kept_share", "ratio", |row| Some(row.found()?.kept_share)),
+        Of::real("kept_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
         Of::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
         Of::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
         Of::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
@@ -214,7 +214,7 @@ pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
         Of::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
         Of::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
         Of::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
-        Of::flag("of_batch_means", |row| Some(row.found()?.distribution.of_batch_means)),
+        Of::flag("of_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
         Of::real("best", "unit", |row| Some(row.found()?.distribution.best)),
         Of::real("min", "unit", |row| Some(row.found()?.distribution.min)),
         Of::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
@@ -233,8 +233,8 @@ pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
 pub(crate) fn machine_columns<'a>() -> [FigureColumn<'a>; 2] {
     type Of<'a> = FigureColumn<'a>;
     [
-        Of::text("machine", |row| visible_text(&row.report.run.outline.machine.identity)),
-        Of::text("kelvin", |row| visible_text(&row.report.run.outline.kelvin)),
+        Of::text("machine", |row| visible_text(&row.report.run.header.machine.identity)),
+        Of::text("kelvin", |row| visible_text(&row.report.run.header.kelvin)),
     ]
 }
 
@@ -256,10 +256,10 @@ pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
 pub(crate) fn class_columns<'a>() -> [FigureColumn<'a>; 5] {
     type Of<'a> = FigureColumn<'a>;
     [
-        Of::real("class_low", "unit", |row| Some(row.result.of_class?.low)),
-        Of::real("class_middle", "unit", |row| Some(row.result.of_class?.middle)),
-        Of::real("class_high", "unit", |row| Some(row.result.of_class?.high)),
-        Of::count("class_members", "count", |row| Some(row.result.of_class?.members as u64)),
+        Of::real("class_low", "unit", |row| Some(row.result.class_range?.low)),
+        Of::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
+        Of::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
+        Of::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
         Of::text("against_class", |row| Some(class_comparison::class_word(row.result).into())),
     ]
 }
@@ -269,7 +269,7 @@ pub(crate) fn round_columns<'a>() -> [SampleColumn<'a>; 3] {
     type Of<'a> = SampleColumn<'a>;
     [
         Of::count("round", "", |row| Some(row.round.index.into())),
-        Of::real("round_at", "seconds", |row| Some(row.round.at)).in_csv("round_at_seconds"),
+        Of::real("round_at", "seconds", |row| Some(row.round.start_seconds)).in_csv("round_at_seconds"),
         Of::count("cpu", "", |row| Some(row.round.cpu.into())),
     ]
 }

@@ -102,7 +102,7 @@ impl CompareTerminal<'_> {
     }
 
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
-        let in_turn = comparison.in_turn.is_some();
+        let in_turn = comparison.interleaving.is_some();
         if comparison.differences.is_empty() {
             return vec![String::new(), no_difference_text(comparison).into()];
         }
@@ -157,7 +157,7 @@ impl CompareTerminal<'_> {
     /// The title of a table, and those of its columns.
     fn title(&self, title: &str, comparison: &Comparison) -> String {
         // Of two settings the letter is enough: what it stands for is told above.
-        let short = |name: &str| match comparison.in_turn {
+        let short = |name: &str| match comparison.interleaving {
             Some(_) => setting_letter(name).to_owned(),
             None => name.to_owned(),
         };

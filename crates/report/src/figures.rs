@@ -268,13 +268,13 @@ pub enum SeriesRole {
     /// Over time: a thin line with its spread.
     History,
     /// One measurement each: markers without a line.
-    Visits,
+    LoadSteps,
 }
 
 impl SeriesRole {
     /// All of them.
     pub const ALL: [Self; 7] =
-        [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History, Self::Visits];
+        [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History, Self::LoadSteps];
 
     /// Its name in data and style sheets.
     pub fn name(self) -> &'static str {
@@ -285,7 +285,7 @@ impl SeriesRole {
             Self::AsFound => "as_found",
             Self::Reference => "reference",
             Self::History => "history",
-            Self::Visits => "visits",
+            Self::LoadSteps => "visits",
         }
     }
 }

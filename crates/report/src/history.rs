@@ -79,7 +79,7 @@ fn series_texts<'h>(
 ) -> Vec<String> {
     let better = series.metric.better;
     let change = |one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, facts));
-    let rank = series.among.filter(|_| is_ranked).map(|among| ranking_text(among, better));
+    let rank = series.ranking.filter(|_| is_ranked).map(|among| ranking_text(among, better));
     changes.map(change).chain(version_breaks(series, history)).chain(rank).collect()
 }
 

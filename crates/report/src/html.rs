@@ -45,11 +45,11 @@ struct PageData<'f> {
     scales: BTreeMap<AxisKind, Vec<(f64, f64, &'static str)>>,
     /// Kinds of numbers with round values in powers of two.
     binary: [AxisKind; 1],
-    looks: BTreeMap<SeriesRole, LineStyle>,
-    most_ranges: usize,
+    line_styles: BTreeMap<SeriesRole, LineStyle>,
+    max_ranges: usize,
     margins: Margins,
     /// Width of an average character of a name.
-    character: f64,
+    character_width: f64,
     figures: Vec<FigureData<'f>>,
 }
 
@@ -66,10 +66,10 @@ impl<'f> PageData<'f> {
         Self {
             scales: AxisKind::ALL.map(|kind| (kind, kind.scales())).into(),
             binary: [AxisKind::Bytes],
-            looks: SeriesRole::ALL.map(|role| (role, LineStyle::for_role(role))).into(),
-            most_ranges: MAX_PREDICTED_BANDS,
+            line_styles: SeriesRole::ALL.map(|role| (role, LineStyle::for_role(role))).into(),
+            max_ranges: MAX_PREDICTED_BANDS,
             margins: svg::MARGINS,
-            character: svg::CHARACTER_WIDTH,
+            character_width: svg::CHARACTER_WIDTH,
             figures: figures.iter().map(FigureData::new).collect(),
         }
     }
@@ -166,7 +166,7 @@ fn page_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figur
 /// What the machine is, what was found, and what can spoil the figures.
 fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<PageSection> {
     let mut parts = vec![PageSection::new("verdict", summary::title(report), summary::verdict(report, sections))];
-    if report.analysis.screen.is_some() {
+    if report.analysis.overview.is_some() {
         parts.push(PageSection::new("findings", "Findings", summary::findings_section(report)));
     }
     parts.push(PageSection::new("hazards", "Hazards", summary::hazards(report)));
@@ -181,7 +181,7 @@ fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     let style = format!("{}{STYLE}{}", palette::css_properties(), results::column_label_rules());
     let drawings = svg::style_sheet();
     let policy = csp::content_security_policy(csp::OwnContent { script: &own_script(), styles: [&style, &drawings] });
-    let generator = html!("<meta name=\"generator\" content=\"kelvin {}\">", report.run.outline.kelvin);
+    let generator = html!("<meta name=\"generator\" content=\"kelvin {}\">", report.run.header.kelvin);
     let head = page_shell::head(&policy, generator, &format!("kelvin: {}", labels::machine_line(report.run)));
     let top = html!(
         "</head><body><a class=\"skip\" href=\"#main\">Skip to the results</a>\
@@ -202,8 +202,8 @@ fn navigation(parts: &[PageSection]) -> Markup {
 fn foot(report: &Report<'_>) -> Markup {
     html!(
         "<footer><p>kelvin {}, run {}. Charts by Apache ECharts (Apache-2.0). This file needs no network.</p></footer>",
-        report.run.outline.kelvin,
-        report.run.outline.id
+        report.run.header.kelvin,
+        report.run.header.id
     )
 }
 

@@ -86,7 +86,7 @@ pub fn missing_reason(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static 
             "not known",
             format!(
                 "only {} of the samples were undisturbed, too few; as found {}",
-                units::share(summary.kept_share),
+                units::share(summary.undisturbed_share),
                 units::figure_text(&summary.as_found, metric_unit)
             ),
         )),
@@ -133,7 +133,7 @@ pub fn basis(basis: PredictionBasis) -> &'static str {
         PredictionBasis::Spec => "hardware specification",
         PredictionBasis::Derived => "derived from lower metrics of this run",
         PredictionBasis::Published => "published figures",
-        PredictionBasis::Elsewhere => "the same on other machines",
+        PredictionBasis::ReferenceMachines => "the same on other machines",
     }
 }
 
@@ -168,14 +168,14 @@ pub fn interval(interval: Interval) -> String {
 
 /// One line about a run: when, how long, which mode.
 pub fn run_line(run: &Run) -> String {
-    if let Some(foreign) = &run.outline.foreign {
+    if let Some(foreign) = &run.header.foreign {
         let program = kelvin_analysis::wording::compare::program_text(foreign);
         return format!(
             "foreign run {} of {}, measured by {program}, not by kelvin",
-            run.outline.id, run.outline.started
+            run.header.id, run.header.started
         );
     }
-    let settings = &run.outline.settings;
+    let settings = &run.header.settings;
     let status = match &run.status {
         RunStatus::Complete => String::new(),
         RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
@@ -184,8 +184,8 @@ pub fn run_line(run: &Run) -> String {
     let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
     format!(
         "run {} started {}, {} mode, took {}{causes} {}{status}",
-        run.outline.id,
-        run.outline.started,
+        run.header.id,
+        run.header.started,
         settings.mode,
         units::seconds(run.seconds),
         budget_text(run.seconds, settings.budget_seconds),
@@ -208,7 +208,7 @@ fn budget_text(took: f64, budget: f64) -> String {
 pub fn run_extent(report: &Report<'_>) -> String {
     let run = report.run;
     let figures = report.analysis.results.iter().filter(|result| result.outcome.summary().is_some()).count() as u64;
-    let mode = match run.outline.settings.mode.as_str() {
+    let mode = match run.header.settings.mode.as_str() {
         "default" => String::new(),
         mode => format!(", {mode}"),
     };
@@ -217,15 +217,15 @@ pub fn run_extent(report: &Report<'_>) -> String {
     format!(
         "{}, {}, {}{mode}{quiet}",
         plural(figures, "figure"),
-        plural(run.outline.settings.rounds.into(), "round"),
+        plural(run.header.settings.rounds.into(), "round"),
         units::seconds(run.seconds)
     )
 }
 
 /// How precise the figures of a run are; nothing where none has an interval.
 pub fn precision(analysis: &Analysis) -> Option<String> {
-    let precision = analysis.screen.as_ref()?.precision?;
-    let (half, most) = (units::share(precision.half), units::share(precision.nine_of_ten));
+    let precision = analysis.overview.as_ref()?.precision?;
+    let (half, most) = (units::share(precision.median), units::share(precision.p90));
     Some(format!("another run within {half} for half of the figures, {most} for 9 of 10"))
 }
 
@@ -261,8 +261,8 @@ pub fn against_prediction(against: PredictionVerdict) -> &'static str {
 /// What stands behind a figure that is not as predicted, or only as found. A word means the same for a time and a rate, where an arrow
 /// would point the other way.
 pub fn as_found_suffix(figure: &OverviewFigure) -> &'static str {
-    match figure.against {
-        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.against),
+    match figure.verdict {
+        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.verdict),
         PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared if figure.as_found.is_some() => "◇",
         PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
     }
@@ -280,9 +280,9 @@ pub fn figure(figure: &OverviewFigure) -> String {
 pub fn missing_rates(line: &RateRow) -> Option<String> {
     let first = &line.rates.first()?.figure;
     let is_alike = |figure: &OverviewFigure| {
-        figure.drawn_value().is_none() && (&figure.text, &figure.why_not) == (&first.text, &first.why_not)
+        figure.drawn_value().is_none() && (&figure.text, &figure.missing_reason) == (&first.text, &first.missing_reason)
     };
-    let why_not = first.why_not.as_ref().filter(|_| line.rates.iter().all(|rate| is_alike(&rate.figure)))?;
+    let why_not = first.missing_reason.as_ref().filter(|_| line.rates.iter().all(|rate| is_alike(&rate.figure)))?;
     Some(format!("{}: {why_not}", first.text))
 }
 
@@ -292,7 +292,7 @@ pub const AS_FOUND_LABEL: &str = "as found";
 /// Metrics without a figure, named: `7 not known: net.rtt.tcp, os.process.fork_rss`. Of what was skipped, on purpose or for lack of
 /// something, the tables say more: it is counted.
 pub fn missing_figure(missing: &MissingFigures) -> String {
-    let why = match missing.why {
+    let why = match missing.reason {
         MissingReason::Failed => "failed",
         MissingReason::Invalid => "invalid",
         MissingReason::NotKnown => "not known",
@@ -305,7 +305,7 @@ pub fn missing_figure(missing: &MissingFigures) -> String {
 
 /// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.
 pub fn machine_line(run: &Run) -> String {
-    let machine = &run.outline.machine;
+    let machine = &run.header.machine;
     let mut parts = Vec::new();
     if let Some(model) = machine.cpu.model_name.get() {
         parts.push(model.clone());
@@ -336,12 +336,12 @@ mod tests {
     #[test]
     fn contradicted_cpu_model_is_a_claim() {
         let mut run = kelvin_analysis::testing::guest::guest_run();
-        let cpu = &mut run.outline.machine.cpu;
+        let cpu = &mut run.header.machine.cpu;
         cpu.vendor = kelvin_core::Fact::known("GenuineIntel".into(), "a test");
         cpu.microarchitecture = kelvin_core::Fact::known("Rocket Lake".into(), "a test");
         cpu.flags = kelvin_core::Fact::known(vec!["avx512f".into()], "a test");
         assert!(machine_line(&run).contains("Processor, Rocket Lake, 2 CPUs"), "{}", machine_line(&run));
-        let cpu = &mut run.outline.machine.cpu;
+        let cpu = &mut run.header.machine.cpu;
         cpu.flags = kelvin_core::Fact::known(vec!["amx_tile".into()], "a test");
         let line = machine_line(&run);
         assert!(line.contains(", CPUID claims Rocket Lake but amx_tile contradicts it, "), "{line}");

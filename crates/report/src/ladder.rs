@@ -65,12 +65,12 @@ fn decade_label(seconds: f64) -> String {
 
 /// The name of a rung; one that continues another is indented.
 pub(crate) fn label(rung: &Rung) -> String {
-    if rung.continues { format!("  {}", rung.what) } else { rung.what.clone() }
+    if rung.continues { format!("  {}", rung.label) } else { rung.label.clone() }
 }
 
 /// The published machine that a ladder shows, with its name: the first of the report's that has one of its times.
 pub(crate) fn compared_reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
-    let rungs = &report.analysis.screen.as_ref()?.rungs;
+    let rungs = &report.analysis.overview.as_ref()?.rungs;
     let has = |machine: Name| rungs.iter().any(|rung| published_seconds(rung, machine).is_some());
     let found = report.references.iter().find(|reference| has(reference.id))?;
     Some((found.id, found.title.split(',').next().unwrap_or(&found.title)))

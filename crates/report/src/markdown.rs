@@ -27,9 +27,9 @@ impl Render for Markdown {
         let page = md!(
             "{}{}{}{}{}{}{}{}{}{}{}",
             head(report),
-            report.analysis.screen.as_ref().map(|screen| first_screen(report, screen)),
+            report.analysis.overview.as_ref().map(|screen| first_screen(report, screen)),
             list("Verdict", &report.analysis.verdict),
-            list("Normal for its class", class_comparison::class_lines(&report.analysis.normal)),
+            list("Normal for its class", class_comparison::class_lines(&report.analysis.class_comparison)),
             hazards(report),
             nothing,
             sections.iter().map(|one| section(report, one)).collect::<MarkdownText>(),
@@ -76,14 +76,14 @@ fn head(report: &Report<'_>) -> MarkdownText {
 fn first_screen(report: &Report<'_>, screen: &Overview) -> MarkdownText {
     let cautions: MarkdownText = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
     let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
-    let remedy = |one: &Remedy| md!("{}: {}", one.against.join("; "), remedy_text(&one.command, one.is_command));
+    let remedy = |one: &Remedy| md!("{}: {}", one.problems.join("; "), remedy_text(&one.command, one.is_command));
     let sure = labels::precision(report.analysis).into_iter().chain(screen.missing.iter().map(labels::missing_figure));
     md!(
         "{}{}\n{}{}{}",
         cautions,
         MarkdownText::block(&ladder_lines(report, screen)),
         sentences,
-        list("Do first", screen.do_first.iter().map(remedy)),
+        list("Do first", screen.remedies.iter().map(remedy)),
         list("Precision", sure)
     )
 }
@@ -143,7 +143,7 @@ fn list(title: &str, lines: impl IntoIterator<Item = impl Into<MarkdownText>>) -
 }
 
 fn hazards(report: &Report<'_>) -> MarkdownText {
-    let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
+    let mut hazards: Vec<_> = report.run.header.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let line = |hazard: &Hazard| {
         let remedy =
@@ -240,8 +240,8 @@ fn conclusion(one: &StatedConclusion) -> MarkdownText {
 
 /// What a study answers, and what that rests on.
 fn answer(answer: &StudyAnswer) -> MarkdownText {
-    let because: MarkdownText = answer.because.iter().map(|line| md!("- {}\n", line)).collect();
-    md!("**{}**\n\n{}\n", answer.says, because)
+    let because: MarkdownText = answer.reasons.iter().map(|line| md!("- {}\n", line)).collect();
+    md!("**{}**\n\n{}\n", answer.text, because)
 }
 
 /// A table of a study, all of its columns.

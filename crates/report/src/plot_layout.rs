@@ -96,7 +96,7 @@ impl LineStyle {
             SeriesRole::Predicted => Self { width: 1.6, dash: &[6.0, 4.0], band: 0.09, ..line },
             SeriesRole::Fitted => Self { width: 2.6, dash: &[0.1, 5.0], round: true, ..line },
             SeriesRole::AsFound | SeriesRole::Reference => Self { width: 0.0, hollow: true, ..line },
-            SeriesRole::Visits => Self { width: 0.0, ..line },
+            SeriesRole::LoadSteps => Self { width: 0.0, ..line },
             SeriesRole::History => Self { width: 1.2, band: 0.18, ..line },
         }
     }
@@ -183,7 +183,7 @@ fn marker(series: &Series) -> Option<Marker> {
     match (series.role, series.points.len()) {
         (SeriesRole::Predicted, 1) => Some(Marker::Dash),
         (SeriesRole::Measured, 0..=MAX_MARKED_POINTS)
-        | (SeriesRole::AsFound | SeriesRole::Reference | SeriesRole::Visits, _) => Some(marker_shape(series.style)),
+        | (SeriesRole::AsFound | SeriesRole::Reference | SeriesRole::LoadSteps, _) => Some(marker_shape(series.style)),
         _ => None,
     }
 }

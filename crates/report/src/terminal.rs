@@ -72,7 +72,7 @@ pub(crate) fn sections_by_purpose<'a>(sections: &[Section<'a>], only_input: bool
 
 /// Whether a run answers one question.
 pub(crate) fn is_study(report: &Report<'_>) -> bool {
-    report.run.outline.settings.mode.as_str() == "study"
+    report.run.header.settings.mode.as_str() == "study"
 }
 
 /// Colours of words; nothing is shown by colour alone.
@@ -151,7 +151,7 @@ impl Terminal {
     }
 
     fn head(&self, report: &Report<'_>) -> Vec<String> {
-        let title = format!("kelvin {}: {}", report.run.outline.kelvin, labels::machine_line(report.run));
+        let title = format!("kelvin {}: {}", report.run.header.kelvin, labels::machine_line(report.run));
         let is_complete = report.run.status == RunStatus::Complete;
         let paint = if is_complete { TextStyle::Faint } else { TextStyle::Bad };
         [self.painted(TextStyle::Title, &title), self.painted(paint, &labels::run_line(report.run))].concat()
@@ -159,7 +159,7 @@ impl Terminal {
 
     /// The serious hazards, which spoil figures and come before them, or the other ones; nothing where there are none of these.
     fn hazards(&self, report: &Report<'_>, serious: bool) -> Vec<String> {
-        let all = &report.run.outline.hazards;
+        let all = &report.run.header.hazards;
         let mut hazards: Vec<&Hazard> =
             all.iter().filter(|hazard| (hazard.severity == Severity::Serious) == serious).collect();
         hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
@@ -283,8 +283,8 @@ impl Terminal {
 
     /// What a study answers, and below it, indented, what that rests on.
     fn answer(&self, answer: &StudyAnswer) -> Vec<String> {
-        let mut lines = self.painted(TextStyle::Title, &answer.says);
-        lines.extend(answer.because.iter().flat_map(|text| self.hanging((TextStyle::Faint, ""), 2, text)));
+        let mut lines = self.painted(TextStyle::Title, &answer.text);
+        lines.extend(answer.reasons.iter().flat_map(|text| self.hanging((TextStyle::Faint, ""), 2, text)));
         lines.push(String::new());
         lines
     }
@@ -360,7 +360,7 @@ impl Render for Terminal {
             self.head(report),
             serious,
             verdict,
-            self.list("Normal for its class", &class_comparison::class_lines(&analysis.normal)),
+            self.list("Normal for its class", &class_comparison::class_lines(&analysis.class_comparison)),
             sections.is_empty().then(nothing).unwrap_or_default(),
             self.measured_tables(report, &sections),
             self.rivals(report),

@@ -25,7 +25,7 @@ fn markdown_lists_worse_figures_first() {
     assert!(tags.iter().all(|tag| ["<det", "<sum", "</su", "</de"].contains(tag)), "{tags:?}");
     assert!(!page.contains('\u{1b}'));
     assert!(!render_to_string(|out| CompareMarkdown.render(&comparison(), out)).contains("gate"));
-    let passed = Comparison { gated: Some(GateResult::default()), ..comparison() };
+    let passed = Comparison { gate: Some(GateResult::default()), ..comparison() };
     assert!(render_to_string(|out| CompareMarkdown.render(&passed, out)).contains("No figure misses"));
 }
 
@@ -34,17 +34,17 @@ fn with_causes() -> Comparison {
     let mut comparison = comparison();
     let cause = |found| CauseOfChange {
         id: Name::new("a_cause"),
-        what: Name::new("translation of <addresses>"),
+        summary: Name::new("translation of <addresses>"),
         control: MetricCase { metric: LATENCY.id, case: Case::new().with_number(BYTES, 1) },
         times: 1.0,
-        found,
+        finding: found,
     };
     let share = Estimate { value: 0.903, low: 0.812, high: 0.987, is_range: false };
-    let chance = PValue { alone: 1e-6, joint: 1e-5 };
-    comparison.figures[0].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 4.4], share, chance }));
+    let chance = PValue { raw: 1e-6, adjusted: 1e-5 };
+    comparison.figures[0].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 4.4], share, p_value: chance }));
     let missing = NotComparedReason::OnlyOther("skipped: needs huge pages".into());
     comparison.figures[1].cause = Some(cause(CauseFinding::NoControl(missing.clone())));
-    comparison.figures[3].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 2.4], share, chance }));
+    comparison.figures[3].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 2.4], share, p_value: chance }));
     // Of what is the same there is no cause to look for.
     comparison.figures[4].cause = Some(cause(CauseFinding::NoControl(missing)));
     comparison
@@ -90,7 +90,7 @@ fn screen_omits_empty_tables() {
     let said = screen(&open, false);
     assert!(said.contains("Nothing is known to differ") && !said.contains("Not known, most likely"), "{said}");
     assert!(screen(&open, true).contains("Not known, most likely"));
-    open.figures[0].least_seen = Some(242_008.0);
+    open.figures[0].detectable_change = Some(242_008.0);
     assert!(screen(&open, true).contains("seen from more than 100 times"), "{}", screen(&open, true));
 }
 
@@ -114,14 +114,14 @@ fn interleaved_comparison_counts_blocks() {
         other: setting("never"),
     };
     let side = |name: &str| ComparedSide { name: name.into(), runs: Vec::new() };
-    let in_blocks = |figure: ComparedFigure| ComparedFigure { between: SpreadSource::Blocks(12), ..figure };
+    let in_blocks = |figure: ComparedFigure| ComparedFigure { spread_source: SpreadSource::Blocks(12), ..figure };
     let comparison = Comparison {
         base: side("A: as found"),
         other: side("B: huge-pages=never"),
         differences: vec![fact],
         figures: comparison().figures.into_iter().map(in_blocks).collect(),
         not_compared: Vec::new(),
-        in_turn: Some(Interleaving { blocks: 12, seconds: 31.0 }),
+        interleaving: Some(Interleaving { blocks: 12, seconds: 31.0 }),
         ..comparison()
     };
     let screen =

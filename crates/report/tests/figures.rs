@@ -251,8 +251,8 @@ fn history_band_stops_at_gaps() {
     };
     let whole = bands(&sample);
     let history = &mut sample.analysis.canaries[0];
-    let end = history.points.iter().map(|point| point.at).fold(0.0, f64::max);
-    history.points.retain(|point| !(0.4 * end..0.6 * end).contains(&point.at));
+    let end = history.points.iter().map(|point| point.seconds).fold(0.0, f64::max);
+    history.points.retain(|point| !(0.4 * end..0.6 * end).contains(&point.seconds));
     assert_eq!(bands(&sample), whole + 1);
 }
 

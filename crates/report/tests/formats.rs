@@ -28,7 +28,7 @@ fn bimodal_figure_shows_both_modes() {
     let mut sample = synthetic::full();
     let result = sample.analysis.results.iter_mut().find(|result| result.metric.id == *"os.syscall.null").unwrap();
     let Outcome::Measured(summary) = &mut result.outcome else { panic!("{:?}", result.outcome) };
-    summary.modes_of = ModeUnit::Rounds;
+    summary.mode_unit = ModeUnit::Rounds;
     let mode = |center, share, level: &str| Mode { center, share, level: Some(level.into()) };
     summary.modes = vec![mode(12.1, 0.67, "L3"), mode(118.0, 0.33, "DRAM")];
     let both = "12.1 ns (67 %) or 118 ns (33 %)";

@@ -24,11 +24,11 @@ fn change(kind: HistoryChangeKind, run: usize, [before, after]: [f64; 2], facts:
     HistoryChange {
         kind,
         run,
-        places: if kind == HistoryChangeKind::Step { [run - 1, run + 1] } else { [run - 8, run] },
+        run_interval: if kind == HistoryChangeKind::Step { [run - 1, run + 1] } else { [run - 8, run] },
         before,
         after,
-        chance: PValue { alone: 1e-9, joint: 1e-7 },
-        between: [run - 1, run],
+        p_value: PValue { raw: 1e-9, adjusted: 1e-7 },
+        runs: [run - 1, run],
         differences: (0..facts).map(fact).collect(),
     }
 }
@@ -40,7 +40,7 @@ fn version(version: u32, runs: std::ops::Range<usize>, value: impl Fn(usize) -> 
 
 fn series(metric: Metric, bytes: u64, versions: Vec<VersionHistory>) -> SeriesHistory {
     let case = if bytes == 0 { Case::new() } else { Case::new().with_number(BYTES, bytes) };
-    SeriesHistory { metric, case, versions, among: None }
+    SeriesHistory { metric, case, versions, ranking: None }
 }
 
 fn history() -> History {
@@ -51,7 +51,7 @@ fn history() -> History {
     let mut better = version(2, 8..RUNS, |run| 2e9 * noise(run) * (1.0 + 0.1 * run as f64));
     better.changes = vec![change(Drift, 18, [2.8e9, 7.6e9], 0)];
     let mut among = series(LATENCY, 4096, vec![worse]);
-    among.among = Some(MachineRanking { machines: 11, better: 0.3 });
+    among.ranking = Some(MachineRanking { machines: 11, better: 0.3 });
     History {
         history_format: HISTORY_FORMAT,
         machine: "5f2c9e7a01d34b68".into(),
@@ -67,7 +67,7 @@ fn history() -> History {
             .collect(),
         has_older: true,
         other_modes: vec![OtherModeRuns { mode: "quick".into(), runs: 3 }],
-        false_share: 0.05,
+        false_discovery_rate: 0.05,
         series: vec![
             among,
             series(RATE, 0, vec![version(1, 0..8, |run| 5e9 * noise(run)), better]),

@@ -49,7 +49,7 @@ fn page_begins_with_ladder_and_findings() {
     let sample = synthetic::full();
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
-    let screen = sample.analysis.screen.as_ref().unwrap();
+    let screen = sample.analysis.overview.as_ref().unwrap();
     assert!(at("class=\"static ladder\"") < at("What stands out"));
     assert!(at("What stands out") < at("id=\"findings\"") && at("id=\"findings\"") < at("class=\"results\""));
     for one in &screen.stand_outs {
@@ -57,7 +57,7 @@ fn page_begins_with_ladder_and_findings() {
     }
     // Each rung twice in the drawing, wide and narrow, and once in the table; its hover text has its derivation.
     for rung in &screen.rungs {
-        assert!(page.matches(&format!(">{}</text>", rung.what)).count() >= 2, "{}", rung.what);
+        assert!(page.matches(&format!(">{}</text>", rung.label)).count() >= 2, "{}", rung.label);
         assert!(page.contains(&rung.figure.text));
     }
     assert!(page.contains("<title>system call: 84.3 ns\npredicted 51.4 to 79.9 ns\nfrom lower metrics"));
@@ -67,11 +67,11 @@ fn page_begins_with_ladder_and_findings() {
 #[test]
 fn as_found_figure_has_hollow_mark() {
     let mut sample = synthetic::full();
-    let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
-    let figure = &mut rungs.iter_mut().find(|rung| rung.what == "system call").unwrap().figure;
+    let rungs = &mut sample.analysis.overview.as_mut().unwrap().rungs;
+    let figure = &mut rungs.iter_mut().find(|rung| rung.label == "system call").unwrap().figure;
     let text = std::mem::replace(&mut figure.text, "not known".into());
     figure.as_found = Some(AsFoundFigure { value: figure.measured.take().unwrap(), text });
-    figure.against = PredictionVerdict::NotCompared;
+    figure.verdict = PredictionVerdict::NotCompared;
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     // Wide and narrow, and in the legend of each.
     assert_eq!(page.matches("<path class=\"ladder-found\"").count(), 4);
@@ -83,10 +83,10 @@ fn as_found_figure_has_hollow_mark() {
 #[test]
 fn ladder_legends_fit_their_drawing() {
     let mut sample = synthetic::full();
-    let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
+    let rungs = &mut sample.analysis.overview.as_mut().unwrap().rungs;
     // Marks for more than one line, of a wide ladder as well.
     for (rung, against) in rungs.iter_mut().zip([PredictionVerdict::Slower, PredictionVerdict::Faster]) {
-        rung.figure.against = against;
+        rung.figure.verdict = against;
     }
     let figure = &mut rungs.last_mut().unwrap().figure;
     figure.as_found = Some(AsFoundFigure { value: figure.measured.take().unwrap(), text: "1 ns".into() });
@@ -106,7 +106,7 @@ fn ladder_legends_fit_their_drawing() {
 #[test]
 fn page_without_screen_begins_with_verdict() {
     let mut sample = synthetic::full();
-    sample.analysis.screen = None;
+    sample.analysis.overview = None;
     let page = markup(&render(&sample));
     assert!(!page.contains("class=\"static ladder\"") && !page.contains("id=\"findings\""));
     assert!(page.contains("<h2>Findings</h2><ul class=\"findings\">"));
@@ -114,12 +114,12 @@ fn page_without_screen_begins_with_verdict() {
 
 /// A gap between measured and predicted, of a result.
 fn gap(result: &MetricResult) -> Finding {
-    let gap = PredictionGap { at: result.metric_case(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
+    let gap = PredictionGap { source: result.metric_case(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
     Finding {
         importance: Importance::Notable,
         text: format!("{} is a gap.", result.metric.id),
-        because: String::new(),
-        found: FindingData::Gap(gap),
+        reason: String::new(),
+        data: FindingData::Gap(gap),
         metrics: vec![result.metric.id],
     }
 }
@@ -169,9 +169,9 @@ fn times_and_rates_use_same_direction_words() {
 /// A report of which every rate is slower than predicted.
 fn slow_rates() -> synthetic::SyntheticReport {
     let mut sample = synthetic::full();
-    let screen = sample.analysis.screen.as_mut().unwrap();
+    let screen = sample.analysis.overview.as_mut().unwrap();
     let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
-    rates.for_each(|rate| rate.figure.against = PredictionVerdict::Slower);
+    rates.for_each(|rate| rate.figure.verdict = PredictionVerdict::Slower);
     sample
 }
 
@@ -399,7 +399,7 @@ fn shared_derivation_is_shown_once() {
     let mut count = 0;
     for result in points {
         result.prediction = None;
-        result.none_because = Some("nobody knows".into());
+        result.no_prediction_reason = Some("nobody knows".into());
         count += 1;
     }
     assert!(count > 2);
@@ -417,7 +417,7 @@ fn wide_intervals_of_group_are_one_warning() {
     let mut count = 0;
     for (result, share) in points.zip(&mut shares) {
         let text = format!("the interval is {share} of the value");
-        result.warnings = vec![Warning::Wide { share, target: 0.02, text }];
+        result.warnings = vec![Warning::WideInterval { share, target: 0.02, text }];
         count += 1;
     }
     assert!(count > 2);

@@ -56,7 +56,7 @@ fn knees(patterns: &[RequestPattern]) -> Vec<Mark> {
         |&pattern| SimulatedStudy { visits: 3, requests: 400, pattern, ..SimulatedStudy::published_server() }.run();
     let run = patterns.iter().map(of).reduce(|mut all, one| {
         all.measurements.extend(one.measurements);
-        all.outline.plan.extend(one.outline.plan);
+        all.header.plan.extend(one.header.plan);
         all
     });
     let sample = run.map(|run| (run.clone(), analyse(&run))).unwrap();
@@ -77,7 +77,7 @@ fn coinciding_knees_share_one_name() {
 #[test]
 fn load_steps_are_drawn_over_time() {
     let plot = plot("load.throughput.time");
-    assert!(plot.series.iter().all(|series| series.role == SeriesRole::Visits));
+    assert!(plot.series.iter().all(|series| series.role == SeriesRole::LoadSteps));
     assert_eq!(plot.series.iter().map(|series| series.points.len()).sum::<usize>(), 3 * user_grid(20).len() + 1);
     let [back] = plot.marks.as_slice() else { panic!("{:?}", plot.marks) };
     assert_eq!(back.label, "back to 1 user");

@@ -120,7 +120,7 @@ fn streams_are_below_their_ceiling() {
             add_scalars(&mut run, &RATE, case, &around(rate));
         }
     }
-    run.outline.machine.topology.allowed = kelvin_core::Fact::known(vec![0, 1], "a test");
+    run.header.machine.topology.allowed = kelvin_core::Fact::known(vec![0, 1], "a test");
     let figure = find_figure(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
     let plot = plot(&figure);
     let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Fitted).collect();

@@ -56,9 +56,9 @@ fn class_range_is_drawn_with_predicted_range() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
     assert!(!render_plain(&run).contains('┄'), "its class is not known");
-    let rungs = &mut analysis.screen.as_mut().unwrap().rungs;
-    let call = rungs.iter_mut().find(|rung| rung.what == "system call").unwrap();
-    call.figure.of_class = Some(UsualRange { low: 2e-8, high: 2e-6, machines: 8 });
+    let rungs = &mut analysis.overview.as_mut().unwrap().rungs;
+    let call = rungs.iter_mut().find(|rung| rung.label == "system call").unwrap();
+    call.figure.class_range = Some(UsualRange { low: 2e-8, high: 2e-6, machines: 8 });
     let text = render_screen(&run, &analysis, |screen| screen);
     let line = text.lines().find(|line| line.contains("system call")).unwrap();
     assert!(line.contains('┄') && line.contains('━') && line.contains('●'), "{line}");
@@ -98,18 +98,18 @@ fn crowded_run() -> (Run, Analysis) {
     let mut run = guest::guest_run();
     run.status = RunStatus::Partial("interrupted by Ctrl-C ".repeat(9));
     let long = "a text of a machine that does not end ".repeat(20);
-    run.outline.machine.cpu.model_name = kelvin_core::Fact::known(long.clone(), "a test");
+    run.header.machine.cpu.model_name = kelvin_core::Fact::known(long.clone(), "a test");
     let mut analysis = analyse(&run);
-    let screen = analysis.screen.as_mut().unwrap();
+    let screen = analysis.overview.as_mut().unwrap();
     let rung = screen.rungs.last().unwrap().clone();
     screen.rungs.resize(24, rung);
     let line = screen.rates[0].clone();
     screen.rates.resize(7, line);
     screen.cautions = vec![long.clone(); 9];
-    let remedy = Remedy { command: long.clone(), is_command: true, hazards: Vec::new(), against: vec![long; 3] };
-    screen.do_first = vec![remedy; 9];
-    let metrics: Vec<Name> = run.outline.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
-    screen.missing = vec![MissingFigures { why: MissingReason::Failed, figures: 900, metrics }];
+    let remedy = Remedy { command: long.clone(), is_command: true, hazards: Vec::new(), problems: vec![long; 3] };
+    screen.remedies = vec![remedy; 9];
+    let metrics: Vec<Name> = run.header.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
+    screen.missing = vec![MissingFigures { reason: MissingReason::Failed, figures: 900, metrics }];
     (run, analysis)
 }
 
@@ -134,12 +134,12 @@ fn every_run_fits_one_screen() {
 fn ladder_shrinks_for_sentences() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    let screen = analysis.screen.as_mut().unwrap();
+    let screen = analysis.overview.as_mut().unwrap();
     screen.cautions =
         vec!["Something that changes how to read the run, in a sentence that is longer than a line of it.".into(); 2];
-    screen.do_first = vec![screen.do_first[0].clone(); 3];
+    screen.remedies = vec![screen.remedies[0].clone(); 3];
     let sentences = screen.stand_outs.len();
-    let rungs: Vec<(String, bool)> = screen.rungs.iter().map(|rung| (rung.what.clone(), rung.is_spare)).collect();
+    let rungs: Vec<(String, bool)> = screen.rungs.iter().map(|rung| (rung.label.clone(), rung.is_spare)).collect();
     assert!(sentences >= 7 && rungs.iter().filter(|(_, is_spare)| *is_spare).count() == 5);
     let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
@@ -155,10 +155,10 @@ fn ladder_shrinks_for_sentences() {
 fn last_sentences_are_cut_first() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    let screen = analysis.screen.as_mut().unwrap();
+    let screen = analysis.overview.as_mut().unwrap();
     screen.cautions =
         vec!["Something that changes how to read the run, in a sentence longer than a line of it.".into(); 2];
-    screen.do_first = vec![screen.do_first[0].clone(); 3];
+    screen.remedies = vec![screen.remedies[0].clone(); 3];
     screen.rungs.iter_mut().for_each(|rung| rung.is_spare = false);
     let long = "A sentence of three lines takes more room than one of a single line, and so it does not fit where that would: \
                 the number behind it is then not the one that follows the number before it.";
@@ -175,9 +175,9 @@ fn last_sentences_are_cut_first() {
 fn slow_times_and_rates_share_one_word() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    let screen = analysis.screen.as_mut().unwrap();
+    let screen = analysis.overview.as_mut().unwrap();
     let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
-    rates.for_each(|rate| rate.figure.against = PredictionVerdict::Slower);
+    rates.for_each(|rate| rate.figure.verdict = PredictionVerdict::Slower);
     let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
     for said in [
@@ -202,7 +202,7 @@ fn remedy_command_has_own_line() {
 fn indistinguishable_level_names_the_other() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    let rung = analysis.screen.as_mut().unwrap().rungs.iter_mut().find(|rung| rung.what == "L3 hit").unwrap();
+    let rung = analysis.overview.as_mut().unwrap().rungs.iter_mut().find(|rung| rung.label == "L3 hit").unwrap();
     rung.figure.measured = None;
     rung.figure.predicted = None;
     rung.figure.text = "not distinguishable from DRAM".into();
@@ -251,16 +251,16 @@ fn run_without_screen_is_shown_in_full() {
 #[test]
 fn hostile_texts_are_escaped_on_screen() {
     let (mut run, mut analysis) = crowded_run();
-    run.outline.machine.cpu.model_name = kelvin_core::Fact::known(synthetic::HOSTILE.into(), "a test");
+    run.header.machine.cpu.model_name = kelvin_core::Fact::known(synthetic::HOSTILE.into(), "a test");
     let hostile = || synthetic::HOSTILE.to_owned();
-    let screen: &mut Overview = analysis.screen.as_mut().unwrap();
+    let screen: &mut Overview = analysis.overview.as_mut().unwrap();
     screen.cautions = vec![hostile()];
-    screen.do_first[0].command = hostile();
+    screen.remedies[0].command = hostile();
     screen.stand_outs[0].text = hostile();
-    screen.rungs[0].what = hostile();
+    screen.rungs[0].label = hostile();
     screen.rungs[1].figure.text = hostile();
-    screen.rates[0].what = hostile();
-    screen.rates[0].rates[0].of = hostile();
+    screen.rates[0].label = hostile();
+    screen.rates[0].rates[0].work = hostile();
     for unicode in [true, false] {
         let text = render_screen(&run, &analysis, |screen| FirstScreen { unicode, ..screen });
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
@@ -272,13 +272,13 @@ fn hostile_texts_are_escaped_on_screen() {
 fn missing_rates_have_one_line_reason() {
     let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    let line = &mut analysis.screen.as_mut().unwrap().rates[0];
+    let line = &mut analysis.overview.as_mut().unwrap().rates[0];
     assert!(line.rates.len() > 1);
     for rate in &mut line.rates {
         (rate.figure.measured, rate.figure.as_found) = (None, None);
-        (rate.figure.text, rate.figure.why_not) = ("skipped".into(), Some("needs two CPUs".into()));
+        (rate.figure.text, rate.figure.missing_reason) = ("skipped".into(), Some("needs two CPUs".into()));
     }
-    let what = line.what.clone();
+    let what = line.label.clone();
     let text = render_screen(&run, &analysis, |screen| screen);
     let line = text.lines().find(|line| line.trim_start().starts_with(&what)).unwrap();
     assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), format!("{what} skipped: needs two CPUs"));

@@ -30,8 +30,8 @@ fn rounds(value: f64) -> [f64; 6] {
 
 fn study(metrics: &[Metric]) -> Run {
     let mut run = testing::empty_run(metrics);
-    run.outline.settings.mode = Name::new("study");
-    run.outline.hazards.push(Hazard {
+    run.header.settings.mode = Name::new("study");
+    run.header.hazards.push(Hazard {
         id: "smt".into(),
         severity: Severity::Warning,
         summary: "a sibling was busy".into(),
@@ -89,7 +89,7 @@ fn render_run(render: &dyn Render, run: &Run) -> String {
 }
 
 fn render_analysis(render: &dyn Render, run: &Run, analysis: &Analysis) -> String {
-    let probes: Vec<ProbeDocs> = run.outline.metrics.iter().map(|metric| probe(metric.id)).collect();
+    let probes: Vec<ProbeDocs> = run.header.metrics.iter().map(|metric| probe(metric.id)).collect();
     let mut out = Vec::new();
     render.render(&Report { run, analysis, references: &[], probes: &probes }, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -130,7 +130,7 @@ fn study_screen_omits_hazards_inputs_and_machine() {
         assert!(!text.contains(absent), "{absent}:\n{text}");
     }
     let mut serious = run;
-    serious.outline.hazards[0].severity = Severity::Serious;
+    serious.header.hazards[0].severity = Severity::Serious;
     assert!(self::render_run(&screen(), &serious).contains("serious  a sibling was busy"));
 }
 
@@ -211,7 +211,7 @@ fn with_predictions() -> Run {
             metric: CONTENTION.id,
             case: Case::new().with_number("threads", threads),
             prediction: Some(prediction),
-            none_because: None,
+            missing_reason: None,
         });
     }
     run
@@ -254,7 +254,7 @@ fn mispredicted_points_are_named() {
 #[test]
 fn study_conclusions_fit_25_lines() {
     let mut run = threads();
-    run.outline.hazards = contention().outline.hazards;
+    run.header.hazards = contention().header.hazards;
     let mut analysis = analyse(&run);
     // As long as conclusions of streams are.
     for study in &mut analysis.studies {

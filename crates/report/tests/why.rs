@@ -18,7 +18,7 @@ fn explanation_at_80_columns() {
 /// An explanation with a text that must not act, and a remainder below nothing.
 fn hostile() -> Explanation {
     let mut explanation = explanation();
-    explanation.causes[0].what = Name::new("waking <script>alert(1)</script> a CPU \u{202e}");
+    explanation.causes[0].summary = Name::new("waking <script>alert(1)</script> a CPU \u{202e}");
     explanation.not_explained = share(-4000.0, -9000.0, 1000.0);
     explanation
 }

@@ -29,8 +29,8 @@ pub(crate) type CheckResult = Result<(), InvalidField>;
 /// # Errors
 /// The first invalid field.
 pub fn check(run: &Run) -> CheckResult {
-    check_header(&run.outline)?;
-    let defined = defined_metrics(&run.outline.metrics);
+    check_header(&run.header)?;
+    let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
     check_conclusion((&run.predictions, &run.studies, &run.explanations), &defined)?;
     if let RunStatus::Partial(why) = &run.status
@@ -76,20 +76,20 @@ pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
     check_metrics(&outline.metrics)?;
     let defined = defined_metrics(&outline.metrics);
     check_plan(&outline.plan, &defined)?;
-    for (i, row) in outline.learned.iter().enumerate() {
+    for (i, row) in outline.spread_history.iter().enumerate() {
         let path = format!("learned[{i}]");
         check_metric_at(row.metric, &row.case, &defined, &path)?;
-        check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
+        check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within_variances.len()))?;
         check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
-        row.within.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
+        row.within_variances.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
     }
     for (i, record) in outline.bounds.iter().enumerate() {
         let path = format!("bounds[{i}]");
         check_metric_at(record.metric, &record.case, &defined, &path)?;
-        check_positive(&format!("{path}.bound.most"), record.bound.most)?;
+        check_positive(&format!("{path}.bound.most"), record.bound.limit)?;
         check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
     }
-    for (i, &ratio) in outline.learned_core.iter().enumerate() {
+    for (i, &ratio) in outline.core_ratio_history.iter().enumerate() {
         check_not_negative(&format!("learned_core[{i}]"), ratio)?;
     }
     Ok(())
@@ -109,10 +109,10 @@ pub(crate) fn defined_metrics(metrics: &[Metric]) -> HashSet<Name> {
 
 /// Checks one round; `path` leads to it.
 pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_not_negative(&format!("{path}.at"), round.at)?;
+    check_not_negative(&format!("{path}.at"), round.start_seconds)?;
     check_not_negative(&format!("{path}.seconds"), round.seconds)?;
     check_not_negative(&format!("{path}.timing"), round.timing.unwrap_or(0.0))?;
-    let RoundOutcome::Measured(readings) = &round.attempt else { return Ok(()) };
+    let RoundOutcome::Measured(readings) = &round.outcome else { return Ok(()) };
     for (i, reading) in readings.iter().enumerate() {
         let path = format!("{path}.readings[{i}]");
         check_defined(&format!("{path}.metric"), reading.metric, defined)?;
@@ -199,7 +199,7 @@ fn check_metrics(metrics: &[Metric]) -> CheckResult {
 fn check_metric_names(metric: &Metric, path: &str) -> CheckResult {
     check_grammar(&format!("{path}.id"), &metric.id, &ID_GRAMMAR)?;
     metric.axes().try_for_each(|axis| check_grammar(&format!("{path}.axes"), &axis.name, &ID_GRAMMAR))?;
-    for (field, place) in [("only", metric.only), ("as_found_where", metric.as_found_where)] {
+    for (field, place) in [("only", metric.restricted_to), ("as_found_where", metric.as_found_where)] {
         let Some(point) = place else { continue };
         check_grammar(&format!("{path}.{field}"), &point.axis(), &ID_GRAMMAR)?;
         check_grammar(&format!("{path}.{field}"), &point.word(), &WORD_GRAMMAR)?;
@@ -228,7 +228,7 @@ fn check_planned_names(planned: &PlannedMeasurement, path: &str) -> CheckResult 
 
 /// Measurements are those of the plan, in its order; after them only those of unplanned events.
 fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
-    let plan = &run.outline.plan;
+    let plan = &run.header.plan;
     if run.measurements.len() < plan.len() {
         let problem = format!("{} measurements, but the plan has {}", run.measurements.len(), plan.len());
         return invalid_field("measurements", problem);
@@ -304,7 +304,7 @@ pub(crate) fn check_conclusion(
     for (i, record) in predictions.iter().enumerate() {
         let path = format!("predictions[{i}]");
         check_metric_at(record.metric, &record.case, defined, &path)?;
-        match (&record.prediction, &record.none_because) {
+        match (&record.prediction, &record.missing_reason) {
             (Some(prediction), None) => check_prediction(prediction, &path)?,
             (None, Some(_)) => {}
             (None, None) => return invalid_field(path, "neither a prediction nor a reason for none"),
@@ -330,15 +330,15 @@ fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &
         check_prediction(prediction, path)?;
     }
     for (i, part) in explanation.parts.iter().enumerate() {
-        if let PartKind::Cause(id) = &part.of {
+        if let PartKind::Cause(id) = &part.kind {
             check_grammar(&format!("{path}.parts[{i}].of.cause"), id, &ID_GRAMMAR)?;
         }
     }
     for (i, cause) in explanation.causes.iter().enumerate() {
         let path = format!("{path}.causes[{i}]");
         check_grammar(&format!("{path}.id"), &cause.id, &ID_GRAMMAR)?;
-        let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.bystander.as_ref()?.at));
-        let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.of, &by.formula.less]);
+        let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.negative_control.as_ref()?.at));
+        let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.minuend, &by.formula.subtrahend]);
         for at in bystanders.chain(of_formula) {
             check_grammar(&format!("{path}.metric"), &at.metric, &ID_GRAMMAR)?;
             check_case(&at.case, &path)?;

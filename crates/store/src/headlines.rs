@@ -51,9 +51,9 @@ impl Store {
     /// # Errors
     /// As of [`Store::replace_header`], [`Store::store_conclusion`] and [`Store::record_headlines`].
     pub fn store_results(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
-        self.replace_header(&run.outline)?;
-        self.store_conclusion(&run.outline.id, &RunConclusion::from_run(run))?;
-        if run.status == RunStatus::Complete { self.record_headlines(&run.outline.id, headlines) } else { Ok(()) }
+        self.replace_header(&run.header)?;
+        self.store_conclusion(&run.header.id, &RunConclusion::from_run(run))?;
+        if run.status == RunStatus::Complete { self.record_headlines(&run.header.id, headlines) } else { Ok(()) }
     }
 
     /// The headlines of these metrics in complete runs of a machine in one mode, made by the same version of the method: for each
@@ -112,7 +112,7 @@ impl Store {
                 let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
-                    learned.push(SpreadHistory { metric: metric.id, case, headlines, within });
+                    learned.push(SpreadHistory { metric: metric.id, case, headlines, within_variances: within });
                 }
             }
         }

@@ -78,7 +78,7 @@ impl Store {
 
     /// Stores the end that a run without one is read with.
     pub(crate) fn store_partial_end(&self, run: &Run) -> Result<(), AppendError> {
-        let id = &run.outline.id;
+        let id = &run.header.id;
         let ended = self.in_transaction(|engine| {
             let key = existing_key(engine, id)?;
             store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &[] })
@@ -128,7 +128,7 @@ impl Store {
     /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
     pub(crate) fn insert_all(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
         check::check(all.run).map_err(AppendError::Invalid)?;
-        let id = &all.run.outline.id;
+        let id = &all.run.header.id;
         match self.in_transaction(|engine| insert_whole(engine, all)) {
             Ok(()) => Ok(InsertOutcome::New),
             Err(DatabaseError::Duplicate { .. }) => self.compare_with_stored(all),
@@ -138,7 +138,7 @@ impl Store {
 
     /// Holds a run against the stored one with its id.
     fn compare_with_stored(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
-        let id = &all.run.outline.id;
+        let id = &all.run.header.id;
         // What people say of it is no part of it.
         let stored = self.load(id).map(|stored| Run { labels: all.run.labels.clone(), ..stored });
         match stored {
@@ -214,7 +214,7 @@ impl Recorder<'_> {
     pub fn event(&mut self, event: &Event) -> Result<(), AppendError> {
         match event {
             Event::Started(outline) => self.start(outline),
-            Event::RoundStarted { .. } | Event::Lengthened { .. } => Ok(()),
+            Event::RoundStarted { .. } | Event::Extended { .. } => Ok(()),
             Event::RoundFinished { probe, case, round } => {
                 let begun = self.started_run()?;
                 check::check_round(round, &begun.metrics, &format!("{probe} {case} round {}", round.index))?;
@@ -305,12 +305,12 @@ fn insert_header(engine: &dyn SqlConnection, outline: &RunHeader) -> SqlResult<i
 }
 
 fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &Round) -> Vec<SqlValue> {
-    let outcome = match round.attempt {
+    let outcome = match round.outcome {
         RoundOutcome::Measured(_) => "measured",
         RoundOutcome::Skipped(_) => "skipped",
         RoundOutcome::Failed(_) => "failed",
     };
-    values![run, sequence, probe.as_str(), parameters(case), round.index, round.at, outcome, pack(round)].to_vec()
+    values![run, sequence, probe.as_str(), parameters(case), round.index, round.start_seconds, outcome, pack(round)].to_vec()
 }
 
 fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &SkipReason) -> Vec<SqlValue> {
@@ -338,7 +338,7 @@ fn upsert_conclusion(engine: &dyn SqlConnection, run: i64, conclusion: &RunConcl
 
 /// All rows of a run, measurement after measurement, so that it loads as it was.
 fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeRun<'_>) -> SqlResult<()> {
-    let key = insert_header(engine, &run.outline)?;
+    let key = insert_header(engine, &run.header)?;
     let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
     for measurement in &run.measurements {
         let of = (measurement.planned.probe, &measurement.planned.case);

@@ -103,7 +103,7 @@ fn every_acknowledged_round_survives_sigkill() {
                 let rounds = &run.measurements[0].rounds;
                 for (index, round) in rounds.iter().enumerate() {
                     assert_eq!(*round, sample_round(u32::try_from(index).unwrap()), "attempt {attempt}");
-                    assert!(matches!(round.attempt, RoundOutcome::Measured(_)));
+                    assert!(matches!(round.outcome, RoundOutcome::Measured(_)));
                 }
                 with_rounds += usize::from(!rounds.is_empty());
                 1 + rounds.len()

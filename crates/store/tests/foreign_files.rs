@@ -25,13 +25,13 @@ fn result_text(run: &Result<Run, Error>) -> String {
         Ok(run) => run,
         Err(error) => return error.to_string(),
     };
-    let foreign = run.outline.foreign.as_ref().unwrap();
-    let machine = &run.outline.machine;
+    let foreign = run.header.foreign.as_ref().unwrap();
+    let machine = &run.header.machine;
     let mut lines = vec![format!(
         "{} {} at {} on {} with {:?} at {:?}",
         foreign.tool,
         foreign.version,
-        run.outline.started,
+        run.header.started,
         machine.architecture,
         machine.kernel.release.get(),
         machine.cpu.measured_hz.get()
@@ -43,7 +43,7 @@ fn result_text(run: &Result<Run, Error>) -> String {
 
 fn values(run: &Run) -> impl Iterator<Item = (String, f64)> + '_ {
     run.measurements.iter().flat_map(|measurement| {
-        let RoundOutcome::Measured(readings) = &measurement.rounds[0].attempt else { panic!("{measurement:?}") };
+        let RoundOutcome::Measured(readings) = &measurement.rounds[0].outcome else { panic!("{measurement:?}") };
         readings.iter().map(move |reading| {
             let Readings::Scalars(values) = &reading.readings else { panic!("{reading:?}") };
             (format!("{} {}", reading.metric, measurement.planned.case), values[0])
@@ -167,11 +167,11 @@ fn possibly_limited_iperf3_is_separate_metric() {
         assert!(is_of(&run, option), "{:?}", run.notes);
         let kept: Vec<String> = values(&run).map(|(name, _)| name).collect();
         assert_eq!(kept, ["net.peer.bandwidth.perhaps_limited direction=to_agent streams=1"], "{part}");
-        assert_eq!(run.outline.machine.architecture, *"x86_64");
+        assert_eq!(run.header.machine.architecture, *"x86_64");
     }
     let uname =
         iperf3(&[("\"target_bitrate\": 0, ", ""), ("SMP x86_64", "SMP x86_64 x86_64 x86_64 GNU/Linux\\n")]).unwrap();
-    assert_eq!(uname.outline.machine.architecture, *"x86_64");
+    assert_eq!(uname.header.machine.architecture, *"x86_64");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn as_sysbench_1_1(file: &str) -> String {
 fn sysbench_1_1_equals_1_0() {
     let file = include_str!("data/sysbench-fileio.txt");
     let [older, newer] = [file, &as_sysbench_1_1(file)].map(|file| read(Tool::Sysbench, file.as_bytes()).unwrap());
-    assert_eq!(newer.outline.foreign.as_ref().unwrap().version, "1.1.0-3ceba0b");
+    assert_eq!(newer.header.foreign.as_ref().unwrap().version, "1.1.0-3ceba0b");
     assert_eq!(values(&newer).collect::<Vec<_>>(), [("file.depth.rate depth=1".into(), 21783.6)]);
     assert_eq!((values(&newer).collect::<Vec<_>>(), &newer.notes), (values(&older).collect(), &older.notes));
 }
@@ -291,7 +291,7 @@ fn same_file_is_same_run() {
     let [one, other] = [read(Tool::Fio, file), read(Tool::Fio, file)].map(Result::unwrap);
     assert_eq!(one, other);
     let changed = FILES[1].1.replacen("54621", "54622", 1);
-    assert_ne!(read(Tool::Fio, changed.as_bytes()).unwrap().outline.id, one.outline.id);
+    assert_ne!(read(Tool::Fio, changed.as_bytes()).unwrap().header.id, one.header.id);
 }
 
 #[test]
@@ -386,9 +386,9 @@ fn mutated_files_never_panic() {
             let Ok(run) = read(tool, &bytes) else { continue };
             runs += 1;
             assert!(values(&run).all(|(_, value)| value.is_finite() && value > 0.0));
-            let version = &run.outline.foreign.as_ref().unwrap().version;
+            let version = &run.header.foreign.as_ref().unwrap().version;
             assert!(version.len() <= 40 && version.is_ascii());
-            assert!(run.outline.started.parse::<Timestamp>().is_ok());
+            assert!(run.header.started.parse::<Timestamp>().is_ok());
         }
     }
     assert!(runs > 100, "most mutations leave a file that can be read: {runs}");

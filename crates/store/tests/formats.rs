@@ -52,7 +52,7 @@ fn format_1_store_is_readable() {
         assert_eq!((RUN_FORMAT, SCHEMA_VERSION), (1, 1), "only a kelvin of format 1 can make its fixture");
         let store = Store::open(&path).unwrap();
         store.insert(&sample_run()).unwrap();
-        store.record_headlines(&sample_run().outline.id, &headlines()).unwrap();
+        store.record_headlines(&sample_run().header.id, &headlines()).unwrap();
     }
     // Opened as a copy: opening brings the layout up to date.
     let directory = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn format_1_store_is_readable() {
     assert_eq!(store.load("last").unwrap(), sample_run());
     let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
     assert_eq!(learned.len(), 1);
-    assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
+    assert_eq!((learned[0].headlines[0], learned[0].within_variances[0]), (61.25, 0.5));
     // What came later can be said of it.
     store.update_tags("last", &["kernel=6.18".parse().unwrap()], &[]).unwrap();
     let labelled = Run { labels: labels(&["kernel=6.18".parse().unwrap()], None), ..sample_run() };
@@ -100,9 +100,9 @@ fn format_1_runs_round_trip_through_store() {
     for name in REAL_RUNS {
         let (text, today) = kelvin_testing::stored_run(name);
         let run = import(text.as_bytes()).unwrap();
-        assert_eq!(run.outline.format, 1, "{name} was written in the first format, and is never written anew");
+        assert_eq!(run.header.format, 1, "{name} was written in the first format, and is never written anew");
         store.insert(&run).unwrap();
-        let stored = store.load(&run.outline.id).unwrap();
+        let stored = store.load(&run.header.id).unwrap();
         assert!(stored == run, "{name}: the store gives what it was given");
         let mut again = Vec::new();
         export(&stored, &mut again).unwrap();

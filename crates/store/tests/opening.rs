@@ -106,7 +106,7 @@ fn concurrent_creators_all_record() {
             let path = path.clone();
             thread::spawn(move || {
                 let mut run = sample_run();
-                run.outline.id = format!("run-{i}");
+                run.header.id = format!("run-{i}");
                 Store::open(&path).unwrap().insert(&run).unwrap();
             })
         })
@@ -136,7 +136,7 @@ fn planted_sql_is_not_executed() {
     let path = directory.path().join("runs.sqlite");
     let run = |id: &str| {
         let mut run = sample_run();
-        run.outline.id = id.into();
+        run.header.id = id.into();
         run
     };
     let store = Store::open(&path).unwrap();

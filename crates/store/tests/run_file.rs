@@ -44,7 +44,7 @@ fn export_error_after(change: impl FnOnce(&mut Run)) -> String {
 }
 
 fn batches(run: &mut Run) -> &mut Batches {
-    let RoundOutcome::Measured(readings) = &mut run.measurements[0].rounds[0].attempt else {
+    let RoundOutcome::Measured(readings) = &mut run.measurements[0].rounds[0].outcome else {
         panic!("it was measured")
     };
     let Readings::Batches(batches) = &mut readings[0].readings else { panic!("it was timed in batches") };
@@ -274,7 +274,7 @@ fn unequal_columns_are_refused() {
         format!("{at}.canary_stride: it is 0, but canaries were read")
     );
     assert_eq!(
-        check_error_after(|run| run.outline.learned[0].within.truncate(1)),
+        check_error_after(|run| run.header.spread_history[0].within_variances.truncate(1)),
         "field learned[0].headlines: 3 values, but `within` has 1"
     );
 }
@@ -294,13 +294,13 @@ fn invalid_numbers_are_refused() {
             check_error_after(|run| batches(run).canaries.get_mut(&Canary::Chain).unwrap()[0] = f32::INFINITY)
         }),
         (".work_per_iteration: -1 is below 0", check_error_after(|run| batches(run).work_per_iteration = -1.0)),
-        ("field clock.hertz: 0 is not above 0", check_error_after(|run| run.outline.clock.hertz = 0.0)),
+        ("field clock.hertz: 0 is not above 0", check_error_after(|run| run.header.clock.hertz = 0.0)),
         ("field seconds: inf is not a finite number", check_error_after(|run| run.seconds = f64::INFINITY)),
         ("field metrics[1].ceiling: inf is not a finite number", {
-            check_error_after(|run| run.outline.metrics[1].ceiling = Some(f64::INFINITY))
+            check_error_after(|run| run.header.metrics[1].ceiling = Some(f64::INFINITY))
         }),
         ("field machine.cpu.measured_hz: NaN is not a finite number", {
-            check_error_after(|run| run.outline.machine.cpu.measured_hz = kelvin_core::Fact::known(f64::NAN, "adds"))
+            check_error_after(|run| run.header.machine.cpu.measured_hz = kelvin_core::Fact::known(f64::NAN, "adds"))
         }),
         ("field predictions[0].prediction.low: it is above `high`", {
             check_error_after(|run| run.predictions[0].prediction.as_mut().unwrap().low = 1e9)
@@ -308,7 +308,7 @@ fn invalid_numbers_are_refused() {
         ("field measurements[0].rounds[0].timing: -1 is below 0", {
             check_error_after(|run| run.measurements[0].rounds[0].timing = Some(-1.0))
         }),
-        ("field learned[0].within: -1 is below 0", check_error_after(|run| run.outline.learned[0].within[1] = -1.0)),
+        ("field learned[0].within: -1 is below 0", check_error_after(|run| run.header.spread_history[0].within_variances[1] = -1.0)),
     ];
     for (expected, found) in cases {
         let expected = if expected.starts_with('.') { format!("{at}{expected}") } else { expected.to_owned() };
@@ -334,7 +334,7 @@ fn undefined_metric_or_unplanned_case_is_refused() {
     assert_eq!(import_error_after("/learned/0/metric", json!("x")), format!("field learned[0].metric: x {unknown}"));
     assert_eq!(import_error_after("/plan/0/metrics/0", json!("x")), format!("field plan[0].metrics: x {unknown}"));
     assert_eq!(
-        check_error_after(|run| run.outline.metrics[1].id = run.outline.metrics[0].id),
+        check_error_after(|run| run.header.metrics[1].id = run.header.metrics[0].id),
         "field metrics[1].id: os.syscall.null is defined twice"
     );
     assert_eq!(
@@ -354,15 +354,15 @@ fn undefined_metric_or_unplanned_case_is_refused() {
         "field measurements[3]: an earlier measurement has the same probe and case"
     );
     assert_eq!(
-        check_error_after(|run| run.outline.plan[1] = run.outline.plan[0].clone()),
+        check_error_after(|run| run.header.plan[1] = run.header.plan[0].clone()),
         "field plan[1]: os.syscall.null call=getppid is planned twice"
     );
     assert_eq!(
-        check_error_after(|run| run.predictions[1].none_because = None),
+        check_error_after(|run| run.predictions[1].missing_reason = None),
         "field predictions[1]: neither a prediction nor a reason for none"
     );
     assert_eq!(
-        check_error_after(|run| run.predictions[0].none_because = Some(NoPrediction::new("both"))),
+        check_error_after(|run| run.predictions[0].missing_reason = Some(NoPrediction::new("both"))),
         "field predictions[0]: both a prediction and a reason for none"
     );
     assert_eq!(

@@ -67,13 +67,13 @@ pub(super) fn find_causes(
     // Of all that are tested: those that show nothing count as well.
     let joint = adjusted_p_values(&tested.iter().map(|(_, test)| test.p_value).collect::<Vec<f64>>());
     for ((candidate, CauseTest { p_value: chance, cost, share }), joint) in tested.into_iter().zip(joint) {
-        let chance = PValue { alone: chance, joint };
+        let chance = PValue { raw: chance, adjusted: joint };
         let is_told = |share: &Estimate| {
             chance.is_significant(FALSE_DISCOVERY_RATE) && share.low > 0.0 && share.value >= MIN_REPORTED_SHARE
         };
         let share = share.filter(is_told);
         told.extend(
-            share.map(|share| (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, chance }))),
+            share.map(|share| (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))),
         );
     }
     for (at, cause) in told {
@@ -92,7 +92,7 @@ impl<'w> CauseCandidate<'w> {
 
     fn to_cause(&self, found: CauseFinding) -> CauseOfChange {
         let (id, what) = (Name::new(self.cause.id), Name::new(self.cause.what));
-        CauseOfChange { id, what, control: self.control.at.clone(), times: self.control.times, found }
+        CauseOfChange { id, summary: what, control: self.control.at.clone(), times: self.control.times, finding: found }
     }
 
     /// Whether its cost changed with the figure, and that by more than its control.

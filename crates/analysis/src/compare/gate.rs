@@ -121,23 +121,23 @@ impl Gate {
         let mut was_seen = vec![false; self.known.len()];
         for figure in &comparison.figures {
             let rule = self.rule_for(&GatedFigure::from_figure(figure));
-            gated.unseen += usize::from(is_undetectable(figure, rule.allowed, comparison.threshold));
+            gated.undetectable += usize::from(is_undetectable(figure, rule.allowed, comparison.threshold));
             let Some(because) = rule.miss_reason(figure) else { continue };
             let known = self.known_issue(&GatedFigure::from_figure(figure), because, today);
             let finding = GateFinding {
                 metric: figure.metric.id,
                 figure: figure_name(figure),
-                because,
+                reason: because,
                 issue: known.map(|(at, _)| self.known[at].to_known_issue()),
                 owner: known.and_then(|(at, _)| self.known[at].owner.clone()).or(rule.owner),
             };
             known.iter().for_each(|&(at, _)| was_seen[at] = true);
-            let all = if known.is_some_and(|(_, excuses)| excuses) { &mut gated.known } else { &mut gated.missed };
+            let all = if known.is_some_and(|(_, excuses)| excuses) { &mut gated.known } else { &mut gated.failures };
             all.push(finding);
         }
-        gated.missed.extend(comparison.not_compared.iter().filter_map(|one| self.missing_finding(one)));
+        gated.failures.extend(comparison.not_compared.iter().filter_map(|one| self.missing_finding(one)));
         let issues = self.known.iter().zip(was_seen).filter(|(_, was_seen)| !was_seen);
-        gated.not_seen = issues.map(|(issue, _)| issue.because.clone()).collect();
+        gated.resolved = issues.map(|(issue, _)| issue.because.clone()).collect();
         gated
     }
 
@@ -168,7 +168,7 @@ impl Gate {
         let finding = GateFinding {
             metric: one.metric,
             figure,
-            because: GateReason::NotCompared,
+            reason: GateReason::NotCompared,
             issue: None,
             owner: rule.owner,
         };
@@ -192,11 +192,11 @@ impl AppliedRule {
             AllowedWorsening::Anything => f64::INFINITY,
         };
         if figure.verdict == ChangeVerdict::Worse && by >= allowed {
-            return Some(GateReason::Worse { by, allowed });
+            return Some(GateReason::Worse { ratio: by, allowed });
         }
-        let least = figure.least_seen;
+        let least = figure.detectable_change;
         let wanted = self.seen.filter(|&wanted| least.is_none_or(|least| least > wanted))?;
-        Some(GateReason::Unseen { least, wanted })
+        Some(GateReason::Undetectable { detectable: least, required: wanted })
     }
 }
 
@@ -207,15 +207,15 @@ fn is_undetectable(figure: &ComparedFigure, allowed: AllowedWorsening, threshold
         AllowedWorsening::Less(share) => share.max(threshold),
         AllowedWorsening::Anything => return false,
     };
-    figure.least_seen.is_none_or(|least| least > allowed)
+    figure.detectable_change.is_none_or(|least| least > allowed)
 }
 
 impl GateIssue {
     fn is_excusing(&self, because: GateReason, today: &str) -> bool {
         let is_over = self.until.is_some_and(|until| date_text(until).as_str() < today);
         let is_within = match (because, self.worse) {
-            (GateReason::Worse { by, .. }, Some(GateShare(most))) => by < most,
-            (GateReason::Worse { .. } | GateReason::Unseen { .. }, _) => true,
+            (GateReason::Worse { ratio: by, .. }, Some(GateShare(most))) => by < most,
+            (GateReason::Worse { .. } | GateReason::Undetectable { .. }, _) => true,
             (GateReason::NotCompared, _) => false,
         };
         is_within && !is_over
@@ -223,7 +223,7 @@ impl GateIssue {
 
     fn to_known_issue(&self) -> KnownIssue {
         KnownIssue {
-            because: self.because.clone(),
+            reason: self.because.clone(),
             until: self.until.map(date_text),
             worse: self.worse.map(|share| share.0),
         }
@@ -339,12 +339,12 @@ mod tests {
             rounds: [8, 8],
             sides: Default::default(),
             ratio,
-            ratio_of: None,
-            between: SpreadSource::Runs(9),
+            ratio_basis: None,
+            spread_source: SpreadSource::Runs(9),
             verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
-            differs: None,
-            same: None,
-            least_seen: Some(0.02),
+            difference: None,
+            equivalence: None,
+            detectable_change: Some(0.02),
             times_to_decide: None,
             cause: None,
         }
@@ -364,7 +364,7 @@ mod tests {
     fn most_specific_rule_decides() {
         let rule =
             |name: &str, worse: &str, more: &str| format!("[[figures]]\nname = '{name}'\nworse = {worse}\n{more}\n");
-        let missed = |policy: &str, by: f64| judge_policy(policy, by).missed.len();
+        let missed = |policy: &str, by: f64| judge_policy(policy, by).failures.len();
         assert_eq!([missed("", 0.005), missed("", 0.02)], [0, 1]);
         assert_eq!([missed("worse = '5%'", 0.04), missed("worse = '5%'", 0.05)], [0, 1]);
         assert_eq!([missed("worse = true", 9.0), missed("worse = false", 0.02)], [0, 1]);
@@ -378,9 +378,9 @@ mod tests {
         assert_eq!(missed(&rule("test.latency", "'90%'", "case.bytes = '8 KiB'"), 0.4), 1, "another case");
         assert_eq!(missed(&rule("test.lat", "'90%'", ""), 0.4), 1, "no part of the id");
         let owned = judge_policy(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
-        assert_eq!(owned.missed[0].owner.as_deref(), Some("memory"));
-        assert_eq!(owned.missed[0].figure, "test.latency.load bytes=4 KiB");
-        assert!(matches!(owned.missed[0].because, GateReason::Worse { by, allowed: 0.03 } if (by - 0.1).abs() < 1e-9));
+        assert_eq!(owned.failures[0].owner.as_deref(), Some("memory"));
+        assert_eq!(owned.failures[0].figure, "test.latency.load bytes=4 KiB");
+        assert!(matches!(owned.failures[0].reason, GateReason::Worse { ratio, allowed: 0.03 } if (ratio - 0.1).abs() < 1e-9));
         assert_eq!(Gate::from_share(0.05), Gate::from_policy("worse = '5%'").unwrap());
         assert_eq!(Gate::from_share(0.0), Gate::from_policy("").unwrap());
     }
@@ -396,7 +396,7 @@ mod tests {
         ] {
             let gate = Gate::from_policy(&rule).unwrap();
             assert_eq!(gate.names().next(), Some(metric.id.as_str()));
-            assert!(gate.judge(&comparison(vec![worse.clone()]), TODAY).missed.is_empty(), "{rule}");
+            assert!(gate.judge(&comparison(vec![worse.clone()]), TODAY).failures.is_empty(), "{rule}");
         }
     }
 
@@ -404,17 +404,17 @@ mod tests {
     fn undetectable_required_change_is_missed() {
         let count = |policy: &str| {
             let gated = judge_policy(policy, 0.0);
-            (gated.missed.len(), gated.unseen)
+            (gated.failures.len(), gated.undetectable)
         };
         assert_eq!([count(""), count("worse = '5%'"), count("worse = true")], [(0, 1), (0, 0), (0, 0)]);
         assert_eq!([count("worse = '5%'\nseen = '2%'"), count("worse = '5%'\nseen = '1%'")], [(0, 0), (1, 0)]);
         let gate =
             Gate::from_policy("seen = '10%'\n[[figures]]\nname = 'test'\ncase.bytes = '8KiB'\nowner = 'x'").unwrap();
         let why = NotComparedReason::NoRatio;
-        let left = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), why };
+        let left = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), reason: why };
         let missing = gate.judge(&Comparison { not_compared: vec![left], ..comparison(Vec::new()) }, TODAY);
         assert_eq!(
-            (missing.missed[0].because, missing.missed[0].owner.as_deref()),
+            (missing.failures[0].reason, missing.failures[0].owner.as_deref()),
             (GateReason::NotCompared, Some("x"))
         );
     }
@@ -424,7 +424,7 @@ mod tests {
         let with = |more: &str| format!("[[known]]\nname = 'test'\nbecause = '#1'\n{more}\n");
         let outcome = |policy: &str, by: f64| {
             let gated = judge_policy(policy, by);
-            (gated.missed.len(), gated.known.len(), gated.not_seen.len())
+            (gated.failures.len(), gated.known.len(), gated.resolved.len())
         };
         assert_eq!([outcome(&with(""), 0.3), outcome(&with(""), 0.0)], [(0, 1, 0), (0, 0, 1)]);
         assert_eq!(
@@ -437,7 +437,7 @@ mod tests {
         let twice = with("until = 2020-01-01") + &with("worse = '50%'");
         assert_eq!(outcome(&twice, 0.3), (0, 1, 1), "one that excuses comes before one that does not");
         let over = judge_policy(&with("until = 2020-01-01"), 0.3);
-        assert_eq!(over.missed[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
+        assert_eq!(over.failures[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
             match MetricBlocks::from_case(metric, one) {
                 Ok(blocks) => weighed.push(blocks.into_pending(metric, one.case)),
                 Err(why) => {
-                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, one.case), why });
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, one.case), reason: why });
                 }
             }
         }
@@ -78,18 +78,18 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
         differences: turns.differences.clone(),
         clocks: None,
         frequency: None,
-        middle: (!goodness.is_empty()).then(|| median(&goodness)),
-        inflation: 1.0,
+        median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
+        interval_inflation: 1.0,
         figures,
         not_compared,
         ladder: Vec::new(),
-        in_turn: Some(Interleaving { blocks, seconds: turns.seconds }),
-        gated: None,
+        interleaving: Some(Interleaving { blocks, seconds: turns.seconds }),
+        gate: None,
     }
 }
 
 fn block_count(figure: &ComparedFigure) -> usize {
-    match figure.between {
+    match figure.spread_source {
         SpreadSource::Blocks(blocks) => blocks,
         SpreadSource::Runs(_) | SpreadSource::Assumed(_) => 0,
     }
@@ -175,15 +175,15 @@ impl MetricBlocks {
                 high,
                 is_range: true,
             },
-            ratio_of: found.map(|found| match found.estimator {
+            ratio_basis: found.map(|found| match found.estimator {
                 kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
                 kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
             }),
-            between: SpreadSource::Blocks(many),
+            spread_source: SpreadSource::Blocks(many),
             verdict: ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds),
-            differs: None,
-            same: None,
-            least_seen: None,
+            difference: None,
+            equivalence: None,
+            detectable_change: None,
             times_to_decide: None,
             cause: None,
         };
@@ -197,6 +197,6 @@ fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedR
         let metric = kelvin_core::catalogue::find(at.metric);
         one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
     };
-    let known = not_compared.iter().find(is_it).map(|one| one.why.clone());
+    let known = not_compared.iter().find(is_it).map(|one| one.reason.clone());
     known.unwrap_or_else(|| NotComparedReason::Neither("not measured".into()))
 }

@@ -149,13 +149,13 @@ impl<'a> ComparisonJudge<'a> {
                 rounds: side.rounds.clone(),
                 modes: Vec::new(),
             }),
-            ratio_of: None,
+            ratio_basis: None,
             ratio: observed_range([base, other]),
-            between,
+            spread_source: between,
             verdict: ChangeVerdict::NotKnown(because),
-            differs: None,
-            same: None,
-            least_seen: None,
+            difference: None,
+            equivalence: None,
+            detectable_change: None,
             times_to_decide: None,
             cause: None,
         }
@@ -167,7 +167,7 @@ impl<'a> ComparisonJudge<'a> {
         let learn = |learned: &SpreadHistory| {
             BetweenRunVariance::learn_logarithm(EarlierRuns {
                 headlines: &learned.headlines,
-                within_run: &learned.within,
+                within_run: &learned.within_variances,
             })
         };
         let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };

@@ -40,14 +40,14 @@ impl ComparisonRequest<'_> {
 fn rungs(side: ComparisonSubject<'_>) -> Option<Vec<LadderRung>> {
     let Some(run): Option<&Run> = side.runs().last() else { return Some(Vec::new()) };
     let analysis = analyse(run);
-    analysis.screen.is_some().then(|| ladder_rungs(run, &analysis))
+    analysis.overview.is_some().then(|| ladder_rungs(run, &analysis))
 }
 
 fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<ComparedRung> {
     let sides = pair.each_ref().map(Option::as_ref);
     let one = sides.into_iter().flatten().next()?;
     // Where a side has no rung, a published machine may have a value at the place of the other.
-    let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.place.as_ref());
+    let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.source.as_ref());
     let place = places.next().flatten().filter(|first| places.all(|place| place == Some(first)));
     let figure = place.and_then(|place| figure_index(place, comparison));
     let seconds = match (figure, one.from) {
@@ -59,7 +59,7 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
     };
     let rung = &one.rung;
     let is_known = seconds.iter().any(Option::is_some);
-    is_known.then(|| ComparedRung { what: rung.what.clone(), continues: rung.continues, seconds, figure })
+    is_known.then(|| ComparedRung { label: rung.label.clone(), continues: rung.continues, seconds, figure })
 }
 
 fn figure_index(place: &MetricCase, comparison: &Comparison) -> Option<usize> {

@@ -264,13 +264,13 @@ pub(super) fn runs_as_found<'a>(runs: &'a [Run], at: &MetricCase) -> Option<Figu
 }
 
 pub(super) fn not_compared(at: &MetricCase, metric: &Metric, why: NotComparedReason) -> NotCompared {
-    NotCompared { metric: at.metric, case: case(metric, &at.case), why }
+    NotCompared { metric: at.metric, case: case(metric, &at.case), reason: why }
 }
 
 /// Why two figures of one name are not the same quantity.
 fn incomparable_reason(base: &FigureRuns<'_>, other: &FigureRuns<'_>) -> Option<NotComparedReason> {
     if let Some(why) = base.shown_only.as_ref().or(other.shown_only.as_ref()) {
-        return Some(NotComparedReason::ShownOnly(why.clone()));
+        return Some(NotComparedReason::NotEqual(why.clone()));
     }
     let is_published = |found: &FigureRuns<'_>| found.rounds.is_empty();
     if is_published(base) || is_published(other) {

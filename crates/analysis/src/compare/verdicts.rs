@@ -42,7 +42,7 @@ pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec
     let chances = |of: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
         let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
         let joint = adjusted_p_values(&alone);
-        alone.into_iter().zip(joint).map(|(alone, joint)| PValue { alone, joint }).collect()
+        alone.into_iter().zip(joint).map(|(alone, joint)| PValue { raw: alone, adjusted: joint }).collect()
     };
     let differs = chances(&|one, error| one.p_value(error, margin));
     let same = chances(&|_, error| error.equivalence_p_value(margin[0], margin[1]));
@@ -110,9 +110,9 @@ impl PendingFigure {
             sides,
             ratio: Estimate { value: self.figure.ratio.value, low: low.exp(), high: high.exp(), is_range: false },
             verdict,
-            differs: Some(differs),
-            same: Some(same),
-            least_seen: Some(least_seen),
+            difference: Some(differs),
+            equivalence: Some(same),
+            detectable_change: Some(least_seen),
             times_to_decide: Some(times).filter(|times| is_open && times.is_finite()),
             cause: self.figure.cause.filter(|_| !is_same),
             ..self.figure
@@ -158,7 +158,7 @@ pub(super) fn goodness_ratio(figure: &ComparedFigure) -> Option<f64> {
 /// Where a figure stands in a report: the smaller the sooner.
 fn sort_key(figure: &ComparedFigure) -> (u32, Reverse<f64>) {
     let certain = figure.ratio.low.ln().max(-figure.ratio.high.ln());
-    let open = figure.differs.map_or(f64::NEG_INFINITY, |chance| -chance.alone);
+    let open = figure.difference.map_or(f64::NEG_INFINITY, |chance| -chance.raw);
     match figure.verdict {
         ChangeVerdict::Worse => (0, Reverse(certain)),
         ChangeVerdict::Better => (1, Reverse(certain)),

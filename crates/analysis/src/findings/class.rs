@@ -11,9 +11,9 @@ use crate::wording::class_comparison::{figure_count, member_text, usual_range};
 /// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is
 /// the machine that is.
 pub(super) fn off_class(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let areas = &analysis.normal.areas;
-    let known: Vec<AreaComparison> = areas.iter().filter(|area| !area.rests_on_few).cloned().collect();
-    if known.len() > 1 && known.iter().all(|area| area.against == ClassVerdict::Slower) {
+    let areas = &analysis.class_comparison.areas;
+    let known: Vec<AreaComparison> = areas.iter().filter(|area| !area.has_few_members).cloned().collect();
+    if known.len() > 1 && known.iter().all(|area| area.verdict == ClassVerdict::Slower) {
         return vec![slow_machine(known, analysis)];
     }
     areas.iter().filter_map(|area| off_class_area(area, analysis)).collect()
@@ -27,10 +27,10 @@ fn off_class_area(area: &AreaComparison, analysis: &Analysis) -> Option<Finding>
         "os" => "a kernel built for debugging, or a slow processor",
         _ => "a lower frequency, or a neighbour",
     };
-    let (importance, text) = match area.against {
+    let (importance, text) = match area.verdict {
         ClassVerdict::Usual => return None,
         ClassVerdict::Slower => (
-            if area.rests_on_few { Importance::Detail } else { Importance::Major },
+            if area.has_few_members { Importance::Detail } else { Importance::Major },
             format!("{name} as a whole is {} times as slow as {others}: perhaps {causes}", number(area.factor)),
         ),
         ClassVerdict::Faster => (
@@ -40,7 +40,7 @@ fn off_class_area(area: &AreaComparison, analysis: &Analysis) -> Option<Finding>
     };
     let because = format!("{}; 95 % of them are at {}", figure_count(area), usual_range(area));
     let metrics = metrics_of_results(analysis, |result| result.metric.area() == area.area.as_str());
-    Some(Finding::new(importance, FindingData::OffClass(area.clone()), text, because).with_metrics(metrics))
+    Some(Finding::new(importance, FindingData::AreaOffClass(area.clone()), text, because).with_metrics(metrics))
 }
 
 fn slow_machine(areas: Vec<AreaComparison>, analysis: &Analysis) -> Finding {

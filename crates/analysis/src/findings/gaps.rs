@@ -38,7 +38,7 @@ pub(super) fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
         _ => return None,
     };
     // A range without a width is left by any figure.
-    Some((is_worse, result.outside.unwrap_or(f64::INFINITY)))
+    Some((is_worse, result.log_distance.unwrap_or(f64::INFINITY)))
 }
 
 fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
@@ -46,7 +46,7 @@ fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricR
     let gap = PredictionGap {
         level: analysis.levels.as_ref().and_then(|found| smaller_cache_level(found, result)).cloned(),
         causes: GapCauses::from_run(evidence.run, &at),
-        at,
+        source: at,
         ratio: result.ratio?,
         hazards: result.explained_by.clone(),
     };
@@ -55,7 +55,7 @@ fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricR
     let measured = match summary.states() {
         [] => value(summary.headline),
         states => {
-            format!("bimodal, {} of the {}", modes_text(states, result.metric.unit), summary.modes_of.label())
+            format!("bimodal, {} of the {}", modes_text(states, result.metric.unit), summary.mode_unit.label())
         }
     };
     let against = match wording::verdict_word(result) {
@@ -63,7 +63,7 @@ fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricR
         side => format!("{side} its prediction"),
     };
     let explained = gap_explanation(&gap).unwrap_or_else(|| {
-        let figure = format!("{} {}", gap.at.metric, gap.at.case);
+        let figure = format!("{} {}", gap.source.metric, gap.source.case);
         format!("no cause was tried (kelvin why {})", figure.trim_end())
     });
     let text = format!(
@@ -125,5 +125,5 @@ pub fn gap_explanation(gap: &PredictionGap) -> Option<String> {
 
 /// `waking an idle CPU takes 51 to 64 % of it`.
 pub(crate) fn cause_share(cause: &ShownCause) -> String {
-    format!("{} takes {} of it", cause.what, share_interval(&cause.share))
+    format!("{} takes {} of it", cause.summary, share_interval(&cause.share))
 }

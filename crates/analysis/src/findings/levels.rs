@@ -21,7 +21,7 @@ pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findin
             None => latency,
         }
     });
-    let odd = found.levels.iter().filter(|level| level.agrees == Some(false));
+    let odd = found.levels.iter().filter(|level| level.matches_reported == Some(false));
     let odd: Vec<&str> = odd.map(|level| level.name.as_str()).collect();
     let differs = match odd.as_slice() {
         [] => String::new(),
@@ -29,7 +29,7 @@ pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findin
     };
     let all: Vec<&str> = found.levels.iter().map(|level| level.name.as_str()).collect();
     let unseen = found.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
-        Claim::Level(MemoryLevelClaim::Unseen { level, .. }) => {
+        Claim::Level(MemoryLevelClaim::NotFound { level, .. }) => {
             let name = format!("L{level}");
             Some(format!("; {name} {}", indistinct_level(&name, &all)))
         }

@@ -13,7 +13,7 @@ pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
         let text = format!("{} measured {value}, which is impossible: {}", name(result), ceiling.likely_cause);
         let derivation = ceiling.derivation.as_ref().map_or_else(String::new, |by| format!(": {by}"));
         let because = format!("the bound is {bound}{derivation}");
-        let found = FindingData::Invalid { at: result.metric_case(), ceiling: ceiling.clone() };
+        let found = FindingData::Invalid { source: result.metric_case(), impossible: ceiling.clone() };
         Some(Finding::new(Importance::Major, found, text, because).with_metrics(vec![result.metric.id]))
     };
     requested_results(analysis).filter_map(of).collect()
@@ -35,7 +35,7 @@ pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findi
             _ => attempted_figures(analysis),
         };
         let because = format!("first: {}: {}", name(first), missing(first)?.1);
-        let found = FindingData::Counted { of, count, all, first: first.metric_case() };
+        let found = FindingData::MissingFigures { kind: of, count, total: all, first: first.metric_case() };
         let metrics = metrics_of_results(analysis, |result| missing(result).is_some());
         let text = format!("{count} of {all} figures {what}");
         Some(Finding::new(importance, found, text, because).with_metrics(metrics))
@@ -48,7 +48,7 @@ fn missing_reason(result: &MetricResult) -> Option<(MissingFigureKind, String)> 
     match &result.outcome {
         Outcome::Failed(reason) => Some((MissingFigureKind::Failed, reason.clone())),
         Outcome::NotKnown(summary) => {
-            Some((MissingFigureKind::NotKnown, format!("{} undisturbed", percent(summary.kept_share))))
+            Some((MissingFigureKind::NotKnown, format!("{} undisturbed", percent(summary.undisturbed_share))))
         }
         Outcome::Skipped(reason) => Some((MissingFigureKind::Skipped, reason.0.clone())),
         _ => None,

@@ -20,7 +20,7 @@ fn moved_cpus_finding(analysis: &Analysis) -> Option<Finding> {
     let rates = requested_results(analysis).filter(|result| is_placement_rate(result) && result.case == largest.case);
     let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
     let most = most.map(|(_, result)| result);
-    let (unit, of) = (largest.metric.unit, summary.modes_of.label());
+    let (unit, of) = (largest.metric.unit, summary.mode_unit.label());
     let changes = format!("Core-to-core latency alternates between {} of the {of}", modes_text(summary.states(), unit));
     let text = match most.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
         Some((rate, found)) => format!(
@@ -34,8 +34,8 @@ fn moved_cpus_finding(analysis: &Analysis) -> Option<Finding> {
         ),
     };
     let because = format!("two modes of core-to-core latency, separated over the {of} at {}", largest.case);
-    let moved = MovedCpus { case: largest.case.clone(), most: most.map(|result| result.metric.id) };
-    let finding = Finding::new(Importance::Notable, FindingData::Moved(moved), text, because);
+    let moved = MovedCpus { case: largest.case.clone(), correlated: most.map(|result| result.metric.id) };
+    let finding = Finding::new(Importance::Notable, FindingData::CpusMoved(moved), text, because);
     Some(finding.with_metrics(vec![BANDWIDTH_CORE_TO_CORE.id]))
 }
 

@@ -17,7 +17,7 @@ pub(super) fn local(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     }
     let because = "each holds by the interval of a ratio of medians: see the studies net.rtt and net.bandwidth";
     let text = format!("Network: {}", said.join("; "));
-    let finding = Finding::new(Importance::Notable, FindingData::Network { said }, text, because.into());
+    let finding = Finding::new(Importance::Notable, FindingData::Network { sentences: said }, text, because.into());
     vec![finding.with_metrics(metrics)]
 }
 
@@ -33,6 +33,6 @@ pub(super) fn other_host(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Fi
     }
     let because = "each holds by an interval over rounds: see the study net.peer";
     let text = format!("Network to the other host: {}", said.join("; "));
-    let finding = Finding::new(Importance::Notable, FindingData::OtherHost { said }, text, because.into());
+    let finding = Finding::new(Importance::Notable, FindingData::OtherHost { sentences: said }, text, because.into());
     vec![finding.with_metrics(metrics)]
 }

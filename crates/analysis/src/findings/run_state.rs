@@ -11,7 +11,7 @@ pub(super) fn changed_clock(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Findin
     if !evidence.run.has_clock_changed() {
         return Vec::new();
     }
-    let clock = &evidence.run.outline.clock;
+    let clock = &evidence.run.header.clock;
     let (before, after) = (clock.source_before.clone(), clock.source_after.clone());
     let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
     let because = format!("clock source {} before, {} after", name(&before), name(&after));
@@ -34,7 +34,7 @@ const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure
 /// The serious hazards of a run: those of a busy machine, by their place among them, or all others.
 fn hazards<'r>(evidence: &Evidence<'r>, of_busy: bool) -> Vec<&'r Hazard> {
     let place = |hazard: &&Hazard| BUSY_HAZARDS.iter().position(|busy| hazard.id == **busy);
-    let serious = evidence.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+    let serious = evidence.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
     let mut found: Vec<&Hazard> = serious.filter(|hazard| place(hazard).is_some() == of_busy).collect();
     found.sort_by_key(place);
     found
@@ -63,7 +63,7 @@ pub(super) fn busy_machine(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding
 
 /// The core was shared throughout, judging by earlier runs of the machine.
 pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let found = analysis.core_shared.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
+    let found = analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
         let because = format!(
             "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
             number(block_over_chain),
@@ -106,10 +106,10 @@ pub(super) fn quietness(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let steady =
         |history: &CanaryHistory| format!("{} steady {}", history.canary.name(), percent(history.steady_share));
     let steady = analysis.canaries.iter().map(steady).collect::<Vec<String>>().join(", ");
-    let slowed = analysis.slowed.filter(|_| share < MIN_QUIET_SHARE).map(|slowed| {
+    let slowed = analysis.log_slowdown.filter(|_| share < MIN_QUIET_SHARE).map(|slowed| {
         format!("; on average work took {} longer than undisturbed, in another run more or less", percent(slowed))
     });
     let text = format!("{what}: {} of the guarded samples were undisturbed", percent(share));
     let because = format!("canaries beside each sample: {steady}{}", slowed.unwrap_or_default());
-    vec![Finding::new(importance, FindingData::Quiet { share }, text, because)]
+    vec![Finding::new(importance, FindingData::Undisturbed { share }, text, because)]
 }

@@ -66,19 +66,19 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
     };
     let against = prediction_verdict(result.verdict, &result.metric);
     let as_found = as_found_figure(result, shown);
-    let of_class = result.of_class.as_ref().map(|class| {
+    let of_class = result.class_range.as_ref().map(|class| {
         let (low, high) = shown.convert_ends(class.low, class.high);
-        UsualRange { low, high, machines: class.members + class.akin }
+        UsualRange { low, high, machines: class.members + class.related }
     });
     OverviewFigure {
-        place: Some(result.metric_case()),
+        source: Some(result.metric_case()),
         measured,
         text,
-        why_not,
+        missing_reason: why_not,
         as_found,
         predicted,
-        against,
-        of_class,
+        verdict: against,
+        class_range: of_class,
     }
 }
 
@@ -94,7 +94,7 @@ fn missing_figure(outcome: &Outcome) -> (String, Option<String>) {
     let (word, reason) = match outcome {
         Outcome::Measured(_) => ("not finite", None),
         Outcome::NotKnown(summary) => {
-            let share = percent(summary.kept_share);
+            let share = percent(summary.undisturbed_share);
             ("not known", Some(format!("only {share} of the samples were undisturbed, too few")))
         }
         Outcome::Invalid(ceiling) => ("invalid", Some(ceiling.likely_cause.clone())),

@@ -65,7 +65,7 @@ impl RungSpec {
         from: Option<(Name, ValueConversion)>,
     ) -> LadderRung {
         let Self { what, continues, is_spare, sentence_name, .. } = self;
-        LadderRung { rung: Rung { what: what.into(), continues, is_spare, figure, published }, sentence_name, from }
+        LadderRung { rung: Rung { label: what.into(), continues, is_spare, figure, published }, sentence_name, from }
     }
 }
 
@@ -230,7 +230,7 @@ fn published_times(found: &MetricResult, shown: ValueConversion) -> Vec<Publishe
 /// those one that by the reported sizes of caches is of this level too, as its prediction is.
 fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
     let size = |result: &MetricResult| BYTES.number_in(&result.case).unwrap_or_default();
-    let last_cache = largest_cache(&run.outline.machine).unwrap_or_default();
+    let last_cache = largest_cache(&run.header.machine).unwrap_or_default();
     let is_of_level = |bytes: u64| level.reported_bytes.map_or(bytes > last_cache, |reported| bytes <= reported);
     let off = |result: &MetricResult| Some((result.outcome.found_summary()?.headline - level.latency).abs());
     let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
@@ -246,7 +246,7 @@ const BASE_PAGES: kelvin_core::AxisWord = PageSize::Base.point();
 /// A level that the machine should have and the run could not distinguish from others; nothing if the run did not look.
 fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewFigure> {
     let curve = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES);
-    if curve.find(&analysis.results).is_none() || !is_reported(name, &run.outline.machine) {
+    if curve.find(&analysis.results).is_none() || !is_reported(name, &run.header.machine) {
         return None;
     }
     let found: Vec<&str> = analysis.levels.iter().flat_map(|found| &found.levels).map(|level| &*level.name).collect();
@@ -255,14 +255,14 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
         found => format!("latency over the working set shows {} only", found.join(", ")),
     };
     Some(OverviewFigure {
-        place: None,
+        source: None,
         measured: None,
         text: indistinct_level(name, &found),
-        why_not: Some(why_not),
+        missing_reason: Some(why_not),
         as_found: None,
         predicted: None,
-        against: PredictionVerdict::NotCompared,
-        of_class: None,
+        verdict: PredictionVerdict::NotCompared,
+        class_range: None,
     })
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn indistinct_level(name: &str, found: &[&str]) -> String {
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.
 fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
-    let settings = &run.outline.settings;
+    let settings = &run.header.settings;
     let [cpu, partner] = [Some(settings.cpu), settings.partner_cpu].map(|cpu| cpu.map(u64::from));
     let ends = |result: &&MetricResult| {
         let of = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];

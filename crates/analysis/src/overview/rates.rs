@@ -158,9 +158,9 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
 pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateRow> {
     let rates = |line: &RateRowSpec| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
     let line = |line: &RateRowSpec| RateRow {
-        what: line.what.into(),
+        label: line.what.into(),
         rates: rates(line),
-        but: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line, analysis)),
+        doubt: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line, analysis)),
     };
     RATE_ROW_SPECS.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
 }
@@ -196,7 +196,7 @@ pub(super) fn named_rates(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
 fn rate(work: &RateSpec, analysis: &Analysis) -> Option<Rate> {
     let result = work.find(analysis)?;
     Some(Rate {
-        of: work.work.into(),
+        work: work.work.into(),
         unit: result.metric.unit,
         figure: overview_figure(result, ValueConversion::Unchanged),
     })

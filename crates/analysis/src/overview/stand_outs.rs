@@ -65,7 +65,7 @@ struct StandOutAnswer {
 
 impl StandOutAnswer {
     fn new(weight: Consequence, about: StandOutQuestion, sides: Vec<MetricValue>, text: String) -> Self {
-        Self { weight, shown: StandOut { about, sides, ratio: None, factor: 1.0, text } }
+        Self { weight, shown: StandOut { question: about, sides, ratio: None, factor: 1.0, text } }
     }
 
     fn with_factor(mut self, factor: f64) -> Self {
@@ -111,7 +111,7 @@ impl FigureRatio {
 
     fn into_answer(self, weight: Consequence, about: StandOutQuestion, text: String) -> StandOutAnswer {
         let factor = self.ratio.value.max(1.0 / self.ratio.value);
-        let shown = StandOut { about, sides: self.sides.into(), ratio: Some(self.ratio), factor, text };
+        let shown = StandOut { question: about, sides: self.sides.into(), ratio: Some(self.ratio), factor, text };
         StandOutAnswer { weight, shown }
     }
 }

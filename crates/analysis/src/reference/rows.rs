@@ -190,9 +190,9 @@ impl PublishedRow {
             n: self.n,
             predicted: at(&self.predicted).or_else(|| at(&self.predicted_cycles).map(in_time)),
             unit: self.unit(),
-            spans: self.spans.clone(),
+            range: self.spans.clone(),
             note: self.note(),
-            also: self.other_figures(point),
+            other_values: self.other_figures(point),
         }
     }
 
@@ -233,23 +233,23 @@ impl PublishedRow {
 /// A published value where kelvin measures the same.
 fn with_mapping(mut published: ReferenceValue, place: &RowMapping, x: Option<u64>) -> ReferenceValue {
     if place.is_spanned {
-        published.note = join_notes([published.spans.take().as_deref(), published.note.as_deref()]);
+        published.note = join_notes([published.range.take().as_deref(), published.note.as_deref()]);
     }
     if place.is_rate {
-        published.also.push(("per second".into(), published.value));
+        published.other_values.push(("per second".into(), published.value));
         (published.value, published.unit) = (1e9 / published.value, Unit::Nanoseconds);
     }
     ReferenceValue {
         metric: place.metric.id,
         case: place.case(x),
-        spans: join_notes([published.spans.as_deref(), place.spans]),
+        range: join_notes([published.range.as_deref(), place.spans]),
         ..published
     }
 }
 
 /// A published value without a counterpart: it keeps the name of its row.
 fn with_unmatched(mut published: ReferenceValue, unmatched: &UnmatchedRow) -> ReferenceValue {
-    published.spans = join_notes([published.spans.as_deref(), Some(unmatched.because)]);
+    published.range = join_notes([published.range.as_deref(), Some(unmatched.because)]);
     published
 }
 

@@ -48,7 +48,7 @@ fn figures(value: &ReferenceValue) -> Vec<f64> {
         Value::Word(_) => None,
     });
     let fields = [Some(value.value), value.cycles, value.std, value.predicted, value.n.map(|n| n as f64)];
-    case.chain(fields.into_iter().flatten()).chain(value.also.iter().map(|(_, figure)| *figure)).collect()
+    case.chain(fields.into_iter().flatten()).chain(value.other_values.iter().map(|(_, figure)| *figure)).collect()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn every_row_and_figure_is_kept() {
             }
             for words in ["note", "spans", "by"] {
                 let Some(words) = row.get(words).and_then(Toml::as_str) else { continue };
-                let kept = |v: &&ReferenceValue| [&v.note, &v.spans].into_iter().flatten().any(|t| t.contains(words));
+                let kept = |v: &&ReferenceValue| [&v.note, &v.range].into_iter().flatten().any(|t| t.contains(words));
                 assert!(these.iter().all(kept), "{words:?} is nowhere");
             }
         }
@@ -154,11 +154,11 @@ fn transfer_cells_map_to_kernel_and_blocking() {
     let cell = cell.with_word(transfer::WaitMode::Blocking).with_word(transfer::ReplyPolicy::None);
     let value = only_published(&transfer::TIME, &cell, "kernel-transfer-2020");
     assert_eq!((value.value, value.std, value.n), (4170.859 * 1e6, Some(566.597 * 1e6), Some(100)));
-    assert_eq!(value.also, [("rate, KB per ms".to_owned(), 85.307)]);
+    assert_eq!(value.other_values, [("rate, KB per ms".to_owned(), 85.307)]);
     assert!(matches!(comparability(value, &transfer::TIME), Comparability::ShownOnly(why) if why.contains("kernel")));
     let is_asynchronous = |case: &Case| transfer::WaitMode::of(case) == Some(transfer::WaitMode::Fasync);
     assert_eq!(there.iter().filter(|value| is_asynchronous(&value.case)).count(), 12);
-    assert!(there.iter().all(|value| value.spans.as_ref().is_some_and(|why| why.contains("one copy more"))));
+    assert!(there.iter().all(|value| value.range.as_ref().is_some_and(|why| why.contains("one copy more"))));
     let both = transfer::with_kernel_ends(&cell.clone().with_word(transfer::WaitMode::Blocking)).unwrap();
     assert_eq!(only_published(&transfer::TIME, &both, "kernel-transfer-2020").value, value.value);
     let mut published = Vec::new();
@@ -219,18 +219,18 @@ fn mapped_row_keeps_figures() {
         Case::new().with_word(PairPlacement::SameCpu).with_number(net::MESSAGE, 4096).with_number(net::STREAMS, 1);
     let bandwidth = only_published(&net::BANDWIDTH_TCP, &streams, ZENBOOK);
     assert_eq!((bandwidth.unit, bandwidth.n), (Unit::BytesPerSecond, Some(1000)));
-    assert_eq!(bandwidth.also, [("peak, bytes per second".to_owned(), 3822.04e6)]);
+    assert_eq!(bandwidth.other_values, [("peak, bytes per second".to_owned(), 3822.04e6)]);
 
     let cached = Case::new().with_word(CacheState::Cached).with_number(file::BLOCK, 4096);
     let autosize = only_published(&file::BLOCKSIZE_READ, &cached, "disk-reader-2021");
-    assert_eq!(autosize.also[1..], [("blocks".to_owned(), 7_986_697.0), ("seconds".to_owned(), 10.0)]);
+    assert_eq!(autosize.other_values[1..], [("blocks".to_owned(), 7_986_697.0), ("seconds".to_owned(), 10.0)]);
 }
 
 #[test]
 fn total_maps_to_same_total() {
     let engine = Case::new().with_word(ReadEngine::Mmap).with_number(file::BLOCK, 100);
     let total = only_published(&file::WHOLE_FILE, &engine, OS_BENCH);
-    assert_eq!((total.value, &total.also[..]), (8_194_026.0, &[("at".to_owned(), 100.0)][..]));
+    assert_eq!((total.value, &total.other_values[..]), (8_194_026.0, &[("at".to_owned(), 100.0)][..]));
     assert_eq!(comparability(total, &file::WHOLE_FILE), Comparability::Equal);
     let all = reference(OS_BENCH).values.iter().filter(|value| value.metric == file::WHOLE_FILE.id);
     assert_eq!(all.count(), 15);
@@ -241,7 +241,7 @@ fn unmatched_row_keeps_row_name() {
     let of_row = |row: &str| reference(ZENBOOK).values.iter().filter(|value| value.metric == *row).collect::<Vec<_>>();
     let dram = of_row("mem.latency.dram")[0];
     assert_eq!(dram.value, 135.0 * 0.625);
-    assert_eq!(dram.also[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
+    assert_eq!(dram.other_values[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
     for row in ["file.read.remote.seq", "file.read.remote.rand", "file.read.direct.seq", "file.byte_calls"] {
         assert!(of_row(row).is_empty(), "a study has all its points");
     }
@@ -267,7 +267,7 @@ fn call_rates_map_to_call_times() {
     let call = |call: ByteCall| Case::new().with_word(call).with_number(file::FILE_BYTES, 256_000_000);
     let value = only_published(&file::BYTE_CALLS, &call(ByteCall::Lseek), "disk-reader-2021");
     assert_eq!((value.value, value.unit), (1e9 / 12_570_552.0, Unit::Nanoseconds));
-    assert!(value.also.contains(&("per second".to_owned(), 12_570_552.0)));
+    assert!(value.other_values.contains(&("per second".to_owned(), 12_570_552.0)));
     assert_eq!(comparability(value, &file::BYTE_CALLS), Comparability::Equal);
     assert!(published_at(file::BYTE_CALLS.id.as_str(), &call(ByteCall::Read)).is_empty(), "what was called was lseek");
 }

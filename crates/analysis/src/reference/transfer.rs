@@ -91,9 +91,9 @@ impl TransferStudyFile {
             n: Some(self.machine.trials),
             predicted: None,
             unit: Unit::Nanoseconds,
-            spans: Some(spans.into()),
+            range: Some(spans.into()),
             note: None,
-            also: vec![("rate, KB per ms".into(), rate)],
+            other_values: vec![("rate, KB per ms".into(), rate)],
         }
     }
 

@@ -11,7 +11,7 @@ pub struct ClassComparison {
     pub class: Option<String>,
     /// Why it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub none_because: Option<String>,
+    pub missing_reason: Option<String>,
     /// Areas whose figures are known of machines of the class.
     pub areas: Vec<AreaComparison>,
 }
@@ -36,9 +36,9 @@ pub struct AreaComparison {
     /// Ids of the members of the class that have one of them.
     pub members: Vec<Name>,
     /// Whether few machines of the class are known: then it is no more than good to know.
-    pub rests_on_few: bool,
+    pub has_few_members: bool,
     /// The factor against what is usual.
-    pub against: ClassVerdict,
+    pub verdict: ClassVerdict,
 }
 
 /// Where a figure of nine in ten machines of the class lies, in the metric's unit.
@@ -47,17 +47,17 @@ pub struct FigureClassRange {
     /// Lower end.
     pub low: f64,
     /// Middle.
-    pub middle: f64,
+    pub center: f64,
     /// Upper end.
     pub high: f64,
     /// Members of the class whose figure is known.
     pub members: usize,
     /// Machines of the same kind, of other classes, that it also rests on.
-    pub akin: usize,
+    pub related: usize,
     /// Whether few machines of the class are known.
-    pub rests_on_few: bool,
+    pub has_few_members: bool,
     /// The figure against that; `None` where neither direction is better, or there is no figure.
-    pub against: Option<ClassVerdict>,
+    pub verdict: Option<ClassVerdict>,
 }
 
 /// A figure or an area against its class.

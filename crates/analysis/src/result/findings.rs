@@ -14,9 +14,9 @@ pub struct Finding {
     /// The sentence.
     pub text: String,
     /// Its evidence: figures or a test.
-    pub because: String,
+    pub reason: String,
     /// The data of both.
-    pub found: FindingData,
+    pub data: FindingData,
     /// Ids of the metrics it is about.
     pub metrics: Vec<Name>,
 }
@@ -62,44 +62,44 @@ pub enum FindingData {
         deviation: f64,
     },
     /// How quiet the machine was.
-    Quiet {
+    Undisturbed {
         /// Share of the guarded samples that were undisturbed.
         share: f64,
     },
     /// An impossible figure.
     Invalid {
         /// Which.
-        at: MetricCase,
+        source: MetricCase,
         /// The bound it exceeds.
-        ceiling: ImpossibleValue,
+        impossible: ImpossibleValue,
     },
     /// How many figures have no value.
-    Counted {
+    MissingFigures {
         /// Why.
-        of: MissingFigureKind,
+        kind: MissingFigureKind,
         /// How many.
         count: usize,
         /// Of how many.
-        all: usize,
+        total: usize,
         /// The first of them.
         first: MetricCase,
     },
     /// The levels of the memory hierarchy.
     MemoryLevels,
     /// The host moved the CPUs.
-    Moved(MovedCpus),
+    CpusMoved(MovedCpus),
     /// The network between two processes, in brief.
     Network {
         /// The conclusions that matter most.
-        said: Vec<String>,
+        sentences: Vec<String>,
     },
     /// The network to another host, in brief.
     OtherHost {
         /// What was carried, and the conclusions that matter most.
-        said: Vec<String>,
+        sentences: Vec<String>,
     },
     /// An area that is slower or faster as a whole than machines of its class.
-    OffClass(AreaComparison),
+    AreaOffClass(AreaComparison),
     /// All areas that a class is well known of, two at least, are slower as a whole than machines of it.
     SlowMachine(Vec<AreaComparison>),
     /// A gap between measured and predicted.
@@ -109,9 +109,9 @@ pub enum FindingData {
         /// How many.
         count: usize,
         /// Of how many.
-        all: usize,
+        total: usize,
         /// Number expected by chance alone.
-        by_chance: f64,
+        expected_by_chance: f64,
         /// The first of them.
         first: MetricCase,
         /// Its warning.
@@ -137,14 +137,14 @@ pub struct MovedCpus {
     /// The case that shows it: the largest working set.
     pub case: Case,
     /// Id of the rate that changes most with it.
-    pub most: Option<Name>,
+    pub correlated: Option<Name>,
 }
 
 /// A gap between measured and predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionGap {
     /// Where.
-    pub at: MetricCase,
+    pub source: MetricCase,
     /// Measured over predicted.
     pub ratio: f64,
     /// The cache that is smaller than the machine reports, if that explains it.
@@ -172,7 +172,7 @@ pub struct GapCauses {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShownCause {
     /// What it is: `waking an idle CPU`.
-    pub what: Name,
+    pub summary: Name,
     /// Its share of the figure.
     pub share: Estimate,
 }
@@ -187,12 +187,12 @@ impl GapCauses {
     fn from_explanation(explanation: &Explanation) -> Self {
         let causes = &explanation.causes;
         let names = |wanted: &[CauseVerdict]| {
-            causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.what).collect()
+            causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.summary).collect()
         };
         let shown = |part: &ExplainedPart| {
-            let PartKind::Cause(id) = part.of else { return None };
+            let PartKind::Cause(id) = part.kind else { return None };
             let cause = causes.iter().find(|cause| cause.id == id)?;
-            Some(ShownCause { what: cause.what, share: part.share.share })
+            Some(ShownCause { summary: cause.summary, share: part.share.share })
         };
         Self {
             shown: explanation.parts.iter().filter_map(shown).collect(),
@@ -202,7 +202,7 @@ impl GapCauses {
                 CauseVerdict::Undecided,
                 CauseVerdict::MechanismsDisagree,
                 CauseVerdict::OneMechanism,
-                CauseVerdict::Void,
+                CauseVerdict::Invalid,
             ]),
         }
     }

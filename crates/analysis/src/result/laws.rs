@@ -17,9 +17,9 @@ pub struct FittedLaw {
     /// The parameter that is the number of workers.
     pub workers: Name,
     /// The other parameters.
-    pub held: Case,
+    pub fixed: Case,
     /// The most workers that were measured; the law says nothing beyond.
-    pub most: u64,
+    pub max_workers: u64,
     /// Rate of one worker, in the metric's unit.
     pub lambda: Coefficient,
     /// Contention: the share of the work for which workers wait for each other.
@@ -57,7 +57,7 @@ pub struct ModelLine {
     /// The parameter over which it runs.
     pub axis: Name,
     /// The other parameters.
-    pub held: Case,
+    pub fixed: Case,
     /// What it is, for a legend.
     pub label: String,
     /// Whether measurements are on one side of it, rather than on it.
@@ -74,7 +74,7 @@ pub struct KneeMark {
     /// The parameter over which it runs.
     pub axis: Name,
     /// The other parameters.
-    pub held: Case,
+    pub fixed: Case,
     /// Where it is.
     pub knee: Knee,
 }
@@ -89,9 +89,9 @@ pub struct Timeline {
     /// The visits, in groups that are alike.
     pub groups: Vec<TimelineGroup>,
     /// How far from 1 counts as the same.
-    pub same: f64,
+    pub tolerance: f64,
     /// A moment of note: its name, and seconds since the start of the run.
-    pub back: Option<(String, f64)>,
+    pub return_step: Option<(String, f64)>,
 }
 
 /// Visits that are alike.
@@ -120,11 +120,11 @@ pub struct BestCell {
     /// The metric.
     pub metric: Name,
     /// The parameters held fixed.
-    pub held: Case,
+    pub fixed: Case,
     /// The best case.
     pub best: Case,
     /// The cases that may be equally good.
-    pub as_good: Vec<Case>,
+    pub equivalent: Vec<Case>,
     /// The conclusion.
     pub conclusion: StatedConclusion,
 }

@@ -37,7 +37,7 @@ pub struct MemoryLevel {
     /// The cache that the machine reports for it, in bytes.
     pub reported_bytes: Option<u64>,
     /// Whether the reported size lies within the capacity; `None` without either.
-    pub agrees: Option<bool>,
+    pub matches_reported: Option<bool>,
 }
 
 /// Two working sets between which a level ends, in bytes.
@@ -66,7 +66,7 @@ pub struct TranslationCost {
     /// Latency there with huge pages, in nanoseconds.
     pub huge: f64,
     /// Whether base pages are certainly slower there.
-    pub apart: bool,
+    pub disjoint: bool,
     /// The smallest working set at which they are slower by a tenth or more, in bytes.
-    pub shows_from: Option<u64>,
+    pub visible_from: Option<u64>,
 }

@@ -70,7 +70,7 @@ pub struct Summary {
     /// Undisturbed samples; `None` if there are too few, or no canaries.
     pub undisturbed: Option<Figure>,
     /// Share of the samples (without warm-up) that are undisturbed; 1 where there are no canaries and no tags.
-    pub kept_share: f64,
+    pub undisturbed_share: f64,
     /// Rounds with samples.
     pub rounds: u32,
     /// Rounds that failed.
@@ -89,7 +89,7 @@ pub struct Summary {
     pub modes: Vec<Mode>,
     /// Of what they are the modes.
     #[serde(default)]
-    pub modes_of: ModeUnit,
+    pub mode_unit: ModeUnit,
     /// Effective number of independent samples.
     pub effective_samples: f64,
     /// How many samples carry each tag.
@@ -132,7 +132,7 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Whether a sample is the mean of a batch rather than one operation.
-    pub of_batch_means: bool,
+    pub is_of_batch_means: bool,
     /// Number of samples.
     pub n: u64,
     /// Best in the metric's direction (the lowest where there is none).
@@ -162,7 +162,7 @@ pub struct Distribution {
 impl Summary {
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
-        if matches!(self.modes_of, ModeUnit::Rounds | ModeUnit::Runs) { &self.modes } else { &[] }
+        if matches!(self.mode_unit, ModeUnit::Rounds | ModeUnit::Runs) { &self.modes } else { &[] }
     }
 }
 
@@ -187,7 +187,7 @@ pub enum ModeUnit {
     #[default]
     Samples,
     /// Stretches of a round, or rounds too near to each other to be told apart: what is measured changes meanwhile.
-    Stretches,
+    Periods,
     /// Rounds: it changes from process to process, and each round has one mode. The headline is that of the mode
     /// with most rounds.
     Rounds,
@@ -200,7 +200,7 @@ impl ModeUnit {
     pub fn label(self) -> &'static str {
         match self {
             Self::Samples => "samples",
-            Self::Stretches => "samples, in stretches",
+            Self::Periods => "samples, in stretches",
             Self::Rounds => "rounds",
             Self::Runs => "runs",
         }
@@ -252,7 +252,7 @@ pub enum Warning {
         text: String,
     },
     /// The target for the interval was not reached.
-    Wide {
+    WideInterval {
         /// Half of the interval over the value.
         share: f64,
         /// What that should have been at most.
@@ -289,7 +289,7 @@ impl Warning {
             Self::Modes { text }
             | Self::Drift { text }
             | Self::FewEffectiveSamples { text }
-            | Self::Wide { text, .. }
+            | Self::WideInterval { text, .. }
             | Self::Disturbed { text }
             | Self::HalvesDiffer { text }
             | Self::FailedRounds { text }

@@ -32,9 +32,9 @@ pub struct Study {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StudyAnswer {
     /// The answer in a sentence.
-    pub says: String,
+    pub text: String,
     /// The figures that it rests on, in a line each, the weightiest first.
-    pub because: Vec<String>,
+    pub reasons: Vec<String>,
 }
 
 /// A table of a study: a row for each of what was compared.
@@ -118,13 +118,13 @@ pub struct LineCeiling {
     /// The metric of the curve.
     pub metric: Name,
     /// The parameters held fixed along the line.
-    pub held: Case,
+    pub fixed: Case,
     /// Lower end of its interval, in the metric's unit.
     pub low: f64,
     /// Upper end.
     pub high: f64,
     /// Id of the metric that it is derived from.
-    pub by: Name,
+    pub source: Name,
 }
 
 /// Metrics whose distributions are drawn together.
@@ -135,7 +135,7 @@ pub struct TailGroup {
     /// Ids of the metrics.
     pub metrics: Vec<Name>,
     /// What they share: the message size with most measurements, in bytes.
-    pub held: Case,
+    pub fixed: Case,
 }
 
 /// The same work done by kelvin and by a rival, in turn.

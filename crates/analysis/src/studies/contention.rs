@@ -37,7 +37,7 @@ fn held_conclusions(held: &Case, all: &[RoundHeadlines<'_>]) -> Vec<StatedConclu
     let here = all.iter().filter(|one| without_axes(one.case, &[THREAD_COUNT]) == *held);
     let most = here.filter_map(|one| THREAD_COUNT.number_in(one.case)).max().filter(|&most| most > MIN_BUSY_THREADS);
     let second = || {
-        let found = RatioTest::above(RatioQuestion::TwoThreadsBesideOne, 1.0).test(at(1)?, at(MIN_BUSY_THREADS)?)?;
+        let found = RatioTest::above(RatioQuestion::TwoThreadsAgainstOne, 1.0).test(at(1)?, at(MIN_BUSY_THREADS)?)?;
         let text = format!("{reads}: a read takes longer beside a second thread: {}", found.times("as long"));
         Some(found.conclude(text))
     };

@@ -167,7 +167,7 @@ impl BestOf {
             ratio_text(&nearest.ratio, "as much"),
             compared.len()
         );
-        let evidence = TestEvidence::Together { ratios: vec![(None, nearest.ratio)], rounds: best.rounds.len() };
+        let evidence = TestEvidence::JointRatios { ratios: vec![(None, nearest.ratio)], rounds: best.rounds.len() };
         Some(Self {
             question,
             best: best.side.clone(),
@@ -201,7 +201,7 @@ pub(super) fn joint_test(what: &str, ratios: &[LineRatio], rounds: usize, outcom
         figures.collect::<Vec<_>>().join(", ")
     );
     let ratios = ratios.iter().map(|one| (Some(one.position), one.ratio)).collect();
-    ClaimTest::new(TestEvidence::Together { ratios, rounds }, text, outcome)
+    ClaimTest::new(TestEvidence::JointRatios { ratios, rounds }, text, outcome)
 }
 
 /// Certain positions that a line needs on each side of a crossing: one alone, between positions on the other side or at an end, is an odd
@@ -220,7 +220,7 @@ pub(super) fn crossings(standings: &[LineRatio]) -> Vec<Crossover> {
             after: standings[before].position,
             until: standings[after].position,
             near: equal_position(&standings[before..=after]),
-            to_below: standings[after].side() == Ordering::Less,
+            reversed: standings[after].side() == Ordering::Less,
         })
     };
     stretches.windows(2).filter_map(change).collect()
@@ -286,7 +286,7 @@ mod tests {
         };
         let (call, cheap) = (line(100.0, 0.1), line(10.0, 1.0));
         let found = crossings(&line_ratios(&call, &cheap));
-        let [Crossover { after: 10, until: 1000, near, to_below: false }] = found[..] else { panic!("{found:?}") };
+        let [Crossover { after: 10, until: 1000, near, reversed: false }] = found[..] else { panic!("{found:?}") };
         assert!((99.0..101.0).contains(&near), "{near}");
     }
 
@@ -349,14 +349,14 @@ mod tests {
                 let Crossover { after, until, .. } = found[0];
                 prop_assert!(after as f64 <= truth * 1.05 && truth * 0.95 <= until as f64, "{truth} {found:?}");
                 prop_assert!(after as f64 <= found[0].near && found[0].near <= until as f64 * 1.000001);
-                prop_assert!(!found[0].to_below);
+                prop_assert!(!found[0].reversed);
             }
             // Seen from the other line it is the same crossing to the other side.
             let mirrored = crossings(&line_ratios(&second, &first));
             prop_assert_eq!(mirrored.len(), found.len());
             for (one, other) in found.iter().zip(&mirrored) {
                 prop_assert_eq!((one.after, one.until), (other.after, other.until));
-                prop_assert_eq!(one.to_below, !other.to_below);
+                prop_assert_eq!(one.reversed, !other.reversed);
                 prop_assert!((one.near / other.near - 1.0).abs() < 1e-9);
             }
         }

@@ -51,7 +51,7 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
         };
         let (claimed, test) =
             self.judge_law(DependenceLaw::Constant, (1..self.positions.len()).map(off).collect(), None)?;
-        let text = format!("{claim}: {} with {}", ratio_text(&claimed.off, "as long"), amount(claimed.at));
+        let text = format!("{claim}: {} with {}", ratio_text(&claimed.ratio_to_law, "as long"), amount(claimed.at));
         Some(test.conclude(claimed, text))
     }
 
@@ -81,7 +81,7 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
             "{claim}, {value} ({}: {low} to {high}): with {} {}",
             interval_label(&slope),
             amount(claimed.at),
-            ratio_text(&claimed.off, "the line's")
+            ratio_text(&claimed.ratio_to_law, "the line's")
         );
         Some(test.conclude(claimed, text))
     }
@@ -110,9 +110,9 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
             base: self.points.first()?.metric_value(),
             span: [*self.positions.first()?, *self.positions.last()?],
             at: judged.point.position,
-            off: judged.point.ratio_to_law.estimate,
-            within: EQUIVALENCE_MARGIN,
-            each: slope,
+            ratio_to_law: judged.point.ratio_to_law.estimate,
+            margin: EQUIVALENCE_MARGIN,
+            per_unit: slope,
         };
         let (points, within) = (self.positions.len(), percent(EQUIVALENCE_MARGIN));
         let test = format!(
@@ -133,7 +133,7 @@ struct LawTest {
 
 impl LawTest {
     fn conclude(self, claim: DependenceClaim, text: String) -> StatedConclusion {
-        self.test.conclude(Claim::Along(claim), self.holds, text)
+        self.test.conclude(Claim::Dependence(claim), self.holds, text)
     }
 }
 
@@ -157,7 +157,7 @@ impl DependencePoint {
     }
 
     fn outside_p_value(&self) -> Option<f64> {
-        Some(self.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.same?.chance.alone)
+        Some(self.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.equivalence?.p_value.raw)
     }
 
     /// The chance that it is within the margin, of one that lies outside.

@@ -86,7 +86,7 @@ fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConc
         no_crossing_sentence([&base, &other], sizes, &below, &above)
     } else {
         let place = |change: &Crossover| {
-            let side = if change.to_below { "above" } else { "below" };
+            let side = if change.reversed { "above" } else { "below" };
             let near = value_text(change.near, Unit::Bytes);
             format!("{side} about {near} (between {} and {})", bytes(change.after), bytes(change.until))
         };
@@ -179,5 +179,5 @@ pub(super) fn add_answer(study: &mut Study) {
     };
     let because = study.conclusions.iter().filter(is_sure).map(|conclusion| format!("{}.", conclusion.text));
     let because = because.take(MAX_LINES).collect();
-    study.answers.push(StudyAnswer { says: format!("The fastest engine is {}.", each.join(", ")), because });
+    study.answers.push(StudyAnswer { text: format!("The fastest engine is {}.", each.join(", ")), reasons: because });
 }

@@ -79,7 +79,7 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
     let beside = |uncached: &RoundHeadlines<'_>| {
         let case = uncached.case.clone().with_word(CacheState::Cached);
         let cached = all.iter().find(|one| *one.case == case)?;
-        let found = RatioTest::above(RatioQuestion::CachedBesideUncached, 1.0).test(uncached, cached)?;
+        let found = RatioTest::above(RatioQuestion::CachedAgainstUncached, 1.0).test(uncached, cached)?;
         let block = bytes(BLOCK.number_in(uncached.case).unwrap_or(0));
         let times = found.times("as fast");
         Some(found.conclude(format!("in blocks of {block} cached reads are faster than uncached ones: {times}")))
@@ -128,9 +128,9 @@ impl FileCurve {
             );
             found.conclude(text)
         };
-        let sufficient = against_best(points[knee], RatioTest::above(RatioQuestion::Enough, SUFFICIENT_RATE_SHARE));
+        let sufficient = against_best(points[knee], RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE));
         let before = knee.checked_sub(1).and_then(|before| {
-            against_best(points[before], RatioTest::below(RatioQuestion::NotEnough, SUFFICIENT_RATE_SHARE))
+            against_best(points[before], RatioTest::below(RatioQuestion::BlockInsufficient, SUFFICIENT_RATE_SHARE))
         });
         let largest = points.last().filter(|largest| !is_enough(largest));
         let fall = largest.and_then(|largest| {

@@ -73,16 +73,16 @@ impl LoadConclusion {
 fn visits_test(sweep: &Sweep) -> ClaimTest {
     let (loads, visits) = (sweep.loads.len(), sweep.min_steps());
     let text = format!("{loads} numbers of users, {visits} visits or more to each");
-    ClaimTest::new(TestEvidence::Visits { loads, visits }, text, None)
+    ClaimTest::new(TestEvidence::LoadSteps { loads, steps: visits }, text, None)
 }
 
 fn saturated_test(visits: usize) -> ClaimTest {
-    ClaimTest::new(TestEvidence::Saturated { visits }, format!("{visits} visits"), None)
+    ClaimTest::new(TestEvidence::Saturated { steps: visits }, format!("{visits} visits"), None)
 }
 
 fn slope_test(visits: usize, span: f64) -> ClaimTest {
     let text = format!("{visits} visits in {}, compared at equal numbers of users", seconds(span));
-    ClaimTest::new(TestEvidence::Slope { visits, seconds: span }, text, None)
+    ClaimTest::new(TestEvidence::Slope { steps: visits, seconds: span }, text, None)
 }
 
 /// Conclusions from the metrics `load.*`; `None` where they were not measured.

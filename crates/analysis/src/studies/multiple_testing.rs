@@ -13,8 +13,8 @@ const MAX_NAMED_ROUNDS: u64 = 100;
 /// Corrects the tests of difference for one another, and those of equivalence, leaves open what does not count any more, and says what
 /// each test says among all.
 pub(crate) fn correct_p_values(mut conclusions: Vec<&mut StatedConclusion>) {
-    correct_tests_of_kind(&mut conclusions, |tested| Some(&mut tested.differs));
-    correct_tests_of_kind(&mut conclusions, |tested| tested.same.as_mut().map(|same| &mut same.chance));
+    correct_tests_of_kind(&mut conclusions, |tested| Some(&mut tested.difference));
+    correct_tests_of_kind(&mut conclusions, |tested| tested.equivalence.as_mut().map(|same| &mut same.p_value));
     conclusions.into_iter().for_each(decide);
 }
 
@@ -23,30 +23,30 @@ fn correct_tests_of_kind(
     conclusions: &mut [&mut StatedConclusion],
     test_of: fn(&mut TestOutcome) -> Option<&mut PValue>,
 ) {
-    let tested = conclusions.iter_mut().filter_map(|one| one.conclusion.tested.as_mut());
+    let tested = conclusions.iter_mut().filter_map(|one| one.conclusion.outcome.as_mut());
     let mut tests: Vec<&mut PValue> = tested.filter_map(test_of).collect();
-    let alone: Vec<f64> = tests.iter().map(|test| test.alone).collect();
+    let alone: Vec<f64> = tests.iter().map(|test| test.raw).collect();
     for (test, joint) in tests.iter_mut().zip(adjusted_p_values(&alone)) {
-        test.joint = joint;
+        test.adjusted = joint;
     }
 }
 
 fn decide(stated: &mut StatedConclusion) {
     let conclusion = &mut stated.conclusion;
-    if let Some(tested) = &mut conclusion.tested {
-        if let Some(same) = &mut tested.same {
-            same.holds = same.chance.is_significant(FALSE_DISCOVERY_RATE);
+    if let Some(tested) = &mut conclusion.outcome {
+        if let Some(same) = &mut tested.equivalence {
+            same.holds = same.p_value.is_significant(FALSE_DISCOVERY_RATE);
         }
-        if !tested.differs.is_significant(FALSE_DISCOVERY_RATE) {
+        if !tested.difference.is_significant(FALSE_DISCOVERY_RATE) {
             conclusion.holds = None;
         }
     }
     // The sentences that say more than a claim with its figures.
     match &conclusion.claim {
-        Claim::MoreTasksThanCpus { other, longer, .. } => {
+        Claim::MoreTasksThanCpus { other, ratio: longer, .. } => {
             stated.text = tasks::more_tasks_sentence(&other.case, longer, conclusion.holds);
         }
-        Claim::Share { question: ShareQuestion::RemoteWay, of, share, .. } => {
+        Claim::Share { question: ShareQuestion::RemoteAccess, figure: of, share, .. } => {
             stated.text = remote::share_sentence(&of.case, share, conclusion.holds);
         }
         _ => {}
@@ -58,16 +58,16 @@ fn decide(stated: &mut StatedConclusion) {
 
 /// How likely a conclusion is by accident, or what would decide where these rounds do not.
 fn test_outcome(conclusion: &StatedConclusion) -> Option<String> {
-    let of_all = |chance: PValue| format!("{} among all conclusions", p_value(chance.joint));
-    let Some(tested) = conclusion.tested else {
+    let of_all = |chance: PValue| format!("{} among all conclusions", p_value(chance.adjusted));
+    let Some(tested) = conclusion.outcome else {
         let too_few = format!("nothing is tested with fewer than {MIN_INTERVAL_ROUNDS} rounds");
         return has_too_few_rounds(&conclusion.evidence).then_some(too_few);
     };
     if conclusion.holds.is_some() {
-        return Some(of_all(tested.differs));
+        return Some(of_all(tested.difference));
     }
-    if let Some(same) = tested.same.filter(|_| conclusion.same_within().is_some()) {
-        return Some(format!("the same within {}, {}", percent(same.within), of_all(same.chance)));
+    if let Some(same) = tested.equivalence.filter(|_| conclusion.same_within().is_some()) {
+        return Some(format!("the same within {}, {}", percent(same.margin), of_all(same.p_value)));
     }
     match tested.rounds_to_decide? {
         rounds if rounds <= MAX_NAMED_ROUNDS => Some(format!("about {rounds} rounds would decide")),
@@ -79,7 +79,7 @@ fn test_outcome(conclusion: &StatedConclusion) -> Option<String> {
 fn has_too_few_rounds(test: &TestEvidence) -> bool {
     match test {
         TestEvidence::RatioOfMedians { rounds: [other, base], .. } => *other.min(base) < MIN_INTERVAL_ROUNDS,
-        TestEvidence::Together { ratios, .. } => ratios.iter().any(|(_, ratio)| ratio.is_range),
+        TestEvidence::JointRatios { ratios, .. } => ratios.iter().any(|(_, ratio)| ratio.is_range),
         TestEvidence::Median { rounds, .. }
         | TestEvidence::CaseByCase { rounds, .. }
         | TestEvidence::Ratios { rounds, .. }
@@ -97,12 +97,12 @@ mod tests {
     use super::*;
 
     fn conclusion(chance: f64, same: Option<f64>) -> Conclusion {
-        let same = same.map(|chance| Equivalence { within: 0.05, chance: PValue::new(chance), holds: chance <= 0.05 });
+        let same = same.map(|chance| Equivalence { margin: 0.05, p_value: PValue::new(chance), holds: chance <= 0.05 });
         Conclusion {
             claim: Claim::Pages { metric: Name::new("mem.page.file"), case: Case::new(), all: true },
             holds: (chance <= 0.05).then_some(true),
             evidence: TestEvidence::TooFewPoints,
-            tested: Some(TestOutcome { differs: PValue::new(chance), same, rounds_to_decide: Some(9) }),
+            outcome: Some(TestOutcome { difference: PValue::new(chance), equivalence: same, rounds_to_decide: Some(9) }),
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let many = || std::iter::repeat_with(|| conclusion(0.5, None));
         let few = corrected(std::iter::once(conclusion(0.04, None)).chain(many().take(9)).collect());
         assert!(few.iter().all(|one| one.holds.is_none()), "{few:?}");
-        assert!((few[0].tested.unwrap().differs.joint - 0.4).abs() < 1e-12);
+        assert!((few[0].outcome.unwrap().difference.adjusted - 0.4).abs() < 1e-12);
         let all = corrected(std::iter::repeat_with(|| conclusion(0.04, None)).take(10).collect());
         assert!(all.iter().all(|one| one.holds == Some(true)));
         assert_eq!(corrected(vec![conclusion(0.04, None)])[0].holds, Some(true), "alone");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn untested_conclusion_is_unchanged() {
-        let untested = Conclusion { tested: None, ..conclusion(0.01, None) };
+        let untested = Conclusion { outcome: None, ..conclusion(0.01, None) };
         let found = corrected(vec![untested.clone(), conclusion(0.5, None)]);
         assert_eq!(found[0], untested);
     }

@@ -77,7 +77,7 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
     let against_tcp =
         |name: &str, metric: &Metric| {
             let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
-            let found = RatioTest::below(RatioQuestion::RoundTripBesideTcp, 1.0).test(tcp?, other?)?;
+            let found = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
             let times = found.times("as long");
             Some(found.conclude(format!(
                 "a round trip of {small} on one CPU takes less time over {name} than over TCP: {times}"
@@ -87,8 +87,8 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
         .iter()
         .flat_map(|(name, metric, stack)| [protocol_share(name, metric, stack), cpu_distance(name, metric)])
         .chain([
-            against_trip("connect", &CONNECT, RatioQuestion::ConnectBesideRoundTrip),
-            against_trip("close", &CLOSE, RatioQuestion::CloseBesideRoundTrip),
+            against_trip("connect", &CONNECT, RatioQuestion::ConnectAgainstRoundTrip),
+            against_trip("close", &CLOSE, RatioQuestion::CloseAgainstRoundTrip),
         ])
         .chain(PROTOCOLS[1..].iter().map(|(name, metric, _)| against_tcp(name, metric)));
     let design = format!(
@@ -123,7 +123,7 @@ pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
     let is_large = |claim: &Claim| matches!(claim, Claim::Ratio { base, .. } if MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE));
     let all = || studies.iter().flat_map(|study| &study.conclusions);
     let distance = of_question(RatioQuestion::RoundTripBetweenCpus);
-    let connect = of_question(RatioQuestion::ConnectBesideRoundTrip);
+    let connect = of_question(RatioQuestion::ConnectAgainstRoundTrip);
     let one_cpu = of_question(RatioQuestion::StreamsOnOneCpu);
     let essential = [
         all().find(|one| distance(&one.claim) && is_of_tcp(&one.claim)),
@@ -176,7 +176,7 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let (question, of) = (ShareQuestion::CpuOfStreams, least.metric_value());
     let test = format!("median of {rounds} rounds, case by case");
     let test = ClaimTest::new(TestEvidence::CaseByCase { cases, rounds }, test, outcome_of_p_value(chance));
-    Some(test.conclude(Claim::Share { question, of, share, limit: FULL_CPU_SHARE }, holds, text))
+    Some(test.conclude(Claim::Share { question, figure: of, share, limit: FULL_CPU_SHARE }, holds, text))
 }
 
 /// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.
@@ -227,7 +227,7 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
         let before = standings[..index].iter().rfind(|standing| standing.side() == Ordering::Less);
         let (after, until) =
             (before.map_or(smallest.position, |standing| standing.position), standings[index].position);
-        Crossover { after, until, near: doubling_size(&points, (after, until)), to_below: false }
+        Crossover { after, until, near: doubling_size(&points, (after, until)), reversed: false }
     });
     let is_never = standings.iter().all(|standing| standing.side() == Ordering::Less);
     // Against the smallest message itself, not twice it.
@@ -253,7 +253,7 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     };
     let what = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
     let test = joint_test(&what, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
-    let claim = Claim::BytesOutweighCalls { smallest: smallest.position, from, shown_at: shown.position, times };
+    let claim = Claim::BytesOutweighCalls { smallest: smallest.position, from, example_bytes: shown.position, ratio: times };
     Some(test.conclude(claim, from.map(|_| true).or(is_never.then_some(false)), text))
 }
 

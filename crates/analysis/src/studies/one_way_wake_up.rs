@@ -20,7 +20,7 @@ pub(crate) fn one_way(evidence: &Evidence<'_>) -> Option<Study> {
     let later = |placement: PairPlacement, (pair, waited_for): ([WokenTask; 2], &str)| {
         let [thread, process] =
             pair.map(|woken| evidence.rounds_at(&ONE_WAY_WAKE_UP, &Case::new().with_word(woken).with_word(placement)));
-        let found = RatioTest::above(RatioQuestion::ProcessWakeBesideThread, 1.0).test(thread?, process?)?;
+        let found = RatioTest::above(RatioQuestion::ProcessWakeAgainstThread, 1.0).test(thread?, process?)?;
         let text = format!(
             "{} {waited_for} wakes a process later than a thread: {}",
             placement_text(&found.other.case),

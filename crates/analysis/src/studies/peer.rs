@@ -136,7 +136,7 @@ fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Opti
     );
     let over = Some(prediction.derivation.clone());
     let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
-    let claim = Claim::Share { question: ShareQuestion::LinkUsed, of, share, limit };
+    let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure: of, share, limit };
     Some(test.conclude(claim, share.is_above(limit), text))
 }
 
@@ -167,7 +167,7 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
         share_text(&busy[1])
     );
     let test = ClaimTest::median(here.values.len(), None, outcome_of_p_value(chance));
-    let claim = Claim::HostLimit { of: stream.metric_value(), busy, full: FULL_CPU_SHARE };
+    let claim = Claim::HostLimit { figure: stream.metric_value(), busy, full: FULL_CPU_SHARE };
     Some(test.conclude(claim, is_known.then_some(true), text))
 }
 
@@ -186,7 +186,7 @@ fn limiting_host(full: [Option<bool>; 2]) -> &'static str {
 fn program_cost(evidence: &Evidence<'_>, transport: Transport) -> Option<StatedConclusion> {
     let ping = evidence.rounds_at(&PEER_PING, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let trip = small_round_trip(evidence, transport)?;
-    let found = RatioTest::above(RatioQuestion::ProgramBesideKernel, 1.0).test(ping, trip)?;
+    let found = RatioTest::above(RatioQuestion::ProgramAgainstKernel, 1.0).test(ping, trip)?;
     let text = format!(
         "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel: {}",
         message_text(ping.case),

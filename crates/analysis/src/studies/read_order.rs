@@ -17,7 +17,7 @@ pub(crate) fn read_order(evidence: &Evidence<'_>) -> Option<Study> {
     let beside = |in_order: &RoundHeadlines<'_>| {
         let case = in_order.case.clone().with_word(AccessOrder::Random);
         let at_random = all.iter().find(|one| *one.case == case)?;
-        let found = RatioTest::above(RatioQuestion::RandomBesideInOrder, 1.0).test(in_order, at_random)?;
+        let found = RatioTest::above(RatioQuestion::RandomAgainstSequential, 1.0).test(in_order, at_random)?;
         let text = format!(
             "{}: blocks at random take longer than in order: {}",
             state_and_file(in_order.case),
@@ -51,7 +51,7 @@ struct FileOrders {
 
 impl FileOrders {
     fn from_conclusion(conclusion: &StatedConclusion) -> Option<Self> {
-        let Claim::Ratio { question: RatioQuestion::RandomBesideInOrder, base, ratio, .. } = &conclusion.claim else {
+        let Claim::Ratio { question: RatioQuestion::RandomAgainstSequential, base, ratio, .. } = &conclusion.claim else {
             return None;
         };
         let same_within = conclusion.same_within();
@@ -80,7 +80,7 @@ pub(super) fn add_answer(study: &mut Study) {
     }
     let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &all)).collect();
     if !sentences.is_empty() {
-        study.answers.push(StudyAnswer { says: sentences.join(" "), because: Vec::new() });
+        study.answers.push(StudyAnswer { text: sentences.join(" "), reasons: Vec::new() });
     }
 }
 

@@ -20,7 +20,7 @@ const MAX_REQUEST_GAP: f64 = 0.1;
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
     let all = evidence.all_cases(&REMOTE_SHARE);
     let remote_share = |shares: &RoundHeadlines<'_>| {
-        let (question, side) = (ShareQuestion::RemoteWay, LimitSide::Above);
+        let (question, side) = (ShareQuestion::RemoteAccess, LimitSide::Above);
         let test = ShareTest { question, of: shares.metric_value(), shares, side, limit: 0.0 };
         test.conclude(|of, share| share_sentence(&of.case, share, side.holds(share, 0.0)))
     };

@@ -39,16 +39,16 @@ pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
     let function = at(&CALL_ARGS, Case::new().with_number(ARGUMENTS, 0).with_word(CallKind::Direct));
     let call = at(&SYSCALL_NULL, Case::new().with_word(NullCall::Getppid));
     let call_text = "a system call takes longer than a function call";
-    let call = longer_conclusion(RatioQuestion::SystemCallBesideCall, [function, call], call_text);
+    let call = longer_conclusion(RatioQuestion::SystemCallAgainstCall, [function, call], call_text);
     let thread = at(&THREAD_CREATE, Case::new());
     let fork = |process: &str, fork| {
         let text = format!("a fork of {process} takes longer than creating a thread");
-        longer_conclusion(RatioQuestion::ForkBesideThread, [thread, fork], &text)
+        longer_conclusion(RatioQuestion::ForkAgainstThread, [thread, fork], &text)
     };
     let switches = SWITCH_PAIRS.iter().filter_map(|(how, pair)| {
         let pair = pair.map(|metric| at(metric, Case::new()));
         let text = format!("a switch between processes {how} takes longer than between threads");
-        longer_conclusion(RatioQuestion::ProcessSwitchBesideThread, pair, &text)
+        longer_conclusion(RatioQuestion::ProcessSwitchAgainstThread, pair, &text)
     });
     // Those with most memory first.
     let mut resident: Vec<&RoundHeadlines<'_>> = evidence.all_cases(&PROCESS_FORK_RSS).iter().collect();

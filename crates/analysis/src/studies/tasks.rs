@@ -45,7 +45,7 @@ pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// CPUs that the run could use: those allowed, and no more than the quota.
 fn usable_cpus(run: &Run) -> Option<u64> {
-    let machine = &run.outline.machine;
+    let machine = &run.header.machine;
     let allowed = machine.topology.allowed.get().or(machine.topology.online.get())?.len() as u64;
     let quota =
         machine.limits.cpu_quota.get().copied().flatten().map_or(u64::MAX, |quota| (quota.floor() as u64).max(1));
@@ -128,14 +128,14 @@ impl TaskRounds<'_, '_> {
         let longer = Estimate { value: value - 1.0, low: low - 1.0, high: high - 1.0, is_range };
         let holds = longer.is_below(0.0);
         let test = ClaimTest::ratio_of_medians([other, base], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
-        let claim = Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), longer };
+        let claim = Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), ratio: longer };
         Some(test.conclude(claim, holds, more_tasks_sentence(other.case, &longer, holds)))
     }
 
     fn processes_against_threads(&self) -> Option<StatedConclusion> {
         let [threads, processes] =
             [TaskKind::Threads, TaskKind::Processes].map(|kind| rounds_of_tasks(self.elapsed, kind, self.cpus));
-        let found = RatioTest::above(RatioQuestion::ProcessesBesideThreads, 1.0).test(threads?, processes?)?;
+        let found = RatioTest::above(RatioQuestion::ProcessesAgainstThreads, 1.0).test(threads?, processes?)?;
         let (processes, threads) = match self.cpus {
             1 => ("1 process takes".to_owned(), "1 thread".to_owned()),
             tasks => (format!("{tasks} processes take"), format!("{tasks} threads")),
@@ -154,7 +154,7 @@ impl TaskRounds<'_, '_> {
         let unseen = rounds_of_tasks(self.unaccounted, kind, self.cpus)?;
         let (cpus, limit) = (self.cpus as f64, MIN_UNACCOUNTED_SHARE);
         let shares = &unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
-        let (question, side) = (ShareQuestion::UnseenTime, LimitSide::Above);
+        let (question, side) = (ShareQuestion::UnaccountedTime, LimitSide::Above);
         ShareTest { question, of: unseen.metric_value(), shares, side, limit }.conclude(|of, share| {
             format!(
                 "with {} {}, more than {} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \

@@ -28,9 +28,9 @@ pub(crate) fn best_cells(studies: &[Study]) -> Vec<BestCell> {
     let cell = |conclusion: &StatedConclusion| match &conclusion.claim {
         Claim::Best { question: BestQuestion::ThreadsAndBlocks, best, rivals, .. } => Some(BestCell {
             metric: THREADS.id,
-            held: without_axes(&best.case, &[THREAD_COUNT, BLOCK]),
+            fixed: without_axes(&best.case, &[THREAD_COUNT, BLOCK]),
             best: best.case.clone(),
-            as_good: rivals.clone(),
+            equivalent: rivals.clone(),
             conclusion: conclusion.clone(),
         }),
         _ => None,
@@ -134,8 +134,8 @@ impl ThreadLine<'_, '_> {
         FittedLaw {
             metric: THREADS.id,
             workers: THREAD_COUNT.name,
-            held: self.held.clone(),
-            most: self.max_threads(),
+            fixed: self.held.clone(),
+            max_workers: self.max_threads(),
             lambda: coefficient(fitted.law.lambda, fitted.lambda),
             sigma: coefficient(fitted.law.sigma, fitted.sigma),
             kappa: coefficient(fitted.law.kappa, fitted.kappa),
@@ -177,7 +177,7 @@ impl ThreadLine<'_, '_> {
             missing.join(", ")
         );
         let test = "three coefficients, and one more thread count to check them";
-        let law = ScalabilityClaim::Determined { held, points, rounds, needed: MIN_LOADS };
+        let law = ScalabilityClaim::Determined { fixed: held, points, rounds, needed: MIN_LOADS };
         Some(ClaimTest::new(TestEvidence::TooFewPoints, test, None).conclude(Claim::Law(law), None, text))
     }
 
@@ -202,7 +202,7 @@ impl ThreadLine<'_, '_> {
                 "the universal scalability law describes the rates: at {at} it is {deviation} the measured one, so its coefficients mean \
                  nothing here"
             );
-            return vec![conclude(ScalabilityClaim::Describes { held: held(), furthest }, Some(false), text)];
+            return vec![conclude(ScalabilityClaim::Describes { fixed: held(), furthest }, Some(false), text)];
         }
         let estimate = |value, (low, high)| Estimate { value, low, high, is_range: false };
         let (sigma, kappa) = (estimate(fitted.law.sigma, fitted.sigma), estimate(fitted.law.kappa, fitted.kappa));
@@ -214,29 +214,29 @@ impl ThreadLine<'_, '_> {
             coefficient(&sigma),
             coefficient(&kappa)
         );
-        let claim = ScalabilityClaim::Contention { held: held(), sigma, kappa, limit: MIN_CONTENTION };
+        let claim = ScalabilityClaim::Contention { fixed: held(), sigma, kappa, limit: MIN_CONTENTION };
         let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
-        let (most, peak, (low, high)) = (self.max_threads(), fitted.law.peak_workers(), fitted.peak);
-        let at = [peak, low, high].map(|workers| self.measured_workers(workers));
-        let rate = at[0].map(|peak| fitted.law.throughput_at(peak));
-        let limit = match (at, rate) {
+        let (max_workers, peak, (low, high)) = (self.max_threads(), fitted.law.peak_workers(), fitted.peak);
+        let interval = [peak, low, high].map(|workers| self.measured_workers(workers));
+        let rate = interval[0].map(|peak| fitted.law.throughput_at(peak));
+        let limit = match (interval, rate) {
             ([Some(peak), low, high], Some(rate)) => {
-                let interval = match (low, high) {
+                let range = match (low, high) {
                     (Some(low), Some(high)) if low != high => format!(" ({low} to {high})"),
-                    (Some(low), None) => format!(" ({low} to more than {most})"),
+                    (Some(low), None) => format!(" ({low} to more than {max_workers})"),
                     _ => String::new(),
                 };
                 let threads = if peak == 1.0 { "thread" } else { "threads" };
-                format!("it peaks at {} with {peak}{interval} {threads}", value_text(rate, Unit::BytesPerSecond))
+                format!("it peaks at {} with {peak}{range} {threads}", value_text(rate, Unit::BytesPerSecond))
             }
             ([_, Some(low), _], _) => {
                 format!("it does not fall up to there, or falls from {} up", counted_text(low as u64, "thread"))
             }
             _ => "it does not fall up to there".into(),
         };
-        let text = format!("the rate falls before {most} threads: by the universal scalability law {limit}");
-        let holds = Estimate { value: peak, low, high, is_range: false }.is_below(most as f64);
-        vec![contention, conclude(ScalabilityClaim::Peak { held: held(), most, at, rate }, holds, text)]
+        let text = format!("the rate falls before {max_workers} threads: by the universal scalability law {limit}");
+        let holds = Estimate { value: peak, low, high, is_range: false }.is_below(max_workers as f64);
+        vec![contention, conclude(ScalabilityClaim::Peak { fixed: held(), max_workers, interval, rate }, holds, text)]
     }
 }
 

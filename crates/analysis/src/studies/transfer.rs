@@ -32,7 +32,7 @@ pub(super) const DESIGN: &str = "Files were sent from one process to another ove
 
 /// Conclusions from the metrics `transfer.time` and `transfer.cold`.
 pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
-    let in_memory = evidence.run.outline.hazards.iter().any(|hazard| hazard.id == *SCRATCH_IN_MEMORY);
+    let in_memory = evidence.run.header.hazards.iter().any(|hazard| hazard.id == *SCRATCH_IN_MEMORY);
     let cells = TransferCells { hot: evidence.all_cases(&TIME), cold: evidence.all_cases(&COLD_TIME), in_memory };
     let factors = |factors: Vec<FactorComparison>| factors.into_iter().filter_map(|factor| factor.conclude(&cells));
     let conclusions = factors(mmap_factors())
@@ -118,7 +118,7 @@ impl FactorComparison {
         );
         let test = passes_test(over.len(), rounds, outcome_of_p_value(chance));
         let Self { factor, base, other, .. } = self;
-        let claim = TransferClaim::Factor { factor, base, other, over, in_memory: cells.in_memory };
+        let claim = TransferClaim::Factor { factor, base, other, by_files: over, in_memory: cells.in_memory };
         Some(test.conclude(Claim::Transfer(claim), holds, text))
     }
 
@@ -139,7 +139,7 @@ impl FactorComparison {
             sides: [usual.metric_value(), changed.metric_value()],
             ratio,
             change,
-            each: self.cost_count(files).and_then(|count| extra_time_each(usual, changed, count)),
+            per_file: self.cost_count(files).and_then(|count| extra_time_each(usual, changed, count)),
             published: if self.metric.id == TIME.id { published() } else { None },
         };
         Some((over, change_p_value(&weighed, change)))
@@ -149,7 +149,7 @@ impl FactorComparison {
     /// connection, and where bytes drown the cost.
     fn cost_count(&self, files: TransferFiles) -> Option<f64> {
         match (self.factor, files) {
-            (TransferFactor::ConnectionForEach, TransferFiles::Small) => Some(9.0),
+            (TransferFactor::ConnectionPerFile, TransferFiles::Small) => Some(9.0),
             (TransferFactor::Replies, TransferFiles::Small) => Some(10.0),
             _ => None,
         }
@@ -159,8 +159,8 @@ impl FactorComparison {
 /// The chance of what a ratio says by accident; `None` of a range.
 fn change_p_value(ratio: &TestedFigure, change: TimeChange) -> Option<f64> {
     let tested = ratio.test(1.0, Some(TimeChange::EQUIVALENCE_MARGIN))?;
-    let same = tested.same.filter(|_| change == TimeChange::Same);
-    Some(same.map_or(tested.differs, |same| same.chance).alone)
+    let same = tested.equivalence.filter(|_| change == TimeChange::Same);
+    Some(same.map_or(tested.difference, |same| same.p_value).raw)
 }
 
 /// By how much longer, divided by a count.
@@ -269,7 +269,7 @@ fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
         list.join("; ")
     );
     let test = passes_test(parts, rounds, outcome_of_p_value(chance));
-    Some(test.conclude(Claim::Transfer(TransferClaim::Gain { over }), holds, text))
+    Some(test.conclude(Claim::Transfer(TransferClaim::Gain { by_files: over }), holds, text))
 }
 
 /// The gain over one set and its parts, and the chance of what all of them say by accident.
@@ -350,7 +350,7 @@ fn effects_over_files(
     let rounds = logs.len();
     let test = format!("effects on the logarithm over 4 cells within a pass, {rounds} passes or more");
     let test = ClaimTest::new(TestEvidence::Contrasts { cells: 4, rounds }, test, more.test(1.0, None));
-    let claim = TransferClaim::Ends { held, ends: [sender, receiver], interaction, receiver_decides, published };
+    let claim = TransferClaim::Ends { fixed: held, ends: [sender, receiver], interaction, receiver_decides, published };
     Some(test.conclude(Claim::Transfer(claim), receiver_decides, text))
 }
 
@@ -371,7 +371,7 @@ fn call_size_factors() -> Vec<FactorComparison> {
             bytes(other.buffer),
             bytes(base.buffer)
         );
-        FactorComparison::new(TransferFactor::BytesOfACall, claim, copying(base), copying(other))
+        FactorComparison::new(TransferFactor::CallBytes, claim, copying(base), copying(other))
     };
     let windows = |base: CellSetting, other: CellSetting| {
         let claim = format!(
@@ -396,7 +396,7 @@ fn connection_factors() -> Vec<FactorComparison> {
     let each = |case: Case| {
         let claim = format!("{}, {}: a connection for each file costs time", end_methods(&case), call_amounts(&case));
         let other = case.clone().with_word(ConnectionPolicy::PerFile);
-        FactorComparison::new(TransferFactor::ConnectionForEach, claim, case, other)
+        FactorComparison::new(TransferFactor::ConnectionPerFile, claim, case, other)
     };
     [copying(setting), mapping(setting), best_cell()].map(each).into()
 }
@@ -458,7 +458,7 @@ fn cold_factors() -> Vec<FactorComparison> {
     let of = |&sender: &SenderMethod| {
         let case = best_cell().with_word(sender).with_word(usual_mode(sender));
         let claim = format!("sent by {}, files that are not in memory take longer", sender.name());
-        let compared = FactorComparison::new(TransferFactor::Cold, claim, case.clone(), case);
+        let compared = FactorComparison::new(TransferFactor::ColdCache, claim, case.clone(), case);
         FactorComparison { metric: &COLD_TIME, ..compared }
     };
     SenderMethod::ALL.iter().map(of).collect()
@@ -530,7 +530,7 @@ fn published_suffix(published: Option<f64>) -> String {
 
 /// `1 file of 12 MB 0.55 times as long (0.50 to 0.61; published 0.16)`.
 fn over_files_text(over: &FactorOverFiles) -> String {
-    let each = over.each.map_or_else(String::new, |each| {
+    let each = over.per_file.map_or_else(String::new, |each| {
         format!(", {} each", span_text(&each, |time| value_text(time, Unit::Nanoseconds)))
     });
     let ratio = span_text(&over.ratio, number);

@@ -33,10 +33,10 @@ pub fn guest_run() -> Run {
     }
     metrics.push(mem::NODE_LATENCY);
     let mut run = super::empty_run(&metrics);
-    run.outline.machine = machine();
-    run.outline.hazards = hazards();
-    run.outline.settings.partner_cpu = Some(0);
-    run.outline.settings.rounds = ROUND_FACTORS.len() as u32;
+    run.header.machine = machine();
+    run.header.hazards = hazards();
+    run.header.settings.partner_cpu = Some(0);
+    run.header.settings.rounds = ROUND_FACTORS.len() as u32;
     run.seconds = 148.0;
     for (metric, case, value, predicted) in rows {
         measure(&mut run, metric, case.clone(), value);
@@ -79,7 +79,7 @@ fn disturb(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
     remove(run, metric, case);
     add_rounds(run, metric, case.clone(), &ROUND_FACTORS.map(|share| vec![share * value; 20]));
     for round in run.measurements.last_mut().into_iter().flat_map(|added| &mut added.rounds) {
-        let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
+        let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
         for reading in readings {
             let Readings::Batches(batches) = &mut reading.readings else { continue };
             batches.tags.fill(SampleTags::PREEMPTED);
@@ -109,7 +109,7 @@ fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
         metric: metric.id,
         case,
         prediction: Some(prediction),
-        none_because: None,
+        missing_reason: None,
     });
 }
 

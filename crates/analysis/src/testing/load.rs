@@ -19,7 +19,7 @@ use kelvin_core::catalogue::load::{
 };
 use kelvin_core::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, MetricReadings, Name, PlannedMeasurement,
-    Readings, Run, UnknownLimit, UnwatchedLimit,
+    Readings, Run, UnknownLimit, UnsampledLimit,
 };
 use kelvin_stats::{ClosedNetwork, Random};
 
@@ -449,7 +449,7 @@ pub fn combined_run(all: &[SimulatedStudy]) -> Run {
     let Some(mut run) = runs.next() else { panic!("no study is given") };
     for measurement in runs.flat_map(|other| other.measurements) {
         if run.measurements.iter().all(|known| known.planned.case != measurement.planned.case) {
-            run.outline.plan.push(measurement.planned.clone());
+            run.header.plan.push(measurement.planned.clone());
             run.measurements.push(measurement);
         }
     }
@@ -461,14 +461,14 @@ fn add_round(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&
     let readings: Vec<MetricReadings> =
         figures.iter().map(|(metric, value)| super::reading(metric, Readings::Scalars(vec![*value]))).collect();
     let mut round = super::round(index as usize, readings);
-    round.at = at;
+    round.start_seconds = at;
     let first = figures[0].0.id;
     let is_same = |one: &Measurement| one.planned.case == case && one.planned.probe == first;
     let known = run.measurements.iter().position(is_same);
     let place = known.unwrap_or_else(|| {
         let metrics: Vec<Name> = figures.iter().map(|(metric, _)| metric.id).collect();
         let planned = PlannedMeasurement { probe: metrics[0], metrics, case, only_input: false };
-        run.outline.plan.push(planned.clone());
+        run.header.plan.push(planned.clone());
         run.measurements.push(Measurement { planned, rounds: Vec::new(), skipped: None });
         run.measurements.len() - 1
     });
@@ -571,19 +571,19 @@ impl VerdictJudgement {
             LoadVerdict::Both { .. } => "both",
             LoadVerdict::OneOf { .. } => "one of several",
             LoadVerdict::Client { .. } => "client",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { .. }, .. } => "unwatched, in turn",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => "unwatched, each by itself",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { .. }, .. } => "losses",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Stalls { .. }, .. } => "stalls",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, .. } => "other work",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. } => "memory",
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { .. }, .. } => "refusals",
-            LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
-            LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
-            LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
-            LoadVerdict::Unknown { because: UnknownLimit::NothingFull { .. } } => "unknown: nothing full",
-            LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
-            LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, .. } => "unwatched, in turn",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, .. } => "unwatched, each by itself",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { .. }, .. } => "losses",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::Stalls { .. }, .. } => "stalls",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { .. }, .. } => "other work",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. } => "memory",
+            LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { .. }, .. } => "refusals",
+            LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples } => "unknown: too little",
+            LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
+            LoadVerdict::Unknown { reason: UnknownLimit::NoneBusy } => "unknown: nothing busy",
+            LoadVerdict::Unknown { reason: UnknownLimit::NoneSaturated { .. } } => "unknown: nothing full",
+            LoadVerdict::Unknown { reason: UnknownLimit::WorkersWait { .. } } => "unknown: workers wait",
+            LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { .. } } => "unknown: beyond capacity",
         };
         let sure = if self.is_certain { "" } else { ", in doubt" };
         let wrong = if self.is_wrong() {
@@ -676,11 +676,11 @@ impl PlantedStudy {
     /// The capacity by the fullest named resource: saturation over its use.
     fn capacity(&self, limit: &LoadLimit) -> Option<f64> {
         let named: &[Name] = match &limit.verdict {
-            LoadVerdict::Resource { by } | LoadVerdict::Client { by } => std::slice::from_ref(by),
-            LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by,
-            LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => return None,
+            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => std::slice::from_ref(by),
+            LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by,
+            LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => return None,
         };
-        let used = limit.used.iter().find(|one| named.contains(&one.resource))?;
+        let used = limit.utilisations.iter().find(|one| named.contains(&one.resource))?;
         let most = self.spacings().iter().map(|(_, spacing)| *spacing).fold(0.0, f64::max);
         let is_named = |&(resource, _): &(Option<Resource>, f64)| {
             resource.is_some_and(|resource| used.resource == *resource.name())
@@ -707,12 +707,12 @@ impl PlantedStudy {
         };
         let near = spacings.iter().filter(|(_, spacing)| *spacing >= 0.94 * most).count();
         match verdict {
-            LoadVerdict::Resource { by } | LoadVerdict::Client { by } => {
+            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => {
                 share(by) < 0.88 || near > 1 && share(by) < 0.94
             }
-            LoadVerdict::Both { by } => by.iter().any(|by| share(by) < 0.86),
-            LoadVerdict::OneOf { by } => by.iter().all(|by| share(by) < 0.88),
-            LoadVerdict::Unwatched { .. } => self.kind != PlantedLimit::Unwatched,
+            LoadVerdict::Both { resources: by } => by.iter().any(|by| share(by) < 0.86),
+            LoadVerdict::OneOf { resources: by } => by.iter().all(|by| share(by) < 0.88),
+            LoadVerdict::NotSampled { .. } => self.kind != PlantedLimit::Unwatched,
             LoadVerdict::Unknown { .. } => false,
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn usual_range(area: &AreaComparison) -> String {
 /// The class, and each area against it, a line each; or in one line why there is no class. None before a run was judged.
 pub fn class_lines(normal: &ClassComparison) -> Vec<String> {
     let Some(class) = &normal.class else {
-        let why = normal.none_because.iter();
+        let why = normal.missing_reason.iter();
         return why.map(|why| format!("No published machines to compare with: {why}.")).collect();
     };
     if normal.areas.is_empty() {
@@ -33,12 +33,12 @@ pub fn class_lines(normal: &ClassComparison) -> Vec<String> {
 
 /// `mem: 1.17 times as slow as 15 other Zen 4 guests, by the median of 5 figures; 95 % of them are at 0.74 to 1.34: usual.`
 fn area_line(area: &AreaComparison) -> String {
-    let word = match area.against {
+    let word = match area.verdict {
         ClassVerdict::Slower => "slower than usual",
         ClassVerdict::Usual => "usual",
         ClassVerdict::Faster => "faster than usual",
     };
-    let few = if area.rests_on_few { "; few machines of this class are known" } else { "" };
+    let few = if area.has_few_members { "; few machines of this class are known" } else { "" };
     format!(
         "{}: {} times as slow as {}, {}; 95 % of them are at {}: {word}{few}.",
         area.area,
@@ -51,7 +51,7 @@ fn area_line(area: &AreaComparison) -> String {
 
 /// A figure against its class in one word, the same for a time and a rate; empty without a range.
 pub fn class_word(result: &MetricResult) -> &'static str {
-    match result.of_class.and_then(|of_class| of_class.against) {
+    match result.class_range.and_then(|of_class| of_class.verdict) {
         Some(ClassVerdict::Slower) => "slower",
         Some(ClassVerdict::Usual) => "usual",
         Some(ClassVerdict::Faster) => "faster",
@@ -62,7 +62,7 @@ pub fn class_word(result: &MetricResult) -> &'static str {
 /// A figure's range in its class, with the machines that it is of: `class 95 to 140 ns (15 machines): slower`, `class 43 to 297 us (2 machines
 /// of it, 13 others): usual`. `None` without a range or a figure.
 pub fn figure_class_text(result: &MetricResult) -> Option<String> {
-    let of_class = result.of_class.filter(|of_class| of_class.against.is_some())?;
+    let of_class = result.class_range.filter(|of_class| of_class.verdict.is_some())?;
     let range = span(of_class.low, of_class.high, result.metric.unit);
     Some(format!("class {range} ({}): {}", member_count(&of_class), class_word(result)))
 }
@@ -71,8 +71,8 @@ pub fn figure_class_text(result: &MetricResult) -> Option<String> {
 fn member_count(of_class: &FigureClassRange) -> String {
     let machines = |count| if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") };
     match of_class.members {
-        members if !of_class.rests_on_few => machines(members),
-        0 => format!("of other classes, {}", machines(of_class.akin)),
-        members => format!("{} of it, {} others", machines(members), of_class.akin),
+        members if !of_class.has_few_members => machines(members),
+        0 => format!("of other classes, {}", machines(of_class.related)),
+        members => format!("{} of it, {} others", machines(members), of_class.related),
     }
 }

@@ -73,7 +73,7 @@ pub fn comparison_row(figure: &ComparedFigure, comparison: &Comparison) -> Compa
 /// The modes of the sides, and what they are compared by: of what was measured in turn.
 fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
     let means = ratio_text(figure.other / figure.base);
-    let by = match figure.ratio_of? {
+    let by = match figure.ratio_basis? {
         RatioBasis::BestRounds => {
             return Some(format!("by the best rounds, which are hardly disturbed; the ratio of the means is {means}"));
         }
@@ -102,25 +102,25 @@ pub fn setting_letter(name: &str) -> &str {
 
 /// What a cause explains of a difference, if something.
 fn cause_text(cause: &CauseOfChange) -> Option<String> {
-    let CauseFinding::Explains { share, .. } = &cause.found else { return None };
+    let CauseFinding::Explains { share, .. } = &cause.finding else { return None };
     let rest = match 1.0 - share.value {
         _ if (share.low..=share.high).contains(&1.0) => "the rest may be nothing".to_owned(),
         rest if rest > 0.0 => format!("{rest:.2} is left"),
         rest => format!("the rest went the other way, by {:.2}", -rest),
     };
     let Estimate { value, low, high, .. } = share;
-    Some(format!("{} explains {value:.2} of it (95 %: {low:.2} to {high:.2}); {rest}", cause.what))
+    Some(format!("{} explains {value:.2} of it (95 %: {low:.2} to {high:.2}); {rest}", cause.summary))
 }
 
 /// Why it is not known what a cause explains of a figure that changed: a side does not hold its control.
 pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
     let cause = figure.cause.as_ref().filter(|_| figure.verdict.is_change())?;
-    let CauseFinding::NoControl(why) = &cause.found else { return None };
+    let CauseFinding::NoControl(why) = &cause.finding else { return None };
     let why = match why {
         NotComparedReason::Neither(why) => format!("in neither: {why}"),
         why => not_compared_reason(why, comparison).1,
     };
-    Some(format!("what {} explains is not known: {} {why}", cause.what, cause.control))
+    Some(format!("what {} explains is not known: {} {why}", cause.summary, cause.control))
 }
 
 /// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
@@ -159,7 +159,7 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
             });
             let differs = differs.unwrap_or_default();
             let seen =
-                figure.least_seen.map(|share| format!("{differs}seen from {}", change_text(share))).unwrap_or_default();
+                figure.detectable_change.map(|share| format!("{differs}seen from {}", change_text(share))).unwrap_or_default();
             match times_to_decide(figure, comparison) {
                 Some(times) if times <= max_counted(comparison) => {
                     format!("{seen}; {times:.0} {}", counted_unit(comparison))
@@ -183,30 +183,30 @@ fn change_text(share: f64) -> String {
 /// How many runs of each side, or blocks, would decide a figure.
 fn times_to_decide(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
     let runs = comparison.base.runs.len().max(comparison.other.runs.len());
-    let now = if let SpreadSource::Blocks(blocks) = figure.between { blocks } else { runs };
+    let now = if let SpreadSource::Blocks(blocks) = figure.spread_source { blocks } else { runs };
     figure.times_to_decide.map(|times| (times * now as f64).ceil())
 }
 
 /// What is counted there.
 fn counted_unit(comparison: &Comparison) -> &'static str {
-    if comparison.in_turn.is_some() { "blocks" } else { "runs of each" }
+    if comparison.interleaving.is_some() { "blocks" } else { "runs of each" }
 }
 
 /// Up to how many of them.
 fn max_counted(comparison: &Comparison) -> f64 {
-    if comparison.in_turn.is_some() { MAX_BLOCKS } else { MAX_RUNS }
+    if comparison.interleaving.is_some() { MAX_BLOCKS } else { MAX_RUNS }
 }
 
 /// What the verdict of a figure rests on, as terms and what they stand for.
 pub fn verdict_grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let spread = figure.differs.map(|_| match figure.between {
+    let spread = figure.difference.map(|_| match figure.spread_source {
         SpreadSource::Runs(runs) => format!("from run to run, learned from {runs} earlier runs"),
         SpreadSource::Assumed(deviation) => {
             format!("from run to run, assumed: a standard deviation of {}", percent(deviation))
         }
         SpreadSource::Blocks(blocks) => format!("from block to block, of {blocks}"),
     });
-    let chance = figure.differs.filter(|_| figure.verdict.is_change()).map(|chance| p_value(chance.joint));
+    let chance = figure.difference.filter(|_| figure.verdict.is_change()).map(|chance| p_value(chance.adjusted));
     let undecided = ChangeVerdict::NotKnown(UndecidedReason::Undecided);
     let why = (figure.verdict != undecided).then(|| needs_text(figure, comparison)).filter(|why| !why.is_empty());
     let decides = times_to_decide(figure, comparison).map(|times| runs_to_decide(times, comparison));
@@ -217,7 +217,7 @@ pub fn verdict_grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<
         ("Spread", spread),
         (
             "Would be seen",
-            figure.least_seen.map(|share| format!("from {} worse on, four times in five", change_text(share))),
+            figure.detectable_change.map(|share| format!("from {} worse on, four times in five", change_text(share))),
         ),
         ("To decide", decides),
         ("Unexplained", control_missing(figure, comparison)),
@@ -260,14 +260,14 @@ pub fn verdict_counts(comparison: &Comparison) -> String {
 /// that are measured in turn each tells what it needs.
 pub fn is_all_undecided(comparison: &Comparison) -> bool {
     let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
-    comparison.in_turn.is_none()
+    comparison.interleaving.is_none()
         && comparison.figures.iter().all(is_open)
-        && comparison.figures.iter().any(|figure| figure.least_seen.is_some())
+        && comparison.figures.iter().any(|figure| figure.detectable_change.is_some())
 }
 
 /// How large a change these runs cannot show, where nothing else is known.
 fn undetectable_change(comparison: &Comparison) -> Option<String> {
-    let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.least_seen).collect();
+    let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.detectable_change).collect();
     seen.sort_by(f64::total_cmp);
     let (least, half) = (*seen.first().filter(|_| is_all_undecided(comparison))?, median(&seen));
     let in_half = match change_text(half) {
@@ -298,7 +298,7 @@ pub fn program_text(foreign: &Foreign) -> String {
 
 /// What is said where nothing differs besides figures.
 pub fn no_difference_text(comparison: &Comparison) -> &'static str {
-    if comparison.in_turn.is_some() {
+    if comparison.interleaving.is_some() {
         return "Nothing differs: both are the same setting.";
     }
     match comparison.base.is_external() || comparison.other.is_external() {
@@ -313,7 +313,7 @@ pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
     let partial = side.runs.iter().filter(|run| run.is_partial).count();
     let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
     match side.runs.as_slice() {
-        [] if comparison.in_turn.is_some() => shorten_command(&side.name),
+        [] if comparison.interleaving.is_some() => shorten_command(&side.name),
         [] => format!("{}: published", side.name),
         [ComparedRun { id, foreign: Some(foreign), .. }] => {
             format!("{}: foreign run {id} of {}, by {}", side.name, date(&side.runs[0]), program_text(foreign))
@@ -347,7 +347,7 @@ pub fn remarks(comparison: &Comparison) -> Vec<String> {
 }
 
 fn interleaving_remark(comparison: &Comparison) -> Option<String> {
-    let Interleaving { blocks, seconds: taken } = comparison.in_turn?;
+    let Interleaving { blocks, seconds: taken } = comparison.interleaving?;
     let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
     Some(format!(
         "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to block.",
@@ -380,25 +380,25 @@ fn clock_remark(comparison: &Comparison) -> Option<String> {
 }
 
 fn widening_remark(comparison: &Comparison) -> Option<String> {
-    (comparison.inflation >= MIN_WIDENING).then(|| {
+    (comparison.interval_inflation >= MIN_WIDENING).then(|| {
         format!(
             "Most figures differ by more than their rounds and earlier runs tell. What all have in common is taken for the state of the \
              machine: every interval is {} times as wide.",
-            number(comparison.inflation)
+            number(comparison.interval_inflation)
         )
     })
 }
 
 fn median_remark(comparison: &Comparison) -> Option<String> {
-    let middle = comparison.middle.filter(|middle| (middle - 1.0).abs() >= comparison.threshold)?;
+    let middle = comparison.median_ratio.filter(|middle| (middle - 1.0).abs() >= comparison.threshold)?;
     let (word, share) = if middle > 1.0 { ("worse", middle - 1.0) } else { ("better", 1.0 - middle) };
     Some(format!("The median of all figures is {} {word}.", percent(share)))
 }
 
 fn no_history_remark(comparison: &Comparison) -> Option<String> {
-    let assumed = comparison.figures.iter().filter(|figure| figure.differs.is_some());
+    let assumed = comparison.figures.iter().filter(|figure| figure.difference.is_some());
     let assumed: Vec<f64> = assumed
-        .filter_map(|figure| match figure.between {
+        .filter_map(|figure| match figure.spread_source {
             SpreadSource::Assumed(deviation) => Some(deviation),
             SpreadSource::Runs(_) | SpreadSource::Blocks(_) => None,
         })
@@ -420,7 +420,7 @@ fn no_history_remark(comparison: &Comparison) -> Option<String> {
 
 fn undecided_remark(comparison: &Comparison) -> Option<String> {
     let open = || comparison.with_verdict(|verdict| *verdict == ChangeVerdict::NotKnown(UndecidedReason::Undecided));
-    let seen: Vec<f64> = open().filter_map(|figure| figure.least_seen).collect();
+    let seen: Vec<f64> = open().filter_map(|figure| figure.detectable_change).collect();
     if seen.is_empty() {
         return None;
     }
@@ -439,7 +439,7 @@ fn undecided_remark(comparison: &Comparison) -> Option<String> {
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
     let most = max_counted(comparison);
     let times = times.max(run_count(comparison) + 1.0);
-    let what = if comparison.in_turn.is_some() { "blocks" } else { "runs of each side" };
+    let what = if comparison.interleaving.is_some() { "blocks" } else { "runs of each side" };
     match times > most {
         true => format!("more than {most} {what}"),
         false => format!("about {times:.0} {what}, {} more", extra_time(times, comparison)),
@@ -449,12 +449,12 @@ fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
 /// Runs of each side, or blocks, that there are: of two sides the more.
 fn run_count(comparison: &Comparison) -> f64 {
     let runs = comparison.base.runs.len().max(comparison.other.runs.len());
-    comparison.in_turn.map_or(runs as f64, |Interleaving { blocks, .. }| blocks as f64)
+    comparison.interleaving.map_or(runs as f64, |Interleaving { blocks, .. }| blocks as f64)
 }
 
 /// The time that so many runs of each side, or blocks, take beyond those there are.
 fn extra_time(times: f64, comparison: &Comparison) -> String {
-    if let Some(Interleaving { blocks, seconds: taken }) = comparison.in_turn {
+    if let Some(Interleaving { blocks, seconds: taken }) = comparison.interleaving {
         return seconds(taken * (times / blocks.max(1) as f64 - 1.0).max(0.0));
     }
     let sides = [&comparison.base, &comparison.other];
@@ -469,7 +469,7 @@ fn extra_time(times: f64, comparison: &Comparison) -> String {
 pub fn not_compared_by_reason(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for one in &comparison.not_compared {
-        groups.entry(not_compared_reason(&one.why, comparison)).or_default().push(not_compared_name(one));
+        groups.entry(not_compared_reason(&one.reason, comparison)).or_default().push(not_compared_name(one));
     }
     groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
 }
@@ -490,22 +490,22 @@ fn not_compared_reason(why: &NotComparedReason, comparison: &Comparison) -> (u8,
         NotComparedReason::NoRatio => (2, "no ratio: a side is not above zero".into()),
         NotComparedReason::OnlyBase(said) => (3, format!("only in {base}; in {other} {said}")),
         NotComparedReason::OnlyOther(said) => (4, format!("only in {other}; in {base} {said}")),
-        NotComparedReason::ShownOnly(why) => (5, why.clone()),
+        NotComparedReason::NotEqual(why) => (5, why.clone()),
         NotComparedReason::Neither(why) => (6, why.clone()),
     }
 }
 
 /// What a gate has found, as a sentence without its end: `os.syscall.null is 12 % worse, and 5 % are too much (kernel team)`.
 pub fn gate_finding(finding: &GateFinding) -> String {
-    let what = match finding.because {
-        GateReason::Worse { by, allowed } if allowed > 0.0 => {
+    let what = match finding.reason {
+        GateReason::Worse { ratio: by, allowed } if allowed > 0.0 => {
             format!("is {} worse, and {} is too much", change_text(by), change_text(allowed))
         }
-        GateReason::Worse { by, .. } => format!("is {} worse", change_text(by)),
-        GateReason::Unseen { least: Some(least), wanted } => {
+        GateReason::Worse { ratio: by, .. } => format!("is {} worse", change_text(by)),
+        GateReason::Undetectable { detectable: Some(least), required: wanted } => {
             format!("shows changes from {} on, and must from {} on", change_text(least), change_text(wanted))
         }
-        GateReason::Unseen { least: None, wanted } => {
+        GateReason::Undetectable { detectable: None, required: wanted } => {
             format!("has too few rounds to show a change, and must from {} on", change_text(wanted))
         }
         GateReason::NotCompared => "is not compared, and must be".to_owned(),
@@ -518,8 +518,8 @@ pub fn gate_finding(finding: &GateFinding) -> String {
 /// What could not have missed a gate that nothing misses, if there is some.
 pub fn gate_undetectable(gated: &GateResult, comparison: &Comparison) -> Option<String> {
     let figures = comparison.figures.len();
-    (gated.missed.is_empty() && gated.unseen > 0)
-        .then(|| format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.unseen))
+    (gated.failures.is_empty() && gated.undetectable > 0)
+        .then(|| format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.undetectable))
 }
 
 /// A known issue of which nothing is seen any more.
@@ -532,5 +532,5 @@ fn known_issue(issue: &KnownIssue) -> String {
     let most = issue.worse.map(|share| format!("up to {}", change_text(share)));
     let until = issue.until.as_ref().map(|day| format!("until {day}"));
     let bounds: Vec<String> = most.into_iter().chain(until).collect();
-    if bounds.is_empty() { issue.because.clone() } else { format!("{}, {}", issue.because, bounds.join(", ")) }
+    if bounds.is_empty() { issue.reason.clone() } else { format!("{}, {}", issue.reason, bounds.join(", ")) }
 }

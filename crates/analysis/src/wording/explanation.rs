@@ -38,7 +38,7 @@ pub struct ExplanationRow {
 
 /// What is found of several figures; nothing of none.
 pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
-    let is_part = |part: &ExplainedPart| matches!(part.of, PartKind::Cause(_));
+    let is_part = |part: &ExplainedPart| matches!(part.kind, PartKind::Cause(_));
     let count = |is_shown: bool, is_explained: bool| {
         let is_it = |one: &&Explanation| (one.parts.iter().any(is_part), one.is_explained) == (is_shown, is_explained);
         explanations.iter().filter(is_it).count()
@@ -99,7 +99,7 @@ struct AmountFormat {
 impl AmountFormat {
     fn for_explanation(explanation: &Explanation) -> Self {
         let unit = match explanation.amounts {
-            AmountUnit::Own => explanation.metric.unit,
+            AmountUnit::MetricUnit => explanation.metric.unit,
             AmountUnit::Operation | AmountUnit::Megabyte => Unit::Nanoseconds,
         };
         let scale = scale_for(explanation.whole.value, unit);
@@ -142,8 +142,8 @@ fn whole_percent(share: f64) -> String {
 
 /// The row of a part, and that of the host's part in it.
 fn part_rows(part: &ExplainedPart, explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> {
-    let is_of = |cause: &&CauseResult| part.of == PartKind::Cause(cause.id);
-    let of_host = explanation.causes.iter().find(is_of).and_then(|cause| cause.of_host).map(|share| ExplanationRow {
+    let is_of = |cause: &&CauseResult| part.kind == PartKind::Cause(cause.id);
+    let of_host = explanation.causes.iter().find(is_of).and_then(|cause| cause.host_share).map(|share| ExplanationRow {
         what: "of that the host".into(),
         amount: scale.text(share.amount.value),
         share: whole_percent(share.share.value),
@@ -156,11 +156,11 @@ fn part_rows(part: &ExplainedPart, explanation: &Explanation, scale: &AmountForm
 fn part_row(part: &ExplainedPart, explanation: &Explanation, scale: &AmountFormat) -> ExplanationRow {
     let cause = |id| explanation.causes.iter().find(|cause| cause.id == id);
     let is_whole = explanation.parts.len() == 1;
-    let (what, shown_by) = match &part.of {
+    let (what, shown_by) = match &part.kind {
         PartKind::Cause(id) => cause(*id).map_or_else(
             || (id.to_string(), String::new()),
             |cause| {
-                (cause.what.to_string(), format!("{}: {}", share_interval(&part.share.share), mechanism_text(cause)))
+                (cause.summary.to_string(), format!("{}: {}", share_interval(&part.share.share), mechanism_text(cause)))
             },
         ),
         PartKind::Rest if is_whole => ("no part of it is shown".into(), String::new()),
@@ -187,8 +187,8 @@ pub(crate) fn share_interval(share: &Estimate) -> String {
 
 /// The mechanisms that count, in words.
 fn mechanism_text(cause: &CauseResult) -> String {
-    let counting = cause.evidence.iter().filter(|one| one.without_because.is_none());
-    counting.map(|one| one.how.as_str()).collect::<Vec<_>>().join("; ")
+    let counting = cause.evidence.iter().filter(|one| one.missing_reason.is_none());
+    counting.map(|one| one.description.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 fn sentences(explanation: &Explanation) -> Vec<String> {
@@ -196,7 +196,7 @@ fn sentences(explanation: &Explanation) -> Vec<String> {
     let at = case(metric, &explanation.case);
     let what = if at.is_empty() { metric.id.to_string() } else { format!("{} {at}", metric.id) };
     let mut figure = format!("{}{}", value_text(figure.value, metric.unit), interval_text(figure, metric.unit));
-    match (&explanation.predicted, &explanation.not_predicted) {
+    match (&explanation.predicted, &explanation.no_prediction_reason) {
         (Some(predicted), _) => figure.push_str(&format!(", predicted {}", predicted_range(predicted, metric.unit))),
         (None, Some(why)) => figure.push_str(&format!("; no prediction: {why}")),
         (None, None) => {}
@@ -227,7 +227,7 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         let found: Vec<String> = explanation
             .causes
             .iter()
-            .filter_map(|cause| Some(format!("{}{}", cause.what, says(cause, scale)?)))
+            .filter_map(|cause| Some(format!("{}{}", cause.summary, says(cause, scale)?)))
             .collect();
         if !found.is_empty() {
             notes.push((*label, found.join("; ")));
@@ -246,7 +246,7 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         }
         None => {}
     }
-    let formula = |cause: &CauseResult| Some(format!("{}: {}", cause.what, formula_text(cause.by_formula.as_ref()?)));
+    let formula = |cause: &CauseResult| Some(format!("{}: {}", cause.summary, formula_text(cause.by_formula.as_ref()?)));
     let formulas: Vec<String> = explanation.causes.iter().filter_map(formula).collect();
     if !formulas.is_empty() {
         notes.push(("by formula", formulas.join("; ")));
@@ -259,7 +259,7 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         notes.push(("bystanders", bystanders.join("; ")));
     }
     let helps = explanation.causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
-    let helps: Vec<&str> = helps.map(|cause| cause.helps.as_str()).collect();
+    let helps: Vec<&str> = helps.map(|cause| cause.remedy.as_str()).collect();
     if !helps.is_empty() {
         notes.push(("What helps", format!("{}.", helps.join("; "))));
     }
@@ -297,7 +297,7 @@ const CAUSE_LABELS: &[(&str, CauseTextFn)] = &[
         _ => None,
     }),
     ("void", |cause, _| {
-        let is_so = cause.verdict == CauseVerdict::Void;
+        let is_so = cause.verdict == CauseVerdict::Invalid;
         is_so.then(|| ": its controls move what they cannot touch, and say nothing".to_owned())
     }),
     ("not tried", |cause, _| match &cause.verdict {
@@ -308,10 +308,10 @@ const CAUSE_LABELS: &[(&str, CauseTextFn)] = &[
 
 /// What each mechanism shows.
 fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
-    let one = |evidence: &kelvin_core::MechanismEvidence| match (&evidence.amount, &evidence.without_because) {
-        (Some(amount), None) => format!("{}: {}", evidence.how, scale.with_unit(amount)),
-        (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.how, scale.with_unit(amount)),
-        (None, why) => format!("{}: not tried: {}", evidence.how, why.as_deref().unwrap_or("no rounds")),
+    let one = |evidence: &kelvin_core::MechanismEvidence| match (&evidence.amount, &evidence.missing_reason) {
+        (Some(amount), None) => format!("{}: {}", evidence.description, scale.with_unit(amount)),
+        (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.description, scale.with_unit(amount)),
+        (None, why) => format!("{}: not tried: {}", evidence.description, why.as_deref().unwrap_or("no rounds")),
     };
     cause.evidence.iter().map(one).collect::<Vec<_>>().join("; ")
 }
@@ -319,7 +319,7 @@ fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
 /// What was tried, where a gap remains.
 fn tried_causes(explanation: &Explanation) -> String {
     let was_tried = |cause: &&CauseResult| !matches!(cause.verdict, CauseVerdict::NotTried(_));
-    let names: Vec<&str> = explanation.causes.iter().filter(was_tried).map(|cause| cause.what.as_str()).collect();
+    let names: Vec<&str> = explanation.causes.iter().filter(was_tried).map(|cause| cause.summary.as_str()).collect();
     let share = percent(explanation.not_explained.share.value.abs());
     if names.is_empty() {
         format!("{share} of it; nothing could be tried")
@@ -329,18 +329,18 @@ fn tried_causes(explanation: &Explanation) -> String {
 }
 
 fn formula_text(FormulaSize { formula, nanoseconds }: &FormulaSize) -> String {
-    let times = if formula.times == 1.0 { String::new() } else { format!("{} x ", formula.times) };
-    format!("{times}({} - {}) = {}", formula.of, formula.less, value_text(nanoseconds.value, Unit::Nanoseconds))
+    let times = if formula.factor == 1.0 { String::new() } else { format!("{} x ", formula.factor) };
+    format!("{times}({} - {}) = {}", formula.minuend, formula.subtrahend, value_text(nanoseconds.value, Unit::Nanoseconds))
 }
 
 /// What the controls did to what their causes cannot touch, each control once.
 fn negative_controls(explanation: &Explanation) -> Vec<String> {
     let mut told: Vec<(String, String)> = Vec::new();
     for evidence in explanation.causes.iter().flat_map(|cause| &cause.evidence) {
-        let Some(one) = &evidence.bystander else { continue };
+        let Some(one) = &evidence.negative_control else { continue };
         let metric = kelvin_core::catalogue::find(one.at.metric);
         let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
-        let ratio = format!("{:.2} times {}", one.ratio.value, evidence.how);
+        let ratio = format!("{:.2} times {}", one.ratio.value, evidence.description);
         let text = if one.moved { format!("{ratio}, so it does not count") } else { ratio };
         match told.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) if known.contains(&text) => {}

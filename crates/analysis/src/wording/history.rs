@@ -122,7 +122,7 @@ pub fn change_sentence(change: &HistoryChange, better: Better, history: &History
         None => direction.to_owned(),
     };
     let run = |index: usize| &history.runs[index];
-    let [from, to] = change.places;
+    let [from, to] = change.run_interval;
     match change.kind {
         HistoryChangeKind::Drift => {
             let [begin, end] = run_moments([run(from), run(to)]);
@@ -143,7 +143,7 @@ pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> 
     let last = series.last_change()?;
     let [before, after] = [last.before, last.after].map(|value| brief_value(value, None, series.metric.unit));
     let said = change_sentence(last, series.metric.better, history);
-    let chance = p_value(last.chance.joint);
+    let chance = p_value(last.p_value.adjusted);
     Some(format!(
         "{}: {before} -> {after}, {said}; by chance: {chance}; {}",
         series_name(series),

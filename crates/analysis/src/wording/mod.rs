@@ -57,7 +57,7 @@ pub fn range_distance(result: &MetricResult) -> Option<String> {
 
 /// The same as a number for a column: `2.4`, `12`; none where it rounds to nothing.
 pub fn half_width_count(result: &MetricResult) -> Option<String> {
-    let outside = result.outside.filter(|outside| *outside >= 0.05 && is_gap(result))?;
+    let outside = result.log_distance.filter(|outside| *outside >= 0.05 && is_gap(result))?;
     Some(if outside < 9.95 { format!("{outside:.1}") } else { format!("{outside:.0}") })
 }
 

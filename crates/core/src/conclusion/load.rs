@@ -17,7 +17,7 @@ pub enum LoadClaim {
     /// The universal scalability law describes how throughput grows with users.
     Scalability {
         /// What is common to all numbers of users.
-        held: Case,
+        fixed: Case,
         /// Contention: the share of a request for which users wait for each other.
         contention: Estimate,
         /// Coherency: the cost of each other user, as a share of a request.
@@ -30,11 +30,11 @@ pub enum LoadClaim {
     /// A resource does more work than was asked for.
     Amplification {
         /// What is common to all numbers of users.
-        held: Case,
+        fixed: Case,
         /// The resource, by its word.
         resource: Name,
         /// Bytes that it moved for each byte that was served.
-        times: Estimate,
+        ratio: Estimate,
     },
     /// A law that ties measured quantities holds.
     Law(LoadLawCheck),
@@ -48,9 +48,9 @@ pub enum LoadClaim {
     /// The response time grows from that of one user by waiting.
     Response {
         /// With the fewest users: how many, and the mean in nanoseconds.
-        alone: (u64, f64),
+        single_user: (u64, f64),
         /// With the most.
-        crowded: (u64, f64),
+        saturated: (u64, f64),
     },
     /// Some users wait for all of a visit while others are served again and again.
     Waiting {
@@ -64,9 +64,9 @@ pub enum LoadClaim {
         /// Of the server rather than the load generator.
         of_server: bool,
         /// Bytes a second.
-        bytes_a_second: Estimate,
+        bytes_per_second: Estimate,
         /// Bytes a request, at the mean throughput.
-        bytes_a_request: Estimate,
+        bytes_per_request: Estimate,
         /// Bytes from the first visit to the last; `None` in conclusions of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes_in_study: Option<Estimate>,
@@ -74,21 +74,21 @@ pub enum LoadClaim {
     /// The server is at the end what it was at the start.
     Steady {
         /// What is common to all numbers of users.
-        held: Case,
+        fixed: Case,
         /// By how much throughput changes over the study at equal numbers of users, as a share.
         drift: Estimate,
         /// Throughput in the last visit, to the fewest users, over that of the visits to them before, less 1: how many users, and by
         /// how much, with the interval in which a visit like those before would be.
-        back: Option<(u64, Estimate)>,
+        return_step: Option<(u64, Estimate)>,
         /// How much counts as the same.
         tolerance: f64,
     },
     /// Something on a host hinders requests at saturation.
-    Hindrance(HindranceClaim),
+    Disturbance(DisturbanceClaim),
     /// More workers serve more.
     MoreWorkers(MoreWorkersClaim),
     /// What changes from one sweep to another that differs in one property.
-    Across(Box<LoadComparison>),
+    Comparison(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.
     Published(PublishedLoadCase),
 }
@@ -97,7 +97,7 @@ pub enum LoadClaim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MoreWorkersClaim {
     /// What is common to all numbers of users.
-    pub held: Case,
+    pub fixed: Case,
     /// How many users there were.
     pub users: u64,
     /// How many workers the server has, and how many it had then.
@@ -105,16 +105,16 @@ pub struct MoreWorkersClaim {
     /// Requests a second with each of these, means of visits.
     pub throughput: [f64; 2],
     /// The second over the first.
-    pub times: Estimate,
+    pub ratio: Estimate,
     /// The least ratio that counts as more.
-    pub least: f64,
+    pub limit: f64,
 }
 
 /// A figure of two sweeps that differ in one property.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadComparison {
     /// The axis of the property.
-    pub by: Name,
+    pub axis: Name,
     /// What is common to all numbers of users: of the usual sweep, and of the other.
     pub cases: [Case; 2],
     /// What is compared.
@@ -130,21 +130,21 @@ pub enum LoadFigure {
     /// Whether the throughput at saturation, in requests a second, is the same.
     Throughput {
         /// The other's over the usual one's, less 1.
-        off: Estimate,
+        ratio: Estimate,
         /// How far off counts as the same.
         tolerance: f64,
     },
     /// Whether the other's knee, in users, is later.
     Knee,
     /// Whether the disk reads less for each byte served.
-    FromDisk,
+    DiskBytes,
 }
 
 /// What limits throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadLimit {
     /// What is common to all numbers of users.
-    pub held: Case,
+    pub fixed: Case,
     /// The answer.
     pub verdict: LoadVerdict,
     /// The rule that decides, in words.
@@ -159,7 +159,7 @@ pub struct LoadLimit {
     /// Bytes of an answer, on average.
     pub request_bytes: Option<f64>,
     /// The resources that were watched, the fullest first, each at saturation.
-    pub used: Vec<ResourceUse>,
+    pub utilisations: Vec<ResourceUse>,
 }
 
 /// A number of users on the grid of those that were measured.
@@ -191,51 +191,51 @@ pub enum LoadVerdict {
     /// A resource of the server, or on the way to it.
     Resource {
         /// Its word.
-        by: Name,
+        resource: Name,
     },
     /// Several, all within 10 % of the fullest.
     Both {
         /// Their words, the fullest first.
-        by: Vec<Name>,
+        resources: Vec<Name>,
     },
     /// One of several: whether they are within 10 % of each other is not certain.
     OneOf {
         /// Their words, the fullest first.
-        by: Vec<Name>,
+        resources: Vec<Name>,
     },
     /// The client: nothing follows about the server.
     Client {
         /// The word of the client's resource that is full.
-        by: Name,
+        resource: Name,
     },
     /// Something that was not watched itself: throughput and response times by the number of users, and where requests were meanwhile,
     /// point to it. It is never certain.
-    Unwatched {
+    NotSampled {
         /// How it limits.
-        how: UnwatchedLimit,
+        limit: UnsampledLimit,
         /// Where requests were most of the time.
-        at: RequestLocation,
+        location: RequestLocation,
     },
     /// Not known.
     Unknown {
         /// Why.
-        because: UnknownLimit,
+        reason: UnknownLimit,
     },
 }
 
 /// How something limits that was not watched itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum UnwatchedLimit {
+pub enum UnsampledLimit {
     /// It serves so many requests at a time, each for as long: a lock, few places behind it, a rate that it keeps to.
-    InTurn {
+    LimitedConcurrency {
         /// How many.
-        at_once: u64,
+        concurrency: u64,
         /// For how long.
         nanoseconds: u64,
     },
     /// Each request takes so much longer than its work, with any number of users: nothing that they share.
-    Each {
+    PerRequest {
         /// How much.
         nanoseconds: u64,
     },
@@ -251,7 +251,7 @@ pub enum UnwatchedLimit {
         /// For how long at a time, on average.
         nanoseconds: u64,
         /// From the beginning of one to that of the next, on average.
-        every_nanoseconds: u64,
+        period_nanoseconds: u64,
     },
     /// Other programs have the CPUs: threads that work for requests are ready to run and have none.
     OtherWork {
@@ -293,18 +293,18 @@ pub enum RequestLocation {
 #[serde(rename_all = "snake_case")]
 pub enum UnknownLimit {
     /// Too few numbers of users, or visits to one.
-    TooLittle,
+    TooFewSamples,
     /// Throughput still grows at the largest number of users.
     StillGrowing {
         /// That number.
         users: u64,
     },
     /// No resource is above 60 %.
-    NothingBusy,
+    NoneBusy,
     /// No resource is near its capacity: something limits that was not watched.
-    NothingFull {
+    NoneSaturated {
         /// The fullest one.
-        fullest: Name,
+        busiest: Name,
     },
     /// All workers have a connection, and most of the time none of them works.
     WorkersWait {
@@ -328,26 +328,26 @@ pub enum LoadDoubt {
     /// A law does not hold.
     Law(LoadLaw),
     /// Neither the CPU of the client nor its generator was watched.
-    ClientNotWatched,
+    ClientNotSampled,
     /// Requests were sent late by more than a tenth of the response time.
     LateGenerator,
     /// More than one request in a hundred failed.
     Errors,
     /// It was not watched itself: a trace of what requests wait for would decide it.
-    NotWatched,
+    NotSampled,
     /// Other work was there in all visits: one without it would decide it.
-    OthersWork,
+    OtherWork,
     /// No visit was made with more memory, which would decide it.
-    NoMoreMemory,
+    OutOfMemory,
     /// No visit was made with more of the limit, which would decide it; the use of workers says that they have connections, not that
     /// more of them would serve more.
     Untested,
     /// Throughput changed over the study at equal numbers of users, or the limit was not full in some visits.
     Unsteady,
     /// Something hindered requests that is not how the limit acts.
-    Hindered {
+    Disturbed {
         /// What.
-        by: Hindrance,
+        disturbance: Disturbance,
         /// On the server's side rather than on the load generator's.
         of_server: bool,
     },
@@ -356,7 +356,7 @@ pub enum LoadDoubt {
 /// What hinders requests without being a resource that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Hindrance {
+pub enum Disturbance {
     /// Connections found the accept queue full, and were tried again later.
     AcceptQueue,
     /// The hypervisor gave CPU time to others.
@@ -366,18 +366,18 @@ pub enum Hindrance {
     /// Segments were lost and sent again.
     Retransmissions,
     /// Threads were ready to run and had no CPU: other work had it, or a quota that cannot be seen.
-    WithoutCpu,
+    OffCpu,
     /// Nobody was answered at all for some time, again and again.
     Stalls,
 }
 
 /// What hinders requests at saturation, and how much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HindranceClaim {
+pub struct DisturbanceClaim {
     /// What is common to all numbers of users.
-    pub held: Case,
+    pub fixed: Case,
     /// What it is.
-    pub by: Hindrance,
+    pub disturbance: Disturbance,
     /// On the server's side rather than on the load generator's.
     pub of_server: bool,
     /// Connections of a visit for the accept queue; threads without a CPU; else a share: of CPU time, of the quota's periods, of the segments
@@ -406,11 +406,11 @@ pub struct LoadLawCheck {
     /// Which law.
     pub law: LoadLaw,
     /// What is common to all numbers of users.
-    pub held: Case,
+    pub fixed: Case,
     /// One side of the law over the other, less 1: over all visits, or at the number of users where it does not hold.
-    pub off: Estimate,
+    pub ratio: Estimate,
     /// That number of users.
-    pub at: Option<u64>,
+    pub users: Option<u64>,
     /// How far off is allowed.
     pub tolerance: f64,
 }
@@ -419,7 +419,7 @@ pub struct LoadLawCheck {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NextLimitClaim {
     /// What is common to all numbers of users.
-    pub held: Case,
+    pub fixed: Case,
     /// The present limit, by its word.
     pub limit: Name,
     /// The next one.
@@ -434,7 +434,7 @@ pub struct NextLimitClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitProjection {
     /// How many times as fast the present limit would have to be.
-    pub times: f64,
+    pub factor: f64,
     /// The throughput there, in requests a second.
     pub throughput: f64,
 }
@@ -447,11 +447,11 @@ pub struct PublishedLoadCase {
     /// What limits throughput by the capacities.
     pub limit: Name,
     /// What the study named.
-    pub limit_seen: Name,
+    pub limit_published: Name,
     /// The throughput that the capacities allow, in requests a second.
     pub capacity: f64,
     /// The throughput at saturation that was seen.
-    pub saturation_seen: f64,
+    pub saturation_published: f64,
     /// Whether it is that of the study's other cases, as none was published of this one.
     pub saturation_of_others: bool,
     /// The number of users where the asymptotic bounds cross.
@@ -459,7 +459,7 @@ pub struct PublishedLoadCase {
     /// The least number of users with 95 % of the capacity, by mean value analysis.
     pub knee: u64,
     /// The same with 95 % of the saturation that was seen.
-    pub knee_against_seen: u64,
+    pub knee_ratio_published: u64,
     /// The number of users that the study named.
-    pub knee_seen: u64,
+    pub knee_published: u64,
 }

@@ -19,19 +19,19 @@ pub enum TransferClaim {
         /// The same with the other value.
         other: Case,
         /// Files by files, the smallest first.
-        over: Vec<FactorOverFiles>,
+        by_files: Vec<FactorOverFiles>,
         /// Whether they were written to a file system in memory, whose pages have no blocks.
         in_memory: bool,
     },
     /// What mmap gains over read/write as published is the gain of more bytes in each call, not of mapping.
     Gain {
         /// Files by files, the smallest first.
-        over: Vec<GainOverFiles>,
+        by_files: Vec<GainOverFiles>,
     },
     /// The method of one end decides, that of the other does not.
     Ends {
         /// What is common, and the files.
-        held: Case,
+        fixed: Case,
         /// The time with mmap over that with read/write at the sender, and at the receiver, over both methods of the other end.
         ends: [Estimate; 2],
         /// How many times as much mmap at one end changes where the other end has it too.
@@ -50,11 +50,11 @@ pub enum TransferFactor {
     /// mmap at both ends in place of read/write.
     Mmap,
     /// More bytes in each call.
-    BytesOfACall,
+    CallBytes,
     /// A larger window.
     Window,
     /// A connection for each file.
-    ConnectionForEach,
+    ConnectionPerFile,
     /// A reply to each file before the next.
     Replies,
     /// Another way to wait.
@@ -64,13 +64,13 @@ pub enum TransferFactor {
     /// Another method of receiving.
     Receiver,
     /// Files that are not in memory.
-    Cold,
+    ColdCache,
 }
 
 impl TransferFactor {
     /// Whether the claim is that it makes transfers shorter, rather than longer.
     pub const fn is_gain(self) -> bool {
-        matches!(self, Self::Mmap | Self::BytesOfACall | Self::Window | Self::Sender | Self::Receiver)
+        matches!(self, Self::Mmap | Self::CallBytes | Self::Window | Self::Sender | Self::Receiver)
     }
 }
 
@@ -86,7 +86,7 @@ pub struct FactorOverFiles {
     /// What the ratio says.
     pub change: TimeChange,
     /// Nanoseconds that each file, or each further connection, costs by it, where it is a cost for each.
-    pub each: Option<Estimate>,
+    pub per_file: Option<Estimate>,
     /// The ratio of the published means, where there are some.
     pub published: Option<f64>,
 }

@@ -106,7 +106,7 @@ fn play_with_slowness(
 
 /// All rounds count, and every interval is narrow.
 fn satisfied(rounds: &[u32]) -> Vec<CaseStatus> {
-    let standing = |&rounds: &u32| CaseStatus { counting: rounds, half_width: Some(0.01), narrowable: None };
+    let standing = |&rounds: &u32| CaseStatus { counted_rounds: rounds, half_width: Some(0.01), narrowable: None };
     rounds.iter().map(standing).collect()
 }
 
@@ -115,7 +115,7 @@ fn with_widths(width: impl Fn(usize) -> f64) -> impl Fn(&[u32]) -> Vec<CaseStatu
     move |rounds| {
         let standing = |(unit, &counting): (usize, &u32)| {
             let width = Some(width(unit));
-            CaseStatus { counting, half_width: width, narrowable: width }
+            CaseStatus { counted_rounds: counting, half_width: width, narrowable: width }
         };
         rounds.iter().enumerate().map(standing).collect()
     }
@@ -390,7 +390,7 @@ fn spare_time_is_shared_among_wide_units() {
     let wide = |rounds: &[u32]| {
         let standing = |&rounds: &u32| {
             let width = 0.5 * (8.0 / f64::from(rounds)).sqrt();
-            CaseStatus { counting: rounds, half_width: Some(width), narrowable: Some(width) }
+            CaseStatus { counted_rounds: rounds, half_width: Some(width), narrowable: Some(width) }
         };
         rounds.iter().map(standing).collect::<Vec<CaseStatus>>()
     };
@@ -438,7 +438,7 @@ fn replacement_rounds_are_capped_per_unit() {
     // One round in six of two units is undisturbed; those of the second take 300 ms, and 8 of them 2.4 s of 20.
     let disturbed = |rounds: &[u32]| {
         let standing = |(unit, &rounds): (usize, &u32)| CaseStatus {
-            counting: if unit < 2 { rounds / 6 } else { rounds },
+            counted_rounds: if unit < 2 { rounds / 6 } else { rounds },
             half_width: Some(0.001),
             narrowable: Some(0.001),
         };
@@ -449,7 +449,7 @@ fn replacement_rounds_are_capped_per_unit() {
     assert!(played.rounds[0] >= 48 && played.rounds[1] == 8, "{:?}", played.rounds);
     // Alone it has all the time that there is.
     let played = play(ScheduleSpec { budget: 10e9, ..DEFAULT_SPEC }, &script[1..2], |rounds| {
-        vec![CaseStatus { counting: rounds[0] / 6, half_width: Some(0.001), narrowable: Some(0.001) }]
+        vec![CaseStatus { counted_rounds: rounds[0] / 6, half_width: Some(0.001), narrowable: Some(0.001) }]
     });
     assert!(played.now > 0.95 * 10e9, "{} {:?}", played.now, played.rounds);
 }
@@ -510,8 +510,8 @@ fn disturbed_rounds_are_replaced_before_narrowing() {
     let disturbed = |part: u32, others: f64| {
         move |rounds: &[u32]| {
             let standing = |(unit, &rounds): (usize, &u32)| match unit {
-                0..14 => CaseStatus { counting: rounds / part, half_width: Some(0.01), narrowable: Some(0.01) },
-                _ => CaseStatus { counting: rounds, half_width: Some(others), narrowable: Some(others) },
+                0..14 => CaseStatus { counted_rounds: rounds / part, half_width: Some(0.01), narrowable: Some(0.01) },
+                _ => CaseStatus { counted_rounds: rounds, half_width: Some(others), narrowable: Some(others) },
             };
             rounds.iter().enumerate().map(standing).collect::<Vec<CaseStatus>>()
         }
@@ -616,7 +616,7 @@ fn run_spanning_unit_is_first_and_last() {
         let mut schedule = Schedule::new(ScheduleSpec { limit, ..DEFAULT_SPEC }, tasks);
         let (mut order, mut now) = (Vec::new(), 0.0);
         // Others are never narrow enough, so that they are mended while time lasts.
-        let wide = || vec![CaseStatus { counting: 8, half_width: Some(0.04), narrowable: Some(0.04) }; 40];
+        let wide = || vec![CaseStatus { counted_rounds: 8, half_width: Some(0.04), narrowable: Some(0.04) }; 40];
         while let Some(next) = schedule.next_round(now, &mut || wide()) {
             now += next.slice + 5e6;
             order.push(next.unit);

@@ -69,7 +69,7 @@ impl RunObserver for RecordingObserver {
         let mut rounds: HashMap<(Name, Case), Vec<f64>> = HashMap::new();
         for event in &self.0 {
             if let Event::RoundFinished { probe, case, round } = event
-                && let RoundOutcome::Measured(readings) = &round.attempt
+                && let RoundOutcome::Measured(readings) = &round.outcome
                 && let Readings::Scalars(values) = &readings[0].readings
             {
                 rounds.entry((*probe, case.clone())).or_default().extend(values);
@@ -79,7 +79,7 @@ impl RunObserver for RecordingObserver {
             let (low, high) =
                 values.iter().fold((f64::MAX, f64::MIN), |ends, value| (ends.0.min(*value), ends.1.max(*value)));
             let width = Some((high - low) / low);
-            (key, CaseStatus { counting: values.len() as u32, half_width: width, narrowable: width })
+            (key, CaseStatus { counted_rounds: values.len() as u32, half_width: width, narrowable: width })
         };
         rounds.into_iter().map(standing).collect()
     }
@@ -128,9 +128,9 @@ fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
         hazards: Vec::new(),
         metrics: vec![METRIC],
         plan: plan.planned(),
-        learned: Vec::new(),
-        learned_core: Vec::new(),
-        way: None,
+        spread_history: Vec::new(),
+        core_ratio_history: Vec::new(),
+        network_path: None,
         bounds: Vec::new(),
     }
 }
@@ -290,7 +290,7 @@ fn lengthened_run_is_announced_and_noted() {
     let said: Vec<f64> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Lengthened { seconds } => Some(*seconds),
+            Event::Extended { seconds } => Some(*seconds),
             _ => None,
         })
         .collect();

@@ -421,7 +421,7 @@ impl ConnectionPool {
 
     /// The figures so far.
     pub(crate) fn summary(&self) -> LoadResult {
-        LoadResult { connections: self.opened, sent_again: self.retries, ..self.stats.summary() }
+        LoadResult { connections: self.opened, resent: self.retries, ..self.stats.summary() }
     }
 
     /// How many requests have no answer at the end; in an open loop each counts with the time that it has waited.

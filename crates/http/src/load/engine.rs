@@ -283,8 +283,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
             corrected: mean_cycle.map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
             unanswered,
-            answering: figures.answering + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
-            generator: GeneratorStats { futile: self.futile_wakeups, ..generator_usage::generator_report(used, waits) },
+            answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
+            generator: GeneratorStats { spurious_wakeups: self.futile_wakeups, ..generator_usage::generator_report(used, waits) },
             ..figures
         }
     }
@@ -312,7 +312,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         }
         let due = (self.pool.stats.due + unsent) as f64 / self.scheduled_seconds(unsent).max(f64::MIN_POSITIVE);
         let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due };
-        OfferedLoad::Rate { rate, due, waited: self.waited }
+        OfferedLoad::Rate { rate, due, delayed: self.waited }
     }
 
     /// Seconds that the schedule has for the requests that became due in the measured time, so many of which were not sent. Of an even rate

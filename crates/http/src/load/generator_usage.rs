@@ -85,17 +85,17 @@ pub(crate) fn generator_report(used: ThreadUsage, waits: GeneratorDelays) -> Gen
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
     GeneratorStats {
         cpu,
-        spun,
-        without_cpu,
+        spin_share: spun,
+        off_cpu: without_cpu,
         busy,
         late,
-        unread,
-        leaving,
-        own,
+        read_delay: unread,
+        send_delay: leaving,
+        own_delay: own,
         limit,
         slow_mean,
         slow_tail,
-        futile: 0,
+        spurious_wakeups: 0,
         cpus,
     }
 }

@@ -177,7 +177,7 @@ impl RequestStats {
     pub(crate) fn summary(&self) -> LoadResult {
         LoadResult {
             seconds: self.seconds(),
-            answering: self.answering_seconds(),
+            answer_seconds: self.answering_seconds(),
             requests: self.requests,
             bytes: self.bytes,
             received: self.received,

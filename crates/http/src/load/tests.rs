@@ -47,7 +47,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
 fn measure(setup: &LoadSetup) -> LoadResult {
     let load = run_load(setup, &ServerEndpoint::connect_first(setup).unwrap(), &mut |_| {}).unwrap();
     // The generator's own use is what its schedule needs: it is woken up for something.
-    let futile = load.generator.futile;
+    let futile = load.generator.spurious_wakeups;
     assert!(futile <= 10 + load.connections, "{futile} times woken up for nothing: {load:?}");
     load
 }
@@ -105,7 +105,7 @@ fn closing_server_gets_connection_per_request() {
 #[test]
 fn request_on_idle_closed_connection_is_retried() {
     let (load, _) = load_on(|number| (ok(b"x"), if number % 3 == 2 { AfterAnswer::Close } else { AfterAnswer::Stay }));
-    assert!(load.requests > 6 && load.sent_again + load.connections > 2, "{load:?}");
+    assert!(load.requests > 6 && load.resent + load.connections > 2, "{load:?}");
     assert_eq!(load.errors.count(), 0, "{:?}", load.errors);
 }
 
@@ -213,7 +213,7 @@ fn blocked_generator_reports_own_tail() {
     // Whoever watches the load keeps its only thread for 25 requests each time.
     let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
     let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), watch).unwrap();
-    let own = load.generator.own;
+    let own = load.generator.own_delay;
     assert!(matches!(load.generator.limit, Some(GeneratorLimit::Late { .. })), "{load:?}");
     assert!(own.count == load.response.count && own.max >= 40e6 && load.generator.late.max >= 40e6, "{load:?}");
     assert!(load.generator.slow_tail.is_some_and(|share| share > 0.05 && share <= 1.001), "{load:?}");
@@ -260,7 +260,7 @@ fn connection_shortage_is_reported() {
     let mut setup = two_user_setup(&server);
     setup.demand = Demand::Rate { rate: 1000.0, spread: TimeDistribution::Exponential, connections: 1 };
     let load = measure(&setup);
-    let OfferedLoad::Rate { waited, .. } = load.offered else { panic!("{load:?}") };
+    let OfferedLoad::Rate { delayed: waited, .. } = load.offered else { panic!("{load:?}") };
     assert!(waited > 0 && load.connections == 1, "{load:?}");
     assert_eq!(load.errors.count(), 0);
 }

@@ -63,7 +63,7 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
     let own = server.server_use();
     let of = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
-    let leaving = load.generator.leaving.unwrap_or(0.0);
+    let leaving = load.generator.send_delay.unwrap_or(0.0);
     let all = [
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.bytes_per_second())),

@@ -284,7 +284,7 @@ impl StudyPlan {
             let at = RoundTime { index: stop.repetition, seconds: from, took: begun.elapsed().as_secs_f64() - from };
             left = left.saturating_sub(sweep.step_time(stop.users));
             if let Some(whole) = promise.corrected_total(begun.elapsed(), left) {
-                sink.event(&Event::Lengthened { seconds: whole.as_secs_f64() });
+                sink.event(&Event::Extended { seconds: whole.as_secs_f64() });
             }
             match visited {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
@@ -339,7 +339,7 @@ impl StudyPlan {
 
     fn emit(&self, sink: &mut dyn EventSink, probe: Name, case: Case, at: RoundTime, attempt: RoundOutcome) {
         let RoundTime { index, seconds, took } = at;
-        let round = Round { index, at: seconds, seconds: took, timing: None, cpu: self.cpu, attempt };
+        let round = Round { index, start_seconds: seconds, seconds: took, timing: None, cpu: self.cpu, outcome: attempt };
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
 }

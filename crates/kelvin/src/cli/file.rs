@@ -280,7 +280,7 @@ pub struct DigestArgs {
     pub threads: Option<u32>,
     /// Search again for the fastest way to read on these file systems, ignoring what was remembered
     #[arg(long)]
-    pub anew: bool,
+    pub rebuild_cache: bool,
     /// Also print on standard error how each file was read, and how fast
     #[arg(long, short)]
     pub verbose: bool,

@@ -25,7 +25,7 @@ pub struct ReportArgs {
     /// Published machine to compare with, by id, or a file of an exported run, whose machine is judged with as one of its class;
     /// repeatable
     #[arg(long, value_name = "MACHINE")]
-    pub beside: Vec<String>,
+    pub compare_with: Vec<String>,
     /// Print all tables and conclusions instead of the first screen
     #[arg(long)]
     pub full: bool,

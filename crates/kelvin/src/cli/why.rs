@@ -22,7 +22,7 @@ pub struct WhyArgs {
     pub gaps: Option<f64>,
     /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file [default: last]
     #[arg(long, value_name = "RUN", requires = "gaps", conflicts_with_all = ["metric", "causes"])]
-    pub of: Option<OsString>,
+    pub run: Option<OsString>,
     /// List the causes that are known, and how each is shown
     #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
     pub causes: bool,

@@ -77,9 +77,9 @@ impl CompareInput {
 
     fn ids(&self) -> Vec<&str> {
         match &self.runs {
-            InputRuns::Runs(runs) => runs.iter().map(|run| run.outline.id.as_str()).collect(),
+            InputRuns::Runs(runs) => runs.iter().map(|run| run.header.id.as_str()).collect(),
             InputRuns::Published(reference) => vec![reference.id.as_str()],
-            InputRuns::Foreign(of) => vec![of.0.outline.id.as_str()],
+            InputRuns::Foreign(of) => vec![of.0.header.id.as_str()],
         }
     }
 }
@@ -87,7 +87,7 @@ impl CompareInput {
 /// A run without what is private of its machine, unless that is wanted.
 fn redacted(mut run: Run, with_private: bool) -> Run {
     if !with_private {
-        redact_machine(&mut run.outline.machine);
+        redact_machine(&mut run.header.machine);
     }
     run
 }
@@ -157,19 +157,19 @@ fn learn_spreads(
         return Ok(Default::default());
     };
     let runs: Vec<&Run> = before.iter().chain(after).collect();
-    let of = |run: &Run| (run.outline.machine.identity.clone(), run.outline.settings.mode);
+    let of = |run: &Run| (run.header.machine.identity.clone(), run.header.settings.mode);
     let (machine, mode) = of(runs[0]);
     let Some(store) = open_existing_store(store)?.filter(|_| runs.iter().all(|run| of(run) == (machine.clone(), mode)))
     else {
         return Ok(Default::default());
     };
     let mut metrics: Vec<Metric> = Vec::new();
-    for metric in runs.iter().flat_map(|run| &run.outline.metrics) {
+    for metric in runs.iter().flat_map(|run| &run.header.metrics) {
         if !metrics.contains(metric) {
             metrics.push(*metric);
         }
     }
-    let compared: Vec<&str> = runs.iter().map(|run| run.outline.id.as_str()).collect();
+    let compared: Vec<&str> = runs.iter().map(|run| run.header.id.as_str()).collect();
     let kin = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared };
     let of_cycles: Vec<Metric> = metrics.iter().copied().filter(Metric::is_core_cycle_time).collect();
     let learned = store.spread_history(&kin, &metrics, MAX_HISTORY_RUNS).and_then(|as_they_are| {

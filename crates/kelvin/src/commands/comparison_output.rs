@@ -61,7 +61,7 @@ impl<'a> ComparisonOutput<'a> {
             comparison.ladder = ladder(&comparison);
         }
         let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        comparison.gated = self.gate.map(|gate| gate.judge(&comparison, &today));
+        comparison.gate = self.gate.map(|gate| gate.judge(&comparison, &today));
         if !keeps_private {
             // A reason may quote a path of the user's.
             comparison = without_private(&comparison)?;
@@ -91,7 +91,7 @@ pub struct ComparisonView<'a> {
 
 /// Says what misses the gate, what is known, and what could not have missed it; the exit status.
 pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> ExitCode {
-    let Some(gated @ GateResult { missed, known, not_seen, .. }) = &comparison.gated else {
+    let Some(gated @ GateResult { failures: missed, known, resolved: not_seen, .. }) = &comparison.gate else {
         return ExitCode::SUCCESS;
     };
     let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };

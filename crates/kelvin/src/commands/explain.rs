@@ -38,9 +38,9 @@ struct ProbeExplanation<'a> {
     id: &'a str,
     summary: &'a str,
     metrics: &'a [&'a kelvin_core::Metric],
-    how: &'a str,
+    method: &'a str,
     prediction: &'a str,
-    not_for: &'a str,
+    misuses: &'a str,
     pitfalls: &'a [&'a str],
     sources: &'a [&'a str],
     inputs: Vec<&'a str>,
@@ -80,7 +80,7 @@ impl<'a> ProbeExplanation<'a> {
         let Method { how, prediction, not_for, pitfalls, sources } = probe.method;
         let Probe { id, summary, metrics, .. } = *probe;
         let inputs = input_probes(probe, all, machine);
-        Self { id, summary, metrics, how, prediction, not_for, pitfalls, sources, inputs }
+        Self { id, summary, metrics, method: how, prediction, misuses: not_for, pitfalls, sources, inputs }
     }
 }
 
@@ -149,7 +149,7 @@ pub fn book_page(area: &str) -> CmdResult {
 
 /// The axes of a metric, in words; with the one word at which alone it is measured, if there is one.
 fn axis_texts(metric: &Metric) -> Vec<String> {
-    let word = |axis: &Axis| metric.only.filter(|there| there.axis() == axis.name).map(AxisWord::word);
+    let word = |axis: &Axis| metric.restricted_to.filter(|there| there.axis() == axis.name).map(AxisWord::word);
     let parameter = |axis: &Axis| match word(axis) {
         Some(word) => format!("{} ({word} alone)", axis.label),
         None => axis.label.to_string(),

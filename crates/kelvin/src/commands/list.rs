@@ -93,11 +93,11 @@ fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
 struct PrimitiveFigure<'a> {
     metric: Name,
     case: &'a Case,
-    because: &'a NoPrediction,
+    missing_formula_reason: &'a NoPrediction,
     /// What does the same kind of work, by which the figure is told from other machines.
-    yardstick: Option<Name>,
+    proxy: Option<Name>,
     /// The same on other machines, in the metric's unit.
-    elsewhere: BTreeMap<&'a str, f64>,
+    reference_values: BTreeMap<&'a str, f64>,
 }
 
 impl<'a> PrimitiveFigure<'a> {
@@ -105,9 +105,9 @@ impl<'a> PrimitiveFigure<'a> {
         Self {
             metric: one.metric.id,
             case: &one.case,
-            because: &one.reason,
-            yardstick: one.proxy,
-            elsewhere: one.on_references.iter().map(|(name, value)| (name.as_str(), *value)).collect(),
+            missing_formula_reason: &one.reason,
+            proxy: one.proxy,
+            reference_values: one.on_references.iter().map(|(name, value)| (name.as_str(), *value)).collect(),
         }
     }
 }

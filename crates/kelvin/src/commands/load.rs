@@ -59,7 +59,7 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     if let Some(objective) = args.slo {
         let found = search_rate(args, &peer, setup, objective)?;
         output::print_answer(args.json, &found, |out| text::write_search(&found, &place, out))?;
-        let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
+        let is_whole = found.highest_passing.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
         return Ok(exit_code(is_whole));
     }
     let mut loads = Vec::new();
@@ -115,7 +115,7 @@ fn search_rate(
         search.record(rate, is_kept);
     }
     let (kept, missed) = (search.highest_kept(), search.lowest_missed());
-    Ok(RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
+    Ok(RateSearch { objective: objective.to_string(), highest_passing: kept, lowest_failing: missed, is_generator_limit, tries })
 }
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {

@@ -23,7 +23,7 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
     let mut found: BTreeMap<(Name, Case), Vec<MeasuredValue>> = BTreeMap::new();
     for run in &runs {
         let headlines = Headlines::from_run(run);
-        for metric in &run.outline.metrics {
+        for metric in &run.header.metrics {
             for (case, value) in headlines.cases(&metric.id) {
                 found.entry((metric.id, case.clone())).or_default().push(value);
             }
@@ -36,7 +36,7 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
         let value = if is_positive { mean(|value| value.value.ln()).exp() } else { mean(|value| value.value) };
         ReferenceHeadline { metric, case, value, half_width: mean(|value| value.half_width) }
     });
-    let mut machine = first.outline.machine;
+    let mut machine = first.header.machine;
     // Neither is needed for a figure, and both are of one machine alone.
     machine.identity.clear();
     machine.mounts.clear();

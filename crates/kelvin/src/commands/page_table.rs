@@ -62,12 +62,12 @@ struct PageTableReport {
 struct FlagBit {
     mask: String,
     name: &'static str,
-    why: &'static str,
+    meaning: &'static str,
 }
 
 impl PageTableReport {
     fn new(looks: &PageTableEntries, processor: Processor) -> Self {
-        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: format!("{mask:#x}"), name, why };
+        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: format!("{mask:#x}"), name, meaning: why };
         let entries = |looks: &[StagedEntry]| looks.iter().map(|look| EntryReport::new(look, processor)).collect();
         Self {
             sender: entries(&looks.sender),

@@ -37,7 +37,7 @@ pub fn report(args: &ReportArgs) -> CmdResult {
         bail!("--output: Parquet is no text for a terminal: name a file");
     }
     let outlet = Outlet::find(args.output.as_deref())?;
-    let ComparedMachines { published: mut chosen, members } = ComparedMachines::from_names(&args.beside)?;
+    let ComparedMachines { published: mut chosen, members } = ComparedMachines::from_names(&args.compare_with)?;
     if chosen.is_empty() && args.format() == ReportFormat::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
@@ -46,7 +46,7 @@ pub fn report(args: &ReportArgs) -> CmdResult {
     if args.repredict {
         predict::repredict(&mut run);
     }
-    let analysis = analyse_with_library(&run, &build_library(&members, store.as_ref(), &run.outline.machine));
+    let analysis = analyse_with_library(&run, &build_library(&members, store.as_ref(), &run.header.machine));
     let probes = explain::probe_texts();
     let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
     let to_terminal = args.output.is_none();

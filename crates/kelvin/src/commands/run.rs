@@ -31,7 +31,7 @@ pub fn run(args: &RunArgs) -> CmdResult {
         (_, true) => Effort::Thorough,
         _ => Effort::Default,
     };
-    let compared = ComparedMachines::from_names(&args.beside)?;
+    let compared = ComparedMachines::from_names(&args.compare_with)?;
     let cases = Selection::parse(&args.names, "kelvin study")?.plan(&args.options, &here, effort)?;
     let (cases, more) = with_rivals(cases, args.rivals, &here, effort)?;
     let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + more);

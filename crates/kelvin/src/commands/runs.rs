@@ -86,8 +86,8 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
                 }
                 InsertOutcome::AlreadyThere => "already stored:",
             };
-            match &run.outline.foreign {
-                None => notice!("{said} {}", run.outline.id),
+            match &run.header.foreign {
+                None => notice!("{said} {}", run.header.id),
                 Some(foreign) => import::report_import(said, &run, foreign),
             }
         }
@@ -98,15 +98,15 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
 /// Keeps the headlines of an imported run, which histories are made of. Those of a stream with options of its own are left out, as
 /// when it is measured; a foreign run has none.
 fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
-    if run.status != RunStatus::Complete || run.outline.foreign.is_some() {
+    if run.status != RunStatus::Complete || run.header.foreign.is_some() {
         return Ok(());
     }
     let options = ["--congestion-control", "--socket-buffers"];
-    let has_options = run.outline.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
+    let has_options = run.header.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
     // Which they were does not matter.
     let asked = TcpOptions { congestion_control: has_options.then(String::new), ..TcpOptions::default() };
     store.record_headlines(
-        &run.outline.id,
+        &run.header.id,
         &analyse(run).stored_headlines(|metric| socket_options::has_default_options(metric, &asked)),
     )
 }
@@ -126,7 +126,7 @@ struct RunEntry<'a> {
     bytes: u64,
     tags: &'a BTreeMap<String, String>,
     note: Option<&'a str>,
-    waits_for: Option<&'a str>,
+    pending_server: Option<&'a str>,
 }
 
 fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
@@ -236,6 +236,6 @@ fn run_entry(line: &RunSummary) -> RunEntry<'_> {
         bytes: line.bytes,
         tags: &line.labels.tags,
         note: line.labels.note.as_deref(),
-        waits_for: line.pending_server.as_deref(),
+        pending_server: line.pending_server.as_deref(),
     }
 }

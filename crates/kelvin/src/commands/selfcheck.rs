@@ -36,7 +36,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
     let cases = plan_names(kind, &[], &here, Effort::Default)?;
     let FinishedRun { run, analysis, .. } = plan_run(here, cases, &DEFAULTS, &args.options, None)?.measure()?;
     let peak = read_usage(UsageScope::Process).peak_resident;
-    let report = SelfcheckReport { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+    let report = SelfcheckReport { clock: &run.header.clock, peak_resident_bytes: peak, truths: &analysis.results };
     output::print_answer(args.json, &report, |out| write_terminal(out, &run, &analysis, peak))?;
     let wrong = analysis.results.iter().any(|result| match result.outcome {
         // A probe that fails on purpose has to fail.
@@ -49,7 +49,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
 }
 
 fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {
-    let clock = &run.outline.clock;
+    let clock = &run.header.clock;
     writeln!(
         out,
         "clock        {:.6} MHz, accurate to {:.2} ppm; an empty pair of reads costs {:.1} ns",
@@ -94,7 +94,7 @@ fn write_truth(out: &mut dyn Write, name: &str, result: &MetricResult) -> io::Re
             writeln!(out, "{name} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
         }
         (Outcome::Measured(_), None) => {
-            writeln!(out, "{name} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
+            writeln!(out, "{name} not judged: {}", result.no_prediction_reason.as_deref().unwrap_or("no known value"))
         }
         (Outcome::Skipped(reason), _) => writeln!(out, "{name} skipped: {reason}"),
         (Outcome::Failed(reason), _) => writeln!(out, "{name} failed: {reason}"),

@@ -229,7 +229,7 @@ impl<'a> Watcher<'a> {
         }
         let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
         if failed > 0 {
-            notice!("{failed} figures failed: `kelvin report {}` says why", run.outline.id);
+            notice!("{failed} figures failed: `kelvin report {}` says why", run.header.id);
         }
         let is_whole = run.status == RunStatus::Complete;
         let interrupted = (!is_whole).then(|| stop_signals::stop_signal().unwrap_or("a signal"));

@@ -58,5 +58,5 @@ fn tlb_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
         metric: metric.id,
         case: Case::new().with_number(TOUCHED_PAGES, pages),
     };
-    Some(FigureDifference { of: at(&TLB), less: at(&TLB_PACKED), times: 1.0 })
+    Some(FigureDifference { minuend: at(&TLB), subtrahend: at(&TLB_PACKED), factor: 1.0 })
 }

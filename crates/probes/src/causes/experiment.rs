@@ -202,7 +202,7 @@ impl<'a> ExperimentRunner<'a> {
             timing: ROUND_TIMING,
         };
         let Some(round) = laboratory.run_round(&wanted) else { return false };
-        if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.attempt, condition.controls.first()) {
+        if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.outcome, condition.controls.first()) {
             condition.is_refused = true;
             mark_refused(causes, control.id, reason);
         }
@@ -219,7 +219,7 @@ impl<'a> ExperimentRunner<'a> {
         for mechanism in cause.mechanisms {
             let Some(amount) = amount_formula(mechanism, &scene) else { continue };
             mechanisms.push(MechanismTrial {
-                how: Name::new(mechanism.how),
+                description: Name::new(mechanism.how),
                 amount,
                 refused: None,
                 idle_in_guest: mechanism.idle_in_guest.map(Name::new),
@@ -228,10 +228,10 @@ impl<'a> ExperimentRunner<'a> {
         }
         self.causes.push(CauseTrial {
             id: Name::new(cause.id),
-            what: Name::new(cause.what),
-            helps: Name::new(cause.remedy),
+            summary: Name::new(cause.what),
+            remedy: Name::new(cause.remedy),
             mechanisms,
-            bystander: Some(bystander.clone()),
+            negative_control: Some(bystander.clone()),
             size: size.clone(),
         });
         for means in cause.mechanisms.iter().map(|mechanism| &mechanism.source) {
@@ -252,7 +252,7 @@ impl<'a> ExperimentRunner<'a> {
     }
 
     fn add_difference(&mut self, difference: &FigureDifference, passes: u32) {
-        for at in [&difference.of, &difference.less] {
+        for at in [&difference.minuend, &difference.subtrahend] {
             if let Some(probe) = self.subject.probe_for(at) {
                 self.add_condition(probe, at.case.clone(), &[], passes);
             }
@@ -289,7 +289,7 @@ impl ExperimentCondition {
         let planned =
             PlannedMeasurement { probe: Name::new(self.probe.id), metrics, case: self.case.clone(), only_input: false };
         let under = self.controls.iter().map(|control| Name::new(control.id)).collect();
-        Arm { under, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
+        Arm { controls: under, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
     }
 }
 
@@ -298,7 +298,7 @@ fn amount_formula(mechanism: &Mechanism, scene: &CauseContext<'_>) -> Option<Amo
     Some(match &mechanism.source {
         AmountSource::Without(control) => AmountFormula::Without(Name::new(control.id)),
         AmountSource::Sweep(controls) => AmountFormula::Sweep(controls.map(|control| Name::new(control.id))),
-        AmountSource::Excess(controls) => AmountFormula::Beyond(controls.map(|control| Name::new(control.id))),
+        AmountSource::Excess(controls) => AmountFormula::BeyondLinear(controls.map(|control| Name::new(control.id))),
         AmountSource::Difference(difference) => AmountFormula::Difference(difference(scene)?),
     })
 }
@@ -308,7 +308,7 @@ fn mark_refused(causes: &mut [CauseTrial], control: &str, reason: &SkipReason) {
     for mechanism in causes.iter_mut().flat_map(|cause| &mut cause.mechanisms) {
         let is_of = match &mechanism.amount {
             AmountFormula::Without(id) => *id == *control,
-            AmountFormula::Sweep(ids) | AmountFormula::Beyond(ids) => ids.iter().any(|id| *id == *control),
+            AmountFormula::Sweep(ids) | AmountFormula::BeyondLinear(ids) => ids.iter().any(|id| *id == *control),
             AmountFormula::Difference(_) => false,
         };
         if is_of {

@@ -44,5 +44,5 @@ fn apply(_: &CauseContext<'_>, _: &mut RoundConditions) -> Result<(), SkipReason
 
 fn first_touch_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
     let of = |metric| MetricCase { metric, case: scene.case.clone() };
-    Some(FigureDifference { of: of(FIRST_TOUCH.id), less: of(REPEATED_FIRST_TOUCH.id), times: 1.0 })
+    Some(FigureDifference { minuend: of(FIRST_TOUCH.id), subtrahend: of(REPEATED_FIRST_TOUCH.id), factor: 1.0 })
 }

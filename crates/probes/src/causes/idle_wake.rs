@@ -116,8 +116,8 @@ fn size_by_formula(scene: &CauseContext<'_>) -> Option<FigureDifference> {
         false => (TokenChannel::Pipe, &SWITCH_PROCESS_PIPE),
     };
     is_there_and_back.then(|| FigureDifference {
-        of: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(means) },
-        less: MetricCase { metric: switch.id, case: Case::new() },
-        times: 2.0,
+        minuend: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(means) },
+        subtrahend: MetricCase { metric: switch.id, case: Case::new() },
+        factor: 2.0,
     })
 }

@@ -149,7 +149,7 @@ mod tests {
     fn stated_maximum_frequency_is_predicted() {
         let both = predicted(Some(2e9), Some(4e9)).unwrap();
         assert_eq!((both.value, both.low, both.high), (4e9, 1.96e9, 4.08e9));
-        assert_eq!(both.ceiling.map(|ceiling| (ceiling.most, ceiling.range_end)), Some((4e9, 4.08e9)));
+        assert_eq!(both.ceiling.map(|ceiling| (ceiling.limit, ceiling.range_end)), Some((4e9, 4.08e9)));
         let nominal = predicted(Some(2e9), None).unwrap();
         assert!(nominal.ceiling.is_none() && nominal.formula_name != both.formula_name);
         assert_eq!((nominal.value, nominal.high), (2e9, MAX_PLAUSIBLE_HERTZ * 1.02));

@@ -121,7 +121,7 @@ fn kernel() -> Kernel {
         distribution: text("Debian GNU/Linux 12 (bookworm)"),
         libc: text("glibc 2.36"),
         command_line: text("quiet"),
-        boot_parameters_left_out: None,
+        omitted_boot_parameters: None,
         preemption: text("voluntary"),
         timer_hz: known(250),
         scheduler: text("EEVDF"),

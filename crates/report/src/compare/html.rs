@@ -43,7 +43,7 @@ impl ComparePage {
             sides(comparison),
             differences(comparison),
             verdict(comparison),
-            comparison.gated.as_ref().map(|gated| gate(gated, comparison)),
+            comparison.gate.as_ref().map(|gated| gate(gated, comparison)),
             ladder(comparison),
             figures(comparison),
             one_sided(comparison)
@@ -70,9 +70,9 @@ fn rungs(comparison: &Comparison) -> Markup {
     let mut begun = "";
     let mut rows = Markup::new();
     for rung in &comparison.ladder {
-        let what = if rung.continues { format!("{begun}, {}", rung.what) } else { rung.what.clone() };
+        let what = if rung.continues { format!("{begun}, {}", rung.label) } else { rung.label.clone() };
         if !rung.continues {
-            begun = &rung.what;
+            begun = &rung.label;
         }
         let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text).unwrap_or_default());
         rows.push(table_row(what, [base, other, rung_outcome(rung, comparison)]));
@@ -85,7 +85,7 @@ fn sides(comparison: &Comparison) -> Markup {
     let one = |(letter, of): (&str, &ComparedSide)| {
         let text = side_text(of, comparison);
         // Two settings are named by their letters already.
-        let text = text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.in_turn.is_some()).unwrap_or(&text);
+        let text = text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.interleaving.is_some()).unwrap_or(&text);
         html!("<dt>{}</dt><dd>{}</dd>", letter, text)
     };
     html!(
@@ -100,7 +100,7 @@ fn differences(comparison: &Comparison) -> Markup {
     if facts.is_empty() {
         return html!("<p>{}</p>", no_difference_text(comparison));
     }
-    let title = if comparison.in_turn.is_some() { "What differs" } else { "What else differs" };
+    let title = if comparison.interleaving.is_some() { "What differs" } else { "What else differs" };
     html!(
         "<section id=\"differs\"><h2>{}</h2>{}</section>",
         title,
@@ -145,14 +145,14 @@ fn verdict(comparison: &Comparison) -> Markup {
 /// What misses the gate, and what would if it were not known.
 fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
     let found = |all: &[GateFinding]| first_and_folded(all, |all| list("gate", all.iter().map(gate_finding)));
-    let missed = match gated.missed.len() {
+    let missed = match gated.failures.len() {
         0 => html!("<p class=\"answer\"><b class=\"good\">No figure misses the gate.</b></p>"),
-        _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", found(&gated.missed)),
+        _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", found(&gated.failures)),
     };
     let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", found(&gated.known)));
     let more = gate_undetectable(gated, comparison)
         .into_iter()
-        .chain(gated.not_seen.iter().map(|issue| gate_resolved_issue(issue)))
+        .chain(gated.resolved.iter().map(|issue| gate_resolved_issue(issue)))
         .collect::<Vec<String>>();
     html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
 }

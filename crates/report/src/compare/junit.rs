@@ -20,7 +20,7 @@ impl JUnit {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let gate = GateFindings::from_gated(comparison.gated.as_ref());
+        let gate = GateFindings::from_gated(comparison.gate.as_ref());
         let cases: Vec<(TestStatus, Markup)> = comparison
             .figures
             .iter()
@@ -59,7 +59,7 @@ struct GateFindings<'a> {
 impl<'a> GateFindings<'a> {
     fn from_gated(gated: Option<&'a GateResult>) -> Self {
         let by_name = |found: &'a [GateFinding]| found.iter().map(|one| (one.figure.as_str(), one)).collect();
-        let [missed, known] = gated.map_or([&[][..], &[]], |gated| [&gated.missed, &gated.known]).map(by_name);
+        let [missed, known] = gated.map_or([&[][..], &[]], |gated| [&gated.failures, &gated.known]).map(by_name);
         Self { missed, known }
     }
 

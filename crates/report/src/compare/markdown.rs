@@ -26,7 +26,7 @@ impl CompareMarkdown {
             comparison.other.name,
             comparison.base.name,
             verdict_counts(comparison),
-            comparison.gated.as_ref().map(gate),
+            comparison.gate.as_ref().map(gate),
             differences(comparison),
             VERDICT_TABLES
                 .iter()
@@ -48,7 +48,7 @@ impl CompareMarkdown {
 fn gate(gated: &GateResult) -> MarkdownText {
     let lines =
         |found: &[GateFinding]| -> MarkdownText { found.iter().map(|one| md!("- {}\n", gate_finding(one))).collect() };
-    let missed = match gated.missed.as_slice() {
+    let missed = match gated.failures.as_slice() {
         [] => md!("**No figure misses the gate.**\n\n"),
         [one] => md!("**A miss of the gate:**\n\n{}\n", lines(std::slice::from_ref(one))),
         all => md!("**Misses of the gate:**\n\n{}\n", lines(all)),

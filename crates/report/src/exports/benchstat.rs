@@ -27,7 +27,7 @@ impl Benchstat {
 
 impl Render for Benchstat {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let machine = &report.run.outline.machine;
+        let machine = &report.run.header.machine;
         writeln!(out, "goos: linux")?;
         writeln!(out, "goarch: {}", go_architecture(&machine.architecture))?;
         writeln!(out, "pkg: kelvin")?;

@@ -90,7 +90,7 @@ impl Families {
 }
 
 fn add_run(report: &Report<'_>, families: &mut Families) {
-    let (run, outline) = (report.run, &report.run.outline);
+    let (run, outline) = (report.run, &report.run.header);
     let status = if run.status == RunStatus::Complete { "complete" } else { "partial" };
     let unknown = || "unknown".to_owned();
     let labels = [

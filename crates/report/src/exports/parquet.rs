@@ -60,7 +60,7 @@ impl Render for ParquetSamples {
 
 /// The run, and the metric.
 fn run_columns<'a, R: TableRow + 'a>(report: &Report<'a>) -> Vec<Column<'a, R>> {
-    let (outline, labels) = (&report.run.outline, &report.run.labels);
+    let (outline, labels) = (&report.run.header, &report.run.labels);
     let started = outline.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
     let time = ColumnValues::Time(Box::new(move |_: &R| started));
     let tags = labels.tags_text();

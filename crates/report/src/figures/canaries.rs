@@ -42,16 +42,16 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
 
 /// Readings of a canary relative to its reference, in bins over time: the median, with lowest and highest as its band.
 fn binned_points(history: &CanaryHistory) -> Vec<Point> {
-    let end = history.points.iter().map(|point| point.at).fold(0.0, f64::max);
+    let end = history.points.iter().map(|point| point.seconds).fold(0.0, f64::max);
     let width = end / CANARY_BINS as f64;
     let mut bins: Vec<(f64, Vec<f64>)> = Vec::new();
     let mut bin_of_last = None;
     for point in &history.points {
-        let bin = if width > 0.0 { (point.at / width) as usize } else { 0 };
+        let bin = if width > 0.0 { (point.seconds / width) as usize } else { 0 };
         let value = point.nanoseconds / history.reference;
         match bins.last_mut() {
             Some((_, values)) if bin_of_last == Some(bin) => values.push(value),
-            _ => bins.push((point.at, vec![value])),
+            _ => bins.push((point.seconds, vec![value])),
         }
         bin_of_last = Some(bin);
     }

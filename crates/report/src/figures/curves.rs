@@ -119,7 +119,7 @@ impl LineNames {
 
 /// The law that was fitted to a line and describes it.
 fn fitted_law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
-    let is_its = |law: &&FittedLaw| is_law_of_line(curve, line, (law.metric, law.workers), &law.held);
+    let is_its = |law: &&FittedLaw| is_law_of_line(curve, line, (law.metric, law.workers), &law.fixed);
     report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
 }
 
@@ -128,7 +128,7 @@ const LAW_POINTS: usize = 24;
 
 /// A law as a series: at whole numbers of workers, at all of them if few, within the measured range.
 fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
-    let step = |index: usize| (law.most as f64).powf(index as f64 / LAW_POINTS as f64).round();
+    let step = |index: usize| (law.max_workers as f64).powf(index as f64 / LAW_POINTS as f64).round();
     let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
     numbers.dedup();
     let points = numbers.into_iter().map(|x| Point::exact(x, law.rate_at(x)));
@@ -175,7 +175,7 @@ const MAX_KNEE_CHARS: usize = 48;
 /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
 fn knee_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
     let knee = |(line, name): (&CurveSeries<'_>, &String)| {
-        let is_its = |knee: &&KneeMark| is_law_of_line(curve, line, (knee.metric, knee.axis), &knee.held);
+        let is_its = |knee: &&KneeMark| is_law_of_line(curve, line, (knee.metric, knee.axis), &knee.fixed);
         let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
         let name = if curve.series.len() > 1 { name.clone() } else { String::new() };
         Some((knee.users, (name, knee.low as f64, knee.high as f64)))
@@ -203,7 +203,7 @@ fn is_law_of_line(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Na
 fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
     let of_line = |(style, line): (usize, &CurveSeries<'_>)| -> Vec<Series> {
         let its = report.analysis.model_lines.iter();
-        let its = its.filter(|model| is_law_of_line(curve, line, (model.metric, model.axis), &model.held));
+        let its = its.filter(|model| is_law_of_line(curve, line, (model.metric, model.axis), &model.fixed));
         let name = if curve.series.len() > 1 { names.each[style].as_str() } else { "" };
         let series = |model: &ModelLine| {
             let role = if model.is_bound { SeriesRole::Fitted } else { SeriesRole::Predicted };
@@ -227,7 +227,7 @@ fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<LineCeilingSer
     let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
         let (_, first) = line.points.first()?;
         let is_its = |ends: &&LineCeiling| {
-            ends.metric == curve.metric.id && ends.held.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
+            ends.metric == curve.metric.id && ends.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
         };
         Some(LineCeilingSeries { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
     };
@@ -244,7 +244,7 @@ fn ceiling_series(LineCeilingSeries { line, style, ends }: &LineCeilingSeries<'_
 
 fn ceiling_text(LineCeilingSeries { line, ends, .. }: &LineCeilingSeries<'_>) -> String {
     let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
-    format!("Dotted, the ceiling of {}: {rate} if calls were free, by {}.", line.label, ends.by)
+    format!("Dotted, the ceiling of {}: {rate} if calls were free, by {}.", line.label, ends.source)
 }
 
 /// The conclusions from a curve, with their test, stated once for neighbours that share it.
@@ -367,7 +367,7 @@ pub(super) fn reference_series(
         units::case(metric, &rest) == line.label
     };
     let comparable = reference.values.iter().filter(|value| {
-        value.metric == metric.id && value.spans.is_none() && value.unit == metric.unit && of_line(&value.case)
+        value.metric == metric.id && value.range.is_none() && value.unit == metric.unit && of_line(&value.case)
     });
     let point = |value: &ReferenceValue| Some(Point::exact(curve.axis.number_in(&value.case)? as f64, value.value));
     let mut points: Vec<Point> = comparable.filter_map(point).collect();

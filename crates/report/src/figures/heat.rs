@@ -181,7 +181,7 @@ const MIN_GRID_SIDE: usize = 4;
 /// known, it and the cells not significantly different are marked; otherwise both are numbers, each with several values.
 pub(super) fn grid_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let cells = report.analysis.best_cells.iter().filter(|cell| cell.metric == curve.metric.id);
-    let tested: Vec<Figure> = cells.filter_map(|best| grid_figure(curve, &best.held, Some(best))).collect();
+    let tested: Vec<Figure> = cells.filter_map(|best| grid_figure(curve, &best.fixed, Some(best))).collect();
     if tested.is_empty() { surface_figures(curve) } else { tested }
 }
 
@@ -314,7 +314,7 @@ impl HeatMapGrid<'_> {
 fn cell_rank(best: &BestCell, case: &Case) -> CellRank {
     if *case == best.best {
         CellRank::Best
-    } else if best.as_good.contains(case) {
+    } else if best.equivalent.contains(case) {
         CellRank::AsGood
     } else {
         CellRank::Other

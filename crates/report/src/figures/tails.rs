@@ -28,15 +28,15 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     let tails = report.analysis.tails.as_ref()?;
     let is_one = |result: &&MetricResult| {
         let is_held = |(axis, value): (Name, Value)| result.case.get(&axis) == Some(value);
-        tails.metrics.contains(&result.metric.id) && tails.held.iter().all(is_held)
+        tails.metrics.contains(&result.metric.id) && tails.fixed.iter().all(is_held)
     };
     let results = entries.iter().flat_map(SectionEntry::results).filter(is_one);
-    let lines: Vec<TailLine> = results.filter_map(|result| TailLine::new(report, result, &tails.held)).collect();
+    let lines: Vec<TailLine> = results.filter_map(|result| TailLine::new(report, result, &tails.fixed)).collect();
     let series = lines.iter().enumerate().filter_map(|(style, line)| line.series(style)).collect::<Vec<Series>>();
     if series.is_empty() {
         return None;
     }
-    let held: Vec<String> = tails.held.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
+    let held: Vec<String> = tails.fixed.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
     let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
     let x = FigureAxis::new("1 in N round trips takes longer: N", AxisKind::Number);

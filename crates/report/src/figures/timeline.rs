@@ -16,7 +16,7 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
     let groups = timeline.groups.iter().enumerate();
     let series: Vec<Series> = groups.filter_map(|(style, group)| visit_points(group, style)).collect();
     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
-    let (low, high) = (1.0 - timeline.same, 1.0 + timeline.same);
+    let (low, high) = (1.0 - timeline.tolerance, 1.0 + timeline.tolerance);
     let mark = |(label, at): &(String, f64)| Mark { label: label.clone(), at: *at, low: *at, high: *at };
     let x = FigureAxis::new("time since the start of the run", AxisKind::Seconds);
     let y = FigureAxis::new("over the mean", AxisKind::Number).without_zero();
@@ -27,8 +27,8 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
         // None of the lines over a parameter: those have their own figure.
         shows: vec![(timeline.metric, "over time".into())],
         drawing: Drawing::Plot(Plot {
-            guides: vec![Guide { label: format!("within {}", units::share(timeline.same)), low, high }],
-            marks: timeline.back.iter().map(mark).collect(),
+            guides: vec![Guide { label: format!("within {}", units::share(timeline.tolerance)), low, high }],
+            marks: timeline.return_step.iter().map(mark).collect(),
             ..Plot::new(x, y, series)
         }),
     })
@@ -37,7 +37,7 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
 /// The visits of a group.
 fn visit_points(group: &TimelineGroup, style: usize) -> Option<Series> {
     let points = group.points.iter().map(|&(x, y)| Point::exact(x, y));
-    Series::new(group.label.as_str(), SeriesRole::Visits, style, points)
+    Series::new(group.label.as_str(), SeriesRole::LoadSteps, style, points)
 }
 
 /// A group in words: how far its visits are from their mean.

@@ -165,8 +165,8 @@ fn marks(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
 fn mark(change: &HistoryChange, ground: &PlotArea<'_>) -> Markup {
     let half = 0.5;
     let [from, to] = match change.kind {
-        HistoryChangeKind::Step => [change.places[0] as f64 - half - half, change.places[1] as f64],
-        HistoryChangeKind::Drift => change.places.map(|run| run as f64),
+        HistoryChangeKind::Step => [change.run_interval[0] as f64 - half - half, change.run_interval[1] as f64],
+        HistoryChangeKind::Drift => change.run_interval.map(|run| run as f64),
     };
     let (left, right) = (ground.x_of(from.max(0.0)), ground.x_of(to));
     let band = path::rectangle(left, TOP, (right - left).max(1.0), HEIGHT - TOP - BOTTOM);

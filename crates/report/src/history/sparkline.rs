@@ -61,7 +61,7 @@ mod tests {
             changes: Vec::new(),
         };
         let versions = versions.iter().enumerate().map(version).collect();
-        SeriesHistory { metric: Metric::duration("test.metric", "of a test"), case: Case::new(), versions, among: None }
+        SeriesHistory { metric: Metric::duration("test.metric", "of a test"), case: Case::new(), versions, ranking: None }
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn boxed(title: &str, content: Markup) -> Markup {
 
 fn prediction(result: &MetricResult) -> Markup {
     let Some(prediction) = &result.prediction else {
-        let why = result.none_because.as_deref().unwrap_or("no reason is recorded");
+        let why = result.no_prediction_reason.as_deref().unwrap_or("no reason is recorded");
         return html!("<p>None: {}.</p>", why.trim_end_matches('.'));
     };
     let unit = result.metric.unit;
@@ -143,7 +143,7 @@ fn not_tried(result: &MetricResult) -> Markup {
 
 fn samples(summary: &Summary, metric: &Metric) -> Markup {
     let unit = metric.unit;
-    let kind = if summary.distribution.of_batch_means { "means of batches" } else { "single operations" };
+    let kind = if summary.distribution.is_of_batch_means { "means of batches" } else { "single operations" };
     html!(
         "<div class=\"strips\"><div>{}<p class=\"why\">Distribution of {} {}</p></div><div>{}<p class=\"why\">Rounds over the \
          run</p></div></div>{}{}",
@@ -172,7 +172,7 @@ fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
         ("Error bar", error_bar(summary).into()),
         ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
         ("As found", figure(&summary.as_found)),
-        ("Share undisturbed", units::share(summary.kept_share).into()),
+        ("Share undisturbed", units::share(summary.undisturbed_share).into()),
         ("Rounds", rounds(summary, unit).into()),
         ("Best, mean, std", several(&[d.best, d.mean, d.std])),
         ("p5, quartiles, p95", several(&[d.p5, d.p25, d.p50, d.p75, d.p95])),
@@ -200,7 +200,7 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
     let mode = |mode: &kelvin_analysis::Mode| {
         let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
         let (center, share) = (units::value_text(mode.center, unit), units::share(mode.share));
-        format!("{center} ({share} of the {}{level})", summary.modes_of.label())
+        format!("{center} ({share} of the {}{level})", summary.mode_unit.label())
     };
     let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
     let canary = |found: &kelvin_analysis::CanaryCorrelation| {
@@ -231,7 +231,7 @@ fn points(group: &ResultGroup<'_>) -> Markup {
             }
         };
         let as_found = result.outcome.summary().map(|summary| {
-            format!("{} ({})", units::value_text(summary.as_found.value, unit), units::share(summary.kept_share))
+            format!("{} ({})", units::value_text(summary.as_found.value, unit), units::share(summary.undisturbed_share))
         });
         let best = result.outcome.summary().map(|summary| units::value_text(summary.distribution.best, unit));
         let best = with_best.then(|| html!("<td>{}</td>", best));
@@ -260,7 +260,7 @@ fn points(group: &ResultGroup<'_>) -> Markup {
 fn derivation(result: &MetricResult) -> &str {
     match &result.prediction {
         Some(prediction) => &prediction.derivation,
-        None => result.none_because.as_deref().unwrap_or_default(),
+        None => result.no_prediction_reason.as_deref().unwrap_or_default(),
     }
 }
 
@@ -297,7 +297,7 @@ fn warnings(results: &[&MetricResult]) -> Markup {
 /// Half of an interval over its value, and its target, of a warning of that.
 fn wide_warning(warning: &Warning) -> Option<(f64, f64)> {
     match warning {
-        Warning::Wide { share, target, .. } => Some((*share, *target)),
+        Warning::WideInterval { share, target, .. } => Some((*share, *target)),
         _ => None,
     }
 }
@@ -315,14 +315,14 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
             let more: String = [deviation, count, predicted].into_iter().flatten().collect();
             let covers = |spans| html!("<span class=\"pill odd\">not comparable</span> covers {}. ", spans);
             let cycles = value.cycles.map(|cycles| units::value_text(cycles, Unit::Cycles));
-            let also = value.also.iter().map(|(label, figure)| format!("{label}: {figure}"));
+            let also = value.other_values.iter().map(|(label, figure)| format!("{label}: {figure}"));
             let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
             rows.push(html!(
                 "<tr><th>{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
                 reference.title,
                 units::case(metric, &value.case),
                 text(value.value) + &more,
-                value.spans.as_ref().map(covers),
+                value.range.as_ref().map(covers),
                 notes.join("; ")
             ));
         }

@@ -10,7 +10,7 @@ use crate::{Report, labels, units};
 
 /// The findings of a report, and how each area is against machines of the same class.
 pub(super) fn findings(report: &Report<'_>) -> Markup {
-    let lines = class_comparison::class_lines(&report.analysis.normal);
+    let lines = class_comparison::class_lines(&report.analysis.class_comparison);
     let of_class = (!lines.is_empty()).then(|| folded("Normal for its class", list("findings", &lines)));
     html!("{}{}", run_findings(report), of_class)
 }
@@ -42,8 +42,8 @@ fn run_findings(report: &Report<'_>) -> Markup {
 
 /// A finding that is a gap, with its figure.
 fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionGap, &'a MetricResult)> {
-    let FindingData::Gap(gap) = &finding.found else { return None };
-    Some((gap, report.analysis.results.iter().find(|result| result.metric_case() == gap.at)?))
+    let FindingData::Gap(gap) = &finding.data else { return None };
+    Some((gap, report.analysis.results.iter().find(|result| result.metric_case() == gap.source)?))
 }
 
 /// A finding with its evidence, behind a word that says of what kind it is.
@@ -53,7 +53,7 @@ fn line(report: &Report<'_>, finding: &Finding) -> Markup {
         None if finding.importance == Importance::Major => html!("<span class=\"pill bad\">caution</span> "),
         None => Markup::new(),
     };
-    html!("{}{} <span class=\"why\">{}</span>", pill, finding.text, finding.because)
+    html!("{}{} <span class=\"why\">{}</span>", pill, finding.text, finding.reason)
 }
 
 /// Figures outside their range in one direction, a row each.

@@ -77,8 +77,8 @@ fn conclusions(study: &Study) -> Markup {
 fn answer(answer: &StudyAnswer) -> Markup {
     html!(
         "<div class=\"answer\"><p><strong>{}</strong></p>{}</div>",
-        answer.says,
-        list("because", answer.because.iter().map(String::as_str))
+        answer.text,
+        list("because", answer.reasons.iter().map(String::as_str))
     )
 }
 
@@ -183,7 +183,7 @@ pub(super) fn references(report: &Report<'_>) -> Markup {
 
 /// Settings, clock, rounds and command: what it takes to repeat the run.
 pub(super) fn method(report: &Report<'_>) -> Markup {
-    let outline = &report.run.outline;
+    let outline = &report.run.header;
     if let Some(foreign) = &outline.foreign {
         return foreign_program(report, foreign);
     }
@@ -236,7 +236,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
 
 /// Program, time and clock of a foreign run: kelvin did not make its settings.
 fn foreign_program(report: &Report<'_>, foreign: &Foreign) -> Markup {
-    let outline = &report.run.outline;
+    let outline = &report.run.header;
     let mut page = heading("method", "How it was measured");
     page.push(definition_list([
         ("Program", Markup::from(program_text(foreign))),

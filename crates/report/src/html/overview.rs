@@ -47,7 +47,7 @@ impl OverviewSection<'_> {
 
     /// The element to which a figure leads.
     fn target(&self, figure: &OverviewFigure) -> Option<String> {
-        Some(anchor("area", self.section(figure.place.as_ref()?.metric.as_str())?.area))
+        Some(anchor("area", self.section(figure.source.as_ref()?.metric.as_str())?.area))
     }
 
     fn ladder(&self) -> Markup {
@@ -65,7 +65,7 @@ impl OverviewSection<'_> {
         let (screen, there) = (self.screen, compared_reference(self.report));
         let row = |(index, rung): (usize, &Rung)| {
             let what = match rung.continues {
-                true => format!("{}, {}", rung_heading(&screen.rungs, index), rung.what),
+                true => format!("{}, {}", rung_heading(&screen.rungs, index), rung.label),
                 false => label(rung),
             };
             let what = match self.target(&rung.figure) {
@@ -75,7 +75,7 @@ impl OverviewSection<'_> {
             let mut cells = vec![
                 labels::figure(&rung.figure),
                 rung.figure.predicted.as_ref().map(labels::predicted_time_text).unwrap_or_default(),
-                labels::against_prediction(rung.figure.against).to_owned(),
+                labels::against_prediction(rung.figure.verdict).to_owned(),
             ];
             let there = there.map(|(machine, _)| published_seconds(rung, machine).map(labels::time_text));
             cells.extend(there.map(Option::unwrap_or_default));
@@ -92,7 +92,7 @@ impl OverviewSection<'_> {
             Some(why) => html!("{}", why),
             None => {
                 let rates = Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
-                let but = line.but.as_ref().map(|but| html!(" <span class=\"why\">{}</span>", but));
+                let but = line.doubt.as_ref().map(|but| html!(" <span class=\"why\">{}</span>", but));
                 html!("{}{}", rates, but)
             }
         };
@@ -100,27 +100,27 @@ impl OverviewSection<'_> {
         if lines.is_empty() {
             return Markup::new();
         }
-        html!("<h2>Rates</h2>{}", definition_list(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
+        html!("<h2>Rates</h2>{}", definition_list(screen.rates.iter().map(|line| line.label.as_str()).zip(lines)))
     }
 
     /// A rate that leads to its section, with its prediction for a pointer that rests on it.
     fn rate(&self, rate: &Rate) -> Markup {
         let figure = &rate.figure;
-        let (class, is_gap) = match figure.against {
+        let (class, is_gap) = match figure.verdict {
             PredictionVerdict::Slower => ("odd", true),
             PredictionVerdict::Faster => ("good", true),
             PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => ("", false),
         };
         let found = figure.as_found.as_ref().map(|found| format!("{} as found", found.text));
         let text = found.unwrap_or_else(|| figure.text.clone());
-        let verdict = is_gap.then(|| format!(" ({} than predicted)", labels::against_prediction(figure.against)));
-        let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
+        let verdict = is_gap.then(|| format!(" ({} than predicted)", labels::against_prediction(figure.verdict)));
+        let why = figure.missing_reason.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
         let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
         let shown = match self.target(figure) {
             Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
             None => shown,
         };
-        html!("{} {}{}", shown, rate.of, verdict)
+        html!("{} {}{}", shown, rate.work, verdict)
     }
 
     fn stand_outs(&self) -> Markup {
@@ -141,25 +141,25 @@ impl OverviewSection<'_> {
     }
 
     fn remedies(&self) -> Markup {
-        let is_known = |id: &Name| self.report.run.outline.hazards.iter().any(|hazard| hazard.id == *id);
+        let is_known = |id: &Name| self.report.run.header.hazards.iter().any(|hazard| hazard.id == *id);
         let against = |(summary, id): (&String, &Name)| match is_known(id) {
             true => html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), summary),
             false => html!("{}", summary),
         };
         let remedy = |remedy: &Remedy| {
-            let all = remedy.against.iter().zip(&remedy.hazards).map(against);
+            let all = remedy.problems.iter().zip(&remedy.hazards).map(against);
             let against = Markup::joined(all, "; ");
             match remedy.is_command {
                 true => html!("{}: <code>{}</code>", against, remedy.command),
                 false => html!("{}: {}", against, remedy.command),
             }
         };
-        let remedies = list("do-first", self.screen.do_first.iter().map(remedy));
+        let remedies = list("do-first", self.screen.remedies.iter().map(remedy));
         if remedies.is_empty() { remedies } else { html!("<h2>Do first</h2>{}", remedies) }
     }
 }
 
 /// The name that a rung continues.
 fn rung_heading(rungs: &[Rung], at: usize) -> &str {
-    rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.what)
+    rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.label)
 }

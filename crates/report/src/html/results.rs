@@ -231,7 +231,7 @@ fn other_figure(result: &MetricResult) -> Markup {
     let Some(summary) = result.outcome.summary() else { return Markup::new() };
     let unit = result.metric.unit;
     // The share stays on one line.
-    let kept = units::share(summary.kept_share).replace(' ', "\u{a0}") + "\u{a0}kept";
+    let kept = units::share(summary.undisturbed_share).replace(' ', "\u{a0}") + "\u{a0}kept";
     let text = match (summary.treatment, summary.undisturbed) {
         (HeadlineSamples::AsFound, Some(undisturbed)) => {
             format!("undisturbed {}; {kept}", units::figure_text(&undisturbed, unit))

@@ -16,7 +16,7 @@ use crate::{Report, labels, units};
 
 /// What the first part of the page is called.
 pub(super) fn title(report: &Report<'_>) -> &'static str {
-    if report.analysis.screen.is_some() { "Overview" } else { "Verdict" }
+    if report.analysis.overview.is_some() { "Overview" } else { "Verdict" }
 }
 
 /// The first part: what the machine is, and its first screen; where it has none, what is odd and why.
@@ -27,7 +27,7 @@ pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
         true => heading("verdict", &machine),
         false => html!("<h1 id=\"verdict-title\">{}</h1>{}", machine, partial_notice(report)),
     };
-    if let Some(screen) = &report.analysis.screen {
+    if let Some(screen) = &report.analysis.overview {
         page.push(OverviewSection { report, screen, sections }.markup());
         page.push(tiles(report));
         return page;
@@ -61,7 +61,7 @@ fn tiles(report: &Report<'_>) -> Markup {
     let measured = results.iter().filter(|result| result.outcome.summary().is_some()).count();
     let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
     let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
-    let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
+    let serious = report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
     let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
     let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
     html!(
@@ -70,7 +70,7 @@ fn tiles(report: &Report<'_>) -> Markup {
         tile(quiet, "of the batches were undisturbed".into()),
         tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
         tile(
-            report.run.outline.hazards.len().to_string(),
+            report.run.header.hazards.len().to_string(),
             format!(
                 "hazards found, {}",
                 if serious == 0 { "none serious".into() } else { format!("{serious} serious") }
@@ -82,7 +82,7 @@ fn tiles(report: &Report<'_>) -> Markup {
 /// Hazards, the most severe first.
 pub(super) fn hazards(report: &Report<'_>) -> Markup {
     let mut page = heading("hazards", "Hazards");
-    let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
+    let mut hazards: Vec<_> = report.run.header.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     if hazards.is_empty() {
         page.push(html!("<p>None found.</p>"));
@@ -122,11 +122,11 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
 
 /// Machine facts by group, each with its source or the reason why it is unknown.
 pub(super) fn machine(report: &Report<'_>) -> Markup {
-    let rows = report.run.outline.machine.rows();
+    let rows = report.run.header.machine.rows();
     let mut page = heading("machine", "Machine");
     page.push(html!(
         "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p>",
-        report.run.outline.machine.identity
+        report.run.header.machine.identity
     ));
     let groups = grouped(rows.iter().map(|row| (row.group, row)));
     let facts: Markup = groups.into_iter().map(|(group, rows)| facts(group, &rows)).collect();

@@ -35,7 +35,7 @@ pub(crate) struct Ladder<'a> {
 impl<'a> Ladder<'a> {
     /// The ladder of a report; `None` without a first screen.
     pub(crate) fn for_report(report: &'a Report<'a>) -> Option<Self> {
-        let rungs = report.analysis.screen.as_ref()?.rungs.as_slice();
+        let rungs = report.analysis.overview.as_ref()?.rungs.as_slice();
         Some(Self {
             report,
             rungs,
@@ -84,7 +84,7 @@ impl<'a> Ladder<'a> {
                 path::rectangle(from, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT)
             )
         });
-        let class = figure.of_class.as_ref().map(|class| {
+        let class = figure.class_range.as_ref().map(|class| {
             let ends = format!(
                 "{}H{}",
                 path::move_to(self.frame.x_of(class.low), middle),
@@ -98,14 +98,14 @@ impl<'a> Ladder<'a> {
             let ends = format!("{}H{}", path::move_to(self.frame.x_of(low), middle), number(self.frame.x_of(high)));
             let at = self.frame.x_of(value);
             let mark = match figure.measured {
-                Some(_) => circle(dot_class(figure.against), at, middle),
+                Some(_) => circle(dot_class(figure.verdict), at, middle),
                 None => diamond(AS_FOUND_CLASS, at, middle),
             };
             html!("<path class=\"ladder-interval\" d=\"{}\"/>{}", ends, mark)
         });
-        let text_class = if figure.measured.is_some() { dot_class(figure.against) } else { "" };
+        let text_class = if figure.measured.is_some() { dot_class(figure.verdict) } else { "" };
         let hover = hover_text(self.report, rung);
-        let row = LadderRow { what: &rung.what, continues: rung.continues, middle, hover, class: text_class };
+        let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover, class: text_class };
         let text = html!(
             "{}<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>",
             figure.drawn_text(),
@@ -117,9 +117,9 @@ impl<'a> Ladder<'a> {
 
     /// The marks that are there, and what they mean.
     fn legend_entries(&self) -> Vec<(LadderMark, &str)> {
-        let has = |against| self.rungs.iter().any(|rung| rung.figure.against == against);
+        let has = |against| self.rungs.iter().any(|rung| rung.figure.verdict == against);
         let mut marks = vec![(LadderMark::Range, "predicted"), (LadderMark::Circle("ladder-dot"), "measured")];
-        if self.rungs.iter().any(|rung| rung.figure.of_class.is_some()) {
+        if self.rungs.iter().any(|rung| rung.figure.class_range.is_some()) {
             marks.push((LadderMark::Line("ladder-class"), labels::CLASS_LABEL));
         }
         if has(PredictionVerdict::Slower) {
@@ -142,12 +142,12 @@ impl<'a> Ladder<'a> {
 fn hover_text(report: &Report<'_>, rung: &Rung) -> String {
     let figure = &rung.figure;
     let mut lines = vec![format!("{}: {}", label(rung).trim_start(), labels::figure(figure))];
-    lines.extend(figure.why_not.clone());
+    lines.extend(figure.missing_reason.clone());
     if let Some(predicted) = &figure.predicted {
         lines.push(format!("predicted {}", labels::predicted_time_text(predicted)));
         lines.push(predicted.derivation.clone());
     }
-    lines.extend(figure.of_class.as_ref().map(labels::class_time_text));
+    lines.extend(figure.class_range.as_ref().map(labels::class_time_text));
     if let Some((machine, title)) = compared_reference(report)
         && let Some(seconds) = published_seconds(rung, machine)
     {

@@ -66,11 +66,11 @@ impl<'w> Waterfall<'w> {
     /// The waterfall of an explanation and its text.
     pub(crate) fn new(explanation: &Explanation, said: &'w ExplanationText) -> Self {
         let of_host = |part: &ExplainedPart| {
-            let cause = explanation.causes.iter().find(|cause| part.of == PartKind::Cause(cause.id))?;
-            Some((cause.of_host?.share, "bar s4"))
+            let cause = explanation.causes.iter().find(|cause| part.kind == PartKind::Cause(cause.id))?;
+            Some((cause.host_share?.share, "bar s4"))
         };
         let shares = explanation.parts.iter().flat_map(|part| {
-            let class = if matches!(part.of, PartKind::Cause(_)) { "bar s1" } else { "bar s0" };
+            let class = if matches!(part.kind, PartKind::Cause(_)) { "bar s1" } else { "bar s0" };
             std::iter::once((part.share.share, class)).chain(of_host(part))
         });
         let (mut begun, mut sum) = (0.0, 0.0);

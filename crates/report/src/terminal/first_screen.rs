@@ -74,7 +74,7 @@ const ASCII_MARKS: MarkSet =
 
 impl Render for FirstScreen<'_> {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let lines = match &report.analysis.screen {
+        let lines = match &report.analysis.overview {
             Some(screen) => ScreenDrawing { options: *self, report, screen }.lines(),
             None if is_study(report) => StudyScreen { options: *self, report }.lines(),
             None => return self.terminal.render(report, out),
@@ -82,7 +82,7 @@ impl Render for FirstScreen<'_> {
         let lines: Vec<String> = lines.iter().map(|line| line.trim_end().to_owned()).collect();
         let page = self.terminal.page(&lines);
         out.write_all(if self.unicode { page } else { to_ascii(&page) }.as_bytes())?;
-        let asked = if self.tables && report.analysis.screen.is_some() { sections(report) } else { Vec::new() };
+        let asked = if self.tables && report.analysis.overview.is_some() { sections(report) } else { Vec::new() };
         let asked = sections_by_purpose(&asked, false);
         self.terminal.write(&asked.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
     }
@@ -197,7 +197,7 @@ impl ScreenDrawing<'_> {
     /// What the machine is, how the run went, and what changes how to read it.
     fn head(&self) -> Vec<String> {
         let run = self.report.run;
-        let name = clean(&format!("kelvin {}", run.outline.kelvin));
+        let name = clean(&format!("kelvin {}", run.header.kelvin));
         let text = format!("{}. {}", labels::machine_line(run), labels::run_extent(self.report));
         let mut lines = self.hanging((TextStyle::Title, &name), display_width(&name) + 3, &text, MAX_HEADER_LINES);
         if let RunStatus::Partial(why) = &run.status {
@@ -237,7 +237,7 @@ impl ScreenDrawing<'_> {
     /// What stands behind a figure of the ladder: a word where it is not as predicted, a mark where it is only as found. The word is the
     /// same for a time and a rate, where an arrow would point the other way.
     fn trailing_text(&self, figure: &OverviewFigure) -> String {
-        match figure.against {
+        match figure.verdict {
             against @ (PredictionVerdict::Slower | PredictionVerdict::Faster) => {
                 format!(" {}", pad_right(labels::against_prediction(against), VERDICT_WIDTH))
             }
@@ -248,7 +248,7 @@ impl ScreenDrawing<'_> {
 
     /// A text of a figure in the colour of its verdict.
     fn painted(&self, figure: &OverviewFigure, text: &str) -> String {
-        match figure.against {
+        match figure.verdict {
             PredictionVerdict::Slower => self.paint(TextStyle::Odd, text),
             PredictionVerdict::Faster => self.paint(TextStyle::Good, text),
             _ if figure.measured.is_some() => text.to_owned(),
@@ -263,7 +263,7 @@ impl ScreenDrawing<'_> {
         let mut cells = vec![(' ', TextStyle::Faint); width];
         axis.labels().for_each(|(share, _)| cells[column_of(share, width)].0 = marks.grid);
         let mut fill = |from: f64, to: f64, cell: (char, TextStyle)| cells[at(from)..=at(to)].fill(cell);
-        if let Some(class) = &rung.figure.of_class {
+        if let Some(class) = &rung.figure.class_range {
             fill(class.low, class.high, (marks.class, TextStyle::Faint));
         }
         if let Some(predicted) = &rung.figure.predicted {
@@ -290,7 +290,7 @@ impl ScreenDrawing<'_> {
     fn legend(&self, named: usize) -> String {
         let marks = self.marks();
         let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
-        if self.screen.rungs.iter().any(|rung| rung.figure.of_class.is_some()) {
+        if self.screen.rungs.iter().any(|rung| rung.figure.class_range.is_some()) {
             parts.push(format!("{} {}", marks.class, labels::CLASS_LABEL));
         }
         if let Some((_, title)) = compared_reference(self.report) {
@@ -298,7 +298,7 @@ impl ScreenDrawing<'_> {
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
         let mut words = vec![PredictionVerdict::Slower, PredictionVerdict::Faster];
-        words.retain(|against| self.figures().any(|figure| figure.against == *against));
+        words.retain(|against| self.figures().any(|figure| figure.verdict == *against));
         let words: Vec<&str> = words.into_iter().map(labels::against_prediction).collect();
         if self.figures().any(|figure| figure.as_found.is_some()) {
             parts.push(format!("{} {}", marks.as_found, labels::AS_FOUND_LABEL));
@@ -325,19 +325,19 @@ impl ScreenDrawing<'_> {
     /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
     fn rate(&self, line: &RateRow) -> Vec<String> {
         const INDENT: usize = 2 + RATE_WIDTH;
-        let what = format!("  {}", pad_right(&clean(&line.what), RATE_WIDTH));
+        let what = format!("  {}", pad_right(&clean(&line.label), RATE_WIDTH));
         if let Some(why) = labels::missing_rates(line) {
             return self.hanging((TextStyle::Faint, &what), INDENT, &why, 1);
         }
         let mut lines = vec![what];
         let (mut said, mut used) = ("", INDENT);
-        let but = line.but.as_ref().map(|but| self.hanging((TextStyle::Faint, ""), INDENT, but, 2));
+        let but = line.doubt.as_ref().map(|but| self.hanging((TextStyle::Faint, ""), INDENT, but, 2));
         for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn_value().is_some());
             let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
             let text = clean(if has_value && unit == said { value } else { text });
             said = if has_value { unit } else { "" };
-            let of = clean(&rate.of);
+            let of = clean(&rate.work);
             let text = if has_value { format!("{text} {of}") } else { format!("{of} {text}") };
             let text = match self.trailing_text(&rate.figure).trim() {
                 "" => text,
@@ -380,7 +380,7 @@ impl ScreenDrawing<'_> {
     /// As many remedies as there is room for, whole ones.
     fn remedies(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for remedy in &self.screen.do_first {
+        for remedy in &self.screen.remedies {
             let word = if lines.is_empty() { "Do first" } else { "" };
             let remedy = self.remedy(remedy, word);
             if lines.len() + remedy.len() <= MAX_REMEDY_LINES {
@@ -392,7 +392,7 @@ impl ScreenDrawing<'_> {
 
     /// A command stands on a line of its own, beside what it removes if there is room; advice goes on from that.
     fn remedy(&self, remedy: &Remedy, word: &str) -> Vec<String> {
-        let against = remedy.against.join("; ");
+        let against = remedy.problems.join("; ");
         if !remedy.is_command {
             return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{against}: {}", remedy.command), 3);
         }
@@ -413,7 +413,7 @@ impl ScreenDrawing<'_> {
         }
         let is_bad = |why| matches!(why, MissingReason::Failed | MissingReason::Invalid);
         let paint =
-            if self.screen.missing.iter().any(|one| is_bad(one.why)) { TextStyle::Bad } else { TextStyle::Title };
+            if self.screen.missing.iter().any(|one| is_bad(one.reason)) { TextStyle::Bad } else { TextStyle::Title };
         self.hanging((paint, "No figure"), WORD_WIDTH, &all.join("; "), MAX_MISSING_LINES)
     }
 }

@@ -39,7 +39,7 @@ impl StudyScreen<'_> {
         let (run, width) = (self.report.run, terminal.width());
         let title = study_title(self.report);
         let extent =
-            format!("{}, {}", units::seconds(run.seconds), labels::plural(run.outline.settings.rounds.into(), "round"));
+            format!("{}, {}", units::seconds(run.seconds), labels::plural(run.header.settings.rounds.into(), "round"));
         let mut lines = terminal.paragraph(&title);
         let last = lines.last().map_or(0, |line| display_width(line));
         match lines.last_mut().filter(|_| last + 2 + display_width(&extent) <= width) {
@@ -125,7 +125,7 @@ impl StudyScreen<'_> {
 
     /// The serious hazards in words, and where more is.
     fn footer(&self) -> Vec<String> {
-        let serious = self.report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+        let serious = self.report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
         let serious: Vec<&str> = serious.map(|hazard| hazard.summary.as_str()).collect();
         let mut lines = Vec::new();
         if !serious.is_empty() {

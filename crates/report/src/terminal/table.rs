@@ -64,7 +64,7 @@ struct Footnotes {
 /// Letter and meaning of the warnings on precision; the page has the figures of each.
 fn warning_letter(warning: &Warning) -> Option<char> {
     match warning {
-        Warning::Wide { .. } => Some('w'),
+        Warning::WideInterval { .. } => Some('w'),
         Warning::FewEffectiveSamples { .. } => Some('s'),
         Warning::Disturbed { .. } => Some('d'),
         _ => None,

@@ -42,12 +42,12 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
         rounds: [8, 8],
         sides: [base, other].map(|value| figure_of_side(value, 8)),
         ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
-        ratio_of: None,
-        between: SpreadSource::Runs(7),
+        ratio_basis: None,
+        spread_source: SpreadSource::Runs(7),
         verdict,
-        differs: None,
-        same: None,
-        least_seen: Some(0.04),
+        difference: None,
+        equivalence: None,
+        detectable_change: Some(0.04),
         times_to_decide: Some(3.0),
         cause: None,
     }
@@ -62,7 +62,7 @@ pub fn comparison() -> Comparison {
         base: Some("6.18 | <script>alert(1)</script>".into()),
         other: None,
     };
-    let apart = |metric: &Metric, why| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), why };
+    let apart = |metric: &Metric, why| NotCompared { metric: metric.id, case: "bytes=\"1\"".into(), reason: why };
     Comparison {
         compare_format: COMPARE_FORMAT,
         base: side("before.json", "a"),
@@ -71,8 +71,8 @@ pub fn comparison() -> Comparison {
         differences: vec![fact],
         clocks: None,
         frequency: None,
-        middle: None,
-        inflation: 1.0,
+        median_ratio: None,
+        interval_inflation: 1.0,
         figures: vec![
             figure(4096, [10.0, 12.7], ChangeVerdict::Worse),
             figure(8192, [10.0, 10.4], ChangeVerdict::Worse),
@@ -85,8 +85,8 @@ pub fn comparison() -> Comparison {
             apart(&LATENCY, NotComparedReason::MethodVersion([1, 2])),
             apart(&LATENCY, NotComparedReason::OnlyBase("skipped: <needs> two CPUs".into())),
         ],
-        in_turn: None,
-        gated: None,
+        interleaving: None,
+        gate: None,
     }
 }
 
@@ -96,28 +96,28 @@ pub fn gated_comparison() -> Comparison {
     let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
         metric: LATENCY.id,
         figure: figure.into(),
-        because,
+        reason: because,
         issue,
         owner: owner.map(str::to_owned),
     };
     let names: Vec<String> = comparison.figures.iter().map(figure_name).collect();
-    let worse = |by| GateReason::Worse { by, allowed: 0.05 };
-    let issue = KnownIssue { because: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
-    comparison.gated = Some(GateResult {
-        missed: vec![
+    let worse = |by| GateReason::Worse { ratio: by, allowed: 0.05 };
+    let issue = KnownIssue { reason: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
+    comparison.gate = Some(GateResult {
+        failures: vec![
             finding(&names[0], worse(0.27), None, Some("@memory|team")),
             finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
         ],
-        known: vec![finding(&names[1], GateReason::Unseen { least: Some(0.3), wanted: 0.1 }, Some(issue), None)],
-        unseen: 3,
-        not_seen: vec!["nothing of it".into()],
+        known: vec![finding(&names[1], GateReason::Undetectable { detectable: Some(0.3), required: 0.1 }, Some(issue), None)],
+        undetectable: 3,
+        resolved: vec!["nothing of it".into()],
     });
     comparison
 }
 
 /// Two times of it, and one that only the other side has.
 fn ladder() -> Vec<ComparedRung> {
-    let rung = |what: &str, seconds, figure| ComparedRung { what: what.into(), continues: false, seconds, figure };
+    let rung = |what: &str, seconds, figure| ComparedRung { label: what.into(), continues: false, seconds, figure };
     vec![
         rung("a <b>load</b>", [Some(10e-9), Some(12.7e-9)], Some(0)),
         ComparedRung { continues: true, ..rung("of \"16 KiB\"", [Some(12e-9), Some(11e-9)], Some(2)) },

@@ -22,11 +22,11 @@ fn switch() -> MetricCase {
 fn cause(what: &'static str, verdict: CauseVerdict, of: Option<AmountShare>) -> CauseResult {
     CauseResult {
         id: Name::new(what),
-        what: Name::new(what),
-        helps: Name::new("spin before sleeping"),
+        summary: Name::new(what),
+        remedy: Name::new("spin before sleeping"),
         verdict,
         share: of,
-        of_host: None,
+        host_share: None,
         evidence: Vec::new(),
         by_formula: None,
     }
@@ -44,20 +44,20 @@ pub fn explanation() -> Explanation {
     };
     let waking = CauseResult {
         evidence: vec![MechanismEvidence {
-            how: Name::new("with the CPUs kept awake by spinners"),
+            description: Name::new("with the CPUs kept awake by spinners"),
             amount: Some(estimate(55_900.0, 54_000.0, 57_000.0)),
-            without_because: None,
-            bystander: Some(bystander),
+            missing_reason: None,
+            negative_control: Some(bystander),
         }],
         by_formula: Some(FormulaSize {
             formula: FigureDifference {
-                of: MetricCase { metric: Name::new("test.wake"), case: Case::new() },
-                less: at,
-                times: 2.0,
+                minuend: MetricCase { metric: Name::new("test.wake"), case: Case::new() },
+                subtrahend: at,
+                factor: 2.0,
             },
             nanoseconds: estimate(54_000.0, 53_000.0, 55_000.0),
         }),
-        of_host: Some(share(52_000.0, 50_000.0, 54_500.0)),
+        host_share: Some(share(52_000.0, 50_000.0, 54_500.0)),
         ..cause("waking an idle CPU", CauseVerdict::Shown, Some(share(55_900.0, 54_000.0, 57_000.0)))
     };
     Explanation {
@@ -72,11 +72,11 @@ pub fn explanation() -> Explanation {
         amounts: AmountUnit::Operation,
         whole: estimate(TOTAL_NANOSECONDS, 61_000.0, 63_900.0),
         predicted: None,
-        not_predicted: Some("a test has none".into()),
+        no_prediction_reason: Some("a test has none".into()),
         predicted_without: None,
         parts: vec![
-            ExplainedPart { of: PartKind::Rest, share: share(5300.0, 5200.0, 5400.0) },
-            ExplainedPart { of: PartKind::Cause(waking.id), share: share(55_900.0, 54_000.0, 57_000.0) },
+            ExplainedPart { kind: PartKind::Rest, share: share(5300.0, 5200.0, 5400.0) },
+            ExplainedPart { kind: PartKind::Cause(waking.id), share: share(55_900.0, 54_000.0, 57_000.0) },
         ],
         not_explained: share(1200.0, -400.0, 2800.0),
         is_explained: true,

@@ -131,7 +131,7 @@ fn kernel() -> Kernel {
         version: Fact::known("#1 SMP PREEMPT_DYNAMIC".into(), "uname"),
         distribution: Fact::known("Debian GNU/Linux 12 (bookworm)".into(), "/etc/os-release"),
         libc: Fact::known("glibc 2.36".into(), "gnu_get_libc_version"),
-        boot_parameters_left_out: None,
+        omitted_boot_parameters: None,
         command_line: Fact::known("BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro console=ttyS0".into(), "/proc/cmdline"),
         preemption: Fact::known("dynamic (voluntary)".into(), "/sys/kernel/debug/sched/preempt"),
         timer_hz: Fact::unknown("/boot/config-6.18.44 is not readable"),

@@ -35,10 +35,10 @@ fn normal() -> ClassComparison {
         high: 1.41,
         figures: 5,
         members: ["aws-r8a-4xlarge", "gcp-c4d-highcpu-16"].map(Name::new).into(),
-        rests_on_few: true,
-        against: ClassVerdict::Usual,
+        has_few_members: true,
+        verdict: ClassVerdict::Usual,
     };
-    ClassComparison { class: Some(memory.class.clone()), none_because: None, areas: vec![memory] }
+    ClassComparison { class: Some(memory.class.clone()), missing_reason: None, areas: vec![memory] }
 }
 
 impl SyntheticReport {
@@ -82,15 +82,15 @@ pub fn full() -> SyntheticReport {
         ceilings: Vec::new(),
         tails: None,
         rivals: rivals(),
-        screen: kelvin_analysis::analyse(&kelvin_analysis::testing::guest::guest_run()).screen,
+        overview: kelvin_analysis::analyse(&kelvin_analysis::testing::guest::guest_run()).overview,
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
         block_over_chain: None,
-        core_shared: None,
+        core_sharing_ratio: None,
         frequency_moved: None,
-        slowed: None,
-        normal: normal(),
+        log_slowdown: None,
+        class_comparison: normal(),
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
@@ -104,8 +104,8 @@ fn law() -> FittedLaw {
     FittedLaw {
         metric: Name::new("file.threads"),
         workers: Name::new("threads"),
-        held: Case::new().with_number("block", 64u64 << 10).with_word(AxisWord::from_names("cache", "cached")),
-        most: 16,
+        fixed: Case::new().with_number("block", 64u64 << 10).with_word(AxisWord::from_names("cache", "cached")),
+        max_workers: 16,
         lambda: coefficient(9.0e9),
         sigma: coefficient(0.05),
         kappa: coefficient(0.004),
@@ -122,9 +122,9 @@ fn law() -> FittedLaw {
 fn best_cell() -> BestCell {
     BestCell {
         metric: Name::new("file.threads"),
-        held: Case::new().with_word(AxisWord::from_names("cache", "cached")),
+        fixed: Case::new().with_word(AxisWord::from_names("cache", "cached")),
         best: results::threads_case(16, 64 << 10),
-        as_good: vec![results::threads_case(16, 1 << 20)],
+        equivalent: vec![results::threads_case(16, 1 << 20)],
         conclusion: concluded(
             "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; no different from 16 threads in blocks of \
                    1 MiB",
@@ -137,7 +137,7 @@ fn best_cell() -> BestCell {
 /// A conclusion with words of its own.
 fn concluded(text: &str, holds: Option<bool>, test: &str) -> StatedConclusion {
     let claim = Claim::Pages { metric: "mem.page.present".into(), case: Case::new(), all: true };
-    let conclusion = Conclusion { claim, holds, evidence: TestEvidence::TooFewPoints, tested: None };
+    let conclusion = Conclusion { claim, holds, evidence: TestEvidence::TooFewPoints, outcome: None };
     StatedConclusion { text: text.into(), test: test.into(), conclusion }
 }
 
@@ -223,15 +223,15 @@ pub fn empty() -> SyntheticReport {
         ceilings: Vec::new(),
         tails: None,
         rivals: Vec::new(),
-        screen: None,
+        overview: None,
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: None,
         block_over_chain: None,
-        core_shared: None,
+        core_sharing_ratio: None,
         frequency_moved: None,
-        slowed: None,
-        normal: ClassComparison::default(),
+        log_slowdown: None,
+        class_comparison: ClassComparison::default(),
     };
     let mut outline = run_header(Vec::new(), Vec::new());
     outline.hazards.clear();
@@ -264,7 +264,7 @@ fn hostile_case(case: &mut Case) {
 /// Makes all names hostile, each in the same way wherever it stands.
 fn hostile_names(sample: &mut SyntheticReport) {
     let SyntheticReport { run, analysis, probes, references } = sample;
-    let outline = &mut run.outline;
+    let outline = &mut run.header;
     for text in [&mut outline.id, &mut outline.kelvin, &mut outline.started, &mut outline.machine.identity] {
         text.push_str(HOSTILE_NAME);
     }
@@ -281,7 +281,7 @@ fn hostile_names(sample: &mut SyntheticReport) {
     }
     let rounds = run.measurements.iter_mut().flat_map(|measurement| &mut measurement.rounds);
     for round in rounds {
-        let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
+        let RoundOutcome::Measured(readings) = &mut round.outcome else { continue };
         readings.iter_mut().for_each(|reading| hostile_name(&mut reading.metric));
     }
     for result in &mut analysis.results {
@@ -303,30 +303,30 @@ fn hostile_names(sample: &mut SyntheticReport) {
 /// A run in which every free text is hostile, and every name.
 pub fn hostile() -> SyntheticReport {
     let mut sample = full();
-    let machine = &mut sample.run.outline.machine;
+    let machine = &mut sample.run.header.machine;
     machine.cpu.model_name = Fact::known(HOSTILE.into(), HOSTILE);
     machine.kernel.command_line = Fact::known(HOSTILE.into(), HOSTILE);
     machine.cpu.nominal_hz = Fact::unknown(HOSTILE);
-    sample.run.outline.command = vec![HOSTILE.into()];
-    sample.run.outline.clock.note = Some(HOSTILE.into());
+    sample.run.header.command = vec![HOSTILE.into()];
+    sample.run.header.clock.note = Some(HOSTILE.into());
     sample.run.notes = vec![HOSTILE.into()];
     sample.run.status = RunStatus::Partial(HOSTILE.into());
-    for hazard in &mut sample.run.outline.hazards {
+    for hazard in &mut sample.run.header.hazards {
         hazard.summary = HOSTILE.into();
         hazard.effect = HOSTILE.into();
         hazard.remedy = Some(HOSTILE.into());
         hazard.source = HOSTILE.into();
     }
     sample.analysis.verdict = vec![HOSTILE.into()];
-    if let Some(screen) = &mut sample.analysis.screen {
+    if let Some(screen) = &mut sample.analysis.overview {
         screen.cautions = vec![HOSTILE.into()];
         screen.stand_outs[0].text = HOSTILE.into();
-        screen.do_first[0].command = HOSTILE.into();
-        screen.do_first[0].against = vec![HOSTILE.into()];
-        screen.rungs[0].what = HOSTILE.into();
-        screen.rungs[0].figure.why_not = Some(HOSTILE.into());
-        screen.rates[0].what = HOSTILE.into();
-        screen.rates[0].rates[0].of = HOSTILE.into();
+        screen.remedies[0].command = HOSTILE.into();
+        screen.remedies[0].problems = vec![HOSTILE.into()];
+        screen.rungs[0].label = HOSTILE.into();
+        screen.rungs[0].figure.missing_reason = Some(HOSTILE.into());
+        screen.rates[0].label = HOSTILE.into();
+        screen.rates[0].rates[0].work = HOSTILE.into();
     }
     if let Some(levels) = &mut sample.analysis.levels {
         levels.levels[0].name = HOSTILE.into();
@@ -334,7 +334,7 @@ pub fn hostile() -> SyntheticReport {
     }
     for finding in &mut sample.analysis.findings {
         finding.text = HOSTILE.into();
-        finding.because = HOSTILE.into();
+        finding.reason = HOSTILE.into();
     }
     for rival in &mut sample.analysis.rivals {
         match &mut rival.outcome {
@@ -429,9 +429,9 @@ fn run_header(metrics: Vec<Metric>, plan: Vec<PlannedMeasurement>) -> RunHeader 
         hazards: hazards(),
         metrics,
         plan,
-        learned: Vec::new(),
-        learned_core: Vec::new(),
-        way: None,
+        spread_history: Vec::new(),
+        core_ratio_history: Vec::new(),
+        network_path: None,
         bounds: Vec::new(),
     }
 }
@@ -481,7 +481,7 @@ fn canaries() -> Vec<CanaryHistory> {
             let clock = if at > 120.0 { 0.035 } else { 0.0 };
             let spike = if noise.next() < 0.01 { 0.4 * noise.next() } else { 0.0 };
             let value = 1.0 + neighbour * (0.5 + 0.5 * noise.next()) + clock + spike + 0.004 * (noise.next() - 0.5);
-            CanaryReading { at, canary, nanoseconds: reference * value }
+            CanaryReading { seconds: at, canary, nanoseconds: reference * value }
         });
         CanaryHistory { canary, reference, tolerance: 0.03, steady_share: 0.71, points: points.collect() }
     };
@@ -507,7 +507,7 @@ fn levels() -> MemoryLevels {
         to_bytes: to,
         capacity: end.map(|high| LevelCapacity { low: to, high }),
         reported_bytes: None,
-        agrees: None,
+        matches_reported: None,
     };
     let (kib, mib) = (1 << 10, 1 << 20);
     MemoryLevels {
@@ -558,15 +558,15 @@ fn findings() -> Vec<Finding> {
         Finding {
             importance: Importance::Major,
             text: "The machine was disturbed for 32 s: a neighbour shared the core.".into(),
-            because: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
-            found: FindingData::MemoryLevels,
+            reason: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
+            data: FindingData::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
         Finding {
             importance: Importance::Notable,
             text: "A context switch costs more than two calls and the published switch.".into(),
-            because: "ratio 1.92, 95 % interval 1.87 to 1.97, predicted up to 1.60".into(),
-            found: FindingData::MemoryLevels,
+            reason: "ratio 1.92, 95 % interval 1.87 to 1.97, predicted up to 1.60".into(),
+            data: FindingData::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
     ]
@@ -595,10 +595,10 @@ fn references() -> Vec<Reference> {
             n,
             predicted: None,
             unit: Unit::Nanoseconds,
-            spans: spans.map(String::from),
+            range: spans.map(String::from),
             note: note.map(String::from),
             cycles: note.map(|_| 214.0),
-            also: spans.map(|_| ("round trip, ns".into(), 2221.2)).into_iter().collect(),
+            other_values: spans.map(|_| ("round trip, ns".into(), 2221.2)).into_iter().collect(),
         }
     };
     vec![

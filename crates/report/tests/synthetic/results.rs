@@ -50,7 +50,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             interval: interval(value),
             n: 1278,
         }),
-        kept_share: 0.71,
+        undisturbed_share: 0.71,
         rounds: 6,
         failed_rounds: 0,
         round_headlines: [-0.6, 0.4, 0.1, -0.2, 0.9, -0.3].map(at).to_vec(),
@@ -59,7 +59,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
         run_interval: interval(value),
         learned_runs: 0,
         distribution: Distribution {
-            of_batch_means: true,
+            is_of_batch_means: true,
             n: 1278,
             best,
             min,
@@ -74,7 +74,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             std: value * spread * 1.8,
         },
         modes: Vec::new(),
-        modes_of: ModeUnit::Samples,
+        mode_unit: ModeUnit::Samples,
         effective_samples: 811.0,
         tags: vec![TagCount { tag: "preempted".into(), count: 31 }, TagCount { tag: "stolen".into(), count: 9 }],
         notes: Vec::new(),
@@ -92,11 +92,11 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
         outcome: Outcome::Measured(Box::new(summary(&metric, value, spread))),
         cycles: (metric.cycles && metric.unit == Unit::Nanoseconds).then_some(value * GIGAHERTZ),
         prediction: None,
-        none_because: Some("no published figure for this processor".into()),
+        no_prediction_reason: Some("no published figure for this processor".into()),
         ratio: None,
         verdict: RangeVerdict::NotPredicted,
-        outside: None,
-        of_class: None,
+        log_distance: None,
+        class_range: None,
         explained_by: Vec::new(),
         warnings: Vec::new(),
     }
@@ -105,7 +105,7 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
 /// A measured result with its prediction; predicted range 0.6 to 1.6 times the prediction.
 fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f64) -> MetricResult {
     let mut result = measured(metric, case, value, spread);
-    result.none_because = None;
+    result.no_prediction_reason = None;
     result.prediction = Some(predict(&metric, prediction));
     let ratio = value / prediction;
     result.ratio = Some(ratio);
@@ -116,7 +116,7 @@ fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f6
     };
     // Half the range's width, on logarithms.
     let half_width = (1.6f64 / 0.6).ln() / 2.0;
-    result.outside = Some((ratio / 1.6).ln().max((0.6 / ratio).ln()).max(0.0) / half_width);
+    result.log_distance = Some((ratio / 1.6).ln().max((0.6 / ratio).ln()).max(0.0) / half_width);
     if matches!(result.verdict, RangeVerdict::Above | RangeVerdict::Below) {
         result.explained_by = vec!["steal".into(), "smt".into()];
     }
@@ -218,9 +218,9 @@ fn os() -> Vec<MetricResult> {
     results.push(predicted(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
     let mut timer = measured(m::TIMER, Case::new(), 54_312.0, 0.08);
     let text = "half-width 8.0 % after 20 rounds; the target is 2 %".into();
-    timer.warnings.push(Warning::Wide { share: 0.08, target: 0.02, text });
+    timer.warnings.push(Warning::WideInterval { share: 0.08, target: 0.02, text });
     if let Outcome::Measured(summary) = &mut timer.outcome {
-        summary.distribution.of_batch_means = false;
+        summary.distribution.is_of_batch_means = false;
         summary.distribution.max = 3_912_443.0;
     }
     results.push(timer);
@@ -278,19 +278,19 @@ fn switches() -> Vec<MetricResult> {
     let mut pipe = predicted(m::SWITCH_PROCESS, Case::new(), 1_534.0, 0.026, 800.0);
     pipe.warnings.push(Warning::Disturbed { text: "only 29 % of the batches were undisturbed".into() });
     if let Outcome::Measured(summary) = &mut pipe.outcome {
-        summary.kept_share = 0.29;
+        summary.undisturbed_share = 0.29;
         summary.notes = vec!["counters: 2.000 voluntary switches for each round trip".into()];
     }
     let not_known = summary(&m::SWITCH_THREAD, 1_390.0, 0.09);
     let mut thread = without_number(
         m::SWITCH_THREAD,
         Case::new(),
-        Outcome::NotKnown(Box::new(Summary { kept_share: 0.02, undisturbed: None, ..not_known })),
+        Outcome::NotKnown(Box::new(Summary { undisturbed_share: 0.02, undisturbed: None, ..not_known })),
     );
     thread.prediction = Some(predict(&m::SWITCH_THREAD, 760.0));
-    thread.none_because = None;
+    thread.no_prediction_reason = None;
     let mut cross = measured(m::SWITCH_CROSS, Case::new(), 4_812.0, 0.06);
-    cross.none_because =
+    cross.no_prediction_reason =
         Some("no sound formula: the cost of an interrupt under this hypervisor is not published".into());
     let mut results = vec![pipe, thread, cross];
     for bytes in [0u64, 4 << 10, 16 << 10, 64 << 10] {
@@ -317,14 +317,14 @@ fn memory() -> Vec<MetricResult> {
                 Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("pages", pages));
             let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClassRange {
                 low: 3.1,
-                middle: 4.8,
+                center: 4.8,
                 high: 7.4,
                 members: 9,
-                akin: 95,
-                rests_on_few: false,
-                against: Some(ClassVerdict::Slower),
+                related: 95,
+                has_few_members: false,
+                verdict: Some(ClassVerdict::Slower),
             });
-            results.push(MetricResult { of_class, ..predicted(m::LATENCY, case, value, 0.02, expected) });
+            results.push(MetricResult { class_range: of_class, ..predicted(m::LATENCY, case, value, 0.02, expected) });
         }
     }
     results.extend(bandwidths());
@@ -432,11 +432,11 @@ fn core_to_core() -> Vec<MetricResult> {
 pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
     let round = |index: u32, attempt| Round {
         index,
-        at: 3.0 + 24.0 * f64::from(index),
+        start_seconds: 3.0 + 24.0 * f64::from(index),
         seconds: 0.4,
         timing: None,
         cpu: 1,
-        attempt,
+        outcome: attempt,
     };
     match &result.outcome {
         Outcome::Skipped(reason) => measurement.skipped = Some(reason.clone()),
@@ -483,7 +483,7 @@ pub fn make_hostile(result: &mut MetricResult, text: &str) {
             input.source = text.into();
         }
     }
-    result.none_because = result.none_because.as_ref().map(|_| text.into());
+    result.no_prediction_reason = result.no_prediction_reason.as_ref().map(|_| text.into());
     result.warnings = vec![Warning::Drift { text: text.into() }];
     match &mut result.outcome {
         Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary.notes = vec![text.into()],

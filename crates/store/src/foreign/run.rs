@@ -80,9 +80,9 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
         hazards: Vec::new(),
         metrics: metrics(&found.values),
         plan: measurements.iter().map(|measurement| measurement.planned.clone()).collect(),
-        learned: Vec::new(),
-        learned_core: Vec::new(),
-        way: None,
+        spread_history: Vec::new(),
+        core_ratio_history: Vec::new(),
+        network_path: None,
         bounds: Vec::new(),
         foreign: Some(Foreign { tool: probe, version: found.version }),
     };
@@ -124,6 +124,6 @@ fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Mea
         notes: Vec::new(),
     };
     let attempt = RoundOutcome::Measured(values.iter().map(reading).collect());
-    let round = Round { index: 0, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt };
+    let round = Round { index: 0, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome: attempt };
     Measurement { planned, rounds: vec![round], skipped: None }
 }

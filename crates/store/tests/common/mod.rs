@@ -57,7 +57,7 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
     let record = |metric, case, prediction: Option<Prediction>| PredictionRecord {
         metric: Name::new(metric),
         case,
-        none_because: prediction.is_none().then(|| NoPrediction::new("its input was not measured")),
+        missing_reason: prediction.is_none().then(|| NoPrediction::new("its input was not measured")),
         prediction,
     };
     vec![
@@ -120,14 +120,14 @@ pub fn sample_outline(id: &str) -> RunHeader {
             planned("os.syscall.null", Case::new().with_word(AxisWord::from_names("call", "getppid")), false),
             planned("os.process.fork", Case::new(), true),
         ],
-        learned: vec![SpreadHistory {
+        spread_history: vec![SpreadHistory {
             metric: Name::new("os.syscall.null"),
             case: Case::new().with_word(AxisWord::from_names("call", "getppid")),
             headlines: vec![60.25, 61.0, 59.5],
-            within: vec![0.25, 0.5, 0.125],
+            within_variances: vec![0.25, 0.5, 0.125],
         }],
-        learned_core: vec![0.39, 0.41],
-        way: None,
+        core_ratio_history: vec![0.39, 0.41],
+        network_path: None,
         bounds: Vec::new(),
     }
 }
@@ -187,33 +187,33 @@ pub fn sample_round(index: u32) -> Round {
     };
     Round {
         index,
-        at: 0.5 + f64::from(index),
+        start_seconds: 0.5 + f64::from(index),
         seconds: 0.3,
         timing: None,
         cpu: 1,
-        attempt: RoundOutcome::Measured(vec![timed, counted]),
+        outcome: RoundOutcome::Measured(vec![timed, counted]),
     }
 }
 
 fn failed_round() -> Round {
     Round {
         index: 0,
-        at: 0.9,
+        start_seconds: 0.9,
         seconds: 0.2,
         timing: None,
         cpu: 1,
-        attempt: RoundOutcome::Failed("killed by signal 11".into()),
+        outcome: RoundOutcome::Failed("killed by signal 11".into()),
     }
 }
 
 fn declined_round() -> Round {
     Round {
         index: 1,
-        at: 1.9,
+        start_seconds: 1.9,
         seconds: 0.1,
         timing: None,
         cpu: 1,
-        attempt: RoundOutcome::Skipped(SkipReason::new("fork is denied here")),
+        outcome: RoundOutcome::Skipped(SkipReason::new("fork is denied here")),
     }
 }
 
@@ -359,7 +359,7 @@ fn sample_kernel() -> Kernel {
         distribution: known("Debian GNU/Linux 12 (bookworm)".into()),
         libc: known("glibc 2.36".into()),
         command_line: known("console=ttyS0".into()),
-        boot_parameters_left_out: None,
+        omitted_boot_parameters: None,
         preemption: known("voluntary".into()),
         timer_hz: known(250),
         scheduler: known("EEVDF".into()),

@@ -32,7 +32,7 @@ impl HistoryStore {
             within_variance: 0.25,
         };
         let headlines: Vec<StoredHeadline> = figures.iter().map(headline).collect();
-        self.store.record_headlines(&run.outline.id, &headlines).unwrap();
+        self.store.record_headlines(&run.header.id, &headlines).unwrap();
     }
 }
 

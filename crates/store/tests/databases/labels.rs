@@ -20,8 +20,8 @@ of_any_store! {
 /// A run that differs from the sample in its id and start.
 fn run_at(id: &str, minute: u32) -> Run {
     let mut run = sample_run();
-    run.outline.id = id.into();
-    run.outline.started = format!("2026-02-01T10:{minute:02}:00Z");
+    run.header.id = id.into();
+    run.header.started = format!("2026-02-01T10:{minute:02}:00Z");
     run
 }
 
@@ -76,7 +76,7 @@ fn tag_selects_its_runs(fresh: &StoreFactory) {
     assert_eq!(store.find_all("tag:kernel=6.18").unwrap(), ["a", "c"]);
     assert_eq!(store.find_all("last").unwrap(), ["c"]);
     assert_eq!(store.find("tag:kernel=6.17").unwrap(), "b");
-    assert_eq!(store.load("tag:only=a").unwrap().outline.id, "a");
+    assert_eq!(store.load("tag:only=a").unwrap().header.id, "a");
     let says = |name: &str| store.find(name).unwrap_err().to_string();
     assert_eq!(says("tag:kernel=6.18"), "\"tag:kernel=6.18\" could be c, a");
     assert_eq!(says("tag:kernel=6.1"), "no run has the tag kernel=6.1");
@@ -93,7 +93,7 @@ fn recorded_run_has_labels_from_start(fresh: &StoreFactory) {
     let store = fresh.new_store();
     let mut recorder = store.recorder().with_labels(kelvin_store::labels(&[tag("a=1"), tag("a=2")], Some("why")));
     recorder.event(&sample_events()[0]).unwrap();
-    assert_eq!(labels(&store, &sample_run().outline.id), ("a=2".into(), Some("why".into())));
+    assert_eq!(labels(&store, &sample_run().header.id), ("a=2".into(), Some("why".into())));
 }
 
 /// Microseconds since 1970 of 2026-02-01T11:00:00Z.
@@ -106,17 +106,17 @@ fn prune_keeps_labelled_and_running(fresh: &StoreFactory) {
         store.insert(&run_at(&format!("run-{minute}"), minute)).unwrap();
     }
     let mut elsewhere = run_at("elsewhere", 0);
-    elsewhere.outline.machine.identity = "elsewhere".into();
+    elsewhere.header.machine.identity = "elsewhere".into();
     let mut thorough = run_at("thorough", 0);
-    thorough.outline.settings.mode = Name::new("thorough");
+    thorough.header.settings.mode = Name::new("thorough");
     for run in [elsewhere, thorough] {
         store.insert(&run).unwrap();
     }
     store.update_tags("run-1", &[tag("release=1")], &[]).unwrap();
     store.set_note("run-2", "keep me").unwrap();
     let mut running = run_at("running", 0);
-    running.outline.started = "2026-02-01T09:00:00Z".into();
-    store.recorder().event(&Event::Started(Box::new(running.outline))).unwrap();
+    running.header.started = "2026-02-01T09:00:00Z".into();
+    store.recorder().event(&Event::Started(Box::new(running.header))).unwrap();
 
     let prune = PruneOptions { keep: 2, labelled_too: false, now: NOW };
     let chosen = |prune| store.prunable(prune).unwrap().into_iter().map(|line| line.id).collect::<Vec<_>>();

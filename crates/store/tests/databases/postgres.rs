@@ -18,7 +18,7 @@ use kelvin_testing::postgres::TestPostgres;
 
 fn run_called(id: &str) -> Run {
     let mut run = sample_run();
-    run.outline.id = id.into();
+    run.header.id = id.into();
     run
 }
 

@@ -29,8 +29,8 @@ of_any_store! {
 /// A run that differs from the sample in its id and start.
 fn run_at(id: &str, minute: u32) -> Run {
     let mut run = sample_run();
-    run.outline.id = id.into();
-    run.outline.started = format!("2026-02-01T10:{minute:02}:00Z");
+    run.header.id = id.into();
+    run.header.started = format!("2026-02-01T10:{minute:02}:00Z");
     run
 }
 
@@ -40,7 +40,7 @@ fn recorded_run_round_trips(fresh: &StoreFactory) {
     for event in sample_events() {
         recorder.event(&event).unwrap();
     }
-    let id = &sample_run().outline.id;
+    let id = &sample_run().header.id;
     let explanations = vec![explanation()];
     let conclusion = RunConclusion { notes: sample_notes(), explanations, ..RunConclusion::from_run(&sample_run()) };
     store.store_conclusion(id, &conclusion).unwrap();
@@ -69,10 +69,10 @@ fn explanation() -> Explanation {
         amounts: AmountUnit::Operation,
         whole: all,
         predicted: None,
-        not_predicted: None,
+        no_prediction_reason: None,
         predicted_without: None,
         parts: vec![ExplainedPart {
-            of: PartKind::Rest,
+            kind: PartKind::Rest,
             share: AmountShare { amount: all, share: all.divided_by(100.0) },
         }],
         not_explained: AmountShare { amount: all, share: all.divided_by(100.0) },
@@ -99,7 +99,7 @@ fn inserted_run_round_trips_once(fresh: &StoreFactory) {
     let store = fresh.new_store();
     let run = sample_run();
     assert_eq!(store.insert(&run).unwrap(), InsertOutcome::New);
-    assert_eq!(store.load(&run.outline.id).unwrap(), run);
+    assert_eq!(store.load(&run.header.id).unwrap(), run);
     assert_eq!(store.insert(&run).unwrap(), InsertOutcome::AlreadyThere);
 
     let mut other = run.clone();
@@ -110,7 +110,7 @@ fn inserted_run_round_trips_once(fresh: &StoreFactory) {
         error.to_string(),
         "run 20260131T120000-5f2c is already in the store with different content: delete it first, or keep it"
     );
-    assert_eq!(store.load(&run.outline.id).unwrap(), run);
+    assert_eq!(store.load(&run.header.id).unwrap(), run);
 }
 
 fn partial_run_can_be_inserted(fresh: &StoreFactory) {
@@ -216,7 +216,7 @@ fn ambiguous_name_lists_few_candidates(fresh: &StoreFactory) {
 fn list_is_filtered_and_oldest_first(fresh: &StoreFactory) {
     let store = fresh.new_store();
     let mut elsewhere = run_at("b", 2);
-    elsewhere.outline.machine.identity = "elsewhere".into();
+    elsewhere.header.machine.identity = "elsewhere".into();
     let mut partial = run_at("c", 1);
     partial.status = RunStatus::Partial("interrupted".into());
     for run in [run_at("a", 3), elsewhere, partial] {
@@ -271,15 +271,15 @@ fn headline(value: f64) -> StoredHeadline {
 fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     let store = fresh.new_store();
     let mut elsewhere = run_at("elsewhere", 4);
-    elsewhere.outline.machine.identity = "elsewhere".into();
+    elsewhere.header.machine.identity = "elsewhere".into();
     let mut partial = run_at("partial", 5);
     partial.status = RunStatus::Partial("interrupted".into());
     let mut thorough = run_at("thorough", 7);
-    thorough.outline.settings.mode = Name::new("thorough");
+    thorough.header.settings.mode = Name::new("thorough");
     let all = [(run_at("c", 3), 3.0), (run_at("a", 1), 1.0), (elsewhere, 9.0), (partial, 8.0), (thorough, 4.0)];
     for (run, value) in all {
         store.insert(&run).unwrap();
-        store.record_headlines(&run.outline.id, &[headline(value)]).unwrap();
+        store.record_headlines(&run.header.id, &[headline(value)]).unwrap();
     }
     store.insert(&run_at("b", 2)).unwrap();
     let other_case = StoredHeadline {
@@ -293,7 +293,7 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     store.record_headlines("d", &[newer_method]).unwrap();
 
     let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
-    let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within.clone())).collect();
+    let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within_variances.clone())).collect();
     assert_eq!(
         rows,
         [
@@ -310,7 +310,7 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     over("a", 1.0, 2.0);
     over("c", 3.0, 4.0);
     let over_base = store.spread_history_over(&SAMPLE_FILTER, &sample_metrics(), &base, 10).unwrap();
-    let rows: Vec<_> = over_base.iter().map(|l| (l.headlines.clone(), l.within.clone())).collect();
+    let rows: Vec<_> = over_base.iter().map(|l| (l.headlines.clone(), l.within_variances.clone())).collect();
     assert_eq!(rows, [(vec![0.5, 0.75], vec![0.25 / 4.0, 0.25 / 16.0])]);
     let but_a = store
         .spread_history_over(&HistoryFilter { excluded: &["a"], ..SAMPLE_FILTER }, &sample_metrics(), &base, 10)

@@ -11,7 +11,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let at = levels.iter().rposition(|level| level.reported_bytes.is_some())?;
     let (level, beyond) = (&levels[at], levels.get(at + 1)?);
     let (reported, ends) = (level.reported_bytes?, level.capacity?);
-    if level.agrees != Some(false) || reported <= ends.high {
+    if level.matches_reported != Some(false) || reported <= ends.high {
         return None;
     }
     let sides = [ends.low, ends.high].into_iter().filter_map(|size| {

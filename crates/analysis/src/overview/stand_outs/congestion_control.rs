@@ -10,7 +10,7 @@ use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutCo
 const MAX_SYSTEM_SHARE: f64 = 0.8;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let name = seen.evidence.run.outline.machine.kernel.congestion_control.get()?;
+    let name = seen.evidence.run.header.machine.kernel.congestion_control.get()?;
     let at = |placement: &PairPlacement| -> Option<FigureRatio> {
         let systems = MetricSelector::new(&BANDWIDTH_TCP_SYSTEM).with_word(placement.point()).furthest(MESSAGE);
         let message = MESSAGE.number_in(&seen.result(&systems)?.case)?;

@@ -8,8 +8,8 @@ use super::{Consequence, StandOutAnswer, StandOutContext};
 use crate::result::FindingData;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let moved = seen.analysis.findings.iter().find_map(|finding| match &finding.found {
-        FindingData::Moved(moved) => Some(moved),
+    let moved = seen.analysis.findings.iter().find_map(|finding| match &finding.data {
+        FindingData::CpusMoved(moved) => Some(moved),
         _ => None,
     })?;
     let result =
@@ -24,7 +24,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let text = format!("Core-to-core latency alternates between {from} and {to}: what two CPUs share varies with it.");
     let sides = vec![seen.result_rounds(result)?.metric_value()];
     Some(
-        StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::Distance, sides, text)
+        StandOutAnswer::new(Consequence::OfThisMachine, StandOutQuestion::CpuDistance, sides, text)
             .with_factor(far / near),
     )
 }

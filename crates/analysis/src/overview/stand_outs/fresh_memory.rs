@@ -14,7 +14,7 @@ const MIN_REUSED_COST_RATIO: f64 = 1.2;
 const PAGE_TABLE_ENTRY_BYTES: u64 = 8;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let page = *seen.evidence.run.outline.machine.memory.page_bytes.get()?;
+    let page = *seen.evidence.run.header.machine.memory.page_bytes.get()?;
     let freed = seen
         .figure_ratio(&MetricSelector::new(&REPEATED_FIRST_TOUCH), &MetricSelector::new(&FIRST_TOUCH))
         .filter(|compared| compared.is_above(MIN_REUSED_COST_RATIO));

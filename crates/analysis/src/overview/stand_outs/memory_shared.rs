@@ -8,7 +8,7 @@ use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_t
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [one, all] = [MemoryCpus::One, MemoryCpus::All]
         .map(|cpus| MetricSelector::new(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
-    let cpus = seen.evidence.run.outline.machine.topology.allowed.get()?.len();
+    let cpus = seen.evidence.run.header.machine.topology.allowed.get()?.len();
     let compared = seen.figure_ratio(&one, &all)?;
     let together = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
     let text = format!(
@@ -16,5 +16,5 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         rate_text(compared.base),
         rate_text(compared.other)
     );
-    Some(compared.into_answer(Consequence::Ability, StandOutQuestion::MemoryShared, text).with_factor(1.0))
+    Some(compared.into_answer(Consequence::Ability, StandOutQuestion::SharedMemoryBandwidth, text).with_factor(1.0))
 }

@@ -24,5 +24,5 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         rate_text(compared.base),
         rate_text(compared.other)
     );
-    Some(compared.into_answer(Consequence::Avoidable, StandOutQuestion::StreamsAcross, text))
+    Some(compared.into_answer(Consequence::Avoidable, StandOutQuestion::StreamsBetweenCpus, text))
 }

@@ -24,7 +24,7 @@ impl NamedFigure<'_> {
     fn excess_ratio(&self) -> Option<f64> {
         let (measured, predicted) = (self.figure.measured?, self.figure.predicted.as_ref()?);
         let beyond = if self.rate.is_none() { measured.value / predicted.high } else { predicted.low / measured.value };
-        (self.figure.against == PredictionVerdict::Slower).then_some(beyond)
+        (self.figure.verdict == PredictionVerdict::Slower).then_some(beyond)
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let rates = rates.map(|(name, rate)| NamedFigure { figure: &rate.figure, name, rate: Some(rate.unit) });
     let all = times.chain(rates).filter_map(|named| Some((named.excess_ratio()?, named)));
     let (_, NamedFigure { figure, name, rate }) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let place = figure.place.as_ref()?;
+    let place = figure.source.as_ref()?;
     let result = seen.analysis.result_at(place)?;
     let PredictedRange { value, low, high, .. } = figure.predicted.as_ref()?;
     let (scale, unit) = rate.map_or((NANOSECONDS_PER_SECOND, Unit::Nanoseconds), |unit| (1.0, unit));

@@ -29,7 +29,7 @@ pub(super) fn capacity_lines(sweep: &Sweep) -> Vec<ModelLine> {
     let line = |metric: &Metric, label: &str, value: &dyn Fn(&MvaResult) -> f64| ModelLine {
         metric: metric.id,
         axis: USERS.name,
-        held: sweep.held.clone(),
+        fixed: sweep.held.clone(),
         label: label.into(),
         is_bound: label != PREDICTED,
         points: solved.iter().map(|one| (one.customers as u64, value(one))).collect(),
@@ -47,7 +47,7 @@ pub(super) fn knee_marks(sweep: &Sweep) -> Vec<KneeMark> {
     let found = saturated_sweep(sweep);
     let mark = |metric: &Metric| {
         let knee = found.as_ref()?.saturation.knee;
-        Some(KneeMark { metric: metric.id, axis: USERS.name, held: sweep.held.clone(), knee })
+        Some(KneeMark { metric: metric.id, axis: USERS.name, fixed: sweep.held.clone(), knee })
     };
     [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()
 }

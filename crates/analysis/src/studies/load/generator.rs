@@ -38,7 +38,7 @@ pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> O
     let text = format!("the load generator was not the limit{not_so}: {}", join([&cpu, &late]));
     let line = match (holds, &limit.verdict) {
         (Some(true), _) => format!("The load generator was not the limit: {}.", join([&cpu, &late])),
-        (_, LoadVerdict::Client { by }) if resource(*by) == Some(Resource::Generator) => {
+        (_, LoadVerdict::Client { resource: by }) if resource(*by) == Some(Resource::Generator) => {
             format!("The load generator was the limit: {}.", join([&cpu, &late]))
         }
         // Of a generator that is at ease, its lateness is the reason.
@@ -54,8 +54,8 @@ pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> O
 fn is_ruled_out(limit: &LoadLimit, is_at_ease: bool, is_in_time: bool) -> Option<bool> {
     let is_of_client = |by: &Name| resource(*by).is_some_and(|by| by.group() == ResourceGroup::Client);
     match &limit.verdict {
-        LoadVerdict::Client { by } => (resource(*by) == Some(Resource::Generator)).then_some(false),
-        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } if by.iter().any(is_of_client) => None,
+        LoadVerdict::Client { resource: by } => (resource(*by) == Some(Resource::Generator)).then_some(false),
+        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } if by.iter().any(is_of_client) => None,
         LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
             if !limit.doubts.contains(&LoadDoubt::LateGenerator) =>
         {

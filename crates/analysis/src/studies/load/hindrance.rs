@@ -6,7 +6,7 @@ use kelvin_core::catalogue::load::hosts::{
 };
 use kelvin_core::catalogue::load::{Resource, ResourceGroup, STALLED};
 use kelvin_core::units::{number, percent};
-use kelvin_core::{Estimate, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
+use kelvin_core::{Estimate, Disturbance, DisturbanceClaim, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
 
 use super::labels::resource;
 use super::saturated_sweep::{SaturatedSweep, clamp_to_zero, mean_estimate};
@@ -17,7 +17,7 @@ use crate::wording::{capitalise, span_text};
 
 /// A sign: the figure of a visit that shows it, from where on it matters, and of which limit it is the way to act.
 struct HindranceSign {
-    hindrance: Hindrance,
+    hindrance: Disturbance,
     host: LoadHost,
     metric: &'static Metric,
     threshold: f64,
@@ -29,7 +29,7 @@ struct HindranceSign {
 }
 
 const fn sign(
-    hindrance: Hindrance,
+    hindrance: Disturbance,
     host: LoadHost,
     metric: &'static Metric,
     threshold: f64,
@@ -53,16 +53,16 @@ impl HindranceSign {
 /// Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997). Without stalls of a tenth of the time others within 10 % of the
 /// limit would be the limit.
 static HINDRANCE_SIGNS: [HindranceSign; 9] = [
-    sign(Hindrance::AcceptQueue, LoadHost::Server, &LISTEN_OVERFLOWS, 1.0, "connections found the accept queue full")
+    sign(Disturbance::AcceptQueue, LoadHost::Server, &LISTEN_OVERFLOWS, 1.0, "connections found the accept queue full")
         .grave(),
-    sign(Hindrance::Steal, LoadHost::Server, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the server"),
-    sign(Hindrance::Steal, LoadHost::Client, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the client"),
-    sign(Hindrance::Quota, LoadHost::Server, &CPU_THROTTLED, 0.05, "a CPU quota kept the server from running")
+    sign(Disturbance::Steal, LoadHost::Server, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the server"),
+    sign(Disturbance::Steal, LoadHost::Client, &CPU_STEAL, 0.05, "the hypervisor took CPU time from the client"),
+    sign(Disturbance::Quota, LoadHost::Server, &CPU_THROTTLED, 0.05, "a CPU quota kept the server from running")
         .acting_for(ResourceGroup::ServerCpu),
-    sign(Hindrance::Quota, LoadHost::Client, &CPU_THROTTLED, 0.05, "a CPU quota kept the client from running")
+    sign(Disturbance::Quota, LoadHost::Client, &CPU_THROTTLED, 0.05, "a CPU quota kept the client from running")
         .acting_for(ResourceGroup::Client),
     sign(
-        Hindrance::Retransmissions,
+        Disturbance::Retransmissions,
         LoadHost::Server,
         &RETRANSMITTED_SEGMENTS,
         MIN_RETRANSMITTED_SHARE,
@@ -70,7 +70,7 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
     )
     .acting_for(ResourceGroup::Link),
     sign(
-        Hindrance::WithoutCpu,
+        Disturbance::OffCpu,
         LoadHost::Server,
         &THREADS_WITHOUT_CPU,
         0.0,
@@ -78,14 +78,14 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
     )
     .grave(),
     sign(
-        Hindrance::WithoutCpu,
+        Disturbance::OffCpu,
         LoadHost::Client,
         &THREADS_WITHOUT_CPU,
         0.0,
         "threads of the client wait for CPUs that other work has",
     )
     .acting_for(ResourceGroup::Client),
-    sign(Hindrance::Stalls, LoadHost::Server, &STALLED, STALLING, "nobody was answered at all for a part of the time"),
+    sign(Disturbance::Stalls, LoadHost::Server, &STALLED, STALLING, "nobody was answered at all for a part of the time"),
 ];
 
 /// Share of the time in stalls from which on they matter.
@@ -95,7 +95,7 @@ pub(super) const STALLING: f64 = 1.0 - BOTH_FULL_RATIO;
 pub(super) const MIN_RETRANSMITTED_SHARE: f64 = 0.01;
 
 /// Why a verdict is not certain, by what hindered which end.
-pub(super) fn doubt_text(by: Hindrance, of_server: bool) -> &'static str {
+pub(super) fn doubt_text(by: Disturbance, of_server: bool) -> &'static str {
     let is_it = |sign: &&HindranceSign| sign.hindrance == by && (sign.host == LoadHost::Server) == of_server;
     HINDRANCE_SIGNS.iter().find(is_it).map_or("something hindered it", |sign| sign.doubt)
 }
@@ -111,7 +111,7 @@ impl ObservedHindrance {
     pub(crate) fn at_saturation(saturated: &SaturatedSweep<'_>) -> Vec<Self> {
         let seen = |sign: &'static HindranceSign| {
             let of_visit = |visit: &LoadStep| match sign.hindrance {
-                Hindrance::Stalls => visit.get(sign.metric),
+                Disturbance::Stalls => visit.get(sign.metric),
                 _ => visit.host_figure(sign.host, sign.metric),
             };
             let values: Vec<f64> = saturated.steps().filter_map(of_visit).collect();
@@ -120,8 +120,8 @@ impl ObservedHindrance {
         };
         // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
         let may_be = |sign: &&HindranceSign| match (sign.hindrance, sign.host) {
-            (Hindrance::WithoutCpu, LoadHost::Server) => saturated.is_without_cpu(),
-            (Hindrance::WithoutCpu, LoadHost::Client) => saturated.others_have_cpus_of(Resource::ClientCpu),
+            (Disturbance::OffCpu, LoadHost::Server) => saturated.is_without_cpu(),
+            (Disturbance::OffCpu, LoadHost::Client) => saturated.others_have_cpus_of(Resource::ClientCpu),
             _ => true,
         };
         HINDRANCE_SIGNS.iter().filter(may_be).filter_map(seen).collect()
@@ -131,9 +131,9 @@ impl ObservedHindrance {
     fn is_how_it_limits(&self, verdict: &LoadVerdict) -> bool {
         let of = |by: &Name| resource(*by).map(Resource::group);
         let named: Vec<Option<ResourceGroup>> = match verdict {
-            LoadVerdict::Resource { by } | LoadVerdict::Client { by } => vec![of(by)],
-            LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().map(of).collect(),
-            LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => Vec::new(),
+            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => vec![of(by)],
+            LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().map(of).collect(),
+            LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => Vec::new(),
         };
         self.sign.acts_for.is_some() && named.contains(&self.sign.acts_for)
     }
@@ -142,7 +142,7 @@ impl ObservedHindrance {
     pub(crate) fn doubt(&self, facts: &VerdictFacts<'_>, verdict: &LoadVerdict) -> Option<LoadDoubt> {
         let is_full = facts.is_full();
         let matters = self.sign.is_grave || !is_full && !self.is_how_it_limits(verdict);
-        matters.then(|| LoadDoubt::Hindered { by: self.sign.hindrance, of_server: self.sign.host == LoadHost::Server })
+        matters.then(|| LoadDoubt::Disturbed { disturbance: self.sign.hindrance, of_server: self.sign.host == LoadHost::Server })
     }
 
     /// The claim that it hinders, certain where all of its interval is above what matters.
@@ -154,22 +154,22 @@ impl ObservedHindrance {
         let is_how_it_limits = self.is_how_it_limits(verdict);
         let whose = if of_server { "server" } else { "load generator" };
         let action = match hindrance {
-            Hindrance::Quota if is_how_it_limits => ", which is how it limits",
-            Hindrance::Retransmissions if is_how_it_limits => ", as a full link makes it",
+            Disturbance::Quota if is_how_it_limits => ", which is how it limits",
+            Disturbance::Retransmissions if is_how_it_limits => ", as a full link makes it",
             _ => "",
         };
         let share = span_text(&Estimate { high: amount.high.min(1.0), ..*amount }, percent);
         let count = span_text(amount, number);
         let of_share = |share: &str| match hindrance {
-            Hindrance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
-            Hindrance::Quota => {
+            Disturbance::Steal => format!("the hypervisor takes {share} of the CPU time of the host of the {whose}"),
+            Disturbance::Quota => {
                 format!("its CPU quota keeps the {whose} from running in {share} of the quota's periods")
             }
-            Hindrance::Retransmissions => format!("TCP sends {share} of the server's segments again"),
+            Disturbance::Retransmissions => format!("TCP sends {share} of the server's segments again"),
             _ => format!("nobody is answered at all for {share} of the time"),
         };
         let (text, line) = match hindrance {
-            Hindrance::AcceptQueue => {
+            Disturbance::AcceptQueue => {
                 let (value, span) = count.split_once(' ').unwrap_or_default();
                 let overflows = "the accept queue of the server overflows";
                 (
@@ -179,7 +179,7 @@ impl ObservedHindrance {
                     ),
                 )
             }
-            Hindrance::WithoutCpu => {
+            Disturbance::OffCpu => {
                 let text = format!(
                     "threads of the {whose} wait for a CPU, {count} on average: other work has the CPUs of its host, or a quota stops it \
                      that cannot be seen"
@@ -192,9 +192,9 @@ impl ObservedHindrance {
             ),
         };
         let held = saturated.sweep.held.clone();
-        let claim = HindranceClaim { held, by: *hindrance, of_server, amount: *amount, is_how_it_limits };
+        let claim = DisturbanceClaim { fixed: held, disturbance: *hindrance, of_server, amount: *amount, is_how_it_limits };
         let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated_test(saturated.steps().count()));
-        LoadConclusion::new(LoadClaim::Hindrance(claim), holds, test, text)
+        LoadConclusion::new(LoadClaim::Disturbance(claim), holds, test, text)
             .with_line(AnswerLine::Trouble, Some(format!("{}.", capitalise(&line))))
     }
 }

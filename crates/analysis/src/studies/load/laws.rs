@@ -48,8 +48,8 @@ impl LawCheckResult {
                 "the utilisation law holds: from half the knee on, the fullest resource works as much for a request as at saturation"
             }
         };
-        let LoadLawCheck { off, tolerance, .. } = &self.check;
-        let at = self.check.at.map_or_else(String::new, |users| format!(" with {users} users"));
+        let LoadLawCheck { ratio: off, tolerance, .. } = &self.check;
+        let at = self.check.users.map_or_else(String::new, |users| format!(" with {users} users"));
         let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{at} "), 1);
         let verdict = if self.holds == Some(false) { ", which is too far" } else { "" };
         let text = format!("{name}, to within {}: {off}{verdict}", percent(*tolerance));
@@ -69,12 +69,12 @@ impl LawCheckResult {
 pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
     let of = |wanted: Option<bool>| laws.iter().filter(move |checked| checked.holds == wanted);
     let broken = of(Some(false)).map(|checked| {
-        let at = checked.check.at.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
-        let (off, most) = (signed_percent(checked.check.off.value), percent(checked.check.tolerance));
+        let at = checked.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
+        let (off, most) = (signed_percent(checked.check.ratio.value), percent(checked.check.tolerance));
         capitalise(&format!("{} does not hold: {off}{at}, and {most} is allowed.", checked.name()))
     });
     let held: Vec<String> = of(Some(true))
-        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.off.value)))
+        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.ratio.value)))
         .collect();
     let verdict = match held.len() {
         0 => None,
@@ -85,7 +85,7 @@ pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
     };
     let held = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", held.join(", "))));
     let open = of(None).map(|checked| {
-        let off = span_text(&checked.check.off, signed_percent);
+        let off = span_text(&checked.check.ratio, signed_percent);
         capitalise(&format!("{} {off}: not certain.", checked.name()))
     });
     broken.chain(held).chain(open).collect::<Vec<String>>().join(" ")
@@ -185,7 +185,7 @@ impl LoadStepLaw<'_> {
         let holds = off.is_within(self.tolerance);
         let held: Case = sweep.held.clone();
         let check =
-            LoadLawCheck { law: self.law, held, off, at: worst.map(|(users, _)| users), tolerance: self.tolerance };
+            LoadLawCheck { law: self.law, fixed: held, ratio: off, users: worst.map(|(users, _)| users), tolerance: self.tolerance };
         Some(LawCheckResult { check, holds, visits: all.len() })
     }
 

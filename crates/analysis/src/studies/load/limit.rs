@@ -3,7 +3,7 @@
 use kelvin_core::catalogue::load::{RATE, Resource};
 use kelvin_core::units::{decimal_bytes, number, percent, value_text};
 use kelvin_core::{
-    Case, Estimate, LoadClaim, LoadLimit, LoadVerdict, Name, ResourceUse, Unit, UnknownLimit, UnwatchedLimit,
+    Case, Estimate, LoadClaim, LoadLimit, LoadVerdict, Name, ResourceUse, Unit, UnknownLimit, UnsampledLimit,
 };
 use kelvin_stats::{mean, median};
 
@@ -39,7 +39,7 @@ pub(super) fn limit(
         let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
         let saturation = Estimate { value: most, low: most, high: most, is_range: false };
         let (doubts, used, request_bytes) = (Vec::new(), Vec::new(), sweep.file_bytes());
-        return Some(LoadLimit { held, verdict, rule, doubts, knee: None, saturation, request_bytes, used });
+        return Some(LoadLimit { fixed: held, verdict, rule, doubts, knee: None, saturation, request_bytes, utilisations: used });
     };
     let doubts = match verdict {
         LoadVerdict::Unknown { .. } => Vec::new(),
@@ -54,14 +54,14 @@ pub(super) fn limit(
         capacity_bytes: sweep.capacities.get(&one.resource).and_then(|capacity| capacity.bytes),
     };
     Some(LoadLimit {
-        held,
+        fixed: held,
         verdict,
         rule,
         doubts,
         knee: Some(saturated.saturation.knee).filter(|_| furthest.is_none()),
         saturation: furthest.unwrap_or(saturated.saturation.throughput),
         request_bytes: request_bytes(saturated),
-        used: saturated.uses.iter().map(resource_use).collect(),
+        utilisations: saturated.uses.iter().map(resource_use).collect(),
     })
 }
 
@@ -84,17 +84,17 @@ fn request_bytes(saturated: &SaturatedSweep<'_>) -> Option<f64> {
 pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
     let amount = request_rate(limit);
     let text = match &limit.verdict {
-        LoadVerdict::Unknown { because } => {
-            let fullest = limit.used.first().map(|first| format!(": the fullest is the {}", busy_text(first)));
+        LoadVerdict::Unknown { reason: because } => {
+            let fullest = limit.utilisations.first().map(|first| format!(": the fullest is the {}", busy_text(first)));
             let fullest = fullest.unwrap_or_default();
             let reason = unknown_reason(because);
             let reason = match because {
-                UnknownLimit::TooLittle => reason,
+                UnknownLimit::TooFewSamples => reason,
                 UnknownLimit::StillGrowing { .. } => format!("{reason}: it serves at least {amount}{fullest}"),
                 UnknownLimit::BeyondCapacity { .. } => format!("at {amount} {reason}"),
                 _ => format!("at {amount} {reason}{fullest}"),
             };
-            format!("what limits{} is not known: {reason}", sweep_suffix(&limit.held))
+            format!("what limits{} is not known: {reason}", sweep_suffix(&limit.fixed))
         }
         _ => {
             let from = limit.knee.map_or_else(String::new, |knee| {
@@ -105,11 +105,11 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
                     format!("from {} users{span} on ", knee.users)
                 }
             });
-            let used = limit.used.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
-            let others: Vec<String> = limit.used.iter().skip(1).map(busy_text).collect();
+            let used = limit.utilisations.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
+            let others: Vec<String> = limit.utilisations.iter().skip(1).map(busy_text).collect();
             let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
             let doubts = doubt_texts(limit).map_or_else(String::new, |doubts| format!("; not certain, as {doubts}"));
-            let (verdict, suffix) = (verdict_text(limit, "", ';'), sweep_suffix(&limit.held));
+            let (verdict, suffix) = (verdict_text(limit, "", ';'), sweep_suffix(&limit.fixed));
             format!("{from}{verdict}{suffix}: {amount}{used}{others}{doubts}")
         }
     };
@@ -128,13 +128,13 @@ pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all
         }
     });
     let verdict = verdict_text(limit, &from, ':');
-    let label = sweep_label(&limit.held, all);
+    let label = sweep_label(&limit.fixed, all);
     let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
     let doubts = doubt_texts(limit).map(|doubts| format!("Not certain, as {doubts}."));
     let own = doubts.into_iter().chain([use_text(limit)]).chain(other_uses(limit));
     StudyAnswer {
-        says: format!("{}.", capitalise(&says)),
-        because: own.chain(lines.filter(|line| !line.is_empty())).collect(),
+        text: format!("{}.", capitalise(&says)),
+        reasons: own.chain(lines.filter(|line| !line.is_empty())).collect(),
     }
 }
 
@@ -155,29 +155,29 @@ fn verdict_text(limit: &LoadLimit, from: &str, then: char) -> String {
         words.iter().map(|&word| format!("the {}", resource_name(word))).collect::<Vec<_>>().join(by)
     };
     match &limit.verdict {
-        LoadVerdict::Resource { by } => format!("the {} is {sure}the limit{from}", resource_name(*by)),
-        LoadVerdict::Both { by } => format!("{} are {sure}the limit together{from}", join(by, " and ")),
-        LoadVerdict::OneOf { by } => {
+        LoadVerdict::Resource { resource: by } => format!("the {} is {sure}the limit{from}", resource_name(*by)),
+        LoadVerdict::Both { resources: by } => format!("{} are {sure}the limit together{from}", join(by, " and ")),
+        LoadVerdict::OneOf { resources: by } => {
             format!("{} is {sure}the limit{from}{then} they are too close to tell which", join(by, " or "))
         }
         LoadVerdict::Client { .. } => {
             format!("the client is {sure}the limit{from}{then} nothing follows about the server")
         }
-        LoadVerdict::Unwatched { how, at } => {
+        LoadVerdict::NotSampled { limit: how, location: at } => {
             format!("what limits is probably {}{from}: {}", limit_noun(*how, *at), limit_sentence(*how, *at))
         }
-        LoadVerdict::Unknown { because } => format!("what limits is not known: {}", unknown_reason(because)),
+        LoadVerdict::Unknown { reason: because } => format!("what limits is not known: {}", unknown_reason(because)),
     }
 }
 
 fn unknown_reason(because: &UnknownLimit) -> String {
     match because {
-        UnknownLimit::TooLittle => "too little was measured".into(),
+        UnknownLimit::TooFewSamples => "too little was measured".into(),
         UnknownLimit::StillGrowing { users } => {
             format!("throughput still grew at {users} users, and the limit was not reached")
         }
-        UnknownLimit::NothingBusy => "no resource is above 60 %".into(),
-        UnknownLimit::NothingFull { .. } => "no resource is full, so something that was not watched limits".into(),
+        UnknownLimit::NoneBusy => "no resource is above 60 %".into(),
+        UnknownLimit::NoneSaturated { .. } => "no resource is full, so something that was not watched limits".into(),
         UnknownLimit::WorkersWait { refuted: true } => {
             "more workers serve no more: they wait for each other, or for what serves one at a time, such as a lock or another server".into()
         }
@@ -242,15 +242,15 @@ fn busy_text(one: &ResourceUse) -> String {
 /// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
 fn use_text(limit: &LoadLimit) -> String {
     let seen = match limit.verdict {
-        LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } } => {
+        LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } } => {
             format!("With {} it serves at least ", users_text(users))
         }
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => "With the most users it serves ".into(),
-        LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "The highest throughput that was seen is ".into(),
-        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, .. } => "With the most users it serves ".into(),
+        LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples } => "The highest throughput that was seen is ".into(),
+        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
         _ => String::new(),
     };
-    let named = limit.used.iter().filter(|one| is_named(limit, one));
+    let named = limit.utilisations.iter().filter(|one| is_named(limit, one));
     let taken: Vec<String> = named.map(|one| use_sentence(limit, one)).collect();
     let space = if taken.is_empty() { "" } else { " " };
     format!("{seen}{}{space}{}.", request_rate(limit), taken.join(" and ").replace(" and are ", " and "))
@@ -259,20 +259,20 @@ fn use_text(limit: &LoadLimit) -> String {
 /// Whether the verdict names this resource.
 fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
     match &limit.verdict {
-        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == one.resource,
-        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.contains(&one.resource),
-        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
+        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => *by == one.resource,
+        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.contains(&one.resource),
+        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
     }
 }
 
 /// `In use besides: disk 27 %, CPU of the server 6 %`.
 fn other_uses(limit: &LoadLimit) -> Option<String> {
-    let others: Vec<&ResourceUse> = limit.used.iter().filter(|one| !is_named(limit, one)).collect();
+    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|one| !is_named(limit, one)).collect();
     let mut said: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|one| busy_text(one)).collect();
     if others.len() > MAX_OTHER_RESOURCES {
         said.push("others less".into());
     }
-    let is_unknown = matches!(limit.verdict, LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. });
+    let is_unknown = matches!(limit.verdict, LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. });
     let beginning = if is_unknown { "In use" } else { "In use besides" };
     (!said.is_empty()).then(|| format!("{beginning}: {}.", said.join(", ")))
 }

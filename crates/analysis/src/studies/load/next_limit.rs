@@ -21,23 +21,23 @@ pub(super) fn next_limit(
     verdict: &LoadVerdict,
 ) -> Option<LoadConclusion> {
     // More workers work on more requests, which says nothing of how many times as many the next limit would bear.
-    let LoadVerdict::Resource { by } = verdict else { return None };
+    let LoadVerdict::Resource { resource: by } = verdict else { return None };
     if resource(*by) == Some(Resource::Workers) {
         return None;
     }
     let is_next =
         |one: &&SaturationUse| one.resource.group() != ResourceGroup::Client && resource_id(one.resource) != *by;
     let (first, next) = (devices.first()?, devices.iter().find(is_next)?);
-    let to = |times: f64, throughput: f64| LimitProjection { times, throughput };
+    let to = |times: f64, throughput: f64| LimitProjection { factor: times, throughput };
     let share = Some(next.fullness.value).filter(|&share| share > 0.0)?;
     let capacity = |one: &SaturationUse| saturated.sweep.capacities.get(&one.resource).and_then(|one| one.requests);
     let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
     let claim = NextLimitClaim {
-        held: saturated.sweep.held.clone(),
+        fixed: saturated.sweep.held.clone(),
         limit: *by,
         next: resource_id(next.resource),
         as_measured: to(first.fullness.value / share, saturated.saturation.throughput.value / share),
-        from_capacity: alone.filter(|alone| alone.times > 1.0),
+        from_capacity: alone.filter(|alone| alone.factor > 1.0),
     };
     // No visit has tested it: a request may take more of a resource when there are more of them.
     Some(conclusion(claim, None, saturated_test(saturated.steps().count())))
@@ -47,10 +47,10 @@ pub(super) fn next_limit(
 pub(super) fn conclusion(of: NextLimitClaim, holds: Option<bool>, test: ClaimTest) -> LoadConclusion {
     let (limit, next) = (resource_name(of.limit), resource_name(of.next));
     let how = if resource(of.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
-    let [times, throughput] = [of.as_measured.times, of.as_measured.throughput].map(number);
+    let [times, throughput] = [of.as_measured.factor, of.as_measured.throughput].map(number);
     // By capacities alone, where that is more than 10 % from what follows from the use under load.
-    let alone = of.from_capacity.filter(|alone| (alone.times / of.as_measured.times).ln().abs() > 0.1_f64.ln_1p());
-    let alone = alone.map(|alone| [alone.times, alone.throughput].map(number));
+    let alone = of.from_capacity.filter(|alone| (alone.factor / of.as_measured.factor).ln().abs() > 0.1_f64.ln_1p());
+    let alone = alone.map(|alone| [alone.factor, alone.throughput].map(number));
     let measured = format!("{times} times {how}, at {throughput} requests/s");
     let text = match &alone {
         Some([times, throughput]) => format!(
@@ -89,6 +89,6 @@ pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> Loa
     let text = format!("the disk reads more than {least} bytes for each byte served: {value}{interval}");
     let holds = times.is_above(MIN_AMPLIFICATION);
     let line = (holds == Some(true)).then(|| format!("The disk reads {value} bytes for each byte served."));
-    let claim = LoadClaim::Amplification { held, resource: resource_id(Resource::Disk), times };
+    let claim = LoadClaim::Amplification { fixed: held, resource: resource_id(Resource::Disk), ratio: times };
     LoadConclusion::new(claim, holds, test, text).with_line(AnswerLine::NextLimit, line)
 }

@@ -97,30 +97,30 @@ impl<'f> PublishedCaseModel<'f> {
         let claim = PublishedLoadCase {
             name: self.case.name.clone(),
             limit: resource_id(limit),
-            limit_seen: Name::intern(resource_named(&self.case.bottleneck).map_or("?", Resource::name)),
+            limit_published: Name::intern(resource_named(&self.case.bottleneck).map_or("?", Resource::name)),
             capacity,
-            saturation_seen: seen,
+            saturation_published: seen,
             saturation_of_others: self.case.saturation_requests_per_s.is_none(),
             crossing: self.network.saturation_point(),
             knee: reaches(capacity)?,
-            knee_against_seen: reaches(seen)?,
-            knee_seen: self.case.knee_clients,
+            knee_ratio_published: reaches(seen)?,
+            knee_published: self.case.knee_clients,
         };
         let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
-        let as_seen = claim.limit == claim.limit_seen && claim.knee_against_seen == claim.knee_seen && is_near;
+        let as_seen = claim.limit == claim.limit_published && claim.knee_ratio_published == claim.knee_published && is_near;
         let text = format!(
             "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds \
              cross at {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
             claim.name,
             resource_name(claim.limit),
             number(claim.capacity),
-            resource_name(claim.limit_seen),
-            number(claim.saturation_seen),
+            resource_name(claim.limit_published),
+            number(claim.saturation_published),
             if claim.saturation_of_others { " in its other cases" } else { "" },
             number(claim.crossing),
             claim.knee,
-            claim.knee_against_seen,
-            claim.knee_seen
+            claim.knee_ratio_published,
+            claim.knee_published
         );
         Some(LoadConclusion::new(LoadClaim::Published(claim), Some(as_seen), self.test(), text))
     }
@@ -129,9 +129,9 @@ impl<'f> PublishedCaseModel<'f> {
     fn next_limit(&self) -> Option<NextLimitClaim> {
         let [(limit, present), (next, capacity)] = *self.capacities.as_slice() else { return None };
         let as_read = capacity / self.disk_amplification()?.value;
-        let to = |throughput: f64| LimitProjection { times: throughput / present, throughput };
+        let to = |throughput: f64| LimitProjection { factor: throughput / present, throughput };
         Some(NextLimitClaim {
-            held: self.fixed_case(),
+            fixed: self.fixed_case(),
             limit: resource_id(limit),
             next: resource_id(next),
             as_measured: to(as_read),
@@ -182,10 +182,10 @@ mod tests {
         assert_eq!(of(|one| one.capacity), [5.78; 3]);
         assert_eq!(tenths(of(|one| one.crossing)), [1.3, 7.0, 1.0]);
         assert_eq!(of(|one| one.knee as f64), [3.0, 10.0, 1.0]);
-        assert_eq!(of(|one| one.knee_against_seen as f64), [2.0, 10.0, 1.0]);
-        assert_eq!(of(|one| one.knee_seen as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(of(|one| one.knee_ratio_published as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(of(|one| one.knee_published as f64), [2.0, 10.0, 1.0]);
         assert!(
-            found.iter().all(|(one, holds)| one.limit == *"link" && one.limit_seen == *"link" && *holds == Some(true))
+            found.iter().all(|(one, holds)| one.limit == *"link" && one.limit_published == *"link" && *holds == Some(true))
         );
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let amplified: Vec<f64> = claims()
             .iter()
             .filter_map(|one| match &one.claim {
-                Claim::Load(LoadClaim::Amplification { times, .. }) if one.holds == Some(true) => Some(times.value),
+                Claim::Load(LoadClaim::Amplification { ratio: times, .. }) if one.holds == Some(true) => Some(times.value),
                 _ => None,
             })
             .collect();
@@ -209,9 +209,9 @@ mod tests {
             .collect();
         let [next] = next.as_slice() else { panic!("{next:?}") };
         let alone = next.from_capacity.unwrap();
-        assert!((alone.throughput - 21.8).abs() < 1e-9 && (alone.times - 3.77).abs() < 0.01);
+        assert!((alone.throughput - 21.8).abs() < 1e-9 && (alone.factor - 3.77).abs() < 0.01);
         assert!(
-            (next.as_measured.times - 1.6).abs() < 0.05 && (next.as_measured.throughput - 9.06).abs() < 0.05,
+            (next.as_measured.factor - 1.6).abs() < 0.05 && (next.as_measured.throughput - 9.06).abs() < 0.05,
             "{next:?}"
         );
     }

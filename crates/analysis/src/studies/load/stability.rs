@@ -52,7 +52,7 @@ pub(super) fn throughput_stability(sweep: &Sweep) -> Option<LoadConclusion> {
             signed_percent(drift.value)
         )
     });
-    let claim = LoadClaim::Steady { held: sweep.held.clone(), drift, back, tolerance };
+    let claim = LoadClaim::Steady { fixed: sweep.held.clone(), drift, return_step: back, tolerance };
     let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
     Some(stated.with_line(AnswerLine::Trouble, line))
 }
@@ -101,7 +101,7 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
         metric: THROUGHPUT.id,
         title: format!("Throughput of each visit over the mean of its number of users{title}"),
         groups,
-        same: MAX_THROUGHPUT_DRIFT,
-        back,
+        tolerance: MAX_THROUGHPUT_DRIFT,
+        return_step: back,
     })
 }

@@ -191,7 +191,7 @@ fn round_figures(measurement: &Measurement) -> BTreeMap<u32, (f64, f64, FigureVa
             if let Some(value) = scalar_mean(&reading.readings) {
                 rounds
                     .entry(round.index)
-                    .or_insert_with(|| (round.at, round.seconds, FigureValues::new()))
+                    .or_insert_with(|| (round.start_seconds, round.seconds, FigureValues::new()))
                     .2
                     .insert(*metric, value);
             }

@@ -73,7 +73,7 @@ impl<'s> SweepPair<'s> {
         let [usual, changed] = self.names();
         let says = capitalise(&format!("{changed} instead of {usual}: the throughput at saturation {is_same}."));
         let (conclusions, because) = std::iter::once(throughput).chain(other).unzip();
-        PairConclusions { conclusions, answer: StudyAnswer { says, because } }
+        PairConclusions { conclusions, answer: StudyAnswer { text: says, reasons: because } }
     }
 
     /// Whether both carry as much: `the throughput at saturation is the same within 5.0 % with 1 s of think time as with no think time: 5.8
@@ -89,7 +89,7 @@ impl<'s> SweepPair<'s> {
             percent(tolerance)
         );
         let line = format!("{after} instead of {before} requests/s: {change}.");
-        let figure = LoadFigure::Throughput { off, tolerance };
+        let figure = LoadFigure::Throughput { ratio: off, tolerance };
         (self.conclusion(figure, values, off.is_within(tolerance), text), line)
     }
 
@@ -125,7 +125,7 @@ impl<'s> SweepPair<'s> {
             "with {changed} the disk reads less than with {usual}: {after} and {before} bytes for each byte served"
         );
         let line = format!("The disk reads {after} instead of {before} bytes for each byte served.");
-        (base.low > MIN_DISK_BYTES).then(|| (self.conclusion(LoadFigure::FromDisk, values, is_apart, text), line))
+        (base.low > MIN_DISK_BYTES).then(|| (self.conclusion(LoadFigure::DiskBytes, values, is_apart, text), line))
     }
 
     fn conclusion(
@@ -137,8 +137,8 @@ impl<'s> SweepPair<'s> {
     ) -> LoadConclusion {
         let cases: [Case; 2] = [&self.base, &self.other].map(|one| one.sweep.held.clone());
         let visits = self.base.steps().count() + self.other.steps().count();
-        let claim = LoadComparison { by: self.axis, cases, figure, values };
-        LoadConclusion::new(LoadClaim::Across(Box::new(claim)), holds, saturated_test(visits), text)
+        let claim = LoadComparison { axis: self.axis, cases, figure, values };
+        LoadConclusion::new(LoadClaim::Comparison(Box::new(claim)), holds, saturated_test(visits), text)
     }
 }
 

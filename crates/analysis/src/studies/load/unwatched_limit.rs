@@ -8,7 +8,7 @@ use kelvin_core::catalogue::load::{
     ResourceGroup, SERVICE, STALLED, STALLS, WRITTEN_BYTE_RATE,
 };
 use kelvin_core::units::number;
-use kelvin_core::{LoadVerdict, RequestLocation, UnwatchedLimit};
+use kelvin_core::{LoadVerdict, RequestLocation, UnsampledLimit};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
 
 use super::hindrance::{MIN_RETRANSMITTED_SHARE, STALLING};
@@ -93,8 +93,8 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let at =
         if of(LoadHost::Client) > of(LoadHost::Server) { RequestLocation::Client } else { RequestLocation::Server };
     let percent = at_most(alone.unwrap_or(of(LoadHost::Client) + of(LoadHost::Server)));
-    let how = UnwatchedLimit::OtherWork { percent };
-    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE)).then_some(LoadVerdict::Unwatched { how, at })
+    let how = UnsampledLimit::OtherWork { percent };
+    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE)).then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
@@ -110,13 +110,13 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         visit.host_figure(LoadHost::Client, &THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
     };
     let taken = mean_if_complete(visits().map(taken))?;
-    let how = UnwatchedLimit::Stalls {
+    let how = UnsampledLimit::Stalls {
         percent: (share * 100.0).round() as u64,
         nanoseconds: to_nanoseconds(share / rate),
-        every_nanoseconds: to_nanoseconds(1.0 / rate),
+        period_nanoseconds: to_nanoseconds(1.0 / rate),
     };
     let at = request_location(facts.sweep, saturated.loads())?;
-    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(LoadVerdict::Unwatched { how, at })
+    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
@@ -145,8 +145,8 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         Some(others.map(|(_, share)| *share).fold(0.0, f64::max))
     };
     let is_idle = mean_if_complete(above.iter().flat_map(|load| &load.steps).filter_map(used))? < MIN_NEAR_USE;
-    let how = UnwatchedLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
-    (is_no_more && is_idle).then_some(LoadVerdict::Unwatched { how, at: RequestLocation::Disk })
+    let how = UnsampledLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
+    (is_no_more && is_idle).then_some(LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk })
 }
 
 /// The disk, where the server's threads were seen to wait in the kernel for most of what requests take, with a single user as well, and it
@@ -162,11 +162,11 @@ pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<Lo
     let is_telling = mean_if_complete(visits().filter_map(service_time))? >= facts.sweep.think_seconds();
     let nanoseconds = to_nanoseconds(each);
     let how = match with_most <= MAX_WAIT_GROWTH * each {
-        true => UnwatchedLimit::Each { nanoseconds },
-        false => UnwatchedLimit::InTurn { at_once: (throughput * each).round().max(1.0) as u64, nanoseconds },
+        true => UnsampledLimit::PerRequest { nanoseconds },
+        false => UnsampledLimit::LimitedConcurrency { concurrency: (throughput * each).round().max(1.0) as u64, nanoseconds },
     };
     let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
-    (is_telling && share >= MIN_MAJOR_SHARE).then_some(LoadVerdict::Unwatched { how, at })
+    (is_telling && share >= MIN_MAJOR_SHARE).then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
@@ -190,9 +190,9 @@ pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated?;
     let share = |visit: &LoadStep| visit.get(&ERRORS).map(|errors| errors / (errors + visit.throughput));
     let share = mean_if_complete(saturated.steps().filter_map(share))?;
-    let how = UnwatchedLimit::Refusals { percent: (share * 100.0).round() as u64 };
+    let how = UnsampledLimit::Refusals { percent: (share * 100.0).round() as u64 };
     (share >= MIN_REFUSED_SHARE)
-        .then_some(LoadVerdict::Unwatched { how, at: request_location(facts.sweep, saturated.loads())? })
+        .then_some(LoadVerdict::NotSampled { limit: how, location: request_location(facts.sweep, saturated.loads())? })
 }
 
 /// What each request waits for by itself, of a sweep whose throughput grows to the end.
@@ -201,9 +201,9 @@ pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict>
     let is_as_long = RequestTimes::from_load(facts.sweep, most)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
     let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
         && alone.unwatched_share() >= MIN_SOLE_SHARE;
-    let how = UnwatchedLimit::Each { nanoseconds: to_nanoseconds(alone.unwatched) };
+    let how = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
     (is_as_long && is_telling)
-        .then_some(LoadVerdict::Unwatched { how, at: request_location(facts.sweep, std::slice::from_ref(most))? })
+        .then_some(LoadVerdict::NotSampled { limit: how, location: request_location(facts.sweep, std::slice::from_ref(most))? })
 }
 
 /// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
@@ -212,9 +212,9 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
     let places = saturated.saturation.throughput.value * alone.unwatched;
     let at_once = places.round().max(1.0);
     let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time(facts.sweep.loads.first()?);
-    let how = UnwatchedLimit::InTurn { at_once: at_once as u64, nanoseconds: to_nanoseconds(alone.unwatched) };
+    let how = UnsampledLimit::LimitedConcurrency { concurrency: at_once as u64, nanoseconds: to_nanoseconds(alone.unwatched) };
     let at = request_location(facts.sweep, saturated.loads())?;
-    (is_telling && places >= MIN_TAKEN_SHARE * at_once).then_some(LoadVerdict::Unwatched { how, at })
+    (is_telling && places >= MIN_TAKEN_SHARE * at_once).then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// Losses, of requests that are on their way most of the time.
@@ -224,7 +224,7 @@ pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
         mean_if_complete(visits.filter_map(|visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS)))?;
     let at = request_location(sweep, loads)
         .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
-    Some(LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, at })
+    Some(LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, location: at })
 }
 
 /// Whether the requests of a user take about as long as each other.
@@ -289,44 +289,44 @@ fn mean_if_complete(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// What limits that was not watched, as a noun.
-pub(super) fn limit_noun(how: UnwatchedLimit, at: RequestLocation) -> &'static str {
+pub(super) fn limit_noun(how: UnsampledLimit, at: RequestLocation) -> &'static str {
     match (how, at) {
-        (UnwatchedLimit::OtherWork { .. }, RequestLocation::Client) => "other work on the CPUs of the load generator",
-        (UnwatchedLimit::OtherWork { .. }, _) => "other work on the CPUs of the server's host",
-        (UnwatchedLimit::Memory { .. }, _) => "the memory that is left for files, and then the disk",
-        (UnwatchedLimit::Stalls { .. }, RequestLocation::Disk) => "stalls of the server at its disk",
-        (UnwatchedLimit::Stalls { .. }, RequestLocation::Network) => "stalls of the network",
-        (UnwatchedLimit::Stalls { .. }, RequestLocation::Between) => {
+        (UnsampledLimit::OtherWork { .. }, RequestLocation::Client) => "other work on the CPUs of the load generator",
+        (UnsampledLimit::OtherWork { .. }, _) => "other work on the CPUs of the server's host",
+        (UnsampledLimit::Memory { .. }, _) => "the memory that is left for files, and then the disk",
+        (UnsampledLimit::Stalls { .. }, RequestLocation::Disk) => "stalls of the server at its disk",
+        (UnsampledLimit::Stalls { .. }, RequestLocation::Network) => "stalls of the network",
+        (UnsampledLimit::Stalls { .. }, RequestLocation::Between) => {
             "stalls of a proxy or another program before the server, or of all of the server"
         }
-        (UnwatchedLimit::Stalls { .. }, _) => {
+        (UnsampledLimit::Stalls { .. }, _) => {
             "stalls of the server, such as garbage collection, a checkpoint, a lock that is held for long, or a quota that cannot be seen"
         }
-        (UnwatchedLimit::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
-        (UnwatchedLimit::Losses { .. }, _) => "losses on the way, or a slower link further on that drops",
-        (UnwatchedLimit::InTurn { .. }, RequestLocation::Server | RequestLocation::Client) => {
+        (UnsampledLimit::Refusals { .. }, _) => "a limit of connections, or of the rate of requests",
+        (UnsampledLimit::Losses { .. }, _) => "losses on the way, or a slower link further on that drops",
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Server | RequestLocation::Client) => {
             "a lock in the server, threads that wait, another server that it asks, or a limit of its rate"
         }
-        (UnwatchedLimit::InTurn { .. }, RequestLocation::Between) => {
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Between) => {
             "a proxy or another program before the server, by a lock, few connections or a limit of the rate"
         }
-        (UnwatchedLimit::InTurn { .. }, RequestLocation::Network) => "a slower link further on, or losses on the way",
-        (UnwatchedLimit::InTurn { .. }, RequestLocation::Disk) => "the disk, by what the server reads or writes",
-        (UnwatchedLimit::Each { .. }, RequestLocation::Server | RequestLocation::Client) => {
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Network) => "a slower link further on, or losses on the way",
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Disk) => "the disk, by what the server reads or writes",
+        (UnsampledLimit::PerRequest { .. }, RequestLocation::Server | RequestLocation::Client) => {
             "a wait of each request in the server, such as a sleep or another server that it asks"
         }
-        (UnwatchedLimit::Each { .. }, RequestLocation::Between) => {
+        (UnsampledLimit::PerRequest { .. }, RequestLocation::Between) => {
             "a delay or a limit of each connection, in a proxy or another program before the server"
         }
-        (UnwatchedLimit::Each { .. }, RequestLocation::Network) => {
+        (UnsampledLimit::PerRequest { .. }, RequestLocation::Network) => {
             "the network of each connection: round trips, windows or losses"
         }
-        (UnwatchedLimit::Each { .. }, RequestLocation::Disk) => "the disk, by the time of each read or write",
+        (UnsampledLimit::PerRequest { .. }, RequestLocation::Disk) => "the disk, by the time of each read or write",
     }
 }
 
 /// `one request at a time is served, for 10 ms each`, and where.
-pub(super) fn limit_sentence(how: UnwatchedLimit, at: RequestLocation) -> String {
+pub(super) fn limit_sentence(how: UnsampledLimit, at: RequestLocation) -> String {
     let time = |nanoseconds: u64| round_time(nanoseconds as f64);
     let at = match at {
         RequestLocation::Client => "at the load generator",
@@ -336,35 +336,35 @@ pub(super) fn limit_sentence(how: UnwatchedLimit, at: RequestLocation) -> String
         RequestLocation::Between => "neither in the server nor on the way from it",
     };
     let what = match how {
-        UnwatchedLimit::InTurn { at_once: 1, nanoseconds } => {
+        UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds } => {
             format!("one request at a time is served, for {}", time(nanoseconds))
         }
-        UnwatchedLimit::InTurn { at_once, nanoseconds } => {
+        UnsampledLimit::LimitedConcurrency { concurrency: at_once, nanoseconds } => {
             format!("{at_once} requests at a time are served, for {} each", time(nanoseconds))
         }
-        UnwatchedLimit::Each { nanoseconds } => {
+        UnsampledLimit::PerRequest { nanoseconds } => {
             format!("each request takes {} longer than its work, with any number of users", time(nanoseconds))
         }
-        UnwatchedLimit::Losses { per_thousand } => {
+        UnsampledLimit::Losses { per_thousand } => {
             format!("of a hundred segments TCP sends {} again", number(per_thousand as f64 / 10.0))
         }
-        UnwatchedLimit::Stalls { percent, nanoseconds, every_nanoseconds } => format!(
+        UnsampledLimit::Stalls { percent, nanoseconds, period_nanoseconds: every_nanoseconds } => format!(
             "nobody is answered for {percent} % of the time, {} at a time and each {} on average",
             time(nanoseconds),
             time(every_nanoseconds)
         ),
-        UnwatchedLimit::OtherWork { percent } => {
+        UnsampledLimit::OtherWork { percent } => {
             return format!(
                 "for {percent} % of the time of requests, a thread that works for them, at either end, is ready to run and has no CPU"
             );
         }
-        UnwatchedLimit::Memory { users, percent } => {
+        UnsampledLimit::Memory { users, percent } => {
             return format!(
                 "from {users} users on the disk reads {} bytes for each byte served, and with fewer users next to none",
                 number(percent as f64 / 100.0)
             );
         }
-        UnwatchedLimit::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
+        UnsampledLimit::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };
     format!("{what}; requests are most of the time {at}")
 }

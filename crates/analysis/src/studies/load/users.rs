@@ -58,7 +58,7 @@ pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
         users_text(last.users)
     );
     let line = format!("Response time {few}, {} with {}{spent}.", time(crowded), last.users);
-    let claim = LoadClaim::Response { alone: (first.users, alone), crowded: (last.users, crowded) };
+    let claim = LoadClaim::Response { single_user: (first.users, alone), saturated: (last.users, crowded) };
     let stated = LoadConclusion::new(claim, holds, visits_test(sweep), text);
     Some(stated.with_line(AnswerLine::Response, Some(line)))
 }
@@ -88,6 +88,6 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
         furthest.workers,
         number(furthest.ratio)
     );
-    let claim = LoadClaim::Scalability { held: sweep.held.clone(), contention, coherency, peak, furthest };
+    let claim = LoadClaim::Scalability { fixed: sweep.held.clone(), contention, coherency, peak, furthest };
     Some(LoadConclusion::new(claim, Some(describes), visits_test(sweep), text))
 }

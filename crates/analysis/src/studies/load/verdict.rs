@@ -1,7 +1,7 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
 use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, ResourceGroup};
-use kelvin_core::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnwatchedLimit};
+use kelvin_core::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnsampledLimit};
 use kelvin_stats::mean;
 
 use super::hindrance::{self, ObservedHindrance};
@@ -121,16 +121,16 @@ impl<'s> VerdictFacts<'s> {
     pub(crate) fn verdict(&self) -> (LoadVerdict, &'static VerdictRule) {
         let decided = VERDICT_RULES.iter().find_map(|rule| Some(((rule.decide)(self)?, rule)));
         // The first rule applies where there is nothing to look at, the last one to anything else.
-        decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &VERDICT_RULES[0]))
+        decided.unwrap_or((LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples }, &VERDICT_RULES[0]))
     }
 
     /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
     pub(crate) fn is_reached(&self) -> bool {
         match self.verdict().0 {
-            LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
-            | LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => false,
-            LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { .. }, .. } => true,
-            LoadVerdict::Unwatched { .. } => still_growing(self).is_none(),
+            LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { .. } }
+            | LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, .. } => false,
+            LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { .. }, .. } => true,
+            LoadVerdict::NotSampled { .. } => still_growing(self).is_none(),
             _ => true,
         }
     }
@@ -158,7 +158,7 @@ impl<'s> VerdictFacts<'s> {
 
 fn too_little(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let is_watched = facts.saturated.is_some_and(|saturated| !saturated.uses.is_empty());
-    (!is_watched).then_some(LoadVerdict::Unknown { because: UnknownLimit::TooLittle })
+    (!is_watched).then_some(LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples })
 }
 
 fn beyond_capacity(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
@@ -166,7 +166,7 @@ fn beyond_capacity(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         |first: &SaturationUse| matches!(first.resource.group(), ResourceGroup::Disk | ResourceGroup::Link);
     let most = |first: &SaturationUse| if is_in_bytes(first) { MAX_BYTE_CAPACITY_EXCESS } else { MAX_CAPACITY_EXCESS };
     let first = facts.fullest().filter(|first| first.fullness.value > most(first))?;
-    Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
+    Some(LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
 }
 
 fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
@@ -176,7 +176,7 @@ fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let is_hardware =
         |first: &&SaturationUse| first.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
     let is_full = facts.fullest().filter(is_hardware).is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
-    (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
+    (is_late && !is_full).then_some(LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } })
 }
 
 fn each_waits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
@@ -222,7 +222,7 @@ fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
             && workers.is_none_or(|workers| at_once as f64 >= workers)
     };
     let is_of_workers = |verdict: &LoadVerdict| match verdict {
-        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once, .. }, .. } => may_be_workers(*at_once),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: at_once, .. }, .. } => may_be_workers(*at_once),
         _ => false,
     };
     let saturated = facts.saturated.filter(|_| is_idle)?;
@@ -233,45 +233,45 @@ fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 fn workers_wait(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let Some(WorkerEvidence::Waiting { refuted }) = facts.workers else { return None };
     let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
-    is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { refuted } })
+    is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::WorkersWait { refuted } })
 }
 
 fn nothing_busy(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let is_idle = facts.fullest().is_some_and(|first| first.fullness.value <= MIN_RELEVANT_USE);
-    is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::NothingBusy })
+    is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::NoneBusy })
 }
 
 fn nothing_full(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let first = facts.fullest().filter(|first| first.fullness.value < MIN_NEAR_USE)?;
-    Some(LoadVerdict::Unknown { because: UnknownLimit::NothingFull { fullest: resource_id(first.resource) } })
+    Some(LoadVerdict::Unknown { reason: UnknownLimit::NoneSaturated { busiest: resource_id(first.resource) } })
 }
 
 fn client_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let first = facts.fullest().filter(|first| first.resource.group() == ResourceGroup::Client)?;
-    facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { by: resource_id(first.resource) })
+    facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
 }
 
 fn several_limits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let (first, beside) = (facts.fullest()?, facts.near_fullest(true));
     let is_certain = !beside.is_empty() && beside.len() == facts.near_fullest(false).len();
-    is_certain.then(|| LoadVerdict::Both { by: resource_ids(first, &beside) })
+    is_certain.then(|| LoadVerdict::Both { resources: resource_ids(first, &beside) })
 }
 
 fn one_of_several(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let (first, beside) = (facts.fullest()?, facts.near_fullest(false));
-    (!beside.is_empty()).then(|| LoadVerdict::OneOf { by: resource_ids(first, &beside) })
+    (!beside.is_empty()).then(|| LoadVerdict::OneOf { resources: resource_ids(first, &beside) })
 }
 
 fn fullest_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    facts.fullest().map(|first| LoadVerdict::Resource { by: resource_id(first.resource) })
+    facts.fullest().map(|first| LoadVerdict::Resource { resource: resource_id(first.resource) })
 }
 
 fn is_naming_workers(verdict: &LoadVerdict) -> bool {
     let is_workers = |by: &Name| resource(*by) == Some(Resource::Workers);
     match verdict {
-        LoadVerdict::Resource { by } | LoadVerdict::Client { by } => is_workers(by),
-        LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(is_workers),
-        LoadVerdict::Unwatched { .. } | LoadVerdict::Unknown { .. } => false,
+        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => is_workers(by),
+        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().any(is_workers),
+        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
     }
 }
 
@@ -297,17 +297,17 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     // A client that is the limit sends late for that very reason.
     let is_client = matches!(verdict, LoadVerdict::Client { .. });
     let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
-    let is_unwatched = matches!(verdict, LoadVerdict::Unwatched { .. });
+    let is_unwatched = matches!(verdict, LoadVerdict::NotSampled { .. });
     let would_decide = match verdict {
-        LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, .. } => Some(LoadDoubt::OthersWork),
-        LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. } => Some(LoadDoubt::NoMoreMemory),
-        LoadVerdict::Unwatched { .. } => Some(LoadDoubt::NotWatched),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::OtherWork { .. }, .. } => Some(LoadDoubt::OtherWork),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. } => Some(LoadDoubt::OutOfMemory),
+        LoadVerdict::NotSampled { .. } => Some(LoadDoubt::NotSampled),
         _ => None,
     };
     let all = [
         would_decide,
         (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
-        saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
+        saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotSampled),
         (late > MIN_LATENESS_SHARE && !is_client).then_some(LoadDoubt::LateGenerator),
         (failing > MIN_FAILURE_RATIO).then_some(LoadDoubt::Errors),
         (is_naming_workers(verdict) && facts.workers != Some(WorkerEvidence::Tested)).then_some(LoadDoubt::Untested),
@@ -328,14 +328,14 @@ pub(super) fn doubt_text(doubt: &LoadDoubt) -> &'static str {
         LoadDoubt::Law(LoadLaw::Little) => "Little's law does not hold",
         LoadDoubt::Law(LoadLaw::FlowBalance) => "the bytes sent and received differ",
         LoadDoubt::Law(LoadLaw::Utilisation) => "its work for a request changes with the number of users",
-        LoadDoubt::ClientNotWatched => "the client was not watched",
+        LoadDoubt::ClientNotSampled => "the client was not watched",
         LoadDoubt::LateGenerator => "requests were sent late",
         LoadDoubt::Errors => "more than one request in a hundred failed",
-        LoadDoubt::NotWatched => "it was not watched itself, and a trace of what requests wait for would decide it",
-        LoadDoubt::OthersWork => "no visit was made without that work, which would decide it",
-        LoadDoubt::NoMoreMemory => "no visit was made with more memory, which would decide it",
+        LoadDoubt::NotSampled => "it was not watched itself, and a trace of what requests wait for would decide it",
+        LoadDoubt::OtherWork => "no visit was made without that work, which would decide it",
+        LoadDoubt::OutOfMemory => "no visit was made with more memory, which would decide it",
         LoadDoubt::Untested => "no visit with more workers has tested it, which would decide it",
         LoadDoubt::Unsteady => "it was not the same throughout the study",
-        LoadDoubt::Hindered { by, of_server } => hindrance::doubt_text(*by, *of_server),
+        LoadDoubt::Disturbed { disturbance: by, of_server } => hindrance::doubt_text(*by, *of_server),
     }
 }

@@ -45,7 +45,7 @@ impl WorkerEvidence {
     /// By an intervention where there was one; else by the numbers of users with which some workers had no connection; else by what they
     /// do all day.
     pub fn from_sweep(saturated: &SaturatedSweep<'_>) -> Self {
-        if let Some(holds) = more_workers_claim(saturated.sweep).and_then(|more| is_more(&more.times)) {
+        if let Some(holds) = more_workers_claim(saturated.sweep).and_then(|more| is_more(&more.ratio)) {
             return if holds { Self::Tested } else { Self::Waiting { refuted: true } };
         }
         if is_saturated_with_fewer(saturated) {
@@ -69,12 +69,12 @@ pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
     let workers = sweep.servers(Resource::Workers)?.round() as u64;
     let times = interval_estimate(ratio_of_means(throughputs, &usual)?, CONFIDENCE_LEVEL);
     Some(MoreWorkersClaim {
-        held: sweep.held.clone(),
+        fixed: sweep.held.clone(),
         users: *users,
         workers: [workers, 2 * workers],
         throughput: [mean(&usual), mean(throughputs)],
-        times,
-        least: MIN_THROUGHPUT_GAIN,
+        ratio: times,
+        limit: MIN_THROUGHPUT_GAIN,
     })
 }
 
@@ -93,21 +93,21 @@ fn ratio_of_means(of: &[f64], to: &[f64]) -> Option<UncertainValue> {
 /// `more workers serve more by 11 % or more: 4 instead of 2 give 40 users 196 requests/s instead of 98, 2.0 times as many (1.9 to 2.1)`.
 pub(super) fn conclusion(sweep: &Sweep) -> Option<LoadConclusion> {
     let more = more_workers_claim(sweep)?;
-    let holds = is_more(&more.times);
+    let holds = is_more(&more.ratio);
     let visits = sweep.more_workers.as_ref().map_or(0, |(_, visits)| visits.len());
     let ([few, many], [before, after]) = (more.workers, more.throughput.map(number));
-    let [times, low, high] = [more.times.value, more.times.low, more.times.high].map(number);
+    let [times, low, high] = [more.ratio.value, more.ratio.low, more.ratio.high].map(number);
     let users = users_text(more.users);
     let text = format!(
         "more workers serve more by {} or more: {many} instead of {few} give {users} {after} requests/s instead of {before}, {times} times \
          as many ({low} to {high})",
-        percent(more.least - 1.0)
+        percent(more.limit - 1.0)
     );
     let said = if holds.is_none() { ", which decides nothing" } else { "" };
     let line =
         format!("With {many} workers instead of {few}, {users} get {after} requests/s instead of {before}{said}.");
     let test = format!("1 numbers of users, {visits} visits or more to each");
-    let test = ClaimTest::new(TestEvidence::Visits { loads: 1, visits }, test, None);
+    let test = ClaimTest::new(TestEvidence::LoadSteps { loads: 1, steps: visits }, test, None);
     let stated = LoadConclusion::new(LoadClaim::MoreWorkers(more), holds, test, text);
     Some(stated.with_line(AnswerLine::Trouble, Some(line)))
 }

@@ -320,7 +320,7 @@ mod tests {
                 notes: Vec::new(),
             };
             let attempt = RoundOutcome::Measured(vec![reading]);
-            Ok(Ok(Round { index, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt }))
+            Ok(Ok(Round { index, start_seconds: 0.0, seconds: 0.0, timing: None, cpu: 0, outcome: attempt }))
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
         let outcome = interleave(&mut scripted(1.05, 2 + 4 * 6 + 3), &limits(25, None)).unwrap();
         assert!(!outcome.is_complete);
         assert_eq!(outcome.comparison.figures[0].rounds, [12, 12]);
-        assert_eq!(outcome.comparison.in_turn.unwrap().blocks, 6);
+        assert_eq!(outcome.comparison.interleaving.unwrap().blocks, 6);
         for stops_after in [0, 1, 2, 5] {
             assert!(interleave(&mut scripted(1.05, stops_after), &limits(25, None)).is_err(), "{stops_after}");
         }

@@ -126,11 +126,11 @@ impl Arms for ProgramArms {
         self.has_run[side] = true;
         Ok(Ok(Round {
             index,
-            at: (begun - self.began) as f64 / 1e9,
+            start_seconds: (begun - self.began) as f64 / 1e9,
             seconds: (monotonic() - begun) as f64 / 1e9,
             timing: None,
             cpu: 0,
-            attempt: RoundOutcome::Measured(readings(taken)),
+            outcome: RoundOutcome::Measured(readings(taken)),
         }))
     }
 }

@@ -51,7 +51,7 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
         measured,
     };
     figures::print_result(args.json, &found, || found.lines())?;
-    let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.agrees);
+    let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);
     let proven = found.measured.as_ref().is_none_or(|measured| is_proof(&measured.outcome));
     Ok(exit_code(proven))
 }
@@ -64,7 +64,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         Ok(group) => group,
         Err(error) => {
             let outcome = SearchOutcome::NotPossible(error.to_string());
-            return Ok(CacheMeasurement { limit_bytes: limit, sizes: Vec::new(), earlier: Vec::new(), outcome });
+            return Ok(CacheMeasurement { limit_bytes: limit, sizes: Vec::new(), failed_attempts: Vec::new(), outcome });
         }
     };
     let scratch = create_scratch_in(directory, "DIR")?;
@@ -79,7 +79,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
     );
     let file = scratch.path().join("data");
     random_data::write_file(&file, largest, 1).context(format_args!("cannot write {}", file.display()))?;
-    let request = Request { door: group.procs_file().into(), file: file.into(), bytes: 0 };
+    let request = Request { cgroup_procs: group.procs_file().into(), file: file.into(), bytes: 0 };
     let mut earlier = Vec::new();
     // Tries are never mixed.
     let (samples, outcome) = loop {
@@ -96,7 +96,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         }
     };
     let sizes = samples.into_iter().map(SizeReading::from_sample).collect();
-    Ok(CacheMeasurement { limit_bytes: limit, sizes, earlier, outcome })
+    Ok(CacheMeasurement { limit_bytes: limit, sizes, failed_attempts: earlier, outcome })
 }
 
 /// Obstacles that can be seen beforehand.
@@ -132,7 +132,7 @@ fn check_possible(directory: &Path, limit: u64, quick: &FileCache) -> Result<(),
 /// The request to the process that reads under the limit: which group to enter, which part of which file to read.
 #[derive(Clone, Serialize, Deserialize)]
 struct Request {
-    door: OsString,
+    cgroup_procs: OsString,
     file: OsString,
     bytes: u64,
 }
@@ -179,7 +179,7 @@ pub fn run_process() -> CmdResult {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     let request: Request = serde_json::from_slice(&text).context("bad request")?;
-    cgroup::enter_cgroup(Path::new(&request.door))?;
+    cgroup::enter_cgroup(Path::new(&request.cgroup_procs))?;
     let target = Target::find(Path::new(&request.file))?;
     let sample = page_cache_size::measure_size(&target, request.bytes)?;
     output::print_json(&SizeReading::from_sample(sample))?;
@@ -199,14 +199,14 @@ struct CacheReport {
 #[derive(Serialize)]
 struct BoundReport {
     bytes: u64,
-    of: String,
+    limited_by: String,
     terms: Vec<BoundTermReport>,
     source: String,
 }
 
 #[derive(Serialize)]
 struct BoundTermReport {
-    what: &'static str,
+    term: &'static str,
     bytes: i64,
 }
 
@@ -216,7 +216,7 @@ struct CacheMeasurement {
     limit_bytes: u64,
     sizes: Vec<SizeReading>,
     /// Why earlier tries found nothing.
-    earlier: Vec<String>,
+    failed_attempts: Vec<String>,
     outcome: SearchOutcome,
 }
 
@@ -243,10 +243,10 @@ enum SearchOutcome {
 #[derive(Serialize)]
 struct CacheEnd {
     bytes: u64,
-    stays_bytes: u64,
-    leaves_bytes: u64,
+    cached_bytes: u64,
+    evicted_bytes: u64,
     above_limit: f64,
-    agrees: bool,
+    matches_limit: bool,
     in_memory_nanoseconds: f64,
     missing_nanoseconds: f64,
     p: f64,
@@ -257,10 +257,10 @@ impl CacheEnd {
     fn new(found: &PageCacheSize, limit: u64) -> Self {
         Self {
             bytes: found.bytes(),
-            stays_bytes: found.jump.largest_before,
-            leaves_bytes: found.jump.smallest_after,
+            cached_bytes: found.jump.largest_before,
+            evicted_bytes: found.jump.smallest_after,
             above_limit: found.error(limit),
-            agrees: found.agrees(limit),
+            matches_limit: found.agrees(limit),
             in_memory_nanoseconds: found.jump.before,
             missing_nanoseconds: found.jump.after,
             p: found.jump.p,
@@ -286,12 +286,12 @@ impl CacheMeasurement {
         let limit = units::bytes(self.limit_bytes);
         let said = match &self.outcome {
             SearchOutcome::Found(place) => {
-                let verdict = if place.agrees { "as it should be" } else { "NOT as it should be" };
+                let verdict = if place.matches_limit { "as it should be" } else { "NOT as it should be" };
                 let sign = if place.above_limit < 0.0 { "below" } else { "above" };
                 format!(
                     "with {limit} of memory, the file cache ends between files of {} and {}: {} {sign} the limit, {verdict}",
-                    mebibytes_text(place.stays_bytes),
-                    mebibytes_text(place.leaves_bytes),
+                    mebibytes_text(place.cached_bytes),
+                    mebibytes_text(place.evicted_bytes),
                     units::share(place.above_limit.abs()),
                 )
             }
@@ -315,7 +315,7 @@ impl CacheMeasurement {
                 ),
             ));
         }
-        lines.extend(self.earlier.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
+        lines.extend(self.failed_attempts.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
         for (number, size) in self.sizes.iter().enumerate() {
             let label = if number == 0 { "sizes" } else { "" };
             lines.push((label, size.line()));
@@ -352,8 +352,8 @@ impl CacheReport {
 impl BoundReport {
     fn new(bound: &FileCacheBound) -> Self {
         let FileCacheBound { bytes, set_by: of, terms, source } = bound.clone();
-        let terms = terms.into_iter().map(|term| BoundTermReport { what: term.name, bytes: term.bytes }).collect();
-        Self { bytes, of, terms, source }
+        let terms = terms.into_iter().map(|term| BoundTermReport { term: term.name, bytes: term.bytes }).collect();
+        Self { bytes, limited_by: of, terms, source }
     }
 
     /// `the machine allows 22.9 GiB: free 21.9 GiB + pages of files 1.25 GiB - what the kernel keeps 0.27 GiB (...)`
@@ -365,10 +365,10 @@ impl BoundReport {
                 _ if sum.is_empty() => "",
                 _ => " + ",
             };
-            sum.push_str(&format!("{sign}{} {}", term.what, mebibytes_text(term.bytes.unsigned_abs())));
+            sum.push_str(&format!("{sign}{} {}", term.term, mebibytes_text(term.bytes.unsigned_abs())));
         }
         let sum = if sum.is_empty() { sum } else { format!(": {sum}") };
-        format!("{} allows {}{sum} ({})", self.of, mebibytes_text(self.bytes), self.source)
+        format!("{} allows {}{sum} ({})", self.limited_by, mebibytes_text(self.bytes), self.source)
     }
 }
 

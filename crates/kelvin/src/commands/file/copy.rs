@@ -65,11 +65,11 @@ struct CopyReport {
     source_file_system: String,
     target: String,
     target_file_system: String,
-    asked_method: &'static str,
+    requested_method: &'static str,
     method: &'static str,
     /// Why methods that were tried before could not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    not_possible: Vec<String>,
+    impossible_methods: Vec<String>,
     /// Most bytes of a call; none of a reflink, which is one call for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     block_bytes: Option<usize>,
@@ -98,7 +98,7 @@ struct CopyReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<ExpectedRate>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    not_expected: Option<String>,
+    no_expectation_reason: Option<String>,
     #[serde(flatten)]
     figures: TransferFigures,
 }
@@ -109,7 +109,7 @@ struct TimeShares {
     cpu: f64,
     /// None where the kernel does not tell, which leaves what it waited for unknown as well.
     #[serde(skip_serializing_if = "Option::is_none")]
-    without_cpu: Option<f64>,
+    off_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<f64>,
     flushing: f64,
@@ -124,7 +124,7 @@ impl TimeShares {
         let shares = |part: Option<u64>| part.map(|part| spent.share(part));
         Self {
             cpu: spent.share(spent.cpu),
-            without_cpu: shares(spent.run_queue),
+            off_cpu: shares(spent.run_queue),
             waiting: shares(spent.run_queue.map(|_| spent.waiting())),
             flushing: spent.share(spent.flush),
             reading: shares(spent.reading),
@@ -154,9 +154,9 @@ impl CopyReport {
             source_file_system: figures::file_system_name(job.source.path()),
             target: job.path.display().to_string(),
             target_file_system: figures::file_system_name(&job.path),
-            asked_method: job.method.name(),
+            requested_method: job.method.name(),
             method: copied.method.name(),
-            not_possible: copied.refused.clone(),
+            impossible_methods: copied.refused.clone(),
             block_bytes: (copied.method != CopyMethod::Reflink).then_some(job.block),
             calls: copied.calls.nonzero().into_iter().collect(),
             holes: copied.holes.count,
@@ -181,7 +181,7 @@ impl CopyReport {
                 reading_cost: costs.reading,
                 writing_cost: costs.writing,
             }),
-            not_expected: copied.expected.as_ref().err().cloned(),
+            no_expectation_reason: copied.expected.as_ref().err().cloned(),
             figures: TransferFigures::new(TransferKind::Copied, &copied.io, timer),
         }
     }
@@ -226,7 +226,7 @@ impl CopyReport {
             Some(block) => format!(", blocks of {}", units::exact_bytes(block as u64)),
             None => ": source and target share their blocks until one of them is written".into(),
         };
-        let why: String = self.not_possible.iter().map(|why| format!("; {why}")).collect();
+        let why: String = self.impossible_methods.iter().map(|why| format!("; {why}")).collect();
         format!("{}{blocks}{why}", self.method)
     }
 
@@ -323,7 +323,7 @@ mod tests {
     fn time_that_the_kernel_does_not_count_is_no_zero() {
         let of =
             |ready| TimeShares::of(TimeBreakdown { total: 100, cpu: 40, run_queue: ready, ..TimeBreakdown::default() });
-        let shares = |ready| (of(ready).without_cpu, of(ready).waiting);
+        let shares = |ready| (of(ready).off_cpu, of(ready).waiting);
         assert_eq!(shares(Some(10)), (Some(0.1), Some(0.5)));
         assert_eq!(shares(None), (None, None));
     }

@@ -53,7 +53,7 @@ pub(super) struct TransferFigures {
     pub device: DeviceBytes,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<RequestLatency>,
-    pub bytes_by_second: Vec<u64>,
+    pub bytes_in_each_second: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub achieved_depth: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -74,7 +74,7 @@ pub(super) enum DeviceBytes {
         read: u64,
         written: u64,
         /// Those that it read for this process.
-        read_for_this: u64,
+        read_by_process: u64,
     },
     Unknown {
         reason: String,
@@ -92,7 +92,7 @@ impl DeviceBytes {
                 name: name.clone(),
                 read: moved.read,
                 written: moved.written,
-                read_for_this: read_for_this.min(moved.read),
+                read_by_process: read_for_this.min(moved.read),
             },
             Err(reason) => Self::Unknown { reason: reason.clone() },
         }
@@ -102,7 +102,7 @@ impl DeviceBytes {
     pub(super) fn line(&self, way: TransferKind, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
-            Self::Known { name, read, read_for_this, .. } if way == TransferKind::Read => {
+            Self::Known { name, read, read_by_process: read_for_this, .. } if way == TransferKind::Read => {
                 let own = match read_for_this {
                     0 => format!("{name} read nothing for this process"),
                     &own => format!("{name} read {}, {} of what was read", units::bytes(own), share(own)),
@@ -135,7 +135,7 @@ pub(super) struct RequestLatency {
     p90: f64,
     p99: f64,
     p999: f64,
-    longest: f64,
+    max: f64,
     recording_cost: f64,
 }
 
@@ -148,7 +148,7 @@ impl TransferFigures {
                 p90: histogram.quantile(0.9)?,
                 p99: histogram.quantile(0.99)?,
                 p999: histogram.quantile(0.999)?,
-                longest: histogram.max()?,
+                max: histogram.max()?,
                 recording_cost: timer.cost,
             })
         });
@@ -170,7 +170,7 @@ impl TransferFigures {
             digest: done.digest.map(|digest| digest.to_string()),
             device: DeviceBytes::new(&done.device, done.cpu_usage.read_from_device),
             latency,
-            bytes_by_second: done.bytes_per_second.clone(),
+            bytes_in_each_second: done.bytes_per_second.clone(),
             achieved_depth: done.achieved_depth,
             by_thread: if several { done.threads.iter().map(share).collect() } else { Vec::new() },
             fairness: several.then(|| done.fairness()),
@@ -250,7 +250,7 @@ impl RequestLatency {
         let time = |value| units::value_text(value, Unit::Nanoseconds);
         let cost = format!("timing a request costs {} of it", time(self.recording_cost));
         if requests == 1 {
-            return [format!("{}, of the only request", time(self.longest)), cost];
+            return [format!("{}, of the only request", time(self.max)), cost];
         }
         let latencies = format!(
             "median {}, 90 % {}, 99 % {}, 99.9 % {}, longest {}",
@@ -258,7 +258,7 @@ impl RequestLatency {
             time(self.p90),
             time(self.p99),
             time(self.p999),
-            time(self.longest),
+            time(self.max),
         );
         [latencies, cost]
     }
@@ -301,7 +301,7 @@ mod tests {
     fn reads_for_others_are_not_of_this_file() {
         const MIB: u64 = 1 << 20;
         let line = |read, read_for_this| {
-            let device = DeviceBytes::Known { name: "vda".into(), read, written: 0, read_for_this };
+            let device = DeviceBytes::Known { name: "vda".into(), read, written: 0, read_by_process: read_for_this };
             device.line(TransferKind::Read, 200 * MIB)
         };
         assert_eq!(line(113 * MIB, 0), "vda read nothing for this process; 113 MiB for others");
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn device_writes_are_of_all_processes() {
-        let device = DeviceBytes::Known { name: "vda".into(), read: 9, written: 150, read_for_this: 0 };
+        let device = DeviceBytes::Known { name: "vda".into(), read: 9, written: 150, read_by_process: 0 };
         assert_eq!(device.line(TransferKind::Written, 100), "vda wrote 150 B in all, 150 % of what was written here");
         let unknown = DeviceBytes::Unknown { reason: "no block device".into() };
         assert_eq!(unknown.line(TransferKind::Read, 1), "not known: no block device");

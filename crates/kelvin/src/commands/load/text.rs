@@ -155,7 +155,7 @@ pub fn report_no_request_due(rate: f64, load: &LoadResult) {
 /// Writes what a search found.
 pub fn write_search(found: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let rate = |rate: f64| units::value_text(rate, Unit::PerSecond);
-    let RateSearch { objective, kept, missed, is_generator_limit, tries } = found;
+    let RateSearch { objective, highest_passing: kept, lowest_failing: missed, is_generator_limit, tries } = found;
     match (kept, missed) {
         (Some(kept), Some(missed)) => {
             say(
@@ -218,8 +218,8 @@ fn write_errors(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
     if load.errors.status.keys().any(|status| (300..400).contains(status)) {
         say(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
     }
-    if load.sent_again > 0 {
-        let count = units::count(load.sent_again);
+    if load.resent > 0 {
+        let count = units::count(load.resent);
         say(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
     }
     write_due(load, out)
@@ -227,7 +227,7 @@ fn write_errors(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
 
 /// What became due at a rate, and what was not sent or answered in time.
 fn write_due(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    if let OfferedLoad::Rate { due, waited, .. } = load.offered {
+    if let OfferedLoad::Rate { due, delayed: waited, .. } = load.offered {
         say(out, format_args!("{} became due", units::value_text(due, Unit::PerSecond)))?;
         if waited > 0 {
             say(out, format_args!("{} waited for a free connection: see --connections", units::count(waited)))?;
@@ -295,7 +295,7 @@ fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Re
 
 /// What the generator did, and whether it was the limit.
 fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let GeneratorStats { busy, late, unread, .. } = &load.generator;
+    let GeneratorStats { busy, late, read_delay: unread, .. } = &load.generator;
     let busy = match busy {
         Some(busy) => format!("{} busy", units::percent(*busy)),
         None => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
@@ -309,7 +309,7 @@ fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
 /// Which figures of a load are the generator's own.
 fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<()> {
     if let (None, Some(share)) = (generator.limit, generator.slow_mean) {
-        let (own, share) = (time_text(generator.own.mean), units::percent(share));
+        let (own, share) = (time_text(generator.own_delay.mean), units::percent(share));
         return say(
             out,
             format_args!(
@@ -321,7 +321,7 @@ fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<(
     let why = match (generator.limit, generator.slow_tail) {
         (None, None) => return Ok(()),
         (None, Some(share)) => {
-            let (own, share) = (time_text(generator.own.p99), units::percent(share));
+            let (own, share) = (time_text(generator.own_delay.p99), units::percent(share));
             return say(
                 out,
                 format_args!(
@@ -359,8 +359,8 @@ mod tests {
     fn limits_text(in_flight: Option<f64>, busy: Option<f64>, unread: Option<f64>) -> String {
         let mut one =
             LoadResult { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..LoadResult::empty("http://a/") };
-        one.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, waited: 0 };
-        one.generator = GeneratorStats { busy, unread, ..one.generator };
+        one.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, delayed: 0 };
+        one.generator = GeneratorStats { busy, read_delay: unread, ..one.generator };
         let mut out = Vec::new();
         write_load(&one, &GeneratorPlacement::Anywhere, &mut out).unwrap();
         String::from_utf8(out).unwrap()

@@ -63,7 +63,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
 pub(super) fn report_import(said: &str, run: &Run, foreign: &Foreign) {
     let figures: usize = run.measurements.iter().map(|measurement| measurement.planned.metrics.len()).sum();
     let program = kelvin_analysis::wording::compare::program_text(foreign);
-    notice!("{said} {}, a foreign run of {program}: figures: {figures}", run.outline.id);
+    notice!("{said} {}, a foreign run of {program}: figures: {figures}", run.header.id);
     run.notes.iter().for_each(|note| notice!("{note}"));
 }
 

@@ -24,13 +24,13 @@ const DEFAULT_LOAD: f64 = 1.0;
 pub struct WatchState {
     format: u32,
     /// Of which store and which machine it tells.
-    of: [String; 2],
+    watched: [String; 2],
     /// The last turn.
-    turn: Option<Cycle>,
+    last_cycle: Option<Cycle>,
     /// What measuring takes, as the last turn that came so far has shown.
     load: Option<CpuLoad>,
     /// The changes that were told, by metric and case; none before the first look.
-    told: Option<Vec<ReportedChange>>,
+    reported: Option<Vec<ReportedChange>>,
 }
 
 /// What a turn took.
@@ -59,7 +59,7 @@ struct ReportedChange {
     case: Case,
     rises: bool,
     /// When the first and the last run began that it may have come with.
-    places: [String; 2],
+    between_runs: [String; 2],
 }
 
 impl WatchState {
@@ -68,7 +68,7 @@ impl WatchState {
     /// # Errors
     /// A file that cannot be read, or is something else.
     pub fn read(path: &Path, of: [String; 2]) -> io::Result<Self> {
-        let new = Self { format: FORMAT, of: of.clone(), turn: None, load: None, told: None };
+        let new = Self { format: FORMAT, watched: of.clone(), last_cycle: None, load: None, reported: None };
         let mut text = String::new();
         match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(new),
@@ -78,12 +78,12 @@ impl WatchState {
         if state.format != FORMAT {
             return Err(io::Error::other(format!("it is of format {}, this kelvin's is {FORMAT}", state.format)));
         }
-        Ok(if state.of == of { state } else { new })
+        Ok(if state.watched == of { state } else { new })
     }
 
     /// Notes what a turn takes.
     pub fn record_cycle(&mut self, turn: Cycle) {
-        self.turn = Some(turn);
+        self.last_cycle = Some(turn);
     }
 
     /// Notes that measuring these for so long took so much CPU time.
@@ -95,7 +95,7 @@ impl WatchState {
 
     /// The last turn, unless it is still to come: the clock was set back.
     pub fn last_cycle(&self, now_us: i64) -> Option<LastCycle> {
-        let Cycle { began_us, cpu } = self.turn?;
+        let Cycle { began_us, cpu } = self.last_cycle?;
         let ago = u64::try_from(now_us.checked_sub(began_us)?).ok().map(Duration::from_micros)?;
         Some(LastCycle { ago, cpu: Duration::try_from_secs_f64(cpu).ok()? })
     }
@@ -117,7 +117,7 @@ impl WatchState {
     /// The metrics and cases whose last change for the worse was not told yet, which then counts as told. The first look tells what a
     /// look before the last run would not have told.
     pub fn new_changes(&mut self, now: &History, before: impl FnOnce() -> History, least: f64) -> Vec<(Name, Case)> {
-        let told = self.told.take().unwrap_or_else(|| {
+        let told = self.reported.take().unwrap_or_else(|| {
             let before = before();
             alarming_changes(&before, least)
                 .map(|(series, change)| ReportedChange::new(series, change, &before))
@@ -132,7 +132,7 @@ impl WatchState {
                 news.push((series.metric.id, series.case.clone()));
             }
         }
-        self.told = Some(told.into_values().collect());
+        self.reported = Some(told.into_values().collect());
         news
     }
 }
@@ -156,7 +156,7 @@ impl ReportedChange {
             version: series.newest().version,
             case: series.case.clone(),
             rises: change.after > change.before,
-            places: change.places.map(|run| history.runs[run].started.clone()),
+            between_runs: change.run_interval.map(|run| history.runs[run].started.clone()),
         }
     }
 
@@ -166,7 +166,7 @@ impl ReportedChange {
 
     /// Whether both are one change: in one direction, and where both may be. Times of one form and one zone sort as texts.
     fn is_same_change(&self, other: &Self) -> bool {
-        self.rises == other.rises && self.places[0] <= other.places[1] && other.places[0] <= self.places[1]
+        self.rises == other.rises && self.between_runs[0] <= other.between_runs[1] && other.between_runs[0] <= self.between_runs[1]
     }
 }
 
@@ -294,16 +294,16 @@ mod tests {
         let path = directory.path().join("runs.sqlite-watch.json");
         let of = |machine: &str| [String::new(), machine.to_owned()];
         let mut state = WatchState::read(&path, of("a")).unwrap();
-        assert_eq!((state.last_cycle(9), state.told.is_none()), (None, true));
+        assert_eq!((state.last_cycle(9), state.reported.is_none()), (None, true));
         runs_with_news(&mut state, &levels(&[(20, 10.0), (5, 12.0)]), 22);
         state.record_cycle(Cycle { began_us: 1_000_000, cpu: 2.5 });
         state.record_load(&["cpu".to_owned()], 2.0, Duration::from_secs(3));
         fs::write(&path, serde_json::to_string(&state).unwrap()).unwrap();
         let again = WatchState::read(&path, of("a")).unwrap();
         assert_eq!(again, state);
-        assert_eq!(again.told.as_ref().map(Vec::len), Some(1));
+        assert_eq!(again.reported.as_ref().map(Vec::len), Some(1));
         let other = WatchState::read(&path, of("b")).unwrap();
-        assert_eq!((other.turn, other.told), (None, None));
+        assert_eq!((other.last_cycle, other.reported), (None, None));
         for wrong in ["", "{}", "[1", r#"{"format":2,"of":["","a"],"turn":null,"load":null,"told":null}"#, "\u{7f}"] {
             fs::write(&path, wrong).unwrap();
             assert!(WatchState::read(&path, of("a")).is_err(), "{wrong}");
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn invalid_cycle_time_delays_nothing() {
         let last = |began_us, cpu, now| {
-            WatchState { turn: Some(Cycle { began_us, cpu }), ..WatchState::default() }.last_cycle(now)
+            WatchState { last_cycle: Some(Cycle { began_us, cpu }), ..WatchState::default() }.last_cycle(now)
         };
         let expected = LastCycle { ago: Duration::from_secs(3), cpu: Duration::from_millis(500) };
         assert_eq!(last(1_000_000, 0.5, 4_000_000), Some(expected));

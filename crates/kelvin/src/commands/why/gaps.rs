@@ -26,11 +26,11 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         bail!("--format: html and svg are of one figure: with --gaps, terminal or json is right");
     }
     let outlet = Outlet::find(args.output.path())?;
-    let run = load_run(args.of.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
+    let run = load_run(args.run.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
     let here = LocalMachine::read()?;
-    if run.outline.machine.identity != here.machine.identity {
+    if run.header.machine.identity != here.machine.identity {
         let why = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --of";
-        bail!("--gaps: the run {} is {why}", run.outline.id);
+        bail!("--gaps: the run {} is {why}", run.header.id);
     }
     let mut gaps = find_gaps(&run);
     gaps.retain(|gap| gap.times_worse() >= times);
@@ -87,7 +87,7 @@ fn write_explanation(explanation: &Explanation, is_first: bool, out: &mut dyn Wr
 
 /// What is about to be done, and how long it takes.
 fn start_text(run: &Run, times: f64, gaps: usize, pace: &ExperimentLimits) -> String {
-    let id = &run.outline.id;
+    let id = &run.header.id;
     let worse = format!("{} times worse than predicted or more", units::trimmed_decimal(times, 2));
     let figures = match gaps {
         0 => return format!("kelvin: no figure of the run {id} whose causes can be tried is {worse}"),

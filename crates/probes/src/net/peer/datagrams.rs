@@ -297,8 +297,8 @@ mod tests {
         let way = NetworkPath {
             protocol: 6,
             interface: Fact::known("eth0".into(), "a test"),
-            advertised_there: Fact::unknown("a test"),
-            mtu_there: Fact::unknown("a test"),
+            agent_link_speed: Fact::unknown("a test"),
+            agent_mtu: Fact::unknown("a test"),
         };
         let measured = |id: &str, _: &Case| {
             let value = if id == PEER_BANDWIDTH.id.as_str() { 20e6 } else { 1000.0 };
@@ -308,12 +308,12 @@ mod tests {
         let found = predict(&facts, 1452, None).unwrap();
         assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
         assert!(found.derivation.contains("125 MB/s x 0.944"), "{}", found.derivation);
-        let most = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().most;
+        let most = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().limit;
         assert!((most / found.value - 1.01).abs() < 1e-9);
         let offered =
             (OFFERED_BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(OFFERED_RATE, 1_000_000)).unwrap();
         // 1472 bytes are two packets of IPv6.
-        assert!((offered.most / (125e6 * 1472.0 / 1652.0) - 1.01).abs() < 1e-9, "{offered:?}");
+        assert!((offered.limit / (125e6 * 1472.0 / 1652.0) - 1.01).abs() < 1e-9, "{offered:?}");
     }
 
     #[test]

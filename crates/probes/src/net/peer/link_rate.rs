@@ -65,7 +65,7 @@ impl PacketLayout {
     /// Those to the agent as far as they are known: no larger than the MTU of either interface.
     pub(super) fn to_agent(hardware: HardwareFacts<'_>) -> Self {
         let here = EgressInterface::to_agent(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
-        let there = hardware.network_path.and_then(|way| way.mtu_there.get().copied());
+        let there = hardware.network_path.and_then(|way| way.agent_mtu.get().copied());
         let mtu = here.into_iter().chain(there).min().unwrap_or(DEFAULT_MTU);
         Self { protocol: hardware.network_path.map_or(4, |way| way.protocol), mtu }
     }
@@ -155,7 +155,7 @@ impl<'a> EgressInterface<'a> {
     /// line rate is not known here.
     fn path_rate(&self) -> Result<Input, NoPrediction> {
         let here = self.line_rate()?;
-        let advertised = &self.way.advertised_there;
+        let advertised = &self.way.agent_link_speed;
         let slower = advertised.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
         Ok(slower.map_or(here, |value| Input {
             name: "advertised speed of the agent's interface".into(),
@@ -175,7 +175,7 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
     let most = rate.value * share * CLOCK_TOLERANCE;
     // A packet with no room for payload bounds nothing.
     (most > 0.0).then(|| Bound {
-        most,
+        limit: most,
         derivation: format!(
             "{} carries {:.1} MB/s x {} of payload, and 1 % for the clocks",
             leaving.name,
@@ -242,8 +242,8 @@ mod tests {
         NetworkPath {
             protocol: 4,
             interface: Fact::known("eth0".into(), "a test"),
-            advertised_there: Fact::unknown("a test"),
-            mtu_there: Fact::known(1500, "a test"),
+            agent_link_speed: Fact::unknown("a test"),
+            agent_mtu: Fact::known(1500, "a test"),
         }
     }
 
@@ -271,16 +271,16 @@ mod tests {
         let way = way();
         let hardware = HardwareFacts { machine: &machine, network_path: Some(&way) };
         let found = payload_bound(hardware, MAX_STREAM_PAYLOAD).unwrap();
-        assert!((found.most / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
+        assert!((found.limit / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
         assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
         assert!(found.likely_cause.contains("not all bytes went by eth0"), "{found:?}");
         assert_eq!(found.inputs[0].source, "ethtool");
         // The agent's advertised speed is for a prediction, not for a bound.
-        let slow = NetworkPath { advertised_there: Fact::known(1e8, "the agent"), ..way.clone() };
+        let slow = NetworkPath { agent_link_speed: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = HardwareFacts { network_path: Some(&slow), ..hardware };
         assert_eq!(payload_bound(slower, MAX_STREAM_PAYLOAD), Some(found));
         assert_eq!(EgressInterface::to_agent(slower).unwrap().path_rate().unwrap().value, 12.5e6);
-        let fast = NetworkPath { advertised_there: Fact::known(1e11, "the agent"), ..way.clone() };
+        let fast = NetworkPath { agent_link_speed: Fact::known(1e11, "the agent"), ..way.clone() };
         assert_eq!(
             EgressInterface::to_agent(HardwareFacts { network_path: Some(&fast), ..hardware })
                 .unwrap()

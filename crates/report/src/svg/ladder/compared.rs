@@ -66,7 +66,7 @@ impl<'a> ComparedLadders<'a> {
             base.map(|x| ring("ladder-base", x, middle)),
             other.map(|x| circle(&format!("ladder-dot {class}"), x, middle))
         );
-        let row = LadderRow { what: &rung.what, continues: rung.continues, middle, hover: hover_text(rung), class };
+        let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover: hover_text(rung), class };
         self.frame.row(&row, &marks, (&self.outcome(rung).into(), 2.0))
     }
 
@@ -96,7 +96,7 @@ pub(crate) fn rung_outcome(rung: &ComparedRung, comparison: &Comparison) -> Stri
 /// What a pointer that rests on a rung is told.
 fn hover_text(rung: &ComparedRung) -> String {
     let [base, other] = rung.seconds.map(|seconds| seconds.map_or_else(|| "not known".to_owned(), labels::time_text));
-    format!("{}\nA: {base}\nB: {other}", rung.what)
+    format!("{}\nA: {base}\nB: {other}", rung.label)
 }
 
 /// How a verdict looks.
