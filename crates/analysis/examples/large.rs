@@ -51,7 +51,12 @@ fn large_run(cases: u64, rounds: usize, batches: usize) -> Run {
         });
         testing::add_measurement(&mut run, &METRIC, case.clone(), made.collect());
         let headlines = (0..20).map(|_| 101.0 + random.normal()).collect();
-        run.header.spread_history.push(SpreadHistory { metric: METRIC.id, case, headlines, within_variances: vec![0.2; 20] });
+        run.header.spread_history.push(SpreadHistory {
+            metric: METRIC.id,
+            case,
+            headlines,
+            within_variances: vec![0.2; 20],
+        });
     }
     run
 }

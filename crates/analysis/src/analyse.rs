@@ -134,7 +134,11 @@ fn metric_result<'r>(
         outcome,
         cycles,
         prediction: record.and_then(|record| record.prediction.clone()),
-        no_prediction_reason: if only_input { Some(INPUT_ONLY_REASON.into()) } else { record.and_then(no_prediction_reason) },
+        no_prediction_reason: if only_input {
+            Some(INPUT_ONLY_REASON.into())
+        } else {
+            record.and_then(no_prediction_reason)
+        },
         ratio: compared.ratio,
         verdict: compared.verdict,
         log_distance: compared.range_distance,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::{
-    Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryReading, Case, CoreSteadyState, Measurement,
-    Metric, Name, Readings, Round, RoundOutcome, Run, SampleTags, SteadyState, Unit,
+    Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryReading, CoreSteadyState, Measurement, Metric,
+    Readings, Round, RoundOutcome, Run, SampleTags, SteadyState, Unit,
 };
 use kelvin_stats::{ASSUMED_CLOCK_STD, Samples, Sorted, dominant_mode, fastest_mode, mean};
 
@@ -24,7 +24,7 @@ const TOLERANCE_STDS: f64 = 3.0;
 /// change of frequency would pass.
 const TOLERANCE_RANGE: (f64, f64) = (0.015, 0.05);
 /// The least tolerance of the block canary. A busy sibling slows it by 15 % and more; what a batch leaves in the caches by up to 3 %, and
-/// samples beside such readings take as long as all others. Runs of the time of the kernel canary have the usual one, as then.
+/// samples beside such readings take as long as all others.
 const MIN_BLOCK_TOLERANCE: f64 = 0.04;
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
 const MAX_REFERENCE_READINGS: usize = 20_000;
@@ -56,12 +56,12 @@ fn dominant_state(readings: &[f64]) -> Option<SteadyState> {
     steady_state_at(dominant_mode(&sorted, MODE_WIDTH_RATIO).0, &sorted, TOLERANCE_RANGE.0)
 }
 
-/// The fastest steady state of readings, or the dominant one if no state is steady, with at least this tolerance.
-fn fastest_state(readings: &[f64], least: f64) -> Option<SteadyState> {
+/// The fastest steady state of readings, or the dominant one if no state is steady.
+fn fastest_state(readings: &[f64]) -> Option<SteadyState> {
     let sorted = thin_evenly(readings)?;
     let (nanoseconds, _) = fastest_mode(&sorted, MODE_WIDTH_RATIO, MIN_MODE_SHARE)
         .unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH_RATIO));
-    steady_state_at(nanoseconds, &sorted, least)
+    steady_state_at(nanoseconds, &sorted, MIN_BLOCK_TOLERANCE)
 }
 
 fn steady_state_at(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<SteadyState> {
@@ -97,13 +97,9 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     }
 }
 
-/// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
-/// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run. Only runs of earlier
-/// versions have them: these are judged as they were then, so that their figures stay what they are.
-const CASE_CANARIES: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings the steady state of a core is not known: a state of a twentieth of them must be no accident.
 const MIN_CORE_READINGS: usize = 400;
-/// With fewer readings beside a case the steady state over the run is used.
+/// With fewer readings right after the work of a metric its frequency is that of the run.
 const MIN_CASE_READINGS: usize = 12;
 
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
@@ -115,19 +111,10 @@ fn unshared_block_ratio(run: &Run) -> Option<f64> {
     ratios.get(1).copied()
 }
 
-/// The readings of a canary at the wanted columns and places.
-fn readings<'r>(
-    all: impl Iterator<Item = &'r Batches>,
-    canary: Canary,
-    wanted: impl Fn(&Batches, usize) -> bool,
-) -> Vec<f64> {
-    let mut found = Vec::new();
-    for batches in all {
-        let column = batches.canaries.get(&canary).map_or(&[][..], Vec::as_slice);
-        let here = column.iter().enumerate().filter(|&(at, _)| wanted(batches, at));
-        found.extend(here.map(|(_, &reading)| f64::from(reading)));
-    }
-    found
+/// The readings of the chain canary.
+fn chain_readings(all: &[&Batches]) -> Vec<f64> {
+    let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
+    chains.map(|&reading| f64::from(reading)).collect()
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
@@ -166,8 +153,8 @@ fn frequency_deviation<'r>(
             }
         }
     }
-    let moved = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
-    (moved > ASSUMED_CLOCK_STD).then_some(moved)
+    let deviation = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
+    (deviation > ASSUMED_CLOCK_STD).then_some(deviation)
 }
 
 /// The mean logarithm of the block canary over its steady state, of what was found in a run.
@@ -222,7 +209,6 @@ pub(crate) struct CanaryReferences {
     /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
     pub log_slowdown: Option<f64>,
     of_run: BTreeMap<Canary, SteadyState>,
-    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, SteadyState>>,
 }
 
 impl CanaryReferences {
@@ -230,19 +216,11 @@ impl CanaryReferences {
         let with_measurements: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
         let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
         let mut found = Self::core_references(&all, unshared_block_ratio(run));
-        for canary in CASE_CANARIES {
-            let reference = Self::steady_block_reference(&all, canary, found.get(Canary::Block).as_ref());
-            found.of_run.extend(reference.map(|reference| (canary, reference)));
-        }
         let of_the_core = with_measurements.iter().filter(|(measurement, _)| !is_setting_frequency(run, measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
         found.frequency_deviation =
             frequency_deviation(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
         found.log_slowdown = found.get(Canary::Block).and_then(|block| mean_log_slowdown(&all, &block));
-        let of_case = |measurement: &Measurement| {
-            (measurement_key(measurement), Self::case_references(measurement, &found.of_run))
-        };
-        found.of_cases = run.measurements.iter().map(of_case).collect();
         found
     }
 
@@ -250,15 +228,13 @@ impl CanaryReferences {
     /// that was never as fast as on a `whole` core is compared with that one.
     fn core_references(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
-        let with_kernel = all.iter().any(|batches| batches.canaries.contains_key(&Canary::Kernel));
-        let least = if with_kernel { TOLERANCE_RANGE.0 } else { MIN_BLOCK_TOLERANCE };
-        let Some(chain) = dominant_state(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
-            let block = fastest_state(&block_at_reference(all, None), least);
+        let Some(chain) = dominant_state(&chain_readings(all)) else {
+            let block = fastest_state(&block_at_reference(all, None));
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
         };
         found.of_run.insert(Canary::Chain, chain);
-        if let Some(mut block) = fastest_state(&block_at_reference(all, Some(&chain)), least) {
+        if let Some(mut block) = fastest_state(&block_at_reference(all, Some(&chain))) {
             let own = block.nanoseconds / chain.nanoseconds;
             found.block_over_chain = Some(own);
             if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED_CORE_SLOWDOWN)) {
@@ -270,35 +246,9 @@ impl CanaryReferences {
         found
     }
 
-    /// The steady states beside one case, of the canaries that see its after-effects.
-    fn case_references(
-        measurement: &Measurement,
-        of_run: &BTreeMap<Canary, SteadyState>,
-    ) -> BTreeMap<Canary, SteadyState> {
-        let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
-        let block = of_run.get(&Canary::Block);
-        let found = |canary| Some((canary, Self::steady_block_reference(&all, canary, block)?));
-        CASE_CANARIES.into_iter().filter_map(found).collect()
-    }
-
-    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
-    fn steady_block_reference(all: &[&Batches], canary: Canary, block: Option<&SteadyState>) -> Option<SteadyState> {
-        let is_steady = |batches: &Batches, at: usize| {
-            let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
-            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.ratio_to_steady(reading)))
-        };
-        let steady = readings(all.iter().copied(), canary, is_steady);
-        if steady.len() >= MIN_CASE_READINGS {
-            return dominant_state(&steady);
-        }
-        let every = readings(all.iter().copied(), canary, |_, _| true);
-        if every.len() < MIN_CASE_READINGS { None } else { dominant_state(&every) }
-    }
-
     /// The references that judge a metric of one measurement.
     pub fn for_metric(&self, measurement: &Measurement, metric: &Metric) -> Self {
         let mut of_run = self.of_run.clone();
-        of_run.extend(self.of_cases.get(&measurement_key(measurement)).into_iter().flatten());
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
             && let Some(own) = own_frequency_state(measurement, metric)
@@ -355,18 +305,13 @@ impl CanaryReferences {
         Some(DisturbedBatches { off: off.collect(), stride: batches.canary_stride.max(1), frequency, agreement })
     }
 
-    /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
-    /// of the run, so that a quiet machine is a flat line.
+    /// Each canary over the run.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let mut points: BTreeMap<Canary, Vec<CanaryReading>> = BTreeMap::new();
-        for_each_column(run, |measurement, span, canary, column| {
-            let of_case = self.of_cases.get(&measurement_key(measurement)).and_then(|all| all.get(&canary));
-            let scale = of_case.zip(self.get(canary)).map_or(1.0, |(own, run)| run.nanoseconds / own.nanoseconds);
+        for_each_column(run, |span, canary, column| {
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
-            let point = |(index, &reading)| {
-                let nanoseconds = f64::from(reading) * scale;
-                CanaryReading { seconds: moment(index), canary, nanoseconds }
-            };
+            let point =
+                |(index, &reading)| CanaryReading { seconds: moment(index), canary, nanoseconds: f64::from(reading) };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
         let history = |(canary, points): (Canary, Vec<CanaryReading>)| {
@@ -430,11 +375,10 @@ impl DisturbedBatches {
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
 /// operation share are visited once. What was read while a round waited is left out.
-fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
-    let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
-    let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
-    rounds.sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
-    for (measurement, round) in rounds {
+fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
+    let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
+    rounds.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds));
+    for round in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
@@ -443,14 +387,10 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
             let span = (moment(done), moment(done + found_count(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
-                visit(measurement, span, canary, found_readings(batches, column));
+                visit(span, canary, found_readings(batches, column));
             }
         }
     }
-}
-
-fn measurement_key(measurement: &Measurement) -> (Name, Case) {
-    (measurement.planned.probe, measurement.planned.case.clone())
 }
 
 /// The columns of all rounds of a run, each once, with what they are of.

@@ -259,7 +259,11 @@ impl TestedFigure {
         });
         let differs = PValue::new(error.p_value(self.limit_on_scale(limit)));
         let rounds = rounds_to_decide(&error, self.rounds, self.limit_on_scale(limit), bounds);
-        Some(TestOutcome { difference: differs, equivalence: same, rounds_to_decide: rounds.map(|rounds| rounds as u64) })
+        Some(TestOutcome {
+            difference: differs,
+            equivalence: same,
+            rounds_to_decide: rounds.map(|rounds| rounds as u64),
+        })
     }
 
     fn limit_on_scale(&self, limit: f64) -> f64 {
@@ -275,7 +279,11 @@ fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
 
 /// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
 pub(crate) fn outcome_of_p_value(chance: Option<f64>) -> Option<TestOutcome> {
-    chance.map(|chance| TestOutcome { difference: PValue::new(chance.min(1.0)), equivalence: None, rounds_to_decide: None })
+    chance.map(|chance| TestOutcome {
+        difference: PValue::new(chance.min(1.0)),
+        equivalence: None,
+        rounds_to_decide: None,
+    })
 }
 
 /// The chance by which an answer stands that needs all of these; `None` where one is a range.

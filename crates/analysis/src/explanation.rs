@@ -49,7 +49,10 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         amounts: data.amounts,
         whole: clamp_estimate(whole, &data.found.values().copied().collect::<Vec<_>>()),
         predicted: experiment.predicted.as_ref().and_then(|record| record.prediction.clone()),
-        no_prediction_reason: experiment.predicted.as_ref().and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
+        no_prediction_reason: experiment
+            .predicted
+            .as_ref()
+            .and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
         predicted_without: experiment.predicted_without.as_ref().and_then(|record| record.prediction.clone()),
         parts,
         is_explained: not_explained.amount.is_above(0.0).is_none(),
@@ -265,7 +268,10 @@ impl<'e> ExperimentData<'e> {
         CauseAmount { estimate: of(CONFIDENCE_LEVEL), verdict }
     }
 
-    fn figure_differences(&self, FigureDifference { minuend: of, subtrahend: less, factor: times }: &FigureDifference) -> Vec<f64> {
+    fn figure_differences(
+        &self,
+        FigureDifference { minuend: of, subtrahend: less, factor: times }: &FigureDifference,
+    ) -> Vec<f64> {
         let [of, less] = [of, less].map(|at| self.rounds.round_medians(&[], at));
         pass_differences(&of, &less).into_iter().map(|difference| difference * times).collect()
     }
@@ -391,7 +397,8 @@ impl<'e> ExperimentData<'e> {
         );
         // What the figure without all that is shown should be; as found, if nothing is shown.
         let record = if shown.is_empty() { &self.experiment.predicted } else { &self.experiment.predicted_without };
-        let expected = record.as_ref().and_then(|record| self.expected(record)).filter(|expected| rest.low > expected.high);
+        let expected =
+            record.as_ref().and_then(|record| self.expected(record)).filter(|expected| rest.low > expected.high);
         let (kind, kept) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
         let not_explained = match (&kind, shown.is_empty()) {
             // The figure less itself.
@@ -460,7 +467,12 @@ fn mechanism_evidence(one: &MechanismResult<'_>, counted: &[&MechanismResult<'_>
         Ok(_) => one.mechanism.idle_in_guest.map(|why| why.to_string()),
     };
     let amount = one.amount.as_ref().ok().map(|amount| amount.estimate);
-    MechanismEvidence { description: one.mechanism.description, amount, missing_reason: without_because, negative_control: one.negative_control.clone() }
+    MechanismEvidence {
+        description: one.mechanism.description,
+        amount,
+        missing_reason: without_because,
+        negative_control: one.negative_control.clone(),
+    }
 }
 
 fn median_of(values: &PassValues) -> Option<UncertainValue> {

@@ -144,7 +144,8 @@ impl<'r> Baselines<'r> {
 
     /// With references that are known already.
     pub fn with_references(references: CanaryReferences, run: &'r Run) -> Self {
-        let learned = run.header.spread_history.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
+        let learned =
+            run.header.spread_history.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
         Self { references, learned }
     }
 
@@ -166,8 +167,10 @@ impl<'r> Baselines<'r> {
     /// All that was learned of a metric at a case from earlier runs.
     pub fn metric_history(&self, metric: Name, case: &'r Case) -> MetricHistory<'r> {
         let learned = self.learned(metric, case);
-        let earlier =
-            |learned: &'r SpreadHistory| EarlierRuns { headlines: &learned.headlines, within_run: &learned.within_variances };
+        let earlier = |learned: &'r SpreadHistory| EarlierRuns {
+            headlines: &learned.headlines,
+            within_run: &learned.within_variances,
+        };
         MetricHistory {
             between_runs: self.between_run_variance(metric, case),
             earlier: learned.map(earlier).unwrap_or_default(),

@@ -339,5 +339,7 @@ pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'
 /// Whether two histories tell of one change: in the same direction, and where both may be.
 fn is_same_change(one: &HistoryChange, other: &HistoryChange) -> bool {
     let rises = |change: &HistoryChange| change.after > change.before;
-    rises(one) == rises(other) && one.run_interval[0] <= other.run_interval[1] && other.run_interval[0] <= one.run_interval[1]
+    rises(one) == rises(other)
+        && one.run_interval[0] <= other.run_interval[1]
+        && other.run_interval[0] <= one.run_interval[1]
 }

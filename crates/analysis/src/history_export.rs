@@ -91,7 +91,14 @@ mod tests {
 
     #[test]
     fn round_cost_ends_at_next_round() {
-        let round = |index, at, seconds, timing, attempt| Round { index, start_seconds: at, seconds, timing, cpu: 0, outcome: attempt };
+        let round = |index, at, seconds, timing, attempt| Round {
+            index,
+            start_seconds: at,
+            seconds,
+            timing,
+            cpu: 0,
+            outcome: attempt,
+        };
         let good =
             |index, at, seconds, timing| round(index, at, seconds, Some(timing), RoundOutcome::Measured(Vec::new()));
         let of_former_version = |index, at| round(index, at, 1.0, None, RoundOutcome::Measured(Vec::new()));

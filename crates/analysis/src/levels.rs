@@ -404,7 +404,8 @@ fn conclusions(
         }
         several => {
             let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let found = several.iter().map(|level| conclude(level_claim(level), level.matches_reported, level_sentence(level)));
+            let found =
+                several.iter().map(|level| conclude(level_claim(level), level.matches_reported, level_sentence(level)));
             found.chain(missing.map(unseen)).collect()
         }
     }

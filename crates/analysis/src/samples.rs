@@ -107,7 +107,8 @@ impl SampleSet {
 
     fn add_round(&mut self, round: &Round, metric: &Metric, references: &CanaryReferences) {
         let RoundOutcome::Measured(readings) = &round.outcome else { return };
-        let mut samples = RoundSamples { index: round.index, start_seconds: round.start_seconds, ..RoundSamples::default() };
+        let mut samples =
+            RoundSamples { index: round.index, start_seconds: round.start_seconds, ..RoundSamples::default() };
         for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
             self.add_reading(reading, metric, references, &mut samples);
         }

@@ -67,7 +67,8 @@ fn doubled_memory_latency_is_first_finding() {
     for (text, core) in [(ZEN_4, "Zen 4"), (EMERALD_RAPIDS, "Emerald Rapids")] {
         let [usual, slow] = [1.0, 2.0].map(|times| analyse(&scaled_area_run(text, "mem", times)));
         assert_eq!(named_areas(&slow), ["mem"]);
-        let finding = slow.findings.iter().find(|finding| matches!(finding.data, FindingData::AreaOffClass(_))).unwrap();
+        let finding =
+            slow.findings.iter().find(|finding| matches!(finding.data, FindingData::AreaOffClass(_))).unwrap();
         let FindingData::AreaOffClass(area) = &finding.data else { unreachable!() };
         assert!(area.members.len() >= 5 && area.class == format!("{core}, server, guest"), "{area:?}");
         let before = usual.class_comparison.areas.iter().find(|usual| usual.area == area.area).unwrap();

@@ -180,7 +180,8 @@ fn single_figure_run(metric: &Metric, value: f64) -> Run {
     add_scalars(&mut run, metric, Case::new(), &rounds_around(value));
     let headlines: Vec<f64> = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| 100.0 + 0.1 * share).to_vec();
     let within = vec![0.01; headlines.len()];
-    run.header.spread_history = vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within_variances: within }];
+    run.header.spread_history =
+        vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within_variances: within }];
     run
 }
 
@@ -439,7 +440,12 @@ fn multi_figure_run(figures: &[(&Metric, Case, f64)]) -> Run {
         add_scalars(&mut run, metric, case.clone(), &rounds_around(*value));
         let headlines = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| value * (1.0 + 0.001 * share)).to_vec();
         let within = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
-        run.header.spread_history.push(SpreadHistory { metric: metric.id, case: case.clone(), headlines, within_variances: within });
+        run.header.spread_history.push(SpreadHistory {
+            metric: metric.id,
+            case: case.clone(),
+            headlines,
+            within_variances: within,
+        });
     }
     run
 }

@@ -104,7 +104,12 @@ fn uncommon_run_variance_widens_ratio_error() {
         let machine = [1.0, 1.1, 0.95, 1.05, 0.9, 1.02];
         let headlines = |own: [f64; 6]| machine.iter().zip(own).map(|(state, own)| 10_000.0 * state * own).collect();
         for (case, headlines) in [(one_cpu_case(), headlines([1.0; 6])), (two_cpus_case(), headlines(of_two))] {
-            run.header.spread_history.push(SpreadHistory { metric: TCP.id, case, headlines, within_variances: vec![1.0; 6] });
+            run.header.spread_history.push(SpreadHistory {
+                metric: TCP.id,
+                case,
+                headlines,
+                within_variances: vec![1.0; 6],
+            });
         }
         conclusion_with(&run, BETWEEN_CPUS_TEXT).holds
     };

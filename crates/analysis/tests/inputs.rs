@@ -43,7 +43,11 @@ fn input_only_metric_is_no_finding() {
     for input in analysis.results.iter().filter(|result| result.only_input) {
         assert_eq!((input.ratio, input.log_distance), (None, None), "{}", input.metric.id);
         let is_judged = !matches!(input.verdict, RangeVerdict::NotPredicted | RangeVerdict::NotMeasured);
-        assert!(!is_judged && input.prediction.is_none() && input.no_prediction_reason.is_some(), "{}", input.metric.id);
+        assert!(
+            !is_judged && input.prediction.is_none() && input.no_prediction_reason.is_some(),
+            "{}",
+            input.metric.id
+        );
     }
     let own = analysis.results.iter().find(|result| !result.only_input).unwrap();
     assert!(own.prediction.is_some() && own.ratio.is_some());

@@ -15,8 +15,8 @@ use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, IN_FLIGHT, LATENESS, RequestPattern, SENT_BYTE_RATE, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::{
-    Case, Claim, Disturbance, DisturbanceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, Metric,
-    Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnsampledLimit,
+    Case, Claim, Disturbance, DisturbanceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict,
+    Metric, Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnsampledLimit,
 };
 
 fn server_of(milliseconds: [f64; 4]) -> SimulatedStudy {
@@ -96,15 +96,22 @@ fn unknown_verdict(because: UnknownLimit) -> LoadVerdict {
 fn unwatched_limit(limit: &LoadLimit) -> (&'static str, u64, RequestLocation) {
     let tens = |nanoseconds: u64| (nanoseconds as f64 / 1e7).round() as u64 * 10;
     match limit.verdict {
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds }, location: at } => {
-            ("one", tens(nanoseconds), at)
-        }
+        LoadVerdict::NotSampled {
+            limit: UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds },
+            location: at,
+        } => ("one", tens(nanoseconds), at),
         LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { nanoseconds, .. }, location: at } => {
             ("few", tens(nanoseconds), at)
         }
-        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { nanoseconds }, location: at } => ("each", tens(nanoseconds), at),
-        LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand }, location: at } => ("losses", per_thousand, at),
-        LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { percent }, location: at } => ("refusals", percent, at),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { nanoseconds }, location: at } => {
+            ("each", tens(nanoseconds), at)
+        }
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand }, location: at } => {
+            ("losses", per_thousand, at)
+        }
+        LoadVerdict::NotSampled { limit: UnsampledLimit::Refusals { percent }, location: at } => {
+            ("refusals", percent, at)
+        }
         _ => panic!("{limit:?}"),
     }
 }
@@ -138,7 +145,10 @@ fn limited_concurrency_is_named_by_location() {
     three.stations[4] = SimulatedStation { resource: None, demand: 0.6, servers: 3 };
     let found = limit(&SimulatedStudy { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
     assert!(
-        matches!(found.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 3, .. }, .. }),
+        matches!(
+            found.verdict,
+            LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: 3, .. }, .. }
+        ),
         "{found:?}"
     );
     // Without a visit to one user it is not known how long a request takes by itself.
@@ -356,7 +366,9 @@ fn hindrance_is_doubt_unless_limit_action() {
         assert_eq!((hindrance.disturbance, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
         assert!(text.starts_with(claimed), "{text}");
         let study = load_study(&run);
-        let [StudyAnswer { text: says, reasons: because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
+        let [StudyAnswer { text: says, reasons: because }] = study.answers.as_slice() else {
+            panic!("{:?}", study.answers)
+        };
         assert!(says.contains("is probably the limit"), "{says}");
         assert!(because.iter().any(|line| line.contains(&said[1..])), "{because:?}");
     }
@@ -377,7 +389,10 @@ fn limit_action_is_no_doubt() {
     }
     // Users who were not let in are missing whatever is full.
     let missing = published().with_host_figure(&LISTEN_OVERFLOWS, 12.0).run();
-    assert_eq!(limit(&missing).doubts, [LoadDoubt::Disturbed { disturbance: Disturbance::AcceptQueue, of_server: true }]);
+    assert_eq!(
+        limit(&missing).doubts,
+        [LoadDoubt::Disturbed { disturbance: Disturbance::AcceptQueue, of_server: true }]
+    );
 }
 
 #[test]
@@ -590,8 +605,9 @@ fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
     let stalls = UnsampledLimit::Stalls { percent: 30, nanoseconds: 300_000_000, period_nanoseconds: 1_000_000_000 };
     assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: stalls, location: RequestLocation::Server });
     assert_eq!(found.doubts[0], LoadDoubt::NotSampled);
-    let is_stalls =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Stalls { .. }, .. });
+    let is_stalls = |limit: &LoadLimit| {
+        matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Stalls { .. }, .. })
+    };
     // A twentieth of the time, or a single one in all visits.
     assert!(!is_stalls(&stalling(0.05, 1.0, idle)) && !is_stalls(&stalling(0.3, 0.01, idle)));
     // What is full all the same limits, and a full CPU is known to stall by its quota.
@@ -623,8 +639,9 @@ fn memory_that_holds_the_files_of_few_users_only_is_named() {
     let how = UnsampledLimit::Memory { users: 10, percent: 50 };
     assert_eq!(found.verdict, LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk }, "{found:?}");
     assert_eq!(found.doubts[0], LoadDoubt::OutOfMemory);
-    let is_memory =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. });
+    let is_memory = |limit: &LoadLimit| {
+        matches!(limit.verdict, LoadVerdict::NotSampled { limit: UnsampledLimit::Memory { .. }, .. })
+    };
     // Files that come from the disk with any number of users, or never.
     assert!(!is_memory(&limit(&fits_until(0, idle()))) && !is_memory(&limit(&fits_until(100, idle()))));
     // A CPU that is full with many users as well.
@@ -644,7 +661,9 @@ fn threads_that_wait_for_flushes_are_at_the_disk_whether_throughput_grows_or_not
     };
     let place = |limit: &LoadLimit| match limit.verdict {
         LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, location: at } => Some(("each", at)),
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, location: at } => Some(("in turn", at)),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { .. }, location: at } => {
+            Some(("in turn", at))
+        }
         _ => None,
     };
     let found = limit(&log(&[1, 2, 3], 0.75).run());
@@ -723,7 +742,10 @@ fn generator_limit_is_reported_once() {
     assert!(answer.contains("The load generator was the limit: "), "{answer}");
     // A link that is certainly fuller than a busy generator is the limit, and the generator is not.
     let busy = server_of([10.0, 10.0, 100.0, 87.0]).run();
-    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { resource: resource_name(Link) }, Some(true)));
+    assert_eq!(
+        (&limit(&busy).verdict, of(&busy).0),
+        (&LoadVerdict::Resource { resource: resource_name(Link) }, Some(true))
+    );
 }
 
 #[test]

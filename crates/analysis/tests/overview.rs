@@ -89,7 +89,10 @@ fn expected_values_do_not_stand_out() {
     if let kelvin_core::Fact::Known { value, .. } = &mut run.header.machine.topology.caches {
         value[2].bytes = 12 << 20;
     }
-    assert_eq!(stand_out_questions(&overview_of(&run)), [StandOutQuestion::SharedMemoryBandwidth, StandOutQuestion::Disk]);
+    assert_eq!(
+        stand_out_questions(&overview_of(&run)),
+        [StandOutQuestion::SharedMemoryBandwidth, StandOutQuestion::Disk]
+    );
 }
 
 #[test]
@@ -312,10 +315,7 @@ fn remedies_come_first_major_findings_are_cautions() {
 fn precision_is_median_half_width() {
     let precision = overview_of(&guest::guest_run()).precision.unwrap();
     assert!(precision.figures > 40, "{precision:?}");
-    assert!(
-        precision.median > 0.0 && precision.median <= precision.p90 && precision.p90 < 0.3,
-        "{precision:?}"
-    );
+    assert!(precision.median > 0.0 && precision.median <= precision.p90 && precision.p90 < 0.3, "{precision:?}");
 }
 
 #[test]
@@ -369,7 +369,8 @@ fn largest_unskipped_size_is_shown() {
 
 #[test]
 fn memory_within_reported_cache_is_doubted() {
-    let but = |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.doubt).collect() };
+    let but =
+        |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.doubt).collect() };
     let mut run = guest::guest_run();
     assert!(but(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
     let mut caches = run.header.machine.topology.caches.get().unwrap().clone();

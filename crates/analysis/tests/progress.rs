@@ -85,7 +85,8 @@ fn only_wide_interval_is_narrowable() {
     let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &rounds(|_, _| 100.0));
     let headlines = vec![90.0, 110.0, 95.0, 105.0];
-    run.header.spread_history = vec![SpreadHistory { metric: CALL.id, case: Case::new(), within_variances: vec![0.01; 4], headlines }];
+    run.header.spread_history =
+        vec![SpreadHistory { metric: CALL.id, case: Case::new(), within_variances: vec![0.01; 4], headlines }];
     let apart = only_case_status(&run, &CALL);
     assert!(apart.half_width.unwrap() > 0.1 && apart.narrowable.is_none(), "{apart:?}");
 }

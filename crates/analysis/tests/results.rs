@@ -90,8 +90,12 @@ fn history_widens_interval() {
     let mut run = scalars(&[10.0, 10.01, 9.99, 10.0, 10.01, 9.99]);
     let alone = summary(&run);
     let headlines = vec![9.5, 10.5, 10.0, 9.8, 10.3];
-    run.header.spread_history =
-        vec![SpreadHistory { metric: VALUE.id, case: Case::new(), headlines, within_variances: vec![alone.within_variance; 5] }];
+    run.header.spread_history = vec![SpreadHistory {
+        metric: VALUE.id,
+        case: Case::new(),
+        headlines,
+        within_variances: vec![alone.within_variance; 5],
+    }];
     let taught = summary(&run);
     assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
     let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());

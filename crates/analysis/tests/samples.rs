@@ -16,8 +16,8 @@ use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
 const QUIET: Metric = Metric::duration("test.quiet", "Another one");
-const KERNEL_GUARDED: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
-    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Kernel]));
+const GUARDED: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
+    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block]));
 
 fn is_near(value: f64, expected: f64) -> bool {
     (value - expected).abs() <= 1e-9 * expected.abs()
@@ -369,7 +369,12 @@ fn cycle_history_excludes_frequency() {
     let base = run_of(&metric, &testing::batches(&[100.0; 100]));
     let other = run_of(&metric, &testing::batches(&[103.0; 100]));
     let learned = |headlines: [f64; 8]| {
-        [SpreadHistory { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within_variances: vec![0.0; 8] }]
+        [SpreadHistory {
+            metric: metric.id,
+            case: Case::new(),
+            headlines: headlines.to_vec(),
+            within_variances: vec![0.0; 8],
+        }]
     };
     let moving = learned([100.0, 107.0, 100.0, 107.0, 93.0, 107.0, 100.0, 93.0]);
     let steady = learned([1.0, 1.001, 1.0, 0.999, 1.0, 1.001, 0.999, 1.0]);
@@ -482,21 +487,16 @@ fn tolerance_follows_steady_state_spread() {
 }
 
 #[test]
-fn block_tolerance_excludes_kernel_canary_runs() {
-    let kept_share = |canaries: &[Canary]| {
+fn block_tolerance_is_four_percent() {
+    let undisturbed_share = |off: f32| {
         let mut batches = testing::batches(&[100.0; 400]);
-        for &canary in canaries {
-            batches.canaries.insert(canary, vec![BLOCK_NANOSECONDS; 401]);
-        }
-        // Every fourth reading 3 % off: half of the batches have one on a side.
-        batches.canaries.insert(
-            Canary::Block,
-            (0..=400).map(|at| BLOCK_NANOSECONDS * if at % 4 == 2 { 1.03 } else { 1.0 }).collect(),
-        );
+        // Every fourth reading is off: half of the batches have one on a side.
+        let column = (0..=400).map(|at| BLOCK_NANOSECONDS * if at % 4 == 2 { 1.0 + off } else { 1.0 });
+        batches.canaries.insert(Canary::Block, column.collect());
         summary(&analyse(&run_of(&CALL, &batches))).undisturbed_share
     };
-    assert_eq!(kept_share(&[]), 1.0);
-    assert_eq!(kept_share(&[Canary::Kernel]), 0.5);
+    assert_eq!(undisturbed_share(0.03), 1.0);
+    assert_eq!(undisturbed_share(0.045), 0.5);
 }
 
 #[test]
@@ -506,12 +506,10 @@ fn frequent_neighbour_is_not_reference() {
     let slowness: Vec<f64> = (0..400).map(|i| if i % 100 < 20 { 1.0 } else { 1.25 + 0.2 * random.uniform() }).collect();
     let values: Vec<f64> = slowness.iter().map(|slowness| 100.0 * slowness).collect();
     let mut batches = testing::batches(&values);
-    for canary in [Canary::Block, Canary::Kernel] {
-        let column = (0..=400)
-            .map(|at| (f64::from(BLOCK_NANOSECONDS) * slowness[at.min(399)] * (1.0 + 0.003 * random.normal())) as f32);
-        batches.canaries.insert(canary, column.collect());
-    }
-    let analysis = analyse(&run_of(&KERNEL_GUARDED, &batches));
+    let column = (0..=400)
+        .map(|at| (f64::from(BLOCK_NANOSECONDS) * slowness[at.min(399)] * (1.0 + 0.003 * random.normal())) as f32);
+    batches.canaries.insert(Canary::Block, column.collect());
+    let analysis = analyse(&run_of(&GUARDED, &batches));
     let found = summary(&analysis);
     assert!((found.headline - 100.0).abs() < 1.0, "{}", found.headline);
     assert!((0.17..0.2).contains(&found.undisturbed_share), "{}", found.undisturbed_share);
@@ -526,11 +524,11 @@ fn always_shared_core_known_by_history() {
         batches.canaries.insert(Canary::Block, vec![BLOCK_NANOSECONDS * slowness; 401]);
         batches
     };
-    let alone = analyse(&run_of(&KERNEL_GUARDED, &batches(1.0)));
+    let alone = analyse(&run_of(&GUARDED, &batches(1.0)));
     let whole = f64::from(BLOCK_NANOSECONDS / CHAIN_NANOSECONDS);
     assert!((alone.block_over_chain.unwrap() / whole - 1.0).abs() < 1e-6);
     let after = |earlier: Vec<f64>, slowness: f32| {
-        let mut run = run_of(&KERNEL_GUARDED, &batches(slowness));
+        let mut run = run_of(&GUARDED, &batches(slowness));
         run.header.core_ratio_history = earlier;
         analyse(&run)
     };
@@ -549,30 +547,6 @@ fn always_shared_core_known_by_history() {
     let mut long_ago = vec![whole; 2];
     long_ago.extend([1.25 * whole; 10]);
     assert_eq!(after(long_ago, 1.25).core_sharing_ratio, None);
-}
-
-#[test]
-fn case_canary_uses_own_reference() {
-    static METRIC: Metric = Metric::duration("os.test", "A test").canaries(Canaries::from_canaries(&[Canary::Kernel]));
-    let mut run = testing::empty_run(&[METRIC]);
-    // Beside the first case a reading takes 900 ns, beside the second, which leaves cold caches, 1500; one of them each
-    // is off.
-    for (n, steady) in [(1, 900.0f32), (2, 1500.0)] {
-        let mut batches = testing::batches(&[10.0; 20]);
-        let mut column = vec![steady; 21];
-        column[4] = steady * 1.3;
-        batches.canaries.insert(Canary::Kernel, column);
-        let rounds = (0..6)
-            .map(|index| testing::round(index, vec![testing::reading(&METRIC, Readings::Batches(batches.clone()))]));
-        testing::add_measurement(&mut run, &METRIC, Case::new().with_number("n", n), rounds.collect());
-    }
-    let analysis = analyse(&run);
-    for result in &analysis.results {
-        // The reading before batch 4 is the one after batch 3: two batches of twenty are disturbed.
-        assert_eq!(result.outcome.summary().map(|summary| summary.undisturbed_share), Some(0.9), "{}", result.case);
-    }
-    let kernel = analysis.canaries.iter().find(|history| history.canary == Canary::Kernel).unwrap();
-    assert!((kernel.steady_share - 20.0 / 21.0).abs() < 1e-9, "{}", kernel.steady_share);
 }
 
 #[test]

@@ -124,7 +124,6 @@ pub struct ComparedFigure {
     /// Rounds behind the base and the other: of commands, how often each was run.
     pub rounds: [usize; 2],
     /// What the base and the other were made of.
-    #[serde(default)]
     pub sides: [SideFigure; 2],
     /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
     pub ratio: Estimate,

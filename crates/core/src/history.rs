@@ -43,7 +43,6 @@ pub struct HistoryRun {
     /// Its start, RFC 3339 in UTC.
     pub started: String,
     /// The core's frequency over the usual one, the median of all these runs, by the chain canary; `None` of a run that did not keep it.
-    #[serde(default)]
     pub frequency: Option<f64>,
 }
 

@@ -35,7 +35,6 @@ mod readings;
 mod reference;
 pub mod resources;
 mod run;
-mod study;
 pub mod text;
 pub mod units;
 
@@ -48,8 +47,8 @@ pub use compare::{
     SideMode, SpreadSource, UndecidedReason, worse_by,
 };
 pub use conclusion::{
-    BestQuestion, Claim, Conclusion, Crossover, DependenceClaim, DependenceLaw, DependenceQuestion, Equivalence,
-    Estimate, FactorOverFiles, GainOverFiles, Disturbance, DisturbanceClaim, Knee, LawDeviation, LimitProjection,
+    BestQuestion, Claim, Conclusion, Crossover, DependenceClaim, DependenceLaw, DependenceQuestion, Disturbance,
+    DisturbanceClaim, Equivalence, Estimate, FactorOverFiles, GainOverFiles, Knee, LawDeviation, LimitProjection,
     LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, MemoryLevelClaim,
     MetricValue, MoreWorkersClaim, NextLimitClaim, PValue, PublishedLoadCase, RatioQuestion, RequestLocation,
     ResourceUse, ScalabilityClaim, ShareQuestion, TestEvidence, TestOutcome, TimeChange, TransferClaim, TransferFactor,
@@ -91,4 +90,3 @@ pub use run::{
     CanaryReading, ClockInfo, ClockKind, FOREIGN_MODE, Foreign, Measurement, PlannedMeasurement, RUN_FORMAT, Round,
     RoundOutcome, Run, RunHeader, RunSettings, RunStatus, SkipReason, SpreadHistory,
 };
-pub use study::{WordedConclusion, WordedStudy};

@@ -15,8 +15,7 @@ pub struct LoadResult {
     /// Seconds that were measured, without the warm-up.
     pub seconds: f64,
     /// Seconds in which the right answers came: those that were measured, and of an open loop how much longer its last answer took
-    /// than the fastest one. Of earlier versions 0.
-    #[serde(default)]
+    /// than the fastest one.
     pub answer_seconds: f64,
     /// The signal that ended it early, if one did.
     pub interrupted: Option<String>,
@@ -27,7 +26,6 @@ pub struct LoadResult {
     pub bytes: u64,
     /// Bytes of all bodies that were read within these seconds: also of answers that had begun before, were not whole at the end,
     /// or were not right. What the server sent in the same time is compared with this.
-    #[serde(default)]
     pub received: u64,
     /// From when a request was due until its answer was whole: what a user waits.
     #[serde(with = "if_any")]
@@ -50,7 +48,6 @@ pub struct LoadResult {
     /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
     pub resent: u64,
     /// Times in which no byte of an answer came.
-    #[serde(default)]
     pub stalls: Stalls,
     /// Each second.
     pub series: Vec<SecondResult>,
@@ -143,7 +140,6 @@ pub struct LatencySummary {
     /// The median.
     pub p50: f64,
     /// 90 % are at most this.
-    #[serde(default)]
     pub p90: f64,
     /// 95 % are at most this.
     pub p95: f64,
@@ -152,7 +148,6 @@ pub struct LatencySummary {
     /// 99.9 % are at most this.
     pub p999: f64,
     /// 99.99 % are at most this.
-    #[serde(default)]
     pub p9999: f64,
     /// The longest.
     pub max: f64,
@@ -177,7 +172,6 @@ pub struct RequestErrors {
     /// No connection was made.
     pub connect: u64,
     /// This host had no port left to connect from.
-    #[serde(default)]
     pub no_port: u64,
     /// The connection ended before an answer.
     pub closed: u64,
@@ -259,25 +253,20 @@ pub struct GeneratorStats {
     /// TLS from when the kernel told of it.
     pub read_delay: Option<f64>,
     /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; none with TLS.
-    #[serde(default)]
     pub send_delay: Option<f64>,
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
-    #[serde(default, with = "if_any")]
+    #[serde(with = "if_any")]
     pub own_delay: LatencySummary,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
     /// measure of the server. Its rate, mean and median may still be one.
-    #[serde(default)]
     pub slow_tail: Option<f64>,
     /// How often it was woken up and found nothing to do: more than a few times are a fault of the generator.
-    #[serde(default)]
     pub spurious_wakeups: u64,
     /// The mean of these as a share of that of the response times, where it is so much that response times are no measure of the
     /// server. Those from when a request was sent may still be one, and so may the rate.
-    #[serde(default)]
     pub slow_mean: Option<f64>,
     /// CPUs that its thread might run on.
-    #[serde(default)]
     pub cpus: Vec<u32>,
     /// Why it, and not the server, may have been the limit.
     pub limit: Option<GeneratorLimit>,
@@ -294,7 +283,7 @@ pub enum GeneratorLimit {
     },
     /// It sent requests so late that there were fewer of them.
     Late {
-        /// Which share of the requests that leaves out. In earlier versions: its own delays as a share of the mean response time.
+        /// Which share of the requests that leaves out.
         share: f64,
     },
 }

@@ -53,11 +53,6 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Whether nothing tried to read it.
-    fn is_not_read(&self) -> bool {
-        self.get().is_none() && self.source_or_reason() == NOT_READ
-    }
-
     /// The source of a known fact, or the reason of an unknown one.
     pub fn source_or_reason(&self) -> &str {
         match self {
@@ -297,7 +292,6 @@ pub struct Nic {
     /// Advertised link speed, bits per second.
     pub bits_per_second: Fact<f64>,
     /// Line rate in bits per second, which nothing can exceed: the advertised speed, if a physical line stands behind it.
-    #[serde(default = "no_line_rate")]
     pub line_rate: Fact<f64>,
     /// Largest payload of a frame.
     pub mtu: Fact<u32>,
@@ -305,11 +299,6 @@ pub struct Nic {
     pub state: Fact<String>,
     /// Offloads that are on: `tx-checksum`, `tso`, `gro`.
     pub offloads: Fact<Vec<String>>,
-}
-
-/// The line rate in runs stored before it was recorded.
-fn no_line_rate() -> Fact<f64> {
-    Fact::unknown("whether a line stands behind what it claims was not asked when this run was made")
 }
 
 /// Kernel and distribution.
@@ -350,7 +339,6 @@ pub struct Platform {
     /// Container: `docker`; known and `None` outside of one.
     pub container: Fact<Option<String>>,
     /// What the machine is built as, by its firmware; left out by runs stored before it was read.
-    #[serde(default, skip_serializing_if = "Fact::is_not_read")]
     pub chassis: Fact<Chassis>,
 }
 

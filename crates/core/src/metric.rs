@@ -53,7 +53,6 @@ pub struct Metric {
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
     pub ceiling: Option<f64>,
     /// Whether it is a published baseline: an earlier study published a value of one of its cases.
-    #[serde(alias = "seed")]
     pub baseline: bool,
     /// Whether core cycles are a sensible second unit for it (a duration on one CPU).
     pub cycles: bool,
@@ -343,23 +342,17 @@ pub enum Canary {
     Chain,
     /// A block of independent adds: throughput, which a busy SMT sibling halves.
     Block,
-    /// A pointer chase through 128 KiB. In runs of earlier versions only: it evicted what it guarded.
-    Cache,
-    /// Eight null system calls. In runs of earlier versions only: they had states of their own, which the work beside them did not share.
-    Kernel,
 }
 
 impl Canary {
     /// All canaries, in the order in which they are kept.
-    pub const ALL: [Canary; 4] = [Canary::Chain, Canary::Block, Canary::Cache, Canary::Kernel];
+    pub const ALL: [Canary; 2] = [Canary::Chain, Canary::Block];
 
     /// Its name in data.
     pub const fn name(self) -> &'static str {
         match self {
             Canary::Chain => "chain",
             Canary::Block => "block",
-            Canary::Cache => "cache",
-            Canary::Kernel => "kernel",
         }
     }
 }

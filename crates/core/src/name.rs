@@ -15,15 +15,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(&'static str);
 
-/// Former ids, or leading parts of ids, each with its replacement: what was stored under the first is read as the second.
-const DEPRECATED_IDS: [(&str, &str); 5] = [
-    ("mem.bandwidth.handover", "mem.bandwidth.core_to_core"),
-    ("net.bandwidth.udp.overtaken", "net.bandwidth.udp.reordered"),
-    ("net.peer.bandwidth.udp.overtaken", "net.peer.bandwidth.udp.reordered"),
-    ("net.peer.offered.overtaken", "net.peer.offered.reordered"),
-    ("file.peers", "file.rivals"),
-];
-
 static INTERNED_NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Name {
@@ -43,17 +34,6 @@ impl Name {
         Self(kept)
     }
 
-    /// The present id, or leading part of ids, of one that was stored or typed.
-    pub fn canonical(text: &str) -> Cow<'_, str> {
-        let today = DEPRECATED_IDS.iter().find_map(|(former, name)| replace_prefix(text, former, name));
-        today.map_or(Cow::Borrowed(text), Cow::Owned)
-    }
-
-    /// The former id, if there was another.
-    pub fn deprecated_id(self) -> Option<String> {
-        DEPRECATED_IDS.iter().find_map(|(former, name)| replace_prefix(self.0, name, former))
-    }
-
     /// The text.
     pub const fn as_str(self) -> &'static str {
         self.0
@@ -63,12 +43,6 @@ impl Name {
 /// Whether a name is this id, or a leading part of it up to a dot: `os` and `os.syscall` of `os.syscall.null`.
 pub fn is_dotted_prefix(name: &str, id: &str) -> bool {
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// A name that is `from`, or begins with it and a dot, with `from` replaced by `to`.
-fn replace_prefix(text: &str, from: &str, to: &str) -> Option<String> {
-    let rest = text.strip_prefix(from)?;
-    (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))
 }
 
 impl fmt::Display for Name {
@@ -117,7 +91,7 @@ impl Serialize for Name {
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(deserializer)?;
-        Ok(Self::intern(&Self::canonical(&text)))
+        Ok(Self::intern(&text))
     }
 }
 
@@ -143,16 +117,5 @@ mod tests {
         let second = Name::intern(&String::from("os.syscall.null"));
         assert!(std::ptr::eq(first.as_str(), second.as_str()));
         assert_eq!(first, Name::new("os.syscall.null"));
-    }
-
-    #[test]
-    fn deprecated_id_is_read_as_canonical() {
-        let read = |text: &str| serde_json::from_value::<Name>(text.into()).unwrap();
-        assert_eq!(read("mem.bandwidth.handover"), *"mem.bandwidth.core_to_core");
-        assert_eq!(read("file.peers.cached.kelvin"), *"file.rivals.cached.kelvin");
-        assert_eq!(read("file.peersonal"), *"file.peersonal");
-        assert_eq!(Name::canonical("file.peers"), "file.rivals");
-        assert_eq!(Name::new("file.rivals.direct").deprecated_id().as_deref(), Some("file.peers.direct"));
-        assert_eq!(Name::new("os.syscall.null").deprecated_id(), None);
     }
 }

@@ -13,7 +13,6 @@ pub struct NetworkPath {
     /// Name of the interface over which packets to the agent leave this machine.
     pub interface: Fact<String>,
     /// Advertised link speed of the agent's interface, bits per second. Whether a physical line stands behind it is not known here.
-    #[serde(alias = "claimed_there")]
     pub agent_link_speed: Fact<f64>,
     /// MTU of the agent's interface, bytes.
     pub agent_mtu: Fact<u32>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::identifiers::{Id, Word};
 use crate::{
     Bound, BoundRecord, Canary, Case, Event, Explanation, Fact, Hazard, Labels, Machine, Metric, MetricReadings, Name,
-    NetworkPath, PredictionRecord, WordedStudy,
+    NetworkPath, PredictionRecord,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -100,7 +100,6 @@ pub struct RunSettings {
     /// CPU that single-CPU probes run on.
     pub cpu: u32,
     /// The second CPU of pairs, if there is one.
-    #[serde(alias = "peer_cpu")]
     pub partner_cpu: Option<u32>,
     /// Whether canaries were read between batches.
     pub canaries: bool,
@@ -188,8 +187,6 @@ pub struct Run {
     pub measurements: Vec<Measurement>,
     /// Predictions made when it was measured.
     pub predictions: Vec<PredictionRecord>,
-    /// Studies and their conclusions.
-    pub studies: Vec<WordedStudy>,
     /// What was found of the causes of its largest gaps between measured and predicted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<Explanation>,
@@ -226,7 +223,7 @@ pub struct Round {
     /// Lifetime of the process in seconds, with start and set-up.
     pub seconds: f64,
     /// How many of them were for timing: those planned, and those by which it went on until the core was undisturbed. Missing in
-    /// runs of former versions and in studies that plan none.
+    /// studies that plan none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<f64>,
     /// The CPU that it ran on.
@@ -308,7 +305,6 @@ impl Run {
             header: outline,
             measurements,
             predictions: Vec::new(),
-            studies: Vec::new(),
             explanations: Vec::new(),
             status: RunStatus::Partial("killed before it ended".into()),
             seconds: 0.0,
@@ -352,7 +348,6 @@ impl Run {
             header: self.header.clone(),
             measurements: self.measurements.iter().map(Measurement::without_samples).collect(),
             predictions: self.predictions.clone(),
-            studies: self.studies.clone(),
             explanations: self.explanations.clone(),
             status: self.status.clone(),
             seconds: self.seconds,

@@ -50,7 +50,6 @@ impl CanaryReader {
         let ticks = match canary {
             Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
             Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),
-            Canary::Cache | Canary::Kernel => return None,
         };
         Some((ticks as f64 * self.nanoseconds_per_tick) as f32)
     }

@@ -24,7 +24,6 @@ mod watch;
 mod why;
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,7 +33,6 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
-use kelvin_core::Name;
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 use kelvin_store::Tag;
 
@@ -280,7 +278,6 @@ pub fn flag_help(command: &str, flag: &str) -> String {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Areas (cpu, os, mem, file, net), probes, metrics, or any leading part of an id [default: all]
-    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// Fewer points and rounds; the report says so
     #[arg(long, conflicts_with = "thorough")]
@@ -312,7 +309,6 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct StudyArgs {
     /// A study (below), or what a report names: an area, a probe, a metric, or any leading part of an id
-    #[arg(value_parser = resolve_alias)]
     pub name: String,
     /// Measure nothing: judge the published study of that name from its published figures, as text or with --json; there is load
     #[arg(long)]
@@ -376,7 +372,6 @@ pub struct SelfcheckArgs {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these areas, probes or metrics
-    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// List the studies, which a plain run does not measure
     #[arg(long)]
@@ -393,16 +388,10 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// A probe, a metric, or an area
-    #[arg(value_parser = resolve_alias)]
     pub name: String,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// The present name of a metric, which may have been typed by its former one.
-fn resolve_alias(name: &str) -> Result<String, Infallible> {
-    Ok(Name::canonical(name).into_owned())
 }
 
 /// `kelvin machine`.
@@ -425,7 +414,7 @@ pub struct MachineArgs {
 pub struct TuneArgs {
     /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
     /// an id
-    #[arg(requires = "measure", conflicts_with = "restore", value_parser = resolve_alias)]
+    #[arg(requires = "measure", conflicts_with = "restore")]
     pub names: Vec<String>,
     /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]

@@ -146,7 +146,9 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
         clock: setup.clock.clone(),
         hazards,
         spread_history: learned_of(&usual, Some(&plan.settings.mode))?,
-        core_ratio_history: learned_of(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |learned| learned.headlines),
+        core_ratio_history: learned_of(&[BLOCK_OVER_CHAIN], None)?
+            .pop()
+            .map_or_else(Vec::new, |learned| learned.headlines),
         bounds: predict::hardware_bounds(&planned, machine, network_path.as_ref()),
         machine: machine.clone(),
         metrics,

@@ -40,7 +40,6 @@ impl Redaction {
             measurement.skipped.iter_mut().for_each(|reason| self.redact_text(&mut reason.0));
         }
         run.predictions = without_private(&run.predictions)?;
-        run.studies = without_private(&run.studies)?;
         run.explanations = without_private(&run.explanations)?;
         run.notes.iter_mut().for_each(|note| self.redact_text(note));
         run.labels.note.iter_mut().for_each(|note| self.redact_text(note));

@@ -148,7 +148,8 @@ fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
 fn print_row(area: &str, figures: &[&PredictedFigure]) {
     let predicted: Vec<(&PredictedFigure, &Prediction)> =
         figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
-    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::ReferenceMachines).count();
+    let elsewhere =
+        predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::ReferenceMachines).count();
     let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
     let held = CoverageSummary::from_figures(figures.iter().copied());
     let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.covered, held.median_range));

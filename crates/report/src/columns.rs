@@ -302,7 +302,5 @@ pub(crate) fn sample_columns<'a>() -> Vec<SampleColumn<'a>> {
             .in_csv("loop_nanoseconds"),
         Of::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
         Of::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
-        Of::real("canary_cache", ns, |row| row.canary(Canary::Cache)).in_csv("canary_cache_nanoseconds"),
-        Of::real("canary_kernel", ns, |row| row.canary(Canary::Kernel)).in_csv("canary_kernel_nanoseconds"),
     ]
 }

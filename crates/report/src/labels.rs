@@ -142,8 +142,6 @@ pub fn canary(canary: Canary) -> &'static str {
     match canary {
         Canary::Chain => "core frequency (dependent multiplies)",
         Canary::Block => "core throughput (independent adds)",
-        Canary::Cache => "level-2 cache (pointer chase)",
-        Canary::Kernel => "kernel entry (null system call)",
     }
 }
 

@@ -114,7 +114,8 @@ fn page_without_screen_begins_with_verdict() {
 
 /// A gap between measured and predicted, of a result.
 fn gap(result: &MetricResult) -> Finding {
-    let gap = PredictionGap { source: result.metric_case(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
+    let gap =
+        PredictionGap { source: result.metric_case(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
     Finding {
         importance: Importance::Notable,
         text: format!("{} is a gap.", result.metric.id),

@@ -6,7 +6,6 @@ use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAM
 use kelvin_core::{
     Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, Machine, Metric, Name, PartKind, PlannedMeasurement,
     Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunStatus, Value,
-    WordedStudy,
 };
 
 use crate::labels;
@@ -32,7 +31,7 @@ pub fn check(run: &Run) -> CheckResult {
     check_header(&run.header)?;
     let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
-    check_conclusion((&run.predictions, &run.studies, &run.explanations), &defined)?;
+    check_conclusion(&run.predictions, &run.explanations, &defined)?;
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
     {
@@ -81,7 +80,9 @@ pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
         check_metric_at(row.metric, &row.case, &defined, &path)?;
         check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within_variances.len()))?;
         check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
-        row.within_variances.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
+        row.within_variances
+            .iter()
+            .try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
     }
     for (i, record) in outline.bounds.iter().enumerate() {
         let path = format!("bounds[{i}]");
@@ -298,7 +299,8 @@ fn check_canaries(columns: &Batches, path: &str) -> CheckResult {
 
 /// Checks what is known after the last round.
 pub(crate) fn check_conclusion(
-    (predictions, studies, explanations): (&[PredictionRecord], &[WordedStudy], &[Explanation]),
+    predictions: &[PredictionRecord],
+    explanations: &[Explanation],
     defined: &HashSet<Name>,
 ) -> CheckResult {
     for (i, record) in predictions.iter().enumerate() {
@@ -310,9 +312,6 @@ pub(crate) fn check_conclusion(
             (None, None) => return invalid_field(path, "neither a prediction nor a reason for none"),
             (Some(_), Some(_)) => return invalid_field(path, "both a prediction and a reason for none"),
         }
-    }
-    for (i, study) in studies.iter().enumerate() {
-        check_grammar(&format!("studies[{i}].id"), &study.id, &ID_GRAMMAR)?;
     }
     for (i, explanation) in explanations.iter().enumerate() {
         check_explanation(explanation, defined, &format!("explanations[{i}]"))?;

@@ -45,7 +45,7 @@ impl Store {
         replaced.ok_or_else(|| AppendError::Gone(run_id.to_owned()))
     }
 
-    /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from,
+    /// Stores what is known only at the end of a run, predictions and explanations, and the headlines that later runs learn from,
     /// those of a complete run only.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Store {
         let which: Vec<SqlValue> = but.chain(over.into_iter().flatten()).collect();
         let mut learned = Vec::new();
         for metric in metrics {
-            let of_metric = values![metric.id.as_str(), metric.id.deprecated_id().unwrap_or_default(), metric.version];
+            let of_metric = values![metric.id.as_str(), metric.version];
             for parameters in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
                 let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
                     id: format!("series {} {parameters}", metric.id),
@@ -120,15 +120,15 @@ impl Store {
     }
 }
 
-/// The cases with stored headlines of a metric, under its present or former id.
+/// The cases with stored headlines of a metric.
 const SELECT_CASES: &str =
-    "SELECT DISTINCT parameters FROM series WHERE metric IN ($1, $2) AND version = $3 ORDER BY parameters";
+    "SELECT DISTINCT parameters FROM series WHERE metric = $1 AND version = $2 ORDER BY parameters";
 
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
 /// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
 /// runs of one machine.
 fn newest_headlines_sql(but: usize, is_over: bool) -> String {
-    let others: Vec<String> = (8..8 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
+    let others: Vec<String> = (7..7 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
     let (what, and_base) = match is_over {
         false => ("headline.value, headline.within_variance", String::new()),
         true => (
@@ -136,17 +136,17 @@ fn newest_headlines_sql(but: usize, is_over: bool) -> String {
             format!(
                 "JOIN headline AS base ON base.run = run.key AND base.value > 0 AND base.series IN
                  (SELECT key FROM series WHERE metric = ${} AND version = ${} AND parameters = ${})",
+                7 + but,
                 8 + but,
-                9 + but,
-                10 + but
+                9 + but
             ),
         ),
     };
     format!(
         "SELECT {what} FROM run CROSS JOIN headline {and_base} WHERE headline.run = run.key
-         AND headline.series IN (SELECT key FROM series WHERE metric IN ($1, $2) AND version = $3 AND parameters = $4)
-         AND machine = $5 AND (CAST($6 AS TEXT) IS NULL OR mode = $6) AND status = 'complete'{}
-         ORDER BY started_us DESC, run.id DESC LIMIT $7",
+         AND headline.series IN (SELECT key FROM series WHERE metric = $1 AND version = $2 AND parameters = $3)
+         AND machine = $4 AND (CAST($5 AS TEXT) IS NULL OR mode = $5) AND status = 'complete'{}
+         ORDER BY started_us DESC, run.id DESC LIMIT $6",
         others.concat()
     )
 }

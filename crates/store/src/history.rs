@@ -119,8 +119,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// The values of these runs, of the series that are wanted by the id of their metric; in the order of ids, cases and versions. A
-    /// metric under its former id is that of today.
+    /// The values of these runs, of the series that are wanted by the id of their metric; in the order of ids, cases and versions.
     ///
     /// # Errors
     /// If the store fails, or a row of it is damaged.
@@ -206,7 +205,7 @@ impl Store {
         };
         let mut series = Vec::new();
         for (key, metric, version, parameters) in self.rows(select, &[], row)? {
-            let id = Name::canonical(&metric);
+            let id = &metric;
             if !is_wanted(&id) {
                 continue;
             }

@@ -174,7 +174,6 @@ impl Store {
         if let Some(packed) = self.conclusion(head.key)? {
             let conclusion: RunConclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
-            run.studies = conclusion.studies;
             run.explanations = conclusion.explanations;
             run.notes.extend(conclusion.notes);
         }
@@ -264,7 +263,7 @@ impl EventRow {
     }
 
     fn event(self) -> Result<Event, String> {
-        let probe = Name::intern(&Name::canonical(&self.probe));
+        let probe = Name::intern(&self.probe);
         let case: Case = serde_json::from_str(&self.parameters).map_err(|error| error.to_string())?;
         match (self.payload, self.reason) {
             (Some(packed), _) => Ok(Event::RoundFinished { probe, case, round: unpack(&packed)? }),

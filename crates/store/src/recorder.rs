@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use kelvin_core::{
     Case, Event, Explanation, Fact, Labels, Name, PredictionRecord, Round, RoundOutcome, Run, RunHeader, RunStatus,
-    SkipReason, StoredHeadline, WordedStudy,
+    SkipReason, StoredHeadline,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +49,6 @@ pub enum InsertOutcome {
 pub struct RunConclusion {
     /// Its predictions.
     pub predictions: Vec<PredictionRecord>,
-    /// Its studies.
-    pub studies: Vec<WordedStudy>,
     /// What was found of the causes of its gaps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<Explanation>,
@@ -61,12 +59,7 @@ pub struct RunConclusion {
 impl RunConclusion {
     /// The conclusion of a run, without the notes that it ended with.
     pub fn from_run(run: &Run) -> Self {
-        Self {
-            predictions: run.predictions.clone(),
-            studies: run.studies.clone(),
-            explanations: run.explanations.clone(),
-            notes: Vec::new(),
-        }
+        Self { predictions: run.predictions.clone(), explanations: run.explanations.clone(), notes: Vec::new() }
     }
 }
 
@@ -92,8 +85,8 @@ impl Store {
     /// If there is no such run, the data is inconsistent, or the store fails.
     pub fn store_conclusion(&self, run_id: &str, conclusion: &RunConclusion) -> Result<(), AppendError> {
         let outline = self.stored_header(run_id)?;
-        let RunConclusion { predictions, studies, explanations, .. } = conclusion;
-        check::check_conclusion((predictions, studies, explanations), &check::defined_metrics(&outline.metrics))?;
+        let RunConclusion { predictions, explanations, .. } = conclusion;
+        check::check_conclusion(predictions, explanations, &check::defined_metrics(&outline.metrics))?;
         self.in_transaction(|engine| {
             let key = existing_key(engine, run_id)?;
             upsert_conclusion(engine, key, conclusion)
@@ -310,7 +303,8 @@ fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &R
         RoundOutcome::Skipped(_) => "skipped",
         RoundOutcome::Failed(_) => "failed",
     };
-    values![run, sequence, probe.as_str(), parameters(case), round.index, round.start_seconds, outcome, pack(round)].to_vec()
+    values![run, sequence, probe.as_str(), parameters(case), round.index, round.start_seconds, outcome, pack(round)]
+        .to_vec()
 }
 
 fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &SkipReason) -> Vec<SqlValue> {

@@ -308,7 +308,10 @@ fn invalid_numbers_are_refused() {
         ("field measurements[0].rounds[0].timing: -1 is below 0", {
             check_error_after(|run| run.measurements[0].rounds[0].timing = Some(-1.0))
         }),
-        ("field learned[0].within: -1 is below 0", check_error_after(|run| run.header.spread_history[0].within_variances[1] = -1.0)),
+        (
+            "field learned[0].within: -1 is below 0",
+            check_error_after(|run| run.header.spread_history[0].within_variances[1] = -1.0),
+        ),
     ];
     for (expected, found) in cases {
         let expected = if expected.starts_with('.') { format!("{at}{expected}") } else { expected.to_owned() };

@@ -73,7 +73,9 @@ pub(super) fn find_causes(
         };
         let share = share.filter(is_told);
         told.extend(
-            share.map(|share| (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))),
+            share.map(|share| {
+                (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))
+            }),
         );
     }
     for (at, cause) in told {

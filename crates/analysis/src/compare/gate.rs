@@ -38,7 +38,6 @@ pub struct Gate {
 #[serde(deny_unknown_fields)]
 struct GateRule {
     /// A metric, or a leading part of one, as everywhere.
-    #[serde(deserialize_with = "canonical_name")]
     name: String,
     /// Values of axes, as tables write them; spaces do not count.
     #[serde(default)]
@@ -52,7 +51,6 @@ struct GateRule {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateIssue {
-    #[serde(deserialize_with = "canonical_name")]
     name: String,
     #[serde(default)]
     case: BTreeMap<String, AxisText>,
@@ -165,13 +163,8 @@ impl Gate {
     fn missing_finding(&self, one: &NotCompared) -> Option<GateFinding> {
         let figure = not_compared_name(one);
         let rule = self.rule_for(&GatedFigure::from_words(one.metric, &one.case));
-        let finding = GateFinding {
-            metric: one.metric,
-            figure,
-            reason: GateReason::NotCompared,
-            issue: None,
-            owner: rule.owner,
-        };
+        let finding =
+            GateFinding { metric: one.metric, figure, reason: GateReason::NotCompared, issue: None, owner: rule.owner };
         rule.seen.map(|_| finding)
     }
 }
@@ -279,11 +272,6 @@ fn without_spaces(value: &str) -> String {
     value.replace(' ', "")
 }
 
-/// A name, today's where it is a former one.
-fn canonical_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    String::deserialize(from).map(|name| Name::canonical(&name).into_owned())
-}
-
 impl<'de> Deserialize<'de> for GateShare {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         const RIGHT: &str = "a percentage above 0, such as \"5%\"";
@@ -380,24 +368,11 @@ mod tests {
         let owned = judge_policy(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
         assert_eq!(owned.failures[0].owner.as_deref(), Some("memory"));
         assert_eq!(owned.failures[0].figure, "test.latency.load bytes=4 KiB");
-        assert!(matches!(owned.failures[0].reason, GateReason::Worse { ratio, allowed: 0.03 } if (ratio - 0.1).abs() < 1e-9));
+        assert!(
+            matches!(owned.failures[0].reason, GateReason::Worse { ratio, allowed: 0.03 } if (ratio - 0.1).abs() < 1e-9)
+        );
         assert_eq!(Gate::from_share(0.05), Gate::from_policy("worse = '5%'").unwrap());
         assert_eq!(Gate::from_share(0.0), Gate::from_policy("").unwrap());
-    }
-
-    #[test]
-    fn deprecated_name_is_canonical() {
-        let metric = kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
-        let worse = ComparedFigure { metric, case: Case::new(), ..figure(0.3) };
-        let former = metric.id.deprecated_id().unwrap();
-        for rule in [
-            format!("[[figures]]\nname = '{former}'\nworse = true"),
-            format!("[[known]]\nname = '{former}'\nbecause = '#1'"),
-        ] {
-            let gate = Gate::from_policy(&rule).unwrap();
-            assert_eq!(gate.names().next(), Some(metric.id.as_str()));
-            assert!(gate.judge(&comparison(vec![worse.clone()]), TODAY).failures.is_empty(), "{rule}");
-        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ fn warning_finding(analysis: &Analysis, kind: &WarningKind) -> Option<Finding> {
         count => format!("{count} of {all} figures {many}, {place} among them{expected}"),
     };
     let because = format!("{place}: {}", warning.text());
-    let found = FindingData::Warned { count, total: all, expected_by_chance: by_chance, first: first.metric_case(), warning };
+    let found =
+        FindingData::Warned { count, total: all, expected_by_chance: by_chance, first: first.metric_case(), warning };
     Some(Finding::new(importance, found, text, because).with_metrics(metrics_of_results(analysis, is_hit)))
 }

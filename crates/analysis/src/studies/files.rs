@@ -128,7 +128,8 @@ impl FileCurve {
             );
             found.conclude(text)
         };
-        let sufficient = against_best(points[knee], RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE));
+        let sufficient =
+            against_best(points[knee], RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE));
         let before = knee.checked_sub(1).and_then(|before| {
             against_best(points[before], RatioTest::below(RatioQuestion::BlockInsufficient, SUFFICIENT_RATE_SHARE))
         });

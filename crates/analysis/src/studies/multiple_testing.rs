@@ -102,7 +102,11 @@ mod tests {
             claim: Claim::Pages { metric: Name::new("mem.page.file"), case: Case::new(), all: true },
             holds: (chance <= 0.05).then_some(true),
             evidence: TestEvidence::TooFewPoints,
-            outcome: Some(TestOutcome { difference: PValue::new(chance), equivalence: same, rounds_to_decide: Some(9) }),
+            outcome: Some(TestOutcome {
+                difference: PValue::new(chance),
+                equivalence: same,
+                rounds_to_decide: Some(9),
+            }),
         }
     }
 

@@ -253,7 +253,8 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     };
     let what = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
     let test = joint_test(&what, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
-    let claim = Claim::BytesOutweighCalls { smallest: smallest.position, from, example_bytes: shown.position, ratio: times };
+    let claim =
+        Claim::BytesOutweighCalls { smallest: smallest.position, from, example_bytes: shown.position, ratio: times };
     Some(test.conclude(claim, from.map(|_| true).or(is_never.then_some(false)), text))
 }
 

@@ -51,7 +51,8 @@ struct FileOrders {
 
 impl FileOrders {
     fn from_conclusion(conclusion: &StatedConclusion) -> Option<Self> {
-        let Claim::Ratio { question: RatioQuestion::RandomAgainstSequential, base, ratio, .. } = &conclusion.claim else {
+        let Claim::Ratio { question: RatioQuestion::RandomAgainstSequential, base, ratio, .. } = &conclusion.claim
+        else {
             return None;
         };
         let same_within = conclusion.same_within();

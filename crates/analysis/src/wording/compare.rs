@@ -158,8 +158,10 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
                 format!("{word} by {} to {}: {open}; ", by(from), by(to))
             });
             let differs = differs.unwrap_or_default();
-            let seen =
-                figure.detectable_change.map(|share| format!("{differs}seen from {}", change_text(share))).unwrap_or_default();
+            let seen = figure
+                .detectable_change
+                .map(|share| format!("{differs}seen from {}", change_text(share)))
+                .unwrap_or_default();
             match times_to_decide(figure, comparison) {
                 Some(times) if times <= max_counted(comparison) => {
                     format!("{seen}; {times:.0} {}", counted_unit(comparison))
@@ -518,8 +520,9 @@ pub fn gate_finding(finding: &GateFinding) -> String {
 /// What could not have missed a gate that nothing misses, if there is some.
 pub fn gate_undetectable(gated: &GateResult, comparison: &Comparison) -> Option<String> {
     let figures = comparison.figures.len();
-    (gated.failures.is_empty() && gated.undetectable > 0)
-        .then(|| format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.undetectable))
+    (gated.failures.is_empty() && gated.undetectable > 0).then(|| {
+        format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.undetectable)
+    })
 }
 
 /// A known issue of which nothing is seen any more.

@@ -143,13 +143,14 @@ fn whole_percent(share: f64) -> String {
 /// The row of a part, and that of the host's part in it.
 fn part_rows(part: &ExplainedPart, explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> {
     let is_of = |cause: &&CauseResult| part.kind == PartKind::Cause(cause.id);
-    let of_host = explanation.causes.iter().find(is_of).and_then(|cause| cause.host_share).map(|share| ExplanationRow {
-        what: "of that the host".into(),
-        amount: scale.text(share.amount.value),
-        share: whole_percent(share.share.value),
-        shown_by: format!("{}: it grows with the time that the CPU was idle", share_interval(&share.share)),
-        is_within: true,
-    });
+    let of_host =
+        explanation.causes.iter().find(is_of).and_then(|cause| cause.host_share).map(|share| ExplanationRow {
+            what: "of that the host".into(),
+            amount: scale.text(share.amount.value),
+            share: whole_percent(share.share.value),
+            shown_by: format!("{}: it grows with the time that the CPU was idle", share_interval(&share.share)),
+            is_within: true,
+        });
     std::iter::once(part_row(part, explanation, scale)).chain(of_host).collect()
 }
 
@@ -246,7 +247,8 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         }
         None => {}
     }
-    let formula = |cause: &CauseResult| Some(format!("{}: {}", cause.summary, formula_text(cause.by_formula.as_ref()?)));
+    let formula =
+        |cause: &CauseResult| Some(format!("{}: {}", cause.summary, formula_text(cause.by_formula.as_ref()?)));
     let formulas: Vec<String> = explanation.causes.iter().filter_map(formula).collect();
     if !formulas.is_empty() {
         notes.push(("by formula", formulas.join("; ")));
@@ -330,7 +332,12 @@ fn tried_causes(explanation: &Explanation) -> String {
 
 fn formula_text(FormulaSize { formula, nanoseconds }: &FormulaSize) -> String {
     let times = if formula.factor == 1.0 { String::new() } else { format!("{} x ", formula.factor) };
-    format!("{times}({} - {}) = {}", formula.minuend, formula.subtrahend, value_text(nanoseconds.value, Unit::Nanoseconds))
+    format!(
+        "{times}({} - {}) = {}",
+        formula.minuend,
+        formula.subtrahend,
+        value_text(nanoseconds.value, Unit::Nanoseconds)
+    )
 }
 
 /// What the controls did to what their causes cannot touch, each control once.

@@ -67,9 +67,8 @@ pub enum LoadClaim {
         bytes_per_second: Estimate,
         /// Bytes a request, at the mean throughput.
         bytes_per_request: Estimate,
-        /// Bytes from the first visit to the last; `None` in conclusions of earlier versions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bytes_in_study: Option<Estimate>,
+        /// Bytes from the first visit to the last.
+        bytes_in_study: Estimate,
     },
     /// The server is at the end what it was at the start.
     Steady {

@@ -284,7 +284,10 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             corrected: mean_cycle.map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
             unanswered,
             answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
-            generator: GeneratorStats { spurious_wakeups: self.futile_wakeups, ..generator_usage::generator_report(used, waits) },
+            generator: GeneratorStats {
+                spurious_wakeups: self.futile_wakeups,
+                ..generator_usage::generator_report(used, waits)
+            },
             ..figures
         }
     }

@@ -339,7 +339,8 @@ impl StudyPlan {
 
     fn emit(&self, sink: &mut dyn EventSink, probe: Name, case: Case, at: RoundTime, attempt: RoundOutcome) {
         let RoundTime { index, seconds, took } = at;
-        let round = Round { index, start_seconds: seconds, seconds: took, timing: None, cpu: self.cpu, outcome: attempt };
+        let round =
+            Round { index, start_seconds: seconds, seconds: took, timing: None, cpu: self.cpu, outcome: attempt };
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
 }

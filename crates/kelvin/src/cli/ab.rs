@@ -7,13 +7,12 @@ use clap::Args;
 
 use kelvin_core::quantity::{parse_bytes, parse_percentage};
 
-use super::{CompareOutputArgs, RunOptions, percent_up_to_50, resolve_alias, socket_buffers};
+use super::{CompareOutputArgs, RunOptions, percent_up_to_50, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
 pub struct AbArgs {
     /// What to measure under both settings: areas, probes, metrics, or any leading part of an id; at the points of a quick run
-    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// A setting of A, as NAME=VALUE; repeatable [default: as-found]
     #[arg(long = "a", value_name = "SETTING", conflicts_with = "a_cmd")]

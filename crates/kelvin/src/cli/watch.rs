@@ -5,14 +5,14 @@ use std::time::Duration;
 use clap::Args;
 use kelvin_store::Tag;
 
-use super::{RunOptions, StoreArgs, duration, percent_up_to_50, resolve_alias};
+use super::{RunOptions, StoreArgs, duration, percent_up_to_50};
 
 /// `kelvin watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// What to measure, at the points of a quick run: areas, probes, metrics, or any leading part of an id [default: cpu, os and what is
     /// cheap of mem, file and net, as is said at the start]
-    #[arg(value_name = "NAME", value_parser = resolve_alias)]
+    #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// From the beginning of one turn to that of the next, such as 30m or 6h; with --once: as often as it is started [default: 1h, or
     /// as much longer as the turns need here]

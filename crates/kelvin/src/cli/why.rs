@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
 
-use super::{OutputArgs, RunOptions, StoreArgs, axis_value, resolve_alias};
+use super::{OutputArgs, RunOptions, StoreArgs, axis_value};
 
 /// `kelvin why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
     /// The metric, by its whole id; `kelvin list` lists them
-    #[arg(value_parser = resolve_alias, required_unless_present_any = ["causes", "gaps"])]
+    #[arg(required_unless_present_any = ["causes", "gaps"])]
     pub metric: Option<String>,
     /// Values of its axes that tell its cases apart, such as placement=two_cpus
     #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]

@@ -115,7 +115,13 @@ fn search_rate(
         search.record(rate, is_kept);
     }
     let (kept, missed) = (search.highest_kept(), search.lowest_missed());
-    Ok(RateSearch { objective: objective.to_string(), highest_passing: kept, lowest_failing: missed, is_generator_limit, tries })
+    Ok(RateSearch {
+        objective: objective.to_string(),
+        highest_passing: kept,
+        lowest_failing: missed,
+        is_generator_limit,
+        tries,
+    })
 }
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {

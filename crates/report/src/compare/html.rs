@@ -85,7 +85,8 @@ fn sides(comparison: &Comparison) -> Markup {
     let one = |(letter, of): (&str, &ComparedSide)| {
         let text = side_text(of, comparison);
         // Two settings are named by their letters already.
-        let text = text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.interleaving.is_some()).unwrap_or(&text);
+        let text =
+            text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.interleaving.is_some()).unwrap_or(&text);
         html!("<dt>{}</dt><dd>{}</dd>", letter, text)
     };
     html!(

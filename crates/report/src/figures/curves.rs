@@ -227,7 +227,8 @@ fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<LineCeilingSer
     let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
         let (_, first) = line.points.first()?;
         let is_its = |ends: &&LineCeiling| {
-            ends.metric == curve.metric.id && ends.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
+            ends.metric == curve.metric.id
+                && ends.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
         };
         Some(LineCeilingSeries { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
     };

@@ -61,7 +61,12 @@ mod tests {
             changes: Vec::new(),
         };
         let versions = versions.iter().enumerate().map(version).collect();
-        SeriesHistory { metric: Metric::duration("test.metric", "of a test"), case: Case::new(), versions, ranking: None }
+        SeriesHistory {
+            metric: Metric::duration("test.metric", "of a test"),
+            case: Case::new(),
+            versions,
+            ranking: None,
+        }
     }
 
     #[test]

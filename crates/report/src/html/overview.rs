@@ -114,7 +114,8 @@ impl OverviewSection<'_> {
         let found = figure.as_found.as_ref().map(|found| format!("{} as found", found.text));
         let text = found.unwrap_or_else(|| figure.text.clone());
         let verdict = is_gap.then(|| format!(" ({} than predicted)", labels::against_prediction(figure.verdict)));
-        let why = figure.missing_reason.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
+        let why =
+            figure.missing_reason.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
         let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
         let shown = match self.target(figure) {
             Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),

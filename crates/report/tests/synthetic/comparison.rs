@@ -108,7 +108,12 @@ pub fn gated_comparison() -> Comparison {
             finding(&names[0], worse(0.27), None, Some("@memory|team")),
             finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
         ],
-        known: vec![finding(&names[1], GateReason::Undetectable { detectable: Some(0.3), required: 0.1 }, Some(issue), None)],
+        known: vec![finding(
+            &names[1],
+            GateReason::Undetectable { detectable: Some(0.3), required: 0.1 },
+            Some(issue),
+            None,
+        )],
         undetectable: 3,
         resolved: vec!["nothing of it".into()],
     });

@@ -62,7 +62,7 @@ pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount o
     .with_axes([TASK_COUNT, KIND]);
 pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
     .baseline()
-    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Cache]))
+    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block]))
     .with_axes([WORKING_SET, PAGES]);
 pub const BANDWIDTH: [Metric; 6] = [
     bandwidth("mem.bandwidth.read", "Bytes read in a second.").baseline(),
@@ -93,7 +93,7 @@ pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per se
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary)
-        .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Cache]))
+        .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block]))
         .with_axes([WORKING_SET, CPUS])
 }
 

@@ -485,12 +485,7 @@ fn canaries() -> Vec<CanaryHistory> {
         });
         CanaryHistory { canary, reference, tolerance: 0.03, steady_share: 0.71, points: points.collect() }
     };
-    vec![
-        history(Canary::Chain, 253.1, 0.02),
-        history(Canary::Block, 255.9, 0.6),
-        history(Canary::Cache, 898.0, 0.25),
-        history(Canary::Kernel, 57.2, 0.4),
-    ]
+    vec![history(Canary::Chain, 253.1, 0.02), history(Canary::Block, 255.9, 0.6)]
 }
 
 fn levels() -> MemoryLevels {

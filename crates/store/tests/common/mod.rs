@@ -13,7 +13,6 @@ pub const MACHINE: &str = "5f2c9e7a01d34b68";
 pub fn sample_run() -> Run {
     let mut run = Run::from_events(sample_events()).expect("the events begin with the start");
     run.predictions = sample_predictions();
-    run.studies = sample_studies();
     run.notes.extend(sample_notes());
     run
 }
@@ -64,19 +63,6 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
         record("os.syscall.null", Case::new().with_word(AxisWord::from_names("call", "getppid")), Some(null)),
         record("os.process.fork", Case::new(), None),
     ]
-}
-
-/// The studies of [`sample_run`].
-pub fn sample_studies() -> Vec<WordedStudy> {
-    vec![WordedStudy {
-        id: Name::new("os.tasks"),
-        design: "the same work over 1 to 4 threads".into(),
-        conclusions: vec![WordedConclusion {
-            text: "threads beyond the number of CPUs gain nothing".into(),
-            holds: Some(true),
-            test: "slope 0.01, 95 % interval -0.03 to 0.05".into(),
-        }],
-    }]
 }
 
 /// The notes that are found out after the last round of [`sample_run`].
@@ -145,11 +131,9 @@ pub fn sample_metrics() -> Vec<Metric> {
             .headline(HeadlineSamples::AsFound)
             .contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
             .bounds(Some(0.0), Some(1e12)),
-        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::from_canaries(&[
-            Canary::Chain,
-            Canary::Block,
-            Canary::Cache,
-        ])),
+        Metric::rate("mem.bandwidth.read", "Bytes read in a second.")
+            .version(2)
+            .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block])),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
 
+use crate::common::sample_run;
 use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
-use crate::common::{sample_run, sample_studies};
 use crate::stores::{StoreFactory, of_any_store};
 use kelvin_core::{
     AmountShare, AmountUnit, Case, EXPLANATION_FORMAT, Estimate, Event, ExplainedPart, Explanation, Metric, Name,
@@ -22,7 +22,6 @@ of_any_store! {
     ambiguous_name_lists_few_candidates,
     list_is_filtered_and_oldest_first,
     spread_history_needs_same_machine_mode_method,
-    spread_history_includes_deprecated_ids,
     invalid_headlines_are_refused,
 }
 
@@ -177,7 +176,7 @@ fn header_is_replaced_but_not_its_plan(fresh: &StoreFactory) {
 fn later_conclusion_replaces_earlier(fresh: &StoreFactory) {
     let store = fresh.new_store();
     store.insert(&sample_run()).unwrap();
-    let later = RunConclusion { studies: sample_studies(), notes: vec!["later".into()], ..RunConclusion::default() };
+    let later = RunConclusion { notes: vec!["later".into()], ..RunConclusion::default() };
     store.store_conclusion("20260131T120000-5f2c", &later).unwrap();
     let stored = store.load("last").unwrap();
     assert!(stored.predictions.is_empty());
@@ -293,7 +292,8 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     store.record_headlines("d", &[newer_method]).unwrap();
 
     let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
-    let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within_variances.clone())).collect();
+    let rows: Vec<_> =
+        learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within_variances.clone())).collect();
     assert_eq!(
         rows,
         [
@@ -323,20 +323,6 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     let of_any_mode =
         store.spread_history(&HistoryFilter { mode: None, ..SAMPLE_FILTER }, &sample_metrics(), 10).unwrap();
     assert_eq!(of_any_mode[0].headlines, [1.0, 2.0, 3.0, 4.0]);
-}
-
-fn spread_history_includes_deprecated_ids(fresh: &StoreFactory) {
-    let store = fresh.new_store();
-    let metric = Metric::duration("net.peer.offered.reordered", "Share that was reordered");
-    let at = |name| StoredHeadline { metric: Name::new(name), case: Case::new(), ..headline(0.0) };
-    for (number, name) in [(1, "net.peer.offered.overtaken"), (2, "net.peer.offered.reordered")] {
-        let id = number.to_string();
-        store.insert(&run_at(&id, number)).unwrap();
-        store.record_headlines(&id, &[StoredHeadline { value: number as f64, ..at(name) }]).unwrap();
-    }
-    let learned = store.spread_history(&SAMPLE_FILTER, &[metric], 10).unwrap();
-    let rows: Vec<_> = learned.iter().map(|l| (l.metric, l.headlines.as_slice())).collect();
-    assert_eq!(rows, [(metric.id, [1.0, 2.0].as_slice())]);
 }
 
 fn invalid_headlines_are_refused(fresh: &StoreFactory) {

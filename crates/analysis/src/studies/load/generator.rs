@@ -55,7 +55,9 @@ fn is_ruled_out(limit: &LoadLimit, is_at_ease: bool, is_in_time: bool) -> Option
     let is_of_client = |by: &Name| resource(*by).is_some_and(|by| by.group() == ResourceGroup::Client);
     match &limit.verdict {
         LoadVerdict::Client { resource: by } => (resource(*by) == Some(Resource::Generator)).then_some(false),
-        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } if by.iter().any(is_of_client) => None,
+        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } if by.iter().any(is_of_client) => {
+            None
+        }
         LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
             if !limit.doubts.contains(&LoadDoubt::LateGenerator) =>
         {

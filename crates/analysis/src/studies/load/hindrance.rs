@@ -6,7 +6,7 @@ use kelvin_core::catalogue::load::hosts::{
 };
 use kelvin_core::catalogue::load::{Resource, ResourceGroup, STALLED};
 use kelvin_core::units::{number, percent};
-use kelvin_core::{Estimate, Disturbance, DisturbanceClaim, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
+use kelvin_core::{Disturbance, DisturbanceClaim, Estimate, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
 
 use super::labels::resource;
 use super::saturated_sweep::{SaturatedSweep, clamp_to_zero, mean_estimate};
@@ -85,7 +85,13 @@ static HINDRANCE_SIGNS: [HindranceSign; 9] = [
         "threads of the client wait for CPUs that other work has",
     )
     .acting_for(ResourceGroup::Client),
-    sign(Disturbance::Stalls, LoadHost::Server, &STALLED, STALLING, "nobody was answered at all for a part of the time"),
+    sign(
+        Disturbance::Stalls,
+        LoadHost::Server,
+        &STALLED,
+        STALLING,
+        "nobody was answered at all for a part of the time",
+    ),
 ];
 
 /// Share of the time in stalls from which on they matter.
@@ -142,7 +148,10 @@ impl ObservedHindrance {
     pub(crate) fn doubt(&self, facts: &VerdictFacts<'_>, verdict: &LoadVerdict) -> Option<LoadDoubt> {
         let is_full = facts.is_full();
         let matters = self.sign.is_grave || !is_full && !self.is_how_it_limits(verdict);
-        matters.then(|| LoadDoubt::Disturbed { disturbance: self.sign.hindrance, of_server: self.sign.host == LoadHost::Server })
+        matters.then(|| LoadDoubt::Disturbed {
+            disturbance: self.sign.hindrance,
+            of_server: self.sign.host == LoadHost::Server,
+        })
     }
 
     /// The claim that it hinders, certain where all of its interval is above what matters.
@@ -192,7 +201,8 @@ impl ObservedHindrance {
             ),
         };
         let held = saturated.sweep.held.clone();
-        let claim = DisturbanceClaim { fixed: held, disturbance: *hindrance, of_server, amount: *amount, is_how_it_limits };
+        let claim =
+            DisturbanceClaim { fixed: held, disturbance: *hindrance, of_server, amount: *amount, is_how_it_limits };
         let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated_test(saturated.steps().count()));
         LoadConclusion::new(LoadClaim::Disturbance(claim), holds, test, text)
             .with_line(AnswerLine::Trouble, Some(format!("{}.", capitalise(&line))))

@@ -184,8 +184,13 @@ impl LoadStepLaw<'_> {
         let off = worst.map_or(together, |(_, off)| off);
         let holds = off.is_within(self.tolerance);
         let held: Case = sweep.held.clone();
-        let check =
-            LoadLawCheck { law: self.law, fixed: held, ratio: off, users: worst.map(|(users, _)| users), tolerance: self.tolerance };
+        let check = LoadLawCheck {
+            law: self.law,
+            fixed: held,
+            ratio: off,
+            users: worst.map(|(users, _)| users),
+            tolerance: self.tolerance,
+        };
         Some(LawCheckResult { check, holds, visits: all.len() })
     }
 

@@ -39,7 +39,16 @@ pub(super) fn limit(
         let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
         let saturation = Estimate { value: most, low: most, high: most, is_range: false };
         let (doubts, used, request_bytes) = (Vec::new(), Vec::new(), sweep.file_bytes());
-        return Some(LoadLimit { fixed: held, verdict, rule, doubts, knee: None, saturation, request_bytes, utilisations: used });
+        return Some(LoadLimit {
+            fixed: held,
+            verdict,
+            rule,
+            doubts,
+            knee: None,
+            saturation,
+            request_bytes,
+            utilisations: used,
+        });
     };
     let doubts = match verdict {
         LoadVerdict::Unknown { .. } => Vec::new(),
@@ -105,7 +114,8 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
                     format!("from {} users{span} on ", knee.users)
                 }
             });
-            let used = limit.utilisations.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
+            let used =
+                limit.utilisations.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
             let others: Vec<String> = limit.utilisations.iter().skip(1).map(busy_text).collect();
             let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
             let doubts = doubt_texts(limit).map_or_else(String::new, |doubts| format!("; not certain, as {doubts}"));
@@ -245,8 +255,12 @@ fn use_text(limit: &LoadLimit) -> String {
         LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } } => {
             format!("With {} it serves at least ", users_text(users))
         }
-        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, .. } => "With the most users it serves ".into(),
-        LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples } => "The highest throughput that was seen is ".into(),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::PerRequest { .. }, .. } => {
+            "With the most users it serves ".into()
+        }
+        LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples } => {
+            "The highest throughput that was seen is ".into()
+        }
         LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
         _ => String::new(),
     };

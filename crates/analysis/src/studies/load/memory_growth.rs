@@ -36,8 +36,12 @@ pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusio
     );
     let line = (holds == Some(true))
         .then(|| format!("The memory of the {whose} grows by {} a request.", bytes_text(bytes_a_request.value)));
-    let (bytes_a_second, bytes_in_study) = (growth.per_second, Some(in_study));
-    let claim = LoadClaim::Growth { of_server, bytes_per_second: bytes_a_second, bytes_per_request: bytes_a_request, bytes_in_study };
+    let claim = LoadClaim::Growth {
+        of_server,
+        bytes_per_second: growth.per_second,
+        bytes_per_request: bytes_a_request,
+        bytes_in_study: in_study,
+    };
     let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
     Some(stated.with_line(AnswerLine::Trouble, line))
 }

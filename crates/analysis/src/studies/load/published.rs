@@ -107,7 +107,8 @@ impl<'f> PublishedCaseModel<'f> {
             knee_published: self.case.knee_clients,
         };
         let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
-        let as_seen = claim.limit == claim.limit_published && claim.knee_ratio_published == claim.knee_published && is_near;
+        let as_seen =
+            claim.limit == claim.limit_published && claim.knee_ratio_published == claim.knee_published && is_near;
         let text = format!(
             "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds \
              cross at {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
@@ -185,7 +186,9 @@ mod tests {
         assert_eq!(of(|one| one.knee_ratio_published as f64), [2.0, 10.0, 1.0]);
         assert_eq!(of(|one| one.knee_published as f64), [2.0, 10.0, 1.0]);
         assert!(
-            found.iter().all(|(one, holds)| one.limit == *"link" && one.limit_published == *"link" && *holds == Some(true))
+            found
+                .iter()
+                .all(|(one, holds)| one.limit == *"link" && one.limit_published == *"link" && *holds == Some(true))
         );
     }
 
@@ -194,7 +197,9 @@ mod tests {
         let amplified: Vec<f64> = claims()
             .iter()
             .filter_map(|one| match &one.claim {
-                Claim::Load(LoadClaim::Amplification { ratio: times, .. }) if one.holds == Some(true) => Some(times.value),
+                Claim::Load(LoadClaim::Amplification { ratio: times, .. }) if one.holds == Some(true) => {
+                    Some(times.value)
+                }
                 _ => None,
             })
             .collect();

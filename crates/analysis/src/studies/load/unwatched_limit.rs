@@ -94,7 +94,8 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         if of(LoadHost::Client) > of(LoadHost::Server) { RequestLocation::Client } else { RequestLocation::Server };
     let percent = at_most(alone.unwrap_or(of(LoadHost::Client) + of(LoadHost::Server)));
     let how = UnsampledLimit::OtherWork { percent };
-    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE)).then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE))
+        .then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
@@ -116,7 +117,8 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         period_nanoseconds: to_nanoseconds(1.0 / rate),
     };
     let at = request_location(facts.sweep, saturated.loads())?;
-    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    (share >= STALLING && seen >= SOME_STALLS && taken < share)
+        .then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
 
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
@@ -163,7 +165,9 @@ pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<Lo
     let nanoseconds = to_nanoseconds(each);
     let how = match with_most <= MAX_WAIT_GROWTH * each {
         true => UnsampledLimit::PerRequest { nanoseconds },
-        false => UnsampledLimit::LimitedConcurrency { concurrency: (throughput * each).round().max(1.0) as u64, nanoseconds },
+        false => {
+            UnsampledLimit::LimitedConcurrency { concurrency: (throughput * each).round().max(1.0) as u64, nanoseconds }
+        }
     };
     let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
     (is_telling && share >= MIN_MAJOR_SHARE).then_some(LoadVerdict::NotSampled { limit: how, location: at })
@@ -202,8 +206,10 @@ pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict>
     let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
         && alone.unwatched_share() >= MIN_SOLE_SHARE;
     let how = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
-    (is_as_long && is_telling)
-        .then_some(LoadVerdict::NotSampled { limit: how, location: request_location(facts.sweep, std::slice::from_ref(most))? })
+    (is_as_long && is_telling).then_some(LoadVerdict::NotSampled {
+        limit: how,
+        location: request_location(facts.sweep, std::slice::from_ref(most))?,
+    })
 }
 
 /// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
@@ -212,7 +218,10 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
     let places = saturated.saturation.throughput.value * alone.unwatched;
     let at_once = places.round().max(1.0);
     let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time(facts.sweep.loads.first()?);
-    let how = UnsampledLimit::LimitedConcurrency { concurrency: at_once as u64, nanoseconds: to_nanoseconds(alone.unwatched) };
+    let how = UnsampledLimit::LimitedConcurrency {
+        concurrency: at_once as u64,
+        nanoseconds: to_nanoseconds(alone.unwatched),
+    };
     let at = request_location(facts.sweep, saturated.loads())?;
     (is_telling && places >= MIN_TAKEN_SHARE * at_once).then_some(LoadVerdict::NotSampled { limit: how, location: at })
 }
@@ -224,7 +233,10 @@ pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
         mean_if_complete(visits.filter_map(|visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS)))?;
     let at = request_location(sweep, loads)
         .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
-    Some(LoadVerdict::NotSampled { limit: UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, location: at })
+    Some(LoadVerdict::NotSampled {
+        limit: UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 },
+        location: at,
+    })
 }
 
 /// Whether the requests of a user take about as long as each other.
@@ -310,8 +322,12 @@ pub(super) fn limit_noun(how: UnsampledLimit, at: RequestLocation) -> &'static s
         (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Between) => {
             "a proxy or another program before the server, by a lock, few connections or a limit of the rate"
         }
-        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Network) => "a slower link further on, or losses on the way",
-        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Disk) => "the disk, by what the server reads or writes",
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Network) => {
+            "a slower link further on, or losses on the way"
+        }
+        (UnsampledLimit::LimitedConcurrency { .. }, RequestLocation::Disk) => {
+            "the disk, by what the server reads or writes"
+        }
         (UnsampledLimit::PerRequest { .. }, RequestLocation::Server | RequestLocation::Client) => {
             "a wait of each request in the server, such as a sleep or another server that it asks"
         }

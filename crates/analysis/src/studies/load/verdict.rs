@@ -222,7 +222,9 @@ fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
             && workers.is_none_or(|workers| at_once as f64 >= workers)
     };
     let is_of_workers = |verdict: &LoadVerdict| match verdict {
-        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: at_once, .. }, .. } => may_be_workers(*at_once),
+        LoadVerdict::NotSampled { limit: UnsampledLimit::LimitedConcurrency { concurrency: at_once, .. }, .. } => {
+            may_be_workers(*at_once)
+        }
         _ => false,
     };
     let saturated = facts.saturated.filter(|_| is_idle)?;

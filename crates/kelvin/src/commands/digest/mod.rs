@@ -30,7 +30,8 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     let cpus = allowed.len() as u32;
     // What earlier digests found, unless a new search is asked for; none where it can be neither read nor kept.
     let place = TuningCache::path_in(|name| std::env::var_os(name));
-    let known = place.and_then(|path| if args.rebuild_cache { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
+    let known =
+        place.and_then(|path| if args.rebuild_cache { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
     let known = known
         .map_err(|fault| notice!("searching for the fastest way to read these files, without remembering it: {fault}"));
     let reader = DigestReader {

@@ -64,7 +64,12 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         Ok(group) => group,
         Err(error) => {
             let outcome = SearchOutcome::NotPossible(error.to_string());
-            return Ok(CacheMeasurement { limit_bytes: limit, sizes: Vec::new(), failed_attempts: Vec::new(), outcome });
+            return Ok(CacheMeasurement {
+                limit_bytes: limit,
+                sizes: Vec::new(),
+                failed_attempts: Vec::new(),
+                outcome,
+            });
         }
     };
     let scratch = create_scratch_in(directory, "DIR")?;

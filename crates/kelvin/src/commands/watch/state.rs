@@ -166,7 +166,9 @@ impl ReportedChange {
 
     /// Whether both are one change: in one direction, and where both may be. Times of one form and one zone sort as texts.
     fn is_same_change(&self, other: &Self) -> bool {
-        self.rises == other.rises && self.between_runs[0] <= other.between_runs[1] && other.between_runs[0] <= self.between_runs[1]
+        self.rises == other.rises
+            && self.between_runs[0] <= other.between_runs[1]
+            && other.between_runs[0] <= self.between_runs[1]
     }
 }
 
