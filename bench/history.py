@@ -150,9 +150,9 @@ def append(store, run, values):
     with sqlite3.connect(store) as base:
         insert(base, run)
         for series, one in enumerate(values):
-            base.execute("INSERT OR IGNORE INTO series (metric, version, parameters) VALUES (?, 1, ?)", (METRIC, parameters(series)))
+            base.execute("INSERT OR IGNORE INTO series (metric, version, axes) VALUES (?, 1, ?)", (METRIC, parameters(series)))
             base.execute(
-                "INSERT INTO headline SELECT key, (SELECT key FROM run WHERE id = ?), ?, 0 FROM series WHERE parameters = ?",
+                "INSERT INTO headline SELECT key, (SELECT key FROM run WHERE id = ?), ?, 0 FROM series WHERE axes = ?",
                 (f"bench-{run}", one, parameters(series)),
             )
     base.close()
@@ -161,9 +161,9 @@ def append(store, run, values):
 def fill(store, runs, series, level, draw):
     with sqlite3.connect(store) as base:
         base.executemany(
-            "INSERT INTO series (metric, version, parameters) VALUES (?, 1, ?)", ((METRIC, parameters(one)) for one in range(series))
+            "INSERT INTO series (metric, version, axes) VALUES (?, 1, ?)", ((METRIC, parameters(one)) for one in range(series))
         )
-        keys = {one: key for key, one in base.execute("SELECT key, json_extract(parameters, '$." + AXIS + "') FROM series")}
+        keys = {one: key for key, one in base.execute("SELECT key, json_extract(axes, '$." + AXIS + "') FROM series")}
         for run in range(runs):
             insert(base, run)
         first = base.execute("SELECT min(key) FROM run WHERE id LIKE 'bench-%'").fetchone()[0]
@@ -177,8 +177,8 @@ def insert(base, run):
     """A copy of the template's row, later."""
     started = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
     base.execute(
-        "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline, status, partial_why, seconds, notes)"
-        " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, outline, status, partial_why, seconds, notes FROM run LIMIT 1",
+        "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes)"
+        " SELECT ?, format, ?, ?, machine, cpu_model, mode, kelvin, outline, status, partial_reason, seconds, notes FROM run LIMIT 1",
         (f"bench-{run}", started.strftime("%Y-%m-%dT%H:%M:%SZ"), int(started.timestamp() * 1e6)),
     )
 

@@ -9,10 +9,10 @@ use crate::result::{Analysis, MetricResult};
 
 /// What the first round of a case took beside its timing. Each run keeps it for the plans of later ones.
 pub static FIRST_ROUND_COST: Metric =
-    Metric::duration("round.first.beside_timing", "The first round of a case beside its timing");
+    Metric::duration("round.first.untimed", "Time of the first round of a case outside the timed part");
 /// What each of its other rounds took, on average: what a run takes is a sum, which medians of skewed times miss.
 pub static ROUND_COST: Metric =
-    Metric::duration("round.beside_timing", "A round of a case beside its timing").version(2);
+    Metric::duration("round.untimed", "Time of a round of a case outside the timed part").version(2);
 
 /// What the rounds of a case took beside their timing, each up to the beginning of the next one.
 #[derive(Clone, Debug, PartialEq)]

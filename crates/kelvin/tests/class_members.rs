@@ -41,7 +41,7 @@ fn kernel_verdict(report: &str) -> Value {
 #[test]
 fn machine_is_compared_with_own_class() {
     let place = TestDir::new();
-    let (_, today) = kelvin_testing::stored_run("intel-guest-3");
+    let today = kelvin_testing::stored_run("intel-guest-3");
     let mut run: Value = serde_json::from_str(&today).unwrap();
     // Figures enough for an area.
     let is_kept =

@@ -10,7 +10,7 @@ use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 
 /// Puts the export of a run that is kept for ever into a place.
 fn copy_stored_run(place: &TestDir, name: &str) {
-    fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
+    fs::write(place.path().join(name), kelvin_testing::stored_run(name)).unwrap();
 }
 
 /// What kelvin does; it may print more than a pipe holds.

@@ -12,7 +12,7 @@ use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 /// A place with the export of a run that is kept for ever.
 fn dir_with_stored_run() -> TestDir {
     let place = TestDir::new();
-    fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2").0).unwrap();
+    fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2")).unwrap();
     place
 }
 

@@ -262,7 +262,7 @@ fn runs_can_be_pruned_on_full_disk() {
     let place = RunDir::new();
     std::fs::create_dir(place.path().join("small")).unwrap();
     for name in ["intel-guest-1", "intel-guest-2", "intel-guest-3"] {
-        std::fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
+        std::fs::write(place.path().join(name), kelvin_testing::stored_run(name)).unwrap();
     }
     // With nothing left, and with too little for a log; what is said of both is the same.
     // Blocks of 1 KiB: what is mapped has holes.

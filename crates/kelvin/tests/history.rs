@@ -37,7 +37,7 @@ fn history(place: &TestDir, arguments: &[&str]) -> Value {
 /// The outline of a run of a machine that no test runs on, with nothing planned.
 fn run_header(number: usize, identity: &str) -> RunHeader {
     static STORED_HEADER: LazyLock<RunHeader> =
-        LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().header);
+        LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").as_bytes()).unwrap().header);
     let mut outline = STORED_HEADER.clone();
     outline.id = format!("{identity}-{number:03}");
     outline.started = format!("2026-10-{:02}T10:00:00Z", 1 + number);

@@ -118,7 +118,7 @@ fn failed_output_is_an_error() {
     let behaviour = FuseBehavior { max_stored: 1000, ..FuseBehavior::default() };
     let Some((mounted, _)) = serve_file_system("outputs where a close fails", behaviour) else { return };
     let place = TestDir::new();
-    fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2").0).unwrap();
+    fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2")).unwrap();
     let at = |name: &str| mounted.path().join(name);
     let [report, written, link, printed] = ["report.html", "data", "link", "printed"].map(at);
     fs::write(&report, "good").unwrap();

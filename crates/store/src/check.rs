@@ -42,40 +42,40 @@ pub fn check(run: &Run) -> CheckResult {
 }
 
 /// Checks what is known before the first measurement.
-pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
-    if outline.format != RUN_FORMAT {
+pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
+    if header.format != RUN_FORMAT {
         return invalid_field(
             "format",
-            format!("{} is not {RUN_FORMAT}, the format that this kelvin writes", outline.format),
+            format!("{} is not {RUN_FORMAT}, the format that this kelvin writes", header.format),
         );
     }
-    check_grammar("id", &outline.id, &WORD_GRAMMAR)?;
+    check_grammar("id", &header.id, &WORD_GRAMMAR)?;
     // Ids are typed, abbreviated, and used as file names.
-    if outline.id == "last" {
+    if header.id == "last" {
         return invalid_field("id", "\"last\" means the newest run and cannot be an id");
     }
-    if parse_started(&outline.started).is_none() {
-        return invalid_field("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
+    if parse_started(&header.started).is_none() {
+        return invalid_field("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", header.started));
     }
-    check_grammar("kelvin", &outline.kelvin, &WORD_GRAMMAR)?;
-    check_positive("clock.hertz", outline.clock.hertz)?;
-    check_not_negative("clock.relative_error", outline.clock.relative_error)?;
-    check_not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
-    check_grammar("settings.mode", &outline.settings.mode, &WORD_GRAMMAR)?;
-    check_not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
-    check_not_negative("settings.target", outline.settings.target)?;
-    check_foreign(outline)?;
-    check_machine(&outline.machine)?;
-    for (i, hazard) in outline.hazards.iter().enumerate() {
+    check_grammar("kelvin", &header.kelvin, &WORD_GRAMMAR)?;
+    check_positive("clock.hertz", header.clock.hertz)?;
+    check_not_negative("clock.relative_error", header.clock.relative_error)?;
+    check_not_negative("clock.pair_nanoseconds", header.clock.pair_nanoseconds)?;
+    check_grammar("settings.mode", &header.settings.mode, &WORD_GRAMMAR)?;
+    check_not_negative("settings.budget_seconds", header.settings.budget_seconds)?;
+    check_not_negative("settings.target", header.settings.target)?;
+    check_foreign(header)?;
+    check_machine(&header.machine)?;
+    for (i, hazard) in header.hazards.iter().enumerate() {
         check_grammar(&format!("hazards[{i}].id"), &hazard.id, &ID_GRAMMAR)?;
         for prefix in &hazard.affects {
             check_grammar(&format!("hazards[{i}].affects"), prefix, &ID_PREFIX_GRAMMAR)?;
         }
     }
-    check_metrics(&outline.metrics)?;
-    let defined = defined_metrics(&outline.metrics);
-    check_plan(&outline.plan, &defined)?;
-    for (i, row) in outline.spread_history.iter().enumerate() {
+    check_metrics(&header.metrics)?;
+    let defined = defined_metrics(&header.metrics);
+    check_plan(&header.plan, &defined)?;
+    for (i, row) in header.spread_history.iter().enumerate() {
         let path = format!("learned[{i}]");
         check_metric_at(row.metric, &row.case, &defined, &path)?;
         check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within_variances.len()))?;
@@ -84,13 +84,13 @@ pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
             .iter()
             .try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
     }
-    for (i, record) in outline.bounds.iter().enumerate() {
+    for (i, record) in header.bounds.iter().enumerate() {
         let path = format!("bounds[{i}]");
         check_metric_at(record.metric, &record.case, &defined, &path)?;
         check_positive(&format!("{path}.bound.most"), record.bound.limit)?;
         check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
     }
-    for (i, &ratio) in outline.core_ratio_history.iter().enumerate() {
+    for (i, &ratio) in header.core_ratio_history.iter().enumerate() {
         check_not_negative(&format!("learned_core[{i}]"), ratio)?;
     }
     Ok(())
@@ -147,18 +147,18 @@ fn check_case(case: &Case, path: &str) -> CheckResult {
 }
 
 /// A foreign run is one in all respects, or in none.
-fn check_foreign(outline: &RunHeader) -> CheckResult {
-    let is_foreign = outline.foreign.is_some();
-    if (outline.clock.kind == ClockKind::Foreign) != is_foreign {
+fn check_foreign(header: &RunHeader) -> CheckResult {
+    let is_foreign = header.foreign.is_some();
+    if (header.clock.kind == ClockKind::Foreign) != is_foreign {
         return invalid_field("clock.kind", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
     }
-    if (outline.settings.mode == *FOREIGN_MODE) != is_foreign {
+    if (header.settings.mode == *FOREIGN_MODE) != is_foreign {
         return invalid_field(
             "settings.mode",
             "\"foreign\" belongs to a run with the field `foreign`, and to no other",
         );
     }
-    outline.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
+    header.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
 }
 
 fn check_machine(machine: &Machine) -> CheckResult {

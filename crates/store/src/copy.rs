@@ -35,7 +35,7 @@ impl Store {
         let select = "SELECT 1 FROM run WHERE id = $1 AND started = $2 AND machine = $3 AND mode = $4 AND kelvin = $5
                       AND coalesce(status, '') = $6
                       AND (SELECT count(*) FROM round WHERE round.run = run.key AND outcome = 'measured') = $7
-                      AND length(outline) + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
+                      AND length(header) + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
                           + coalesce((SELECT length(payload) FROM conclusion WHERE conclusion.run = run.key), 0) = $8";
         let status = line.status.as_ref().map_or("", |status| match status {
             kelvin_core::RunStatus::Complete => "complete",

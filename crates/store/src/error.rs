@@ -274,8 +274,8 @@ pub enum AppendError {
     /// There is no such run, or it was deleted meanwhile.
     #[error("run {0} is not in the store, or was deleted while it ran")]
     Gone(String),
-    /// The amended outline plans other measurements.
-    #[error("the amended outline of run {0} has another plan than the stored one")]
+    /// The amended header plans other measurements.
+    #[error("the amended header of run {0} has another plan than the stored one")]
     OtherPlan(String),
     /// The data is inconsistent.
     #[error(transparent)]

@@ -8,7 +8,7 @@ use crate::Store;
 use crate::check::{InvalidField, check_finite, check_not_negative};
 use crate::error::{AppendError, LoadError};
 use crate::query::sql_limit;
-use crate::recorder::{RunConclusion, key_of, parameters};
+use crate::recorder::{RunConclusion, axes_json, key_of};
 use crate::sql::{SqlConnection, SqlResult, SqlValue, values};
 
 /// Whose runs teach a run: those of its machine, in its mode.
@@ -96,18 +96,18 @@ impl Store {
         let HistoryFilter { machine, mode, excluded: but } = *of;
         let newest = newest_headlines_sql(but.len(), over.is_some());
         let but = but.iter().map(|&id| SqlValue::from(id));
-        let over = over.map(|over| values![over.id.as_str(), over.version, parameters(&Case::new())].to_vec());
+        let over = over.map(|over| values![over.id.as_str(), over.version, axes_json(&Case::new())].to_vec());
         let which: Vec<SqlValue> = but.chain(over.into_iter().flatten()).collect();
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = values![metric.id.as_str(), metric.version];
-            for parameters in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
-                let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
-                    id: format!("series {} {parameters}", metric.id),
+            for axes in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
+                let case = serde_json::from_str(&axes).map_err(|error| LoadError::Damaged {
+                    id: format!("series {} {axes}", metric.id),
                     part: "the case".into(),
                     problem: error.to_string(),
                 })?;
-                let of_case = values![parameters, machine, mode, sql_limit(Some(limit))];
+                let of_case = values![axes, machine, mode, sql_limit(Some(limit))];
                 let of = [&of_metric[..], of_case, &which].concat();
                 let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
@@ -121,8 +121,7 @@ impl Store {
 }
 
 /// The cases with stored headlines of a metric.
-const SELECT_CASES: &str =
-    "SELECT DISTINCT parameters FROM series WHERE metric = $1 AND version = $2 ORDER BY parameters";
+const SELECT_CASES: &str = "SELECT DISTINCT axes FROM series WHERE metric = $1 AND version = $2 ORDER BY axes";
 
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
 /// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
@@ -135,7 +134,7 @@ fn newest_headlines_sql(but: usize, is_over: bool) -> String {
             "headline.value / base.value, headline.within_variance / (base.value * base.value)",
             format!(
                 "JOIN headline AS base ON base.run = run.key AND base.value > 0 AND base.series IN
-                 (SELECT key FROM series WHERE metric = ${} AND version = ${} AND parameters = ${})",
+                 (SELECT key FROM series WHERE metric = ${} AND version = ${} AND axes = ${})",
                 7 + but,
                 8 + but,
                 9 + but
@@ -144,7 +143,7 @@ fn newest_headlines_sql(but: usize, is_over: bool) -> String {
     };
     format!(
         "SELECT {what} FROM run CROSS JOIN headline {and_base} WHERE headline.run = run.key
-         AND headline.series IN (SELECT key FROM series WHERE metric = $1 AND version = $2 AND parameters = $3)
+         AND headline.series IN (SELECT key FROM series WHERE metric = $1 AND version = $2 AND axes = $3)
          AND machine = $4 AND (CAST($5 AS TEXT) IS NULL OR mode = $5) AND status = 'complete'{}
          ORDER BY started_us DESC, run.id DESC LIMIT $6",
         others.concat()
@@ -153,18 +152,17 @@ fn newest_headlines_sql(but: usize, is_over: bool) -> String {
 
 /// The headlines of a run, by its row.
 pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline>, LoadError> {
-    let select =
-        "SELECT metric, version, parameters, value, within_variance FROM headline JOIN series ON series.key = series
+    let select = "SELECT metric, version, axes, value, within_variance FROM headline JOIN series ON series.key = series
                   WHERE run = $1 ORDER BY series.key";
     let select: Vec<(String, i64, String, f64, f64)> = store
         .rows(select, values![run], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?, row.take(4)?)))?;
-    let headline = |(metric, version, parameters, value, within_variance): (String, i64, String, f64, f64)| {
+    let headline = |(metric, version, axes, value, within_variance): (String, i64, String, f64, f64)| {
         let damaged = |problem: String| LoadError::Damaged {
-            id: format!("series {metric} {parameters}"),
+            id: format!("series {metric} {axes}"),
             part: "the case".into(),
             problem,
         };
-        let case = serde_json::from_str(&parameters).map_err(|error| damaged(error.to_string()))?;
+        let case = serde_json::from_str(&axes).map_err(|error| damaged(error.to_string()))?;
         let version = u32::try_from(version).map_err(|error| damaged(error.to_string()))?;
         Ok(StoredHeadline { metric: Name::intern(&metric), version, case, value, within_variance })
     };
@@ -174,15 +172,15 @@ pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline
 /// Stores headlines of a run that has none yet.
 pub(crate) fn put_headlines(engine: &dyn SqlConnection, run: i64, headlines: &[StoredHeadline]) -> SqlResult<()> {
     let of = |headline: &StoredHeadline| {
-        values![headline.metric.as_str(), headline.version, parameters(&headline.case)].to_vec()
+        values![headline.metric.as_str(), headline.version, axes_json(&headline.case)].to_vec()
     };
-    let add = "INSERT INTO series (metric, version, parameters) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    let add = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     // In one order, so that of two that add the same ones at once none waits for the other in turn.
     let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(of).collect();
     series.sort_by_key(|values| format!("{values:?}"));
     engine.execute_each(add, &mut series.into_iter())?;
     let put = "INSERT INTO headline (series, run, value, within_variance)
-               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND parameters = $3";
+               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND axes = $3";
     let values = |headline: &StoredHeadline| {
         [of(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
     };

@@ -199,21 +199,21 @@ impl Store {
 
     /// The keys of the wanted series.
     fn wanted_series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
-        let select = "SELECT key, metric, version, parameters FROM series";
+        let select = "SELECT key, metric, version, axes FROM series";
         let row = |row: &mut SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
             Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?))
         };
         let mut series = Vec::new();
-        for (key, metric, version, parameters) in self.rows(select, &[], row)? {
+        for (key, metric, version, axes) in self.rows(select, &[], row)? {
             let id = &metric;
             if !is_wanted(&id) {
                 continue;
             }
-            let whole = || format!("{metric} {parameters}");
+            let whole = || format!("{metric} {axes}");
             if !ID_GRAMMAR.allows(&id) {
                 return Err(damaged_series(&whole(), "the metric", &format!("it must be {}", ID_GRAMMAR.words)));
             }
-            let case = serde_json::from_str(&parameters)
+            let case = serde_json::from_str(&axes)
                 .map_err(|error| damaged_series(&whole(), "the case", &error.to_string()))?;
             series.push((key, (Name::intern(&id), version, case)));
         }

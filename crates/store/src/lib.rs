@@ -1,6 +1,6 @@
 //! Stored runs: events appended to a database as they happen, listed, loaded, learned from; a run as one file out and in.
 //!
-//! A run is stored as it is measured: its outline when it starts, then each round in its own transaction. Whatever kills the
+//! A run is stored as it is measured: its header when it starts, then each round in its own transaction. Whatever kills the
 //! program or the machine, the store opens again with every round whose [`event`](Recorder::event) had returned. A run
 //! without an end loads as a partial run.
 //!

@@ -11,9 +11,9 @@ pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The steps in the dialect of SQLite, from which `postgres_dialect` makes that of PostgreSQL.
-const MIGRATIONS: [&str; 2] = [RUNS, LABELS];
+const MIGRATIONS: [&str; 1] = [LAYOUT_1];
 
-const RUNS: &str = "
+const LAYOUT_1: &str = "
 CREATE TABLE run (
     key           INTEGER PRIMARY KEY,
     id            TEXT    NOT NULL UNIQUE,
@@ -24,9 +24,9 @@ CREATE TABLE run (
     cpu_model     TEXT,
     mode          TEXT    NOT NULL,
     kelvin        TEXT    NOT NULL,
-    outline       BLOB    NOT NULL,
+    header        BLOB    NOT NULL,
     status        TEXT    CHECK (status IN ('complete', 'partial')),
-    partial_why   TEXT    CHECK ((partial_why IS NOT NULL) = (status IS 'partial')),
+    partial_reason TEXT    CHECK ((partial_reason IS NOT NULL) = (status IS 'partial')),
     seconds       REAL    CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
     notes         TEXT    CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
 ) STRICT;
@@ -38,9 +38,9 @@ CREATE TABLE round (
     run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     sequence      INTEGER NOT NULL,
     probe         TEXT    NOT NULL,
-    parameters    TEXT    NOT NULL,
+    axes          TEXT    NOT NULL,
     round         INTEGER NOT NULL,
-    at            REAL    NOT NULL,
+    start_seconds REAL    NOT NULL,
     outcome       TEXT    NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
     payload       BLOB    NOT NULL,
     UNIQUE (run, sequence)
@@ -50,7 +50,7 @@ CREATE TABLE skip (
     run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     sequence      INTEGER NOT NULL,
     probe         TEXT    NOT NULL,
-    parameters    TEXT    NOT NULL,
+    axes          TEXT    NOT NULL,
     reason        TEXT    NOT NULL,
     PRIMARY KEY (run, sequence)
 ) STRICT, WITHOUT ROWID;
@@ -64,8 +64,8 @@ CREATE TABLE series (
     key           INTEGER PRIMARY KEY,
     metric        TEXT    NOT NULL,
     version       INTEGER NOT NULL,
-    parameters    TEXT    NOT NULL,
-    UNIQUE (metric, version, parameters)
+    axes          TEXT    NOT NULL,
+    UNIQUE (metric, version, axes)
 ) STRICT;
 
 CREATE TABLE headline (
@@ -76,10 +76,7 @@ CREATE TABLE headline (
     PRIMARY KEY (series, run)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX headline_by_run ON headline (run);
-";
 
-/// What people say of runs, and which runs a server is yet to get.
-const LABELS: &str = "
 CREATE TABLE tag (
     run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     name          TEXT    NOT NULL,
@@ -93,7 +90,7 @@ CREATE TABLE note (
     text          TEXT    NOT NULL
 ) STRICT;
 
-CREATE TABLE owed (
+CREATE TABLE pending_upload (
     run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
     server        TEXT    NOT NULL
 ) STRICT;

@@ -184,7 +184,7 @@ impl Store {
 
     /// The row of the run with exactly this id.
     pub(crate) fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
-        let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = $1";
+        let select = "SELECT key, format, header, status, partial_reason, seconds, notes FROM run WHERE id = $1";
         let found = self.rows(select, values![id], RunRow::from_row)?.pop();
         found.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
     }
@@ -196,13 +196,13 @@ impl Store {
     /// Rounds and skipped cases of a run as the events that they were, in their order.
     fn events(&self, run: i64, id: &str) -> Result<Vec<Event>, LoadError> {
         let select = "
-            SELECT sequence, probe, parameters, payload, NULL FROM round WHERE run = $1
-            UNION ALL SELECT sequence, probe, parameters, NULL, reason FROM skip WHERE run = $1
+            SELECT sequence, probe, axes, payload, NULL FROM round WHERE run = $1
+            UNION ALL SELECT sequence, probe, axes, NULL, reason FROM skip WHERE run = $1
             ORDER BY sequence";
         let rows: Vec<EventRow> = self.rows(select, values![run], EventRow::from_row)?;
         rows.into_iter()
             .map(|row| {
-                let part = format!("event {} ({} {})", row.sequence, row.probe, row.parameters);
+                let part = format!("event {} ({} {})", row.sequence, row.probe, row.axes);
                 row.event().map_err(|problem| LoadError::Damaged { id: id.to_owned(), part, problem })
             })
             .collect()
@@ -213,7 +213,7 @@ impl Store {
 pub(crate) struct RunRow {
     key: i64,
     format: u32,
-    outline: Vec<u8>,
+    header: Vec<u8>,
     status: Option<RunStatus>,
     seconds: f64,
     notes: String,
@@ -225,8 +225,8 @@ impl RunRow {
         if self.format > RUN_FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: self.format });
         }
-        let damaged = |problem| LoadError::Damaged { id: id.to_owned(), part: "the outline".into(), problem };
-        unpack(&self.outline).map_err(damaged)
+        let damaged = |problem| LoadError::Damaged { id: id.to_owned(), part: "the header".into(), problem };
+        unpack(&self.header).map_err(damaged)
     }
 
     fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
@@ -234,7 +234,7 @@ impl RunRow {
             key: row.take(0)?,
             // A number that is out of range is that of no format that this program knows.
             format: u32::try_from(row.take::<i64>(1)?).unwrap_or(u32::MAX),
-            outline: row.take(2)?,
+            header: row.take(2)?,
             status: read_status(row, 3)?,
             seconds: row.take::<Option<f64>>(5)?.unwrap_or_default(),
             notes: row.take::<Option<String>>(6)?.unwrap_or_default(),
@@ -246,7 +246,7 @@ impl RunRow {
 struct EventRow {
     sequence: i64,
     probe: String,
-    parameters: String,
+    axes: String,
     payload: Option<Vec<u8>>,
     reason: Option<String>,
 }
@@ -256,7 +256,7 @@ impl EventRow {
         Ok(Self {
             sequence: row.take(0)?,
             probe: row.take(1)?,
-            parameters: row.take(2)?,
+            axes: row.take(2)?,
             payload: row.take(3)?,
             reason: row.take(4)?,
         })
@@ -264,7 +264,7 @@ impl EventRow {
 
     fn event(self) -> Result<Event, String> {
         let probe = Name::intern(&self.probe);
-        let case: Case = serde_json::from_str(&self.parameters).map_err(|error| error.to_string())?;
+        let case: Case = serde_json::from_str(&self.axes).map_err(|error| error.to_string())?;
         match (self.payload, self.reason) {
             (Some(packed), _) => Ok(Event::RoundFinished { probe, case, round: unpack(&packed)? }),
             (None, reason) => {
@@ -310,12 +310,12 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
         values.extend(values![tag.name(), tag.value()].iter().cloned());
     }
     let select = format!(
-        "SELECT id, started, status, partial_why, machine, cpu_model, mode, kelvin,
+        "SELECT id, started, status, partial_reason, machine, cpu_model, mode, kelvin,
                 (SELECT count(*) FROM round WHERE round.run = run.key AND outcome = 'measured'),
-                length(outline)
+                length(header)
                   + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
                   + coalesce((SELECT length(payload) FROM conclusion WHERE conclusion.run = run.key), 0),
-                (SELECT text FROM note WHERE note.run = run.key), (SELECT server FROM owed WHERE owed.run = run.key), key
+                (SELECT text FROM note WHERE note.run = run.key), (SELECT server FROM pending_upload WHERE pending_upload.run = run.key), key
          FROM run
          WHERE (CAST($1 AS TEXT) IS NULL OR machine = $1) AND (CAST($2 AS TEXT) IS NULL OR mode = $2)
                AND ($3 = 0 OR status = 'complete'){tagged}

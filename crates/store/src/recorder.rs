@@ -84,9 +84,9 @@ impl Store {
     /// # Errors
     /// If there is no such run, the data is inconsistent, or the store fails.
     pub fn store_conclusion(&self, run_id: &str, conclusion: &RunConclusion) -> Result<(), AppendError> {
-        let outline = self.stored_header(run_id)?;
+        let header = self.stored_header(run_id)?;
         let RunConclusion { predictions, explanations, .. } = conclusion;
-        check::check_conclusion(predictions, explanations, &check::defined_metrics(&outline.metrics))?;
+        check::check_conclusion(predictions, explanations, &check::defined_metrics(&header.metrics))?;
         self.in_transaction(|engine| {
             let key = existing_key(engine, run_id)?;
             upsert_conclusion(engine, key, conclusion)
@@ -94,20 +94,20 @@ impl Store {
         .map_err(|error| self.append_error(error, run_id))
     }
 
-    /// Replaces the outline of a stored run by a more complete one: with the clock source after the last round, a
+    /// Replaces the header of a stored run by a more complete one: with the clock source after the last round, a
     /// frequency measured meanwhile. The plan must be the same.
     ///
     /// # Errors
-    /// If there is no such run, the plan differs, the outline is inconsistent, or the store fails.
-    pub fn replace_header(&self, outline: &RunHeader) -> Result<(), AppendError> {
-        check::check_header(outline)?;
-        if self.stored_header(&outline.id)?.plan != outline.plan {
-            return Err(AppendError::OtherPlan(outline.id.clone()));
+    /// If there is no such run, the plan differs, the header is inconsistent, or the store fails.
+    pub fn replace_header(&self, header: &RunHeader) -> Result<(), AppendError> {
+        check::check_header(header)?;
+        if self.stored_header(&header.id)?.plan != header.plan {
+            return Err(AppendError::OtherPlan(header.id.clone()));
         }
-        let update = "UPDATE run SET outline = $2, machine = $3, cpu_model = $4 WHERE id = $1";
-        let values = values![&outline.id, pack(outline), &outline.machine.identity, cpu_model(outline)];
+        let update = "UPDATE run SET header = $2, machine = $3, cpu_model = $4 WHERE id = $1";
+        let values = values![&header.id, pack(header), &header.machine.identity, cpu_model(header)];
         let changed = self.connection().execute(update, values)?;
-        if changed == 0 { Err(AppendError::Gone(outline.id.clone())) } else { Ok(()) }
+        if changed == 0 { Err(AppendError::Gone(header.id.clone())) } else { Ok(()) }
     }
 
     /// Stores a whole run, as it was imported. A run that is stored already is left alone.
@@ -175,13 +175,13 @@ impl Store {
         }
     }
 
-    /// The stored outline of a run.
+    /// The stored header of a run.
     fn stored_header(&self, id: &str) -> Result<RunHeader, AppendError> {
-        let select = "SELECT outline FROM run WHERE id = $1";
+        let select = "SELECT header FROM run WHERE id = $1";
         let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.take(0))?.pop();
         let packed = packed.ok_or_else(|| AppendError::Gone(id.to_owned()))?;
         crate::payload::unpack(&packed).map_err(|problem| {
-            let field = format!("outline of stored run {id}");
+            let field = format!("header of stored run {id}");
             AppendError::Invalid(check::InvalidField { field, problem })
         })
     }
@@ -206,7 +206,7 @@ impl Recorder<'_> {
     /// If the event is inconsistent in itself or with earlier ones, or the store fails. Events stored before stay.
     pub fn event(&mut self, event: &Event) -> Result<(), AppendError> {
         match event {
-            Event::Started(outline) => self.start(outline),
+            Event::Started(header) => self.start(header),
             Event::RoundStarted { .. } | Event::Extended { .. } => Ok(()),
             Event::RoundFinished { probe, case, round } => {
                 let begun = self.started_run()?;
@@ -229,21 +229,21 @@ impl Recorder<'_> {
         self.started.as_ref().ok_or(AppendError::NotStarted)
     }
 
-    fn start(&mut self, outline: &RunHeader) -> Result<(), AppendError> {
+    fn start(&mut self, header: &RunHeader) -> Result<(), AppendError> {
         if let Some(begun) = &self.started {
             return Err(AppendError::AlreadyStarted(begun.id.clone()));
         }
-        check::check_header(outline)?;
+        check::check_header(header)?;
         let inserted = self.store.in_transaction(|engine| {
-            let key = insert_header(engine, outline)?;
+            let key = insert_header(engine, header)?;
             labels::put_labels(&self.labels, engine, key, OldLabels::Replaced)?;
-            let owe = "INSERT INTO owed (run, server) VALUES ($1, $2)";
+            let owe = "INSERT INTO pending_upload (run, server) VALUES ($1, $2)";
             self.pending_server.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
             Ok(key)
         });
-        let key = inserted.map_err(|error| self.store.append_error(error, &outline.id))?;
-        let metrics = check::defined_metrics(&outline.metrics);
-        self.started = Some(StartedRun { key, id: outline.id.clone(), next_sequence: 0, metrics });
+        let key = inserted.map_err(|error| self.store.append_error(error, &header.id))?;
+        let metrics = check::defined_metrics(&header.metrics);
+        self.started = Some(StartedRun { key, id: header.id.clone(), next_sequence: 0, metrics });
         Ok(())
     }
 
@@ -275,24 +275,24 @@ pub(crate) struct WholeRun<'a> {
     pub(crate) headlines: &'a [StoredHeadline],
 }
 
-const INSERT_ROUND: &str = "INSERT INTO round (run, sequence, probe, parameters, round, at, outcome, payload)
+const INSERT_ROUND: &str = "INSERT INTO round (run, sequence, probe, axes, round, start_seconds, outcome, payload)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
-const INSERT_SKIP: &str = "INSERT INTO skip (run, sequence, probe, parameters, reason) VALUES ($1, $2, $3, $4, $5)";
+const INSERT_SKIP: &str = "INSERT INTO skip (run, sequence, probe, axes, reason) VALUES ($1, $2, $3, $4, $5)";
 
-fn insert_header(engine: &dyn SqlConnection, outline: &RunHeader) -> SqlResult<i64> {
-    let insert = "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline)
+fn insert_header(engine: &dyn SqlConnection, header: &RunHeader) -> SqlResult<i64> {
+    let insert = "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, header)
                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING key";
     let values = values![
-        &outline.id,
-        outline.format,
-        &outline.started,
-        check::parse_started(&outline.started),
-        &outline.machine.identity,
-        cpu_model(outline),
-        outline.settings.mode.as_str(),
-        &outline.kelvin,
-        pack(outline),
+        &header.id,
+        header.format,
+        &header.started,
+        check::parse_started(&header.started),
+        &header.machine.identity,
+        cpu_model(header),
+        header.settings.mode.as_str(),
+        &header.kelvin,
+        pack(header),
     ];
     rows(engine, insert, values, |row| row.take(0))?.pop().ok_or_else(|| orphan(engine))
 }
@@ -303,12 +303,12 @@ fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &R
         RoundOutcome::Skipped(_) => "skipped",
         RoundOutcome::Failed(_) => "failed",
     };
-    values![run, sequence, probe.as_str(), parameters(case), round.index, round.start_seconds, outcome, pack(round)]
+    values![run, sequence, probe.as_str(), axes_json(case), round.index, round.start_seconds, outcome, pack(round)]
         .to_vec()
 }
 
 fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &SkipReason) -> Vec<SqlValue> {
-    values![run, sequence, probe.as_str(), parameters(case), &reason.0].to_vec()
+    values![run, sequence, probe.as_str(), axes_json(case), &reason.0].to_vec()
 }
 
 fn store_end(engine: &dyn SqlConnection, run: i64, ending: &RunEnd<'_>) -> SqlResult<()> {
@@ -317,7 +317,7 @@ fn store_end(engine: &dyn SqlConnection, run: i64, ending: &RunEnd<'_>) -> SqlRe
         RunStatus::Partial(why) => ("partial", Some(why)),
     };
     let notes = serde_json::to_string(ending.notes).expect("words are JSON");
-    let update = "UPDATE run SET status = $2, partial_why = $3, seconds = $4, notes = $5 WHERE key = $1";
+    let update = "UPDATE run SET status = $2, partial_reason = $3, seconds = $4, notes = $5 WHERE key = $1";
     match engine.execute(update, values![run, status, why, ending.seconds, notes])? {
         0 => Err(orphan(engine)),
         _ => Ok(()),
@@ -366,12 +366,12 @@ fn orphan(engine: &dyn SqlConnection) -> DatabaseError {
 }
 
 /// A case as the text that identifies it: JSON with its axes in the order of their names.
-pub(crate) fn parameters(case: &Case) -> String {
+pub(crate) fn axes_json(case: &Case) -> String {
     serde_json::to_string(case).expect("a case is JSON")
 }
 
-fn cpu_model(outline: &RunHeader) -> Option<&str> {
-    match &outline.machine.cpu.model_name {
+fn cpu_model(header: &RunHeader) -> Option<&str> {
+    match &header.machine.cpu.model_name {
         Fact::Known { value, .. } => Some(value),
         Fact::Unknown { .. } => None,
     }
@@ -382,7 +382,7 @@ mod tests {
     use kelvin_core::{Case, Event, Name, Round};
 
     use super::*;
-    use crate::common::{sample_events, sample_outline, sample_round};
+    use crate::common::{sample_events, sample_header, sample_round};
     use crate::error::DatabaseError;
 
     /// What a PRAGMA of SQLite says.
@@ -400,7 +400,7 @@ mod tests {
         pragma(&store, &format!("max_page_count = {}", pages + 8));
 
         let mut recorder = store.recorder();
-        recorder.event(&Event::Started(Box::new(sample_outline("full")))).unwrap();
+        recorder.event(&Event::Started(Box::new(sample_header("full")))).unwrap();
         let round = |index| Event::RoundFinished {
             probe: Name::new("os.syscall.null"),
             case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{sample_outline, sample_round};
+use common::{sample_header, sample_round};
 use kelvin_core::{Case, Event, Name, RoundOutcome};
 use kelvin_store::{FindError, LoadError, Store};
 
@@ -33,7 +33,7 @@ fn child() {
     let mut recorder = store.recorder();
     let mut out = std::io::stdout();
     let mut acknowledge = || out.write_all(&[ACK_BYTE]).and_then(|()| out.flush()).unwrap();
-    recorder.event(&Event::Started(Box::new(sample_outline("killed")))).unwrap();
+    recorder.event(&Event::Started(Box::new(sample_header("killed")))).unwrap();
     acknowledge();
     for index in 0.. {
         recorder.event(&event(index)).unwrap();
@@ -117,7 +117,7 @@ fn every_acknowledged_round_survives_sigkill() {
             "attempt {attempt}: {acknowledged} acknowledged, {stored} stored"
         );
         // And it can be recorded into again.
-        store.recorder().event(&Event::Started(Box::new(sample_outline("next")))).unwrap();
+        store.recorder().event(&Event::Started(Box::new(sample_header("next")))).unwrap();
     }
     assert!(with_rounds >= 5, "only {with_rounds} of 30 children got as far as a round");
 }

@@ -131,22 +131,10 @@ pub fn memory_dir(what: &str) -> Option<&'static Path> {
     Some(directory)
 }
 
-/// What had another name when the first runs were stored.
-const RENAMED_SINCE_FORMAT_1: [(&str, &str); 5] = [
-    (r#""peer_cpu":"#, r#""partner_cpu":"#),
-    (r#""seed":true"#, r#""baseline":true"#),
-    (r#""seed":false"#, r#""baseline":false"#),
-    (r#""mem.bandwidth.handover""#, r#""mem.bandwidth.core_to_core""#),
-    (r#""net.bandwidth.udp.overtaken""#, r#""net.bandwidth.udp.reordered""#),
-];
-
-/// The export of a run that is kept for ever (`crates/store/tests/runs`): as it was written, and by the names of today.
-pub fn stored_run(name: &str) -> (String, String) {
+/// The export of a run that is kept for ever (`crates/store/tests/runs`).
+pub fn stored_run(name: &str) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../store/tests/runs/{name}.json.zst"));
-    let text = zstd::decode_all(File::open(packed).unwrap()).unwrap();
-    let written = String::from_utf8(text).unwrap();
-    let today = RENAMED_SINCE_FORMAT_1.iter().fold(written.clone(), |text, (former, name)| text.replace(former, name));
-    (written, today)
+    String::from_utf8(zstd::decode_all(File::open(packed).unwrap()).unwrap()).unwrap()
 }
 
 /// Whether the tests run as root.

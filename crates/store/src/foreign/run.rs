@@ -49,7 +49,7 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
     if machine.architecture.is_empty() {
         machine.architecture = Name::new(UNKNOWN_IDENTITY);
     }
-    let outline = RunHeader {
+    let header = RunHeader {
         format: RUN_FORMAT,
         id: run_id(tool, file, started),
         started: started.to_string(),
@@ -86,7 +86,7 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
         bounds: Vec::new(),
         foreign: Some(Foreign { tool: probe, version: found.version }),
     };
-    Run { measurements, status: RunStatus::Complete, notes, ..Run::from_header(outline) }
+    Run { measurements, status: RunStatus::Complete, notes, ..Run::from_header(header) }
 }
 
 /// As those of kelvin's own runs, time first, so that it sorts among them; then the file's digest, so that the same file is the same

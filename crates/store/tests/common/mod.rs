@@ -23,7 +23,7 @@ pub fn sample_events() -> Vec<Event> {
     let getppid = || Case::new().with_word(AxisWord::from_names("call", "getppid"));
     let fork = Name::new("os.process.fork");
     vec![
-        Event::Started(Box::new(sample_outline("20260131T120000-5f2c"))),
+        Event::Started(Box::new(sample_header("20260131T120000-5f2c"))),
         Event::RoundStarted { probe: null, case: getppid(), done: 0, planned: 4, seconds_left: 3.5 },
         Event::RoundFinished { probe: null, case: getppid(), round: Box::new(sample_round(0)) },
         Event::RoundFinished { probe: fork, case: Case::new(), round: Box::new(failed_round()) },
@@ -70,8 +70,8 @@ pub fn sample_notes() -> Vec<String> {
     vec!["fork failed in one round".into()]
 }
 
-/// An outline with this id.
-pub fn sample_outline(id: &str) -> RunHeader {
+/// An header with this id.
+pub fn sample_header(id: &str) -> RunHeader {
     RunHeader {
         foreign: None,
         format: RUN_FORMAT,
@@ -118,7 +118,7 @@ pub fn sample_outline(id: &str) -> RunHeader {
     }
 }
 
-/// The metrics of [`sample_outline`].
+/// The metrics of [`sample_header`].
 pub fn sample_metrics() -> Vec<Metric> {
     vec![
         Metric::duration("os.syscall.null", "One system call that does nothing.").baseline().with_axes([Axis::new(

@@ -1,6 +1,6 @@
 //! Histories: which runs and values are read, in which order, and what is damaged.
 
-use crate::common::{sample_outline, sample_run};
+use crate::common::{sample_header, sample_run};
 use crate::stores::{StoreFactory, of_any_store};
 use kelvin_core::{Case, Name, Run, RunStatus, StoredHeadline};
 use kelvin_store::Store;
@@ -16,12 +16,12 @@ impl HistoryStore {
 
     /// A run at a minute, with figures of metrics at versions of their methods.
     fn insert_run(&self, (machine, mode): (&str, &str), minute: u32, figures: &[(&'static str, u32, f64)]) {
-        let mut outline = sample_outline(&format!("{machine}-{minute:02}"));
-        outline.started = format!("2026-01-31T12:{minute:02}:00Z");
-        outline.machine.identity = machine.into();
-        outline.settings.mode = Name::intern(mode);
-        outline.plan.clear();
-        let mut run = Run::from_header(outline);
+        let mut header = sample_header(&format!("{machine}-{minute:02}"));
+        header.started = format!("2026-01-31T12:{minute:02}:00Z");
+        header.machine.identity = machine.into();
+        header.settings.mode = Name::intern(mode);
+        header.plan.clear();
+        let mut run = Run::from_header(header);
         run.status = RunStatus::Complete;
         self.store.insert(&run).unwrap();
         let headline = |&(metric, version, value): &(&'static str, u32, f64)| StoredHeadline {
@@ -86,8 +86,8 @@ fn machines_are_listed_newest_first(fresh: &StoreFactory) {
     let told: Vec<(&str, &str, usize, &str)> =
         machines.iter().map(|one| (one.machine.as_str(), one.mode.as_str(), one.runs, one.newest.as_str())).collect();
     assert_eq!(told, [("m2", "default", 1, "m2-03"), ("m1", "quick", 2, "m1-02")]);
-    let outline = place.store.header_of("m2-03").unwrap();
-    assert_eq!((outline.id.as_str(), outline.machine.identity.as_str()), ("m2-03", "m2"));
+    let header = place.store.header_of("m2-03").unwrap();
+    assert_eq!((header.id.as_str(), header.machine.identity.as_str()), ("m2-03", "m2"));
     assert!(place.store.header_of("m2").is_err(), "an id, and no beginning of one");
 }
 
@@ -119,9 +119,9 @@ fn damaged_series_is_named() {
     };
     spoil("UPDATE headline SET value = 9e999");
     says("a value");
-    spoil("UPDATE headline SET value = 1; UPDATE series SET parameters = '[1'");
+    spoil("UPDATE headline SET value = 1; UPDATE series SET axes = '[1'");
     says("the case");
-    spoil("UPDATE series SET parameters = '{}', metric = 'os a'");
+    spoil("UPDATE series SET axes = '{}', metric = 'os a'");
     says("the metric");
     spoil("UPDATE series SET metric = 'os.a'");
     assert_eq!(place.store.series_values(&runs, &any_metric).unwrap()[0].values[0].value, 1.0);

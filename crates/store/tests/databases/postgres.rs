@@ -48,8 +48,8 @@ fn record_until_end(local: &Store, key: &str, id: &str) {
 /// The events of the sample run under another id.
 fn sample_events_as(id: &str) -> Vec<Event> {
     let mut events = sample_events();
-    let Event::Started(outline) = &mut events[0] else { panic!("it begins with its start") };
-    outline.id = id.into();
+    let Event::Started(header) = &mut events[0] else { panic!("it begins with its start") };
+    header.id = id.into();
     events
 }
 
@@ -287,7 +287,7 @@ fn unstorable_run_stays_local() {
     }
     let file = rusqlite::Connection::open(directory.path().join("runs.sqlite")).unwrap();
     file.execute("UPDATE run SET cpu_model = char(0) || 'x' WHERE id = 'e'", []).unwrap();
-    file.execute("UPDATE run SET outline = x'00' WHERE id = 'f'", []).unwrap();
+    file.execute("UPDATE run SET header = x'00' WHERE id = 'f'", []).unwrap();
     let delivered = local.upload_pending(&there).unwrap();
     assert_eq!(delivered.kept.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["f"]);
     assert_eq!(ids(&there).len(), 4);

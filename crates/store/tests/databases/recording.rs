@@ -1,7 +1,7 @@
 //! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
 
 use crate::common::sample_run;
-use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
+use crate::common::{MACHINE, sample_events, sample_header, sample_metrics, sample_notes, sample_round};
 use crate::stores::{StoreFactory, of_any_store};
 use kelvin_core::{
     AmountShare, AmountUnit, Case, EXPLANATION_FORMAT, Estimate, Event, ExplainedPart, Explanation, Metric, Name,
@@ -163,14 +163,14 @@ fn run_deleted_during_recording_is_gone(fresh: &StoreFactory) {
 fn header_is_replaced_but_not_its_plan(fresh: &StoreFactory) {
     let store = fresh.new_store();
     store.insert(&sample_run()).unwrap();
-    let mut outline = sample_outline("20260131T120000-5f2c");
-    outline.clock.source_after = Some("hpet".into());
-    store.replace_header(&outline).unwrap();
+    let mut header = sample_header("20260131T120000-5f2c");
+    header.clock.source_after = Some("hpet".into());
+    store.replace_header(&header).unwrap();
     let stored = store.load("last").unwrap();
     assert!(stored.has_clock_changed());
     assert_eq!(stored.measurements, sample_run().measurements);
-    outline.plan.pop();
-    assert!(matches!(store.replace_header(&outline), Err(AppendError::OtherPlan { .. })));
+    header.plan.pop();
+    assert!(matches!(store.replace_header(&header), Err(AppendError::OtherPlan { .. })));
 }
 
 fn later_conclusion_replaces_earlier(fresh: &StoreFactory) {
