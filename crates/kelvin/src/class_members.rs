@@ -14,7 +14,7 @@ const MAX_STORE_MACHINES: usize = 100;
 /// Areas in which machines are judged against their class.
 const CLASS_AREAS: [&str; 3] = ["cpu", "mem", "os"];
 
-/// What a run is compared with by `--beside`.
+/// What a run is compared with by `--compare-with`.
 #[derive(Default)]
 pub struct ComparedMachines {
     /// Published machines, whose figures are shown.
@@ -42,14 +42,14 @@ fn find_published(id: &str) -> Result<Reference, CliError> {
     all.iter().find(|reference| reference.id == *id).cloned().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|reference| reference.id.as_str()).collect();
         CliError::msg(format!(
-            "--beside {id}: no such file of an exported run, and no such machine; known are {}",
+            "--compare-with {id}: no such file of an exported run, and no such machine; known are {}",
             known.join(", ")
         ))
     })
 }
 
 fn read_member(path: &Path) -> Result<Member, CliError> {
-    let named = || format!("--beside {}", path.display());
+    let named = || format!("--compare-with {}", path.display());
     let file = File::open(path).context(named())?;
     let run = kelvin_store::import(file).context(named())?;
     let headlines = analyse(&run).stored_headlines(|_| true);

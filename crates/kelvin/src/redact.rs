@@ -170,8 +170,8 @@ mod tests {
             ),
             ("kelvin run --store postgres://u:secret@h/d --note x", "kelvin run --store … --note x"),
             (
-                "kelvin run --congestion-control bbr --beside zenbook-2011",
-                "kelvin run --congestion-control bbr --beside zenbook-2011",
+                "kelvin run --congestion-control bbr --compare-with zenbook-2011",
+                "kelvin run --congestion-control bbr --compare-with zenbook-2011",
             ),
         ] {
             assert_eq!(redact_command(&words(line)), words(told), "{line}");

@@ -44,12 +44,12 @@ fn every_figure_is_compared_in_blocks() {
     );
     for figure in figures {
         assert_eq!(
-            (&figure["between"]["blocks"], &figure["rounds"]),
+            (&figure["spread_source"]["blocks"], &figure["rounds"]),
             (&Value::from(4), &serde_json::json!([8, 8])),
             "{figure}"
         );
     }
-    assert_eq!(comparison["in_turn"]["blocks"], 4);
+    assert_eq!(comparison["interleaving"]["blocks"], 4);
     assert_eq!(comparison["differences"][0]["label"], "env.KELVIN_TEST");
     assert!(place.names().is_empty(), "{:?}", place.names());
 }
@@ -97,7 +97,7 @@ fn command_with_two_modes_is_compared_by_its_mean() {
         assert_eq!(comparison["base"]["name"], format!("A: {by_turns}"));
         let figures = comparison["figures"].as_array().unwrap();
         let time = figures.iter().find(|one| one["metric"]["id"] == "command.time").unwrap().clone();
-        assert_eq!(time["ratio_of"], "means", "{time}");
+        assert_eq!(time["ratio_basis"], "means", "{time}");
         assert!(time["base"].as_f64() >= Some(0.5e9), "{time}");
         time
     };

@@ -265,9 +265,9 @@ fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Valu
 
 /// The same run on a machine whose interface had a line of 10 Mbit/s: what arrived cannot have, and nothing is predicted from it.
 fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
-    let way = run["run"]["way"].clone();
+    let way = run["run"]["network_path"].clone();
     assert_eq!(way["protocol"], 4, "{way}");
-    assert_eq!(way["mtu_there"]["known"]["value"], 1500, "{way}");
+    assert_eq!(way["agent_mtu"]["known"]["value"], 1500, "{way}");
     let nics = run["run"]["machine"]["nics"].as_array_mut().unwrap();
     let near = nics.iter_mut().find(|nic| nic["name"] == way["interface"]["known"]["value"]).unwrap();
     near["line_rate"] = serde_json::json!({ "known": { "value": 1e7, "source": "a test" } });
@@ -281,7 +281,7 @@ fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
     // 1460 of 1538 bytes are payload at most.
     assert!((invalid["bound"].as_f64().unwrap() / (1.25e6 * 1460.0 / 1538.0) - 1.01).abs() < 1e-9, "{invalid}");
     assert!(invalid["likely_cause"].to_string().contains("not all bytes went by nr"), "{invalid}");
-    let rests_on_it = result(&run, "net.peer.rtt", "tcp")["none_because"].to_string();
+    let rests_on_it = result(&run, "net.peer.rtt", "tcp")["no_prediction_reason"].to_string();
     assert!(rests_on_it.contains("beyond what is possible"), "{rests_on_it}");
     // What was offered at 10 Mbit/s of datagrams is possible by 957 of 1000 of it, which is about what came.
     assert!(result(&run, "net.peer.offered.lost", "")["outcome"]["measured"].is_object());
@@ -307,7 +307,7 @@ fn measured_bandwidth_is_below_link_rate() {
     let said = run["analysis"]["findings"].to_string();
     assert!(said.contains("Network to the other host: 1 TCP stream to the agent carries "), "{said}");
     // A pair of virtual interfaces claims 10 Gbit/s, and has no line.
-    let none = result(&run, "net.peer.bandwidth", "")["none_because"].to_string();
+    let none = result(&run, "net.peer.bandwidth", "")["no_prediction_reason"].to_string();
     assert!(
         none.contains(&format!("packets to the agent leave by {}", host.near)) && none.contains("has no device"),
         "{none}"
@@ -332,7 +332,7 @@ fn measured_bandwidth_is_below_link_rate() {
     }
     for word in ["tcp", "udp"] {
         let round_trip = result(&run, "net.peer.rtt", word);
-        let alone = round_trip["none_because"].to_string().contains("needs two CPUs");
+        let alone = round_trip["no_prediction_reason"].to_string().contains("needs two CPUs");
         let predicted = round_trip["prediction"].is_object() || alone;
         assert!(round_trip["outcome"]["measured"].is_object() && predicted, "{round_trip}");
     }
@@ -386,7 +386,7 @@ fn link_local_addresses_keep_their_zone() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
         let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(run["run"]["way"]["interface"]["known"]["value"], host.near.as_str());
+        assert_eq!(run["run"]["network_path"]["interface"]["known"]["value"], host.near.as_str());
         for metric in metrics {
             let outcome = &result(&run, metric, "")["outcome"];
             assert!(outcome["measured"].is_object(), "{metric}: {outcome}");

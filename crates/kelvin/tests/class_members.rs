@@ -18,7 +18,7 @@ fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
     let measurements = run["measurements"].as_array_mut().unwrap();
     for measurement in measurements.iter_mut().filter(|one| one["probe"].as_str().unwrap().starts_with(area)) {
         for round in measurement["rounds"].as_array_mut().unwrap() {
-            for reading in round["attempt"]["measured"].as_array_mut().into_iter().flatten() {
+            for reading in round["outcome"]["measured"].as_array_mut().into_iter().flatten() {
                 for key in ["/readings/batches/nanoseconds", "/readings/samples/nanoseconds"] {
                     let values = reading.pointer_mut(key).and_then(Value::as_array_mut);
                     values.into_iter().flatten().for_each(|value| *value = (value.as_f64().unwrap() * times).into());
@@ -32,9 +32,9 @@ fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
 /// The judgement of an area of the kernel in a report.
 fn kernel_verdict(report: &str) -> Value {
     let report: Value = serde_json::from_str(report).unwrap();
-    let areas = report["analysis"]["normal"]["areas"].as_array().unwrap();
+    let areas = report["analysis"]["class_comparison"]["areas"].as_array().unwrap();
     let found: Vec<&Value> = areas.iter().filter(|area| area["area"] == "os").collect();
-    let [area] = found[..] else { panic!("{}", report["analysis"]["normal"]) };
+    let [area] = found[..] else { panic!("{}", report["analysis"]["class_comparison"]) };
     area.clone()
 }
 
@@ -64,17 +64,17 @@ fn machine_is_compared_with_own_class() {
     write_area("slow-machine", "", 1.5);
     // Nothing is published of a guest that hides its model.
     let alone: Value = serde_json::from_str(&place.stdout_of(&["report", "slow.json", "--format", "json"])).unwrap();
-    let normal = &alone["analysis"]["normal"];
-    assert!(normal["none_because"].as_str().is_some_and(|why| why.contains("hides its model")), "{normal}");
+    let normal = &alone["analysis"]["class_comparison"];
+    assert!(normal["missing_reason"].as_str().is_some_and(|why| why.contains("hides its model")), "{normal}");
     // By files.
     let files: Vec<String> = members.iter().map(|name| format!("{name}.json")).collect();
-    let beside: Vec<&str> = files.iter().flat_map(|file| ["--beside", file.as_str()]).collect();
+    let beside: Vec<&str> = files.iter().flat_map(|file| ["--compare-with", file.as_str()]).collect();
     for (name, against) in [("usual.json", "usual"), ("slow.json", "slower")] {
         let report = place.stdout_of(&[&["report", name, "--format", "json"], &beside[..]].concat());
         let area = kernel_verdict(&report);
-        assert_eq!(area["against"], against, "{area}");
+        assert_eq!(area["verdict"], against, "{area}");
         assert_eq!(
-            (area["members"].as_array().unwrap().len(), &area["rests_on_few"]),
+            (area["members"].as_array().unwrap().len(), &area["has_few_members"]),
             (MEMBER_COUNT, &Value::from(false))
         );
     }
@@ -89,11 +89,11 @@ fn machine_is_compared_with_own_class() {
     for arguments in [["report", "slow", "--format", "json"].to_vec(), ["report", "slow", "--full"].to_vec()] {
         let report = place.stdout_of(&arguments);
         match arguments.last() {
-            Some(&"json") => assert_eq!(kernel_verdict(&report)["against"], "slower"),
+            Some(&"json") => assert_eq!(kernel_verdict(&report)["verdict"], "slower"),
             _ => assert!(report.contains("as slow as"), "{report}"),
         }
     }
-    let output = place.command(KELVIN, &["report", "slow.json", "--beside", "nothing.json"]).output().unwrap();
+    let output = place.command(KELVIN, &["report", "slow.json", "--compare-with", "nothing.json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("kelvin: --beside nothing.json: no such file"), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("kelvin: --compare-with nothing.json: no such file"), "{}", stderr(&output));
 }

@@ -84,7 +84,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["run", "--quick", "--thorough"], "--thorough"),
     (&["run", "--quick=yes"], "--quick"),
     (&["run", "--no-report", "--report", "x.html"], "--report"),
-    (&["run", "--beside", "cray-1"], "cray-1"),
+    (&["run", "--compare-with", "cray-1"], "cray-1"),
     (&["run", "--store"], "--store"),
     (&["run", "--store", "/proc/no/such/store"], "/proc/no/such"),
     (&["run", "--frobnicate"], "--frobnicate"),
@@ -135,7 +135,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["report", "no-such-run"], "no-such-run"),
     (&["report", "--format", "pdf"], "--format"),
     (&["report", "--full", "--format", "html"], "--full"),
-    (&["report", "--beside", "cray-1"], "cray-1"),
+    (&["report", "--compare-with", "cray-1"], "cray-1"),
     (&["report", "--with-samples"], "--with-samples: only JSON may lack samples"),
     (&["run", "os.syscall.null", "--with-samples"], "--json"),
     (&["runs", "show", "--with-samples"], "--json"),
@@ -154,7 +154,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["load", "http://localhost/", "--users", "5", "--speed", "2"], "--speed"),
     (&["load", "http://localhost/", "--slo", "p99:50ms", "--speed", "2"], "--speed"),
     (&["load", "http://localhost/", "--replay", "log", "--root", "."], "--root"),
-    (&["why", "net.rtt.tcp", "--of", "last"], "--of"),
+    (&["why", "net.rtt.tcp", "--run", "last"], "--run"),
     (&["ab", "--a-cmd", "true", "--b", "as-found"], "--a-cmd"),
     (&["send", "Cargo.toml", "localhost", "--streams", "4", "--mode", "blocking"], "--streams"),
     (&["study", "load", "--peer", "localhost", "--resources", "127.0.0.1:1"], "--resources"),
@@ -400,10 +400,10 @@ fn run_learns_from_earlier_runs() {
         assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));
         let exported: serde_json::Value =
             serde_json::from_slice(&kelvin(&place, &["runs", "export", "last"]).stdout).unwrap();
-        let learned = exported["learned"].as_array().unwrap();
+        let learned = exported["spread_history"].as_array().unwrap();
         assert_eq!(learned.is_empty(), earlier == 0, "{learned:?}");
         assert!(learned.iter().all(|of| of["headlines"].as_array().unwrap().len() == earlier), "{learned:?}");
-        assert_eq!(exported["learned_core"].as_array().unwrap().len(), earlier);
+        assert_eq!(exported["core_ratio_history"].as_array().unwrap().len(), earlier);
     }
 }
 
@@ -622,7 +622,7 @@ fn one_probe_is_measured_stored_reported() {
 fn measured_readings(report: &serde_json::Value) -> Vec<&Vec<serde_json::Value>> {
     let measurements = report["run"]["measurements"].as_array().unwrap().iter();
     let rounds = measurements.flat_map(|one| one["rounds"].as_array().unwrap());
-    rounds.filter_map(|round| round["attempt"]["measured"].as_array()).collect()
+    rounds.filter_map(|round| round["outcome"]["measured"].as_array()).collect()
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn measure_into(place: &TestDir, files: [(&str, f64); 2]) {
                 one["rounds"] = serde_json::json!([]);
             }
             for (index, round) in one["rounds"].as_array_mut().unwrap().iter_mut().enumerate() {
-                let readings = round["attempt"]["measured"].as_array_mut().unwrap();
+                let readings = round["outcome"]["measured"].as_array_mut().unwrap();
                 readings.retain(|reading| reading["metric"] == FIGURE);
                 let value = nanoseconds * (1.0 + 0.002 * (index % 5) as f64);
                 readings[0]["readings"]["scalars"] = serde_json::json!([value]);
@@ -165,7 +165,7 @@ fn five_times_slower_misses_gate() {
 fn spreads(comparison: &Value) -> Vec<&Value> {
     let figures = comparison["figures"].as_array().unwrap().iter();
     let own = figures.filter(|one| one["metric"]["id"].as_str().unwrap().starts_with("file.metadata."));
-    own.map(|one| &one["between"]).collect()
+    own.map(|one| &one["spread_source"]).collect()
 }
 
 #[test]

@@ -71,18 +71,18 @@ fn fastest_read_setting_is_cached_per_file_system() {
     fs::write(&kept, other.to_string()).unwrap();
     assert_eq!(digest(&[]), "");
     assert_eq!(known()["settings"].as_array().unwrap().len(), 2);
-    // With --anew all that was known is forgotten.
-    assert_eq!(digest(&["--anew"]), "");
+    // With --rebuild-cache all that was known is forgotten.
+    assert_eq!(digest(&["--rebuild-cache"]), "");
     assert_eq!(known()["settings"].as_array().unwrap().len(), 1);
 
     // What cannot be read or kept is reported, and the digest is right all the same.
     fs::write(&kept, "nonsense").unwrap();
     assert!(digest(&[]).contains("digest.json was not written by kelvin"));
     assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
-    assert_eq!(digest(&["--anew"]), "");
+    assert_eq!(digest(&["--rebuild-cache"]), "");
     fs::remove_dir_all(place.cache.path().join("kelvin")).unwrap();
     fs::write(place.cache.path().join("kelvin"), "a file in the place of the directory").unwrap();
-    assert!(digest(&["--anew"]).contains("cannot remember the fastest way to read these files: cannot make "));
+    assert!(digest(&["--rebuild-cache"]).contains("cannot remember the fastest way to read these files: cannot make "));
 }
 
 #[test]

@@ -121,7 +121,10 @@ fn limit_of_128_mib_is_found() {
     assert_eq!(output.status.code(), Some(0), "{measured:#}");
     let bytes = found["bytes"].as_u64().unwrap();
     assert!(bytes.abs_diff(128 << 20) <= (128 << 20) / 10, "{measured:#}");
-    assert!(found["agrees"].as_bool().unwrap() && found["resident_bytes"].as_u64().unwrap() <= 128 << 20, "{found}");
+    assert!(
+        found["matches_limit"].as_bool().unwrap() && found["resident_bytes"].as_u64().unwrap() <= 128 << 20,
+        "{found}"
+    );
     assert_nothing_left(directory.path(), process);
 
     assert_interrupt_leaves_nothing(directory.path());

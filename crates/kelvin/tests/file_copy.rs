@@ -61,7 +61,7 @@ fn copy_reports_method_limit_and_expected_rate() {
     // What cannot be said has a reason.
     place.file("small", 1000);
     let small = place.json(&["file", "copy", "small", "other"]);
-    assert!(small.get("expected").is_none() && small["not_expected"].as_str().unwrap().contains("less than"));
+    assert!(small.get("expected").is_none() && small["no_expectation_reason"].as_str().unwrap().contains("less than"));
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn impossible_method_names_remedy() {
     );
     assert!(names(there.path()).is_empty());
     let found = place.json(&to("auto"));
-    assert_eq!((&found["method"], &found["asked_method"]), (&"rw".into(), &"auto".into()));
-    assert_eq!(found["not_possible"].as_array().unwrap().len(), 2, "{found}");
+    assert_eq!((&found["method"], &found["requested_method"]), (&"rw".into(), &"auto".into()));
+    assert_eq!(found["impossible_methods"].as_array().unwrap().len(), 2, "{found}");
     assert!(fs::read(&copy).unwrap() == fs::read(place.path().join("data")).unwrap());
     assert_eq!(place.names(), ["data"]);
 }

@@ -104,7 +104,7 @@ fn step_is_found_with_changed_facts() {
     assert_eq!((&slower["metric"]["id"], &steady["metric"]["id"]), (&SLOWER_METRIC.into(), &STEADY_METRIC.into()));
     let changes = slower["versions"][0]["changes"].as_array().unwrap();
     assert_eq!((changes.len(), &changes[0]["run"], &changes[0]["kind"]), (1, &FIRST_SLOWER.into(), &"step".into()));
-    assert_eq!(changes[0]["between"], serde_json::json!([FIRST_SLOWER - 1, FIRST_SLOWER]));
+    assert_eq!(changes[0]["runs"], serde_json::json!([FIRST_SLOWER - 1, FIRST_SLOWER]));
     assert!(steady["versions"][0]["changes"].as_array().unwrap().is_empty(), "{steady}");
     // Only what is named.
     assert!(!stdout_of(&place, &[STEADY_METRIC, "--machine", "aaaa"]).contains(SLOWER_METRIC));
@@ -168,11 +168,11 @@ fn rank_needs_five_machines() {
         outline.machine.cpu.stepping = Fact::known(100 + machine as u64 as u32, "a test");
         store_run(&store, outline, &[(SLOWER_METRIC, value)]);
     }
-    assert!(history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["among"].is_null());
+    assert!(history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["ranking"].is_null());
     let mut fifth = run_header(9, "other9");
     fifth.machine.cpu.stepping = Fact::known(200, "a test");
     store_run(&store, fifth, &[(SLOWER_METRIC, 300.0)]);
-    let among = &history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["among"];
+    let among = &history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["ranking"];
     assert_eq!((&among["machines"], &among["better"]), (&5.into(), &0.75.into()));
     assert!(stdout_of(&place, &[SLOWER_METRIC, "--machine", "aaaa"]).contains("of 4 other machines 75 % are better"));
 }

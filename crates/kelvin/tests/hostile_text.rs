@@ -33,20 +33,20 @@ fn run() -> Value {
     run["clock"]["note"] = json!("a better clock is not to be had");
     run["hazards"][0]["remedy"] = json!("leave it");
     run["status"] = json!({ "partial": "interrupted" });
-    run["metrics"][0]["only"] = json!(["call", "getppid"]);
+    run["metrics"][0]["restricted_to"] = json!(["call", "getppid"]);
     run["metrics"][0]["as_found_where"] = json!(["call", "getpid"]);
     let known = |value: Value| json!({ "known": { "value": value, "source": "a test" } });
     run["foreign"] = json!({ "tool": "fio", "version": "3.33" });
     run["clock"]["kind"] = json!("foreign");
     run["settings"]["mode"] = json!("foreign");
-    run["way"] = json!({
-        "protocol": 4, "interface": known(json!("eth0")), "advertised_there": known(json!(1e9)), "mtu_there": known(json!(1500)),
+    run["network_path"] = json!({
+        "protocol": 4, "interface": known(json!("eth0")), "agent_link_speed": known(json!(1e9)), "agent_mtu": known(json!(1500)),
     });
     let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
     run["bounds"] = json!([{
         "metric": "mem.bandwidth.read",
         "case": {},
-        "bound": { "most": 1e11, "inputs": [input], "derivation": "1 + 1", "likely_cause": "another way" },
+        "bound": { "limit": 1e11, "inputs": [input], "derivation": "1 + 1", "likely_cause": "another way" },
     }]);
     run["explanations"] = json!([explanation(&run)]);
     run
@@ -63,22 +63,22 @@ fn explanation(run: &Value) -> Value {
         "sources": ["a book"],
     });
     let evidence = json!({
-        "how": "kept awake", "amount": estimate, "without_because": "it is not needed",
-        "bystander": { "metric": "test.switch", "case": {}, "value": 1.0, "unit": "nanoseconds", "ratio": estimate, "moved": false },
+        "description": "kept awake", "amount": estimate, "missing_reason": "it is not needed",
+        "negative_control": { "metric": "test.switch", "case": {}, "value": 1.0, "unit": "nanoseconds", "ratio": estimate, "moved": false },
     });
     let cause = |verdict: Value| {
         json!({
-            "id": "waking", "what": "waking a CPU", "helps": "spin", "verdict": verdict, "share": share, "of_host": share,
-            "evidence": [evidence], "by_formula": { "of": at, "less": at, "times": 2.0, "nanoseconds": estimate },
+            "id": "waking", "summary": "waking a CPU", "remedy": "spin", "verdict": verdict, "share": share, "host_share": share,
+            "evidence": [evidence], "by_formula": { "minuend": at, "subtrahend": at, "factor": 2.0, "nanoseconds": estimate },
         })
     };
     json!({
         "why_format": 2, "kelvin": "0.1.0", "probe": run["metrics"][0]["id"], "metric": run["metrics"][0], "case": { "bytes": 64 },
         "passes": 4, "seconds": 1.5, "figure": estimate, "amounts": "operation", "whole": estimate, "predicted": prediction,
-        "not_predicted": "it is in no table", "predicted_without": prediction,
+        "no_prediction_reason": "it is in no table", "predicted_without": prediction,
         "parts": [
-            { "of": "rest", "amount": estimate, "share": estimate },
-            { "of": { "cause": "waking" }, "amount": estimate, "share": estimate },
+            { "kind": "rest", "amount": estimate, "share": estimate },
+            { "kind": { "cause": "waking" }, "amount": estimate, "share": estimate },
         ],
         "not_explained": share, "is_explained": false,
         "causes": [cause(json!("shown")), cause(json!({ "not_tried": "no right" }))],

@@ -140,7 +140,7 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
             .iter()
             .filter(|measurement| measurement["probe"] == "load.throughput")
             .flat_map(|measurement| measurement["rounds"].as_array().unwrap())
-            .filter(|round| round["attempt"]["measured"].is_array())
+            .filter(|round| round["outcome"]["measured"].is_array())
             .count();
         assert!(visits >= 4, "{visits} of 5 visits were measured");
         let mut used = 0;
@@ -148,7 +148,7 @@ fn load_steps_use_little_cpu_despite_retransmissions() {
             let resource = measurement["case"]["resource"].as_str().unwrap_or_default();
             let uses = ["client-cpu", "server-thread"].contains(&resource);
             for round in measurement["rounds"].as_array().unwrap().iter().filter(|_| uses) {
-                let readings = round["attempt"]["measured"].as_array().unwrap_or_else(|| panic!("{round}")).iter();
+                let readings = round["outcome"]["measured"].as_array().unwrap_or_else(|| panic!("{round}")).iter();
                 for reading in readings.filter(|reading| reading["metric"] == "load.utilisation") {
                     let share = reading["readings"]["scalars"][0].as_f64().unwrap();
                     assert!(share < 0.5, "{model}: {resource} used {share} of a CPU");

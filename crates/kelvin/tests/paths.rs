@@ -201,7 +201,7 @@ fn output_symlink_is_kept_and_directory_refused() {
         &["report", RUN, "--assets", "far/page"],
         &["load", "http://127.0.0.1:9/", "--plot", "far"],
         &["why", "os.syscall.null", "-o", "far"],
-        &["why", "--gaps", "--of", RUN, "-o", "far"],
+        &["why", "--gaps", "--run", RUN, "-o", "far"],
         &["ab", "--a-cmd", "touch measured", "--b-cmd", "touch measured", "-o", "far"],
         &["compare", RUN, RUN, "-o", "far"],
         &["history", "--all", "-o", "far"],

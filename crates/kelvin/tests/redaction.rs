@@ -83,11 +83,10 @@ fn old_run_is_redacted() {
         json!("/sys/fs/cgroup/user.slice/user-alice.slice/cpu.max");
     run["machine"]["nics"][0]["name"] = json!("enx001122aabbcc");
     run["hazards"][0]["source"] = json!("statvfs of /home/alice/x");
-    run["measurements"][1]["rounds"][0]["attempt"]["failed"] = json!("cannot write /home/alice/x: it is full");
+    run["measurements"][1]["rounds"][0]["outcome"]["failed"] = json!("cannot write /home/alice/x: it is full");
     run["measurements"][2]["skipped"] = json!("192.0.2.8:27315 does not answer");
     run["notes"][0] = json!("fio is /home/alice/bin/fio");
     run["predictions"][0]["prediction"]["derivation"] = json!("what enx001122aabbcc carries");
-    run["studies"][0]["design"] = json!("files in /home/alice");
     fs::write(place.path().join("old.json"), run.to_string()).unwrap();
     place.stdout_of(&["runs", "import", "old.json"]);
 
@@ -106,7 +105,7 @@ fn old_run_is_redacted() {
     let told: Value = serde_json::from_str(&place.stdout_of(&["runs", "export"])).unwrap();
     let kernel = &told["machine"]["kernel"];
     assert_eq!(kernel["command_line"]["known"]["value"], "mitigations=off nohz_full=2-3");
-    assert_eq!(kernel["boot_parameters_left_out"], 4);
+    assert_eq!(kernel["omitted_boot_parameters"], 4);
     assert_eq!(told["command"], json!(["kelvin", "run", "--peer", "…", "--dir=…"]));
     assert_eq!(told["machine"]["mounts"][0]["options"], "rw,vers=4.2");
     let whole: Value = serde_json::from_str(&place.stdout_of(&["runs", "export", "--with-private"])).unwrap();

@@ -28,11 +28,11 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
 }
 
-/// Puts the export of a run into a place, and returns what is in it, by the names of today.
+/// Puts the export of a run into a place, and returns what is in it.
 fn unpack_run(place: &TestDir, name: &str) -> Value {
-    let (written, today) = kelvin_testing::stored_run(name);
-    fs::write(place.path().join(name), written).unwrap();
-    serde_json::from_str(&today).unwrap()
+    let run = kelvin_testing::stored_run(name);
+    fs::write(place.path().join(name), &run).unwrap();
+    serde_json::from_str(&run).unwrap()
 }
 
 /// The headlines of an analysis as JSON.
@@ -54,7 +54,7 @@ fn assert_headlines_unchanged(report: &Value, run: &Value, later: &Value) {
     let of_case = |one: &Value| array(&one["metrics"]).iter().map(|id| key(id, &one["case"])).collect::<Vec<_>>();
     assert_eq!(found, measured.flat_map(of_case).collect());
     let headlines = headlines(report);
-    let known: BTreeMap<SeriesKey, &[Value]> = array(&later["learned"])
+    let known: BTreeMap<SeriesKey, &[Value]> = array(&later["spread_history"])
         .iter()
         .map(|one| (key(&one["metric"], &one["case"]), array(&one["headlines"])))
         .collect();
@@ -88,7 +88,7 @@ fn stored_runs_keep_their_headlines() {
 /// Samples in a run, by its file.
 fn sample_count(run: &Value) -> usize {
     let rounds = array(&run["measurements"]).iter().flat_map(|one| array(&one["rounds"]));
-    let readings = rounds.filter_map(|round| round["attempt"]["measured"].as_array()).flatten();
+    let readings = rounds.filter_map(|round| round["outcome"]["measured"].as_array()).flatten();
     let count = |reading: &Value| match &reading["readings"] {
         Value::Object(one) if one.contains_key("scalars") => array(&one["scalars"]).len(),
         batches => array(&batches["batches"]["iterations"]).len(),

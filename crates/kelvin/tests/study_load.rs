@@ -101,7 +101,7 @@ fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
     let mut found = Vec::new();
     for measurement in study["run"]["measurements"].as_array().unwrap() {
         for round in measurement["rounds"].as_array().unwrap() {
-            let measured = round["attempt"]["measured"].as_array().unwrap_or_else(|| panic!("{round}"));
+            let measured = round["outcome"]["measured"].as_array().unwrap_or_else(|| panic!("{round}"));
             let of = measured.iter().filter(|reading| reading["metric"] == metric);
             found.extend(of.map(|reading| (&measurement["case"], reading["readings"]["scalars"][0].as_f64().unwrap())));
         }
@@ -204,7 +204,7 @@ fn limited_link_is_named_with_capacity() {
         Err(missing) => return missing.report_skip("a limited link between two namespaces"),
     };
     let (verdict, _) = limit(study);
-    assert_eq!(verdict["resource"]["by"], "link", "{verdict}");
+    assert_eq!(verdict["resource"]["resource"], "link", "{verdict}");
     // 1448 bytes of payload in 1514 of a frame, and some of HTTP's.
     let payload = LimitedStudies::LINK_BITS / 8.0 * 1448.0 / 1514.0;
     let of_link = readings(study, "load.capacity.bytes").into_iter().filter(|(case, _)| case["resource"] == "link");
@@ -289,11 +289,11 @@ fn cached_and_uncached_files_are_compared() {
 fn worker_limit_is_named() {
     let study = &LIMITED_STUDIES.by_workers;
     let (verdict, _) = limit(study);
-    assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
+    assert_eq!(verdict["resource"]["resource"], "workers", "{verdict}");
     // Twice as many were tried, and serve more.
     let more = claim(study, "more_workers");
     assert_eq!((&more["workers"][0], &more["workers"][1], &more["users"]), (&2.into(), &4.into(), &6.into()), "{more}");
-    assert!(more["times"]["value"].as_f64().unwrap() > 1.2, "{more}");
+    assert!(more["ratio"]["value"].as_f64().unwrap() > 1.2, "{more}");
     let waiting = claim(study, "waiting");
     assert_eq!(waiting["users"], 4, "two of four wait for as long as the others stay: {waiting}");
 }

@@ -102,7 +102,7 @@ fn limited_link_is_named_as_bottleneck() {
     );
     let conclusions = study["analysis"]["studies"][0]["conclusions"].as_array().unwrap();
     let limit = conclusions.iter().find_map(|one| one["claim"]["load"].get("limit")).unwrap();
-    assert_eq!(limit["verdict"]["resource"]["by"], "link", "{limit}");
+    assert_eq!(limit["verdict"]["resource"]["resource"], "link", "{limit}");
     let measurements = study["run"]["measurements"].as_array().unwrap();
     assert!(measurements.iter().all(|one| one["case"]["between"] == "hosts" && one["case"]["file_bytes"] == 100_000));
     assert!(within(HANG_TIMEOUT, || children(agent.child.id()) == 0), "its server ended with the study");

@@ -146,7 +146,7 @@ fn measuring_a_setting_restores_it() {
     assert_eq!((&differs["base"], &differs["other"]), (&"as found: 1".into(), &"0".into()), "{differs}");
     let figures = comparison["figures"].as_array().unwrap();
     let call = figures.iter().find(|figure| figure["metric"]["id"] == "os.syscall.null").unwrap();
-    assert_eq!(call["between"]["blocks"], 4, "{call}");
+    assert_eq!(call["spread_source"]["blocks"], 4, "{call}");
     // On a busy machine a block may lack a rate: then it is told why it is not compared.
     assert!(comparison.to_string().contains("net.bandwidth.tcp.system"), "{comparison}");
 }

@@ -68,7 +68,7 @@ fn two_cpu_round_trip_is_explained() {
     let first = &explanation["causes"][0]["evidence"][0];
     assert!(first["amount"]["value"].is_number(), "{first}");
     // A switch on one CPU was looked at under every control.
-    assert_eq!(first["bystander"]["metric"], "os.switch.process.pipe");
+    assert_eq!(first["negative_control"]["metric"], "os.switch.process.pipe");
 }
 
 /// The share of a cause in percent, if it is shown.
@@ -78,7 +78,7 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
     assert!(low <= value && value <= high, "{left}");
     assert_eq!(explanation["is_explained"], low <= Some(0.0) && high >= Some(0.0), "{left}");
     let parts = explanation["parts"].as_array().unwrap();
-    let part = parts.iter().find(|part| part["of"]["cause"] == cause)?;
+    let part = parts.iter().find(|part| part["kind"]["cause"] == cause)?;
     Some(100.0 * part["share"]["value"].as_f64().unwrap())
 }
 
@@ -92,7 +92,7 @@ const TOLERANCE_POINTS: f64 = 5.0;
 /// What else the machine does can leave a cause undecided, which is an honest answer: then it is asked again, twice at most. A wrong one is
 /// never made up for.
 fn assert_named(cause: &str, planted: RangeInclusive<f64>, mut explain: impl FnMut() -> Value) -> Value {
-    const UNDECIDED_VERDICTS: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
+    const UNDECIDED_VERDICTS: [&str; 3] = ["undecided", "mechanisms_disagree", "invalid"];
     let mut explanation = explain();
     for _ in 0..2 {
         if UNDECIDED_VERDICTS.contains(&verdict(&explanation, cause).as_str()) {
@@ -102,7 +102,7 @@ fn assert_named(cause: &str, planted: RangeInclusive<f64>, mut explain: impl FnM
     assert_eq!(verdict(&explanation, cause), "shown", "{explanation:#}");
     assert!(share(&explanation, cause).is_some(), "{explanation:#}");
     let parts = explanation["parts"].as_array().unwrap();
-    let part = parts.iter().find(|part| part["of"]["cause"] == cause).unwrap();
+    let part = parts.iter().find(|part| part["kind"]["cause"] == cause).unwrap();
     let [low, high] = ["low", "high"].map(|end| 100.0 * part["share"][end].as_f64().unwrap());
     let is_found = low - TOLERANCE_POINTS <= *planted.end() && high + TOLERANCE_POINTS >= *planted.start();
     assert!(is_found, "{cause}: {low} to {high} % and not {planted:?} %: {explanation:#}");
@@ -329,9 +329,9 @@ fn holding_other_cpus_works_or_names_need() {
     let evidence = &neighbour["evidence"][0];
     if kelvin_testing::is_root() && kelvin_sys::cpu::allowed().unwrap().len() > 1 {
         assert!(evidence["amount"]["value"].is_number(), "{neighbour:#}");
-        assert_eq!(evidence["bystander"]["metric"], "cpu.latency.add");
+        assert_eq!(evidence["negative_control"]["metric"], "cpu.latency.add");
     } else {
-        assert!(evidence["without_because"].is_string(), "{neighbour:#}");
+        assert!(evidence["missing_reason"].is_string(), "{neighbour:#}");
     }
 }
 
@@ -444,7 +444,7 @@ fn small_working_set_has_no_tlb_share() {
     );
     assert_eq!(share(&explanation, "translation"), None, "{explanation:#}");
     assert!(
-        explanation["causes"][0]["evidence"][0]["without_because"]
+        explanation["causes"][0]["evidence"][0]["missing_reason"]
             .as_str()
             .unwrap()
             .contains("smaller than a huge page")
@@ -474,7 +474,7 @@ fn mispredicted_run(place: &TestDir) -> Value {
         "value": 1.0, "low": 0.5, "high": 2.0, "basis": "derived", "formula": "a test", "inputs": [], "derivation": "a test",
         "sources": [],
     });
-    records[0]["none_because"] = Value::Null;
+    records[0]["missing_reason"] = Value::Null;
     run
 }
 
@@ -485,7 +485,7 @@ fn gaps_are_explained_on_their_machine_only() {
     let write = |run: &Value| std::fs::write(place.path().join("run.json"), run.to_string()).unwrap();
     write(&run);
     let asked = |more: &[&str]| {
-        place.run(&[&["why", "--gaps", "--of", "run.json", "--budget", "minimum", "--rounds", "4"], more].concat())
+        place.run(&[&["why", "--gaps", "--run", "run.json", "--budget", "minimum", "--rounds", "4"], more].concat())
     };
     let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let output = asked(&["--json"]);

@@ -200,10 +200,10 @@ pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
         Of::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
         Of::real("ratio", "ratio", |row| row.result.ratio),
         Of::text("verdict", |row| Some(data_name(&row.result.verdict))),
-        Of::text("explained_by", |row| {
+        Of::text("explaining_causes", |row| {
             visible_text(row.result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "))
         }),
-        Of::real("kept_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
+        Of::real("undisturbed_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
         Of::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
         Of::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
         Of::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
@@ -214,7 +214,7 @@ pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
         Of::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
         Of::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
         Of::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
-        Of::flag("of_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
+        Of::flag("is_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
         Of::real("best", "unit", |row| Some(row.found()?.distribution.best)),
         Of::real("min", "unit", |row| Some(row.found()?.distribution.min)),
         Of::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
@@ -260,7 +260,7 @@ pub(crate) fn class_columns<'a>() -> [FigureColumn<'a>; 5] {
         Of::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
         Of::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
         Of::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
-        Of::text("against_class", |row| Some(class_comparison::class_word(row.result).into())),
+        Of::text("class_verdict", |row| Some(class_comparison::class_word(row.result).into())),
     ]
 }
 

@@ -40,7 +40,7 @@ fn bimodal_figure_shows_both_modes() {
     }
     assert!(render(&Html, &sample).contains("67 % of the rounds, L3"), "the details name the level");
     let json = render(&Json::default(), &sample);
-    assert!(json.contains(r#""modes_of":"rounds""#) && json.contains(r#""level":"DRAM""#));
+    assert!(json.contains(r#""mode_unit":"rounds""#) && json.contains(r#""level":"DRAM""#));
 }
 
 const TWO_CPUS: &str = "needs two CPUs; this process may use one";

@@ -76,13 +76,13 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
     let defined = defined_metrics(&header.metrics);
     check_plan(&header.plan, &defined)?;
     for (i, row) in header.spread_history.iter().enumerate() {
-        let path = format!("learned[{i}]");
+        let path = format!("spread_history[{i}]");
         check_metric_at(row.metric, &row.case, &defined, &path)?;
-        check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within_variances.len()))?;
+        check_same_length(&path, ("headlines", row.headlines.len()), ("within_variances", row.within_variances.len()))?;
         check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
         row.within_variances
             .iter()
-            .try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
+            .try_for_each(|&variance| check_not_negative(&format!("{path}.within_variances"), variance))?;
     }
     for (i, record) in header.bounds.iter().enumerate() {
         let path = format!("bounds[{i}]");
@@ -91,7 +91,7 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
         check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
     }
     for (i, &ratio) in header.core_ratio_history.iter().enumerate() {
-        check_not_negative(&format!("learned_core[{i}]"), ratio)?;
+        check_not_negative(&format!("core_ratio_history[{i}]"), ratio)?;
     }
     Ok(())
 }

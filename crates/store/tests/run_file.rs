@@ -143,9 +143,9 @@ fn unknown_formats_and_files_are_refused() {
 fn wrongly_typed_field_is_named() {
     let error = import_error_after("/clock/hertz", json!("fast"));
     assert!(error.starts_with("field clock.hertz: invalid type: string \"fast\", expected f64 at line 1 "), "{error}");
-    let deep = "/measurements/0/rounds/1/attempt/measured/0/readings/batches/nanoseconds/2";
+    let deep = "/measurements/0/rounds/1/outcome/measured/0/readings/batches/nanoseconds/2";
     let error = import_error_after(deep, Value::Null);
-    let path = "field measurements[0].rounds[1].attempt.measured[0].readings.batches.nanoseconds[2]: ";
+    let path = "field measurements[0].rounds[1].outcome.measured[0].readings.batches.nanoseconds[2]: ";
     assert!(error.starts_with(path), "{error}");
     assert!(
         import_error_after("/machine/cpu/family/known/value", json!(-1))
@@ -186,14 +186,13 @@ fn names_outside_grammar_are_refused() {
         "/metrics/0/axes/0/name",
         "/plan/0/probe",
         "/plan/0/case/call",
-        "/learned/0/metric",
-        "/learned/0/case/call",
+        "/spread_history/0/metric",
+        "/spread_history/0/case/call",
         "/measurements/2/probe",
         "/measurements/2/case/pages",
-        "/measurements/0/rounds/0/attempt/measured/0/metric",
+        "/measurements/0/rounds/0/outcome/measured/0/metric",
         "/predictions/0/metric",
         "/predictions/0/case/call",
-        "/studies/0/id",
     ] {
         for hostile in [svg, "", "=cmd|' /C calc'!A0", "a\u{202e}b", "os.Syscall ", "../x"] {
             let error = import_error_after(place, json!(hostile));
@@ -217,8 +216,8 @@ fn overlong_texts_are_refused() {
         ("/command/1", "command[1]"),
         ("/machine/kernel/version/known/source", "machine.kernel.version.known.source"),
         (
-            "/measurements/0/rounds/0/attempt/measured/0/notes/0",
-            "measurements[0].rounds[0].attempt.measured[0].notes[0]",
+            "/measurements/0/rounds/0/outcome/measured/0/notes/0",
+            "measurements[0].rounds[0].outcome.measured[0].notes[0]",
         ),
         ("/studies/0/conclusions/0/test", "studies[0].conclusions[0].test"),
     ] {
@@ -275,7 +274,7 @@ fn unequal_columns_are_refused() {
     );
     assert_eq!(
         check_error_after(|run| run.header.spread_history[0].within_variances.truncate(1)),
-        "field learned[0].headlines: 3 values, but `within` has 1"
+        "field spread_history[0].headlines: 3 values, but `within_variances` has 1"
     );
 }
 
@@ -309,7 +308,7 @@ fn invalid_numbers_are_refused() {
             check_error_after(|run| run.measurements[0].rounds[0].timing = Some(-1.0))
         }),
         (
-            "field learned[0].within: -1 is below 0",
+            "field spread_history[0].within_variances: -1 is below 0",
             check_error_after(|run| run.header.spread_history[0].within_variances[1] = -1.0),
         ),
     ];
@@ -318,7 +317,7 @@ fn invalid_numbers_are_refused() {
         assert_eq!(found, expected);
     }
     // 1e300 is a number in JSON, and none in the 32 bits of a canary's reading.
-    let canary = "/measurements/0/rounds/0/attempt/measured/0/readings/batches/canaries/chain/0";
+    let canary = "/measurements/0/rounds/0/outcome/measured/0/readings/batches/canaries/chain/0";
     let error = import_error_after(canary, json!(1e300));
     assert!(error.contains("batches.canaries.") && error.contains("number out of range"), "{error}");
 }
@@ -327,14 +326,17 @@ fn invalid_numbers_are_refused() {
 fn undefined_metric_or_unplanned_case_is_refused() {
     let unknown = "is not among the metrics of the run";
     assert_eq!(
-        import_error_after("/measurements/0/rounds/0/attempt/measured/0/metric", json!("os.typo")),
+        import_error_after("/measurements/0/rounds/0/outcome/measured/0/metric", json!("os.typo")),
         format!("field measurements[0].rounds[0].readings[0].metric: os.typo {unknown}")
     );
     assert_eq!(
         import_error_after("/predictions/1/metric", json!("x")),
         format!("field predictions[1].metric: x {unknown}")
     );
-    assert_eq!(import_error_after("/learned/0/metric", json!("x")), format!("field learned[0].metric: x {unknown}"));
+    assert_eq!(
+        import_error_after("/spread_history/0/metric", json!("x")),
+        format!("field spread_history[0].metric: x {unknown}")
+    );
     assert_eq!(import_error_after("/plan/0/metrics/0", json!("x")), format!("field plan[0].metrics: x {unknown}"));
     assert_eq!(
         check_error_after(|run| run.header.metrics[1].id = run.header.metrics[0].id),

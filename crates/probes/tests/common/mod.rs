@@ -268,5 +268,5 @@ fn unframe(output: &[u8]) -> Result<RoundOutcome, String> {
     let length: usize = String::from_utf8_lossy(&rest[..line]).parse().map_err(|_| text())?;
     let body = rest.get(line + 1..line + 1 + length).ok_or_else(text)?;
     let mut answer: serde_json::Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    serde_json::from_value(answer["attempt"].take()).map_err(|error| error.to_string())
+    serde_json::from_value(answer["outcome"].take()).map_err(|error| error.to_string())
 }

@@ -21,7 +21,7 @@ use crate::cli_error::{CliError, Context};
 /// The format of the file; no other is read.
 const FORMAT: u32 = 1;
 /// The remedy for a file of another format.
-const REBUILD_HINT: &str = "--anew starts a new one";
+const REBUILD_HINT: &str = "--rebuild-cache starts a new one";
 /// Newest settings kept: far more than a machine has file systems.
 const MAX_SETTINGS: usize = 100;
 
