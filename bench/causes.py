@@ -327,8 +327,8 @@ def asked_under(bench, asked, plants, beside=Bench.nothing):
 
 def named(explanation):
     """The causes that are parts of a figure, and their shares in percent."""
-    parts = (part for part in explanation["parts"] if isinstance(part["of"], dict))
-    return {part["of"]["cause"]: 100 * part["share"]["value"] for part in parts}
+    parts = (part for part in explanation["parts"] if isinstance(part["kind"], dict))
+    return {part["kind"]["cause"]: 100 * part["share"]["value"] for part in parts}
 
 
 def is_considered(explanation, cause):

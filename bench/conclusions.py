@@ -26,7 +26,7 @@ HALVES = {
 # The parameters that a search chooses, by its question: the others say where it searches.
 CHOSEN = {"threads_and_blocks": ("threads", "block"), "engine_at_size": ("engine",), "tuned_engine": ("engine",)}
 # Two questions of one claim: what is enough cannot be too little.
-OPPOSITE = {"not_enough": "enough"}
+OPPOSITE = {"block_insufficient": "block_sufficient"}
 
 
 # ---- what a report says
@@ -62,7 +62,7 @@ def directions(conclusion):
         case = claim["best"]["case"]
         where = {axis: value for axis, value in case.items() if axis not in chosen}
         return {about(kind, claim["question"], claim["best"]["metric"], where): common.case_text({axis: case.get(axis) for axis in chosen})}
-    if kind == "ratio" and (question := claim["question"]) in ("enough", *OPPOSITE):
+    if kind == "ratio" and (question := claim["question"]) in ("block_sufficient", *OPPOSITE):
         # Beside the best, whichever that was.
         return {about(kind, OPPOSITE.get(question, question), *side(claim["other"])): holds != (question in OPPOSITE)}
     if kind == "crossing":
@@ -73,7 +73,7 @@ def directions(conclusion):
         return {about(kind, *side(claim)): claim["all"] == holds}
     if kind == "transfer" and "factor" in claim:
         factor = claim["factor"]
-        certain = [one for one in factor["over"] if one["change"] in ("shorter", "longer")]
+        certain = [one for one in factor["by_files"] if one["change"] in ("shorter", "longer")]
         return {about(kind, factor["factor"], factor["base"], factor["other"], one["files"]): one["change"] for one in certain}
     return {about(kind, *identity(claim)): holds}
 
@@ -90,11 +90,11 @@ def identity(claim):
         return [side(claim)]
     parts = []
     for name, value in sorted(claim.items()):
-        if name in ("held", "case", "base", "other") and isinstance(value, dict) and "metric" not in value:
+        if name in ("fixed", "case", "base", "other") and isinstance(value, dict) and "metric" not in value:
             parts.append([name, value])
         elif isinstance(value, (dict, str)) and (inner := identity(value)):
             parts.append([name, inner])
-        elif name in ("level", "limit"):
+        elif name in ("level", "limit") and not isinstance(value, dict):
             parts.append([name, value])
     return parts
 
@@ -221,8 +221,8 @@ def check_arithmetic():
         ("undecided contradicts nothing", differ(report(ratio(True)), report(ratio(None))), 0),
         ("other parameters, another claim", differ(report(ratio(True)), report(ratio(False, case={"n": 4}))), 0),
         ("another question, another claim", differ(report(ratio(True)), report(ratio(False, "send_method"))), 0),
-        ("enough and not enough", differ(report(ratio(True, "enough")), report(ratio(True, "not_enough"))), 1),
-        ("enough and refuted not enough", differ(report(ratio(True, "enough")), report(ratio(False, "not_enough"))), 0),
+        ("enough and not enough", differ(report(ratio(True, "block_sufficient")), report(ratio(True, "block_insufficient"))), 1),
+        ("enough and refuted not enough", differ(report(ratio(True, "block_sufficient")), report(ratio(False, "block_insufficient"))), 0),
         ("another is the best", differ(report(best("pread")), report(best("mmap"))), 1),
         ("no single best", differ(report(best("pread")), report(best("mmap", None))), 0),
         ("sides at one size", differ(report(crossing([1, 2], [4])), report(crossing([1], [2, 4]))), 1),

@@ -14,7 +14,7 @@ device over memory. Judged reads are under a limit on the device, both sides in 
 steady, and without the first second: the interval must lie within 5 %. The same without the limit (--unlimited) is for context:
 there each program's own path and the loop device's threads are the limit. `kelvin digest` of a file that is not in memory, as a
 whole program, beside fio's sequential direct rate under the limit and dd's, in a remembered way and in one that must be found
-(--anew): above 0.97. Needs root.
+(--rebuild-cache): above 0.97. Needs root.
 
 Copy: `kelvin file copy` of 256 MiB in memory to a new file beside it, by its own clock and without latencies, beside dd with the same
 bs by its own, and beside cp by the wall clock, which includes a program's start. Above 0.97 of dd, and of cp by copy_file_range, which
@@ -122,7 +122,7 @@ class Sides:
         """Bytes per second of direct reads, without the first second: after a pause a limit lets a burst through."""
         seconds = round(self.seconds)
         command = [self.kelvin, "file", "read", self.path, "--json", "--cache", "direct", "--seconds", seconds + 1, *flags]
-        return sum(json.loads(self.pinned(*command).stdout)["bytes_by_second"][1 : seconds + 1]) / seconds
+        return sum(json.loads(self.pinned(*command).stdout)["bytes_in_each_second"][1 : seconds + 1]) / seconds
 
     def fio(self, figure, block, engine="psync", depth=1, pattern="read", latencies=False, direct=False, once=False):
         if not direct:
@@ -289,7 +289,7 @@ def cold_digests(sides, words):
             f"digest of a file not in memory, {found}, {words}", f"{name}, 1 MiB, direct",
             lambda more=more: sides.cold([sides.kelvin, "digest", *more, sides.path]), theirs, unit="bytes",
         )
-        for found, more in (("its way remembered", []), ("its way sought", ["--anew"]))
+        for found, more in (("its way remembered", []), ("its way sought", ["--rebuild-cache"]))
         for name, theirs in (("fio psync", by_fio), ("dd", by_dd))
     ]
 

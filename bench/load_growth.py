@@ -38,7 +38,7 @@ def growth_of_server(study):
     for conclusion in study["analysis"]["studies"][0]["conclusions"]:
         growth = conclusion["claim"].get("load", {}).get("growth")
         if growth and growth["of_server"]:
-            return growth["bytes_a_request"], conclusion["holds"], conclusion["text"]
+            return growth["bytes_per_request"], conclusion["holds"], conclusion["text"]
     return None, None, "it says nothing of it"
 
 

@@ -345,15 +345,15 @@ def named(verdict):
     if isinstance(verdict, str):
         return {verdict}
     ((kind, what),) = verdict.items()
-    if kind == "unwatched":
-        ((how, _),) = what["how"].items()
-        return {how if how == "refusals" else f"{how}: {what['at']}"}
+    if kind == "not_sampled":
+        ((limit, _),) = what["limit"].items()
+        return {limit if limit == "refusals" else f"{limit}: {what['location']}"}
     if kind == "unknown":
-        because = what["because"]
-        return {"unknown: " + (because if isinstance(because, str) else next(iter(because)))}
-    by = what["by"]
-    names = {by} if isinstance(by, str) else set(by)
-    return {"client"} if kind == "client" else names
+        reason = what["reason"]
+        return {"unknown: " + (reason if isinstance(reason, str) else next(iter(reason)))}
+    if kind == "client":
+        return {"client"}
+    return {what["resource"]} if kind == "resource" else set(what["resources"])
 
 
 MB, KB = 10**6, 10**3
@@ -414,7 +414,7 @@ CASES = {
         ["--think", "20ms", "--file-size", "20kB", "--users", FEW],
         Expected("workers", is_seen=False),
     ),
-    "a lock": (lock(5000), ["--users", FEW], Expected("in_turn: between", knee=1)),
+    "a lock": (lock(5000), ["--users", FEW], Expected("limited_concurrency: between", knee=1)),
     "a lock in a pool of four": (
         waits(1, 10_000, "--model pool --threads 4"),
         ["--file-size", "20kB", "--users", "4,8,16,32"],
@@ -423,7 +423,7 @@ CASES = {
     "a lock in a pool of two": (
         waits(1, 10_000, "--model pool --threads 2"),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("in_turn: server", knee=1),
+        Expected("limited_concurrency: server", knee=1),
     ),
     "workers that sleep": (
         waits(0, 10_000, "--model pool --threads 4"),
@@ -433,32 +433,32 @@ CASES = {
     "a slow upstream": (
         waits(2, 10_000, "--model pool --threads 8"),
         ["--file-size", "20kB", "--users", "1,2,4,8,12,16"],
-        Expected("in_turn: server", knee=2),
+        Expected("limited_concurrency: server", knee=2),
     ),
     "a lock in the loops": (
         waits(1, 10_000),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("in_turn: server", knee=1),
+        Expected("limited_concurrency: server", knee=1),
     ),
     "a mutex of 3 ms": (
         waits(1, 3000, "--model thread"),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("in_turn: server", knee=1),
+        Expected("limited_concurrency: server", knee=1),
     ),
     "a sleep of each request": (
         waits(0, 40_000, "--model thread"),
         ["--file-size", "20kB", "--users", "1,2,4,8,16"],
-        Expected("each: server"),
+        Expected("per_request: server"),
     ),
     "a log that is flushed": (
         waits(0, 0, "--model thread", flushed=100),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("in_turn: disk", "each: disk"),
+        Expected("limited_concurrency: disk", "per_request: disk"),
     ),
     "a log that is flushed in the loops": (
         waits(0, 0, flushed=100),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("in_turn: disk", "each: disk"),
+        Expected("limited_concurrency: disk", "per_request: disk"),
     ),
     "memory for the files of few users": (
         memory_for_few(2 * 2**20, 48 * 2**20),
@@ -473,7 +473,7 @@ CASES = {
     "a slower link further on": (
         further_on(20 * MB),
         ["--users", FEW],
-        Expected("in_turn: network", "losses: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
+        Expected("limited_concurrency: network", "losses: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
     ),
     "a stall each second": (
         waits(0, 0, "--model pool --threads 4", stall=300),
@@ -488,22 +488,22 @@ CASES = {
     "accepts throttled": (
         lock(0, 40),
         ["--users", FEW],
-        Expected("in_turn: between", knee=1),
+        Expected("limited_concurrency: between", knee=1),
     ),
     "a spinning lock in a pool of four": (
         waits(1, 10_000, "--model pool --threads 4", spin=1),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("server-cpu", "unknown: nothing_full", "unknown: workers_wait", is_seen=False),
+        Expected("server-cpu", "unknown: none_saturated", "unknown: workers_wait", is_seen=False),
     ),
     "a lock and a link in turn": (
         both(link(10 * MB), waits(1, 200_000, turn=3)),
         ["--file-size", "100kB", "--users", FEW],
-        Expected("unknown: nothing_busy", "unknown: nothing_full", "unknown: still_growing", is_seen=False),
+        Expected("unknown: none_busy", "unknown: none_saturated", "unknown: still_growing", is_seen=False),
     ),
     "a client that waits at its reads": (
         waits(0, 0, reading=2000),
         ["--file-size", "20kB", "--users", FEW],
-        Expected("client", "unknown: nothing_busy", "unknown: nothing_full"),
+        Expected("client", "unknown: none_busy", "unknown: none_saturated"),
     ),
     "a quota that changes": (
         moving_quota,
@@ -513,7 +513,7 @@ CASES = {
     "a quota out of sight": (
         hidden_quota,
         ["--users", FEW],
-        Expected("server-cpu", "unknown: nothing_full", "unknown: nothing_busy", is_seen=False),
+        Expected("server-cpu", "unknown: none_saturated", "unknown: none_busy", is_seen=False),
     ),
     "other work": (
         other_work,
@@ -533,7 +533,7 @@ CASES = {
     "a link without a rate": (
         nothing,
         ["--between", "namespaces", "--users", FEW],
-        Expected("server-cpu", "server-thread", "client", "unknown: nothing_full"),
+        Expected("server-cpu", "server-thread", "client", "unknown: none_saturated"),
     ),
     "link and disk alike": (
         both(link(80 * MB), disk_bytes(round(80 * MB / 8 * PAYLOAD * FROM_DISK))),
@@ -549,12 +549,12 @@ CASES = {
     "nothing reached": (
         link(400 * MB),
         ["--think", "1s", "--users", "1,2,3,4"],
-        Expected("unknown: still_growing", "unknown: nothing_busy"),
+        Expected("unknown: still_growing", "unknown: none_busy"),
     ),
     "nothing reached, no link": (
         nothing,
         ["--think", "200ms", "--file-size", "10kB", "--users", "1,2,4,8"],
-        Expected("unknown: still_growing", "unknown: nothing_busy"),
+        Expected("unknown: still_growing", "unknown: none_busy"),
     ),
 }
 

@@ -161,13 +161,13 @@ def data_caches(fact):
 def figures(summary):
     """What is kept of a summary; nothing but nulls where there is no headline."""
     if summary is None:
-        return {"headline": None, "interval": None, "as_found": None, "kept_share": None, "two_modes": False, "first_rounds": []}
+        return {"headline": None, "interval": None, "as_found": None, "undisturbed_share": None, "two_modes": False, "first_rounds": []}
     return {
-        "two_modes": summary["modes_of"] != "samples" and len(summary["modes"]) > 1,
+        "two_modes": summary["mode_unit"] != "samples" and len(summary["modes"]) > 1,
         "headline": summary["headline"],
         "interval": summary["interval"],
         "as_found": summary["as_found"]["value"],
-        "kept_share": summary["kept_share"],
+        "undisturbed_share": summary["undisturbed_share"],
         "first_rounds": summary["round_headlines"][:ROUNDS_OF_A_RANGE],
     }
 

@@ -248,7 +248,7 @@ def rounds_of(report, metric, case):
         if common.case_text(measurement["case"]) != case:
             continue
         for round_ in measurement["rounds"]:
-            for reading in round_["attempt"].get("measured", []):
+            for reading in round_["outcome"].get("measured", []):
                 if reading["metric"] == metric:
                     found.append(values_of(reading["readings"]))
     return found
