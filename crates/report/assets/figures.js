@@ -108,7 +108,7 @@ function kelvinFigures(data, say) {
       const lower = stretch.map((point) => at(point, point.low));
       const upper = stretch.map((point) => at(point, point.high)).reverse();
       const points = stretch.length > 1 ? [...lower, ...upper] : [[-3, lower], [3, lower], [3, upper], [-3, upper]].map(([aside, [[x, y]]]) => [x + aside, y]);
-      return { type: 'polygon', silent: true, shape: { points }, style: { fill: tone(line), opacity: data.looks[line.role].band } };
+      return { type: 'polygon', silent: true, shape: { points }, style: { fill: tone(line), opacity: data.line_styles[line.role].band } };
     };
     return {
       type: 'custom', renderItem, data: stretches.map(([point]) => [place(view.x, point.x), place(view.y, point.y)]),
@@ -117,7 +117,7 @@ function kelvinFigures(data, say) {
   }
 
   function lineSeries(line, index, view) {
-    const look = data.looks[line.role];
+    const look = data.line_styles[line.role];
     const color = tone(line);
     const isDash = line.marker === 'dash';
     return {
@@ -147,12 +147,12 @@ function kelvinFigures(data, say) {
     const ends = [];
     return [...marks].sort((one, other) => one.at - other.at).map((mark) => {
       const at = (place(view.x, mark.at) - view.left) / (view.right - view.left) * (width - left - right);
-      const long = mark.label.length * data.character;
+      const long = mark.label.length * data.character_width;
       const align = at - long / 2 < -left ? 'left' : at + long / 2 > width - left ? 'right' : 'center';
       const from = at - { left: 0, center: long / 2, right: long }[align];
       const free = ends.findIndex((end) => end <= from);
       const row = free < 0 ? ends.length : free;
-      ends[row] = from + long + data.character;
+      ends[row] = from + long + data.character_width;
       return { mark, align, row };
     });
   }
@@ -203,8 +203,8 @@ function kelvinFigures(data, say) {
     const ranges = shownLines(figure, state).filter((line) => line.role === 'predicted').length;
     figure.lines.forEach((line, index) => {
       if (!state.on[index]) return;
-      const crowds = line.role === 'predicted' && ranges > data.most_ranges;
-      const banded = data.looks[line.role].band > 0 && line.points.some(({ low, high }) => low !== high);
+      const crowds = line.role === 'predicted' && ranges > data.max_ranges;
+      const banded = data.line_styles[line.role].band > 0 && line.points.some(({ low, high }) => low !== high);
       if (state.bands && banded && !crowds) series.push(bandSeries(line, view));
       series.push(lineSeries(line, index, view));
     });
