@@ -1,8 +1,8 @@
-//! Runs that kelvin 0.1.0 stored on a real machine, format 1: they are read for ever, with the same results.
+//! Runs of a real machine, format 1: they are read for ever, with the same results.
 //!
 //! Three default runs made minutes apart on an Intel guest, exported: the third of them in the list is the first in time, and is
-//! whole; of the others the probes with the longest readings are left out. Each run holds the headlines that the kelvin which made
-//! it found in earlier ones (`learned`), so that what is found today is held against what was found then.
+//! whole; of the others the probes with the longest readings are left out. Each run holds the headlines that the first kelvin of
+//! format 1 found in the earlier ones (`spread_history`): a later kelvin must find the same.
 
 mod test_dir;
 

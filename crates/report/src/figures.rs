@@ -285,7 +285,7 @@ impl SeriesRole {
             Self::AsFound => "as_found",
             Self::Reference => "reference",
             Self::History => "history",
-            Self::LoadSteps => "visits",
+            Self::LoadSteps => "load_steps",
         }
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
     for (i, record) in header.bounds.iter().enumerate() {
         let path = format!("bounds[{i}]");
         check_metric_at(record.metric, &record.case, &defined, &path)?;
-        check_positive(&format!("{path}.bound.most"), record.bound.limit)?;
+        check_positive(&format!("{path}.bound.limit"), record.bound.limit)?;
         check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
     }
     for (i, &ratio) in header.core_ratio_history.iter().enumerate() {
@@ -200,7 +200,7 @@ fn check_metrics(metrics: &[Metric]) -> CheckResult {
 fn check_metric_names(metric: &Metric, path: &str) -> CheckResult {
     check_grammar(&format!("{path}.id"), &metric.id, &ID_GRAMMAR)?;
     metric.axes().try_for_each(|axis| check_grammar(&format!("{path}.axes"), &axis.name, &ID_GRAMMAR))?;
-    for (field, place) in [("only", metric.restricted_to), ("as_found_where", metric.as_found_where)] {
+    for (field, place) in [("restricted_to", metric.restricted_to), ("as_found_where", metric.as_found_where)] {
         let Some(point) = place else { continue };
         check_grammar(&format!("{path}.{field}"), &point.axis(), &ID_GRAMMAR)?;
         check_grammar(&format!("{path}.{field}"), &point.word(), &WORD_GRAMMAR)?;
