@@ -84,8 +84,8 @@ def comparisons():
     join = lambda rivals, seconds: rivals.c_loop("thread_loop", "thread.join", seconds)
     return [
         Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", 0.05, null_call),
-        Comparison("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned", 0.07, pipe),
-        Comparison("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop", 0.05, fork),
+        Comparison("pipe round trip", "os.switch.round_trip", "mechanism=pipe task=process", "perf bench sched pipe, pinned", 0.07, pipe),
+        Comparison("fork, exit, wait", "os.process.fork_exit_wait", "", "C loop fork_loop", 0.05, fork),
         Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", 0.05, exec_),
         Comparison("clock pair", "cpu.clock.pair", "", "C loop clock_pair", 0.05, pair),
         Comparison("mispredicted branch", "cpu.branch.mispredict", "", "C loop branch_loop", 0.05, branch),

@@ -52,7 +52,7 @@ GROUPS = {
         "os.syscall.read": exactly(""),
         "os.signal.deliver": exactly(""),
         "os.process.fork": exactly(""),
-        "os.switch.process.pipe.round_trip": exactly(""),
+        "os.switch.round_trip": exactly("mechanism=pipe task=process"),
         "net.rtt.icmp": exactly("message=64"),
         "net.crr": exactly("placement=same_cpu"),
     }),

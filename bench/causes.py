@@ -184,7 +184,7 @@ TOUCH = ["mem.fault.major"]
 NEW = ["file.new", "filled=write", "block=1MiB", "bytes=256MiB", "--write-limit", "1T"]
 CREATE = ["file.metadata.create", "files=100"]
 SYNC = ["file.sync", "place=in_place"]
-PIPE = ["os.ipc.pipe.bandwidth", "message=64KiB", *ON_ONE]
+PIPE = ["os.ipc.bandwidth", "mechanism=pipe", "message=64KiB", *ON_ONE]
 FORK = ["os.process.fork_rss", "pages=base"]
 SET = ["mem.latency", "pages=base"]
 QUOTA, MEMORY = {"bystander": "group_quota", "beside": Bench.ample_quota}, {"bystander": "memory_limit", "beside": Bench.ample_memory}
@@ -283,16 +283,15 @@ CASES = [
     Case("files on ext4", "file_system", CREATE, [disk()], (CREATE, [Bench.in_memory]), **QUOTA),
     Case("names that are flushed (dirsync)", "file_system", CREATE, [disk("loop,dirsync")], (CREATE, [Bench.in_memory]), **QUOTA),
 ]  # fmt: skip
-for name, metric, what in (
-    ("pipe", "os.ipc.pipe.latency", token("pipe")),
-    ("futex", "os.ipc.futex.latency", token("futex")),
-    ("tcp", "net.rtt.tcp", round_trip("tcp")),
-    ("udp", "net.rtt.udp", round_trip("udp")),
-    ("unix", "net.rtt.unix", round_trip("unix")),
+for name, figure, what in (
+    ("pipe", ["os.ipc.latency", "mechanism=pipe"], token("pipe")),
+    ("futex", ["os.ipc.latency", "mechanism=futex"], token("futex")),
+    ("tcp", ["net.rtt.tcp", "message=1B"], round_trip("tcp")),
+    ("udp", ["net.rtt.udp", "message=1B"], round_trip("udp")),
+    ("unix", ["net.rtt.unix", "message=1B"], round_trip("unix")),
 ):
-    message = ["message=1B"] if metric.startswith("net.") else []
-    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [metric, *ON_TWO, *message], [], kept_awake(what), **MEMORY, also=AT_TWO_CPUS))
-CASES.append(Case("interrupts to another CPU, pipe", "remote_interrupt", ["os.ipc.pipe.latency", *ON_TWO], [], polled(token("pipe")), **MEMORY, also=AT_TWO_CPUS))
+    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [*figure, *ON_TWO], [], kept_awake(what), **MEMORY, also=AT_TWO_CPUS))
+CASES.append(Case("interrupts to another CPU, pipe", "remote_interrupt", ["os.ipc.latency", "mechanism=pipe", *ON_TWO], [], polled(token("pipe")), **MEMORY, also=AT_TWO_CPUS))
 CASES += [
     Case("base pages, a set of 16 MiB", "translation", [*SET, "bytes=16MiB"], [], (["mem.latency", "pages=huge", "bytes=16MiB"], []), "other_work"),
     Case("base pages, a set of 64 MiB", "translation", [*SET, "bytes=64MiB"], [], (["mem.latency", "pages=huge", "bytes=64MiB"], []), "other_work"),

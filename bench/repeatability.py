@@ -85,7 +85,7 @@ GROUPS = [
     ("system calls", below("os.syscall"), 0.02),
     (
         "switches on one CPU, fork, threads",
-        below("os.switch.process", "os.switch.thread", "os.process.fork", "os.process.vfork", "os.thread"),
+        below("os.switch.cost", "os.switch.round_trip", "os.switch.channel_calls", "os.process.fork", "os.process.vfork", "os.thread"),
         0.05,
     ),
     ("latency, first and second level", latency("caches"), 0.01),
@@ -178,9 +178,9 @@ SAME_WORK = [
      lambda rivals, seconds: rivals.c_loop("call_loop", "call.direct", seconds, what="mean")),
     ("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic",
      lambda rivals, seconds: rivals.perf_mean(seconds, "syscall", "basic")),
-    ("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned",
+    ("pipe round trip", "os.switch.round_trip", "mechanism=pipe task=process", "perf bench sched pipe, pinned",
      lambda rivals, seconds: rivals.perf_mean(seconds, "sched", "pipe")),
-    ("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop",
+    ("fork, exit, wait", "os.process.fork_exit_wait", "", "C loop fork_loop",
      lambda rivals, seconds: rivals.c_loop("fork_loop", "fork.life", seconds, "fork", what="mean")),
 ]  # fmt: skip
 

@@ -139,8 +139,12 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
     ),
     check(
         [
-            MetricSelector::new(&os::SWITCH_PROCESS_PIPE),
-            MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::SameCpu.point()),
+            MetricSelector::new(&os::SWITCH_COST)
+                .with_word(os::HandoffTask::Process.point())
+                .with_word(os::HandoffMechanism::Pipe.point()),
+            MetricSelector::new(&os::IPC_LATENCY)
+                .with_word(os::HandoffMechanism::Pipe.point())
+                .with_word(PairPlacement::SameCpu.point()),
         ],
         ["a round trip over a pipe", "one switch of its two"],
         "the two ends were probably on two CPUs, so that nothing was switched",

@@ -8,7 +8,7 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
 use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP};
-use kelvin_core::catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_ROUND_TRIP};
 use kelvin_core::{
     Better, Case, CauseFinding, ChangeVerdict, ComparedFigure, ComparedRung, Comparison, Estimate, Fact,
     HeadlineSamples, Metric, Name, NotComparedReason, Run, SpreadHistory, SpreadSource, UndecidedReason, Unit,
@@ -464,11 +464,11 @@ fn share_of(comparison: &Comparison, metric: &Metric) -> Option<f64> {
 
 #[test]
 fn wake_up_change_split_by_one_cpu_control() {
-    let pipe = || Case::new().with_word(TokenChannel::Pipe);
+    let pipe = || Case::new().with_word(HandoffMechanism::Pipe);
     let of = |wake: f64, there_and_back: f64| {
         [multi_figure_run(&[
             (&SWITCH_CROSS_CPU, pipe(), wake),
-            (&SWITCH_PROCESS_PIPE_ROUND_TRIP, Case::new(), there_and_back),
+            (&SWITCH_ROUND_TRIP, HandoffMechanism::Pipe.between_processes(), there_and_back),
         ])]
     };
     // 5 of 50 more are those of half a round trip on one CPU.

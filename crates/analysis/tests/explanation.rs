@@ -4,7 +4,7 @@ use kelvin_analysis::explain;
 use kelvin_analysis::wording::explanation::word_explanation;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, RTT_TCP};
-use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_core::{
     AmountFormula, Arm, Case, CauseTrial, CauseVerdict, Experiment, Explanation, Measurement, MechanismTrial, Metric,
     MetricCase, MetricReadings, Name, OverheadReading, PartKind, PlannedMeasurement, Prediction, PredictionBasis,
@@ -21,8 +21,8 @@ struct PlantedExperiment {
 }
 
 fn case_of(metric: &Metric) -> Case {
-    if metric.id == SWITCH_PROCESS_PIPE.id {
-        return Case::new();
+    if metric.id == SWITCH_COST.id {
+        return HandoffMechanism::Pipe.between_processes();
     }
     Case::new().with_word(PairPlacement::TwoCpus).with_number(MESSAGE, 64)
 }
@@ -79,12 +79,12 @@ impl PlantedExperiment {
             summary: Name::new(id),
             remedy: Name::new("nothing"),
             mechanisms: controls.iter().map(mechanism).collect(),
-            negative_control: Some(MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }),
+            negative_control: Some(MetricCase { metric: SWITCH_COST.id, case: case_of(&SWITCH_COST) }),
             size: None,
         });
-        let mut planted = self.with_rounds(&[], &SWITCH_PROCESS_PIPE, 2000.0);
+        let mut planted = self.with_rounds(&[], &SWITCH_COST, 2000.0);
         for control in controls {
-            planted = planted.with_rounds(&[control], &SWITCH_PROCESS_PIPE, bystander);
+            planted = planted.with_rounds(&[control], &SWITCH_COST, bystander);
         }
         planted
     }

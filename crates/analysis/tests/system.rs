@@ -7,8 +7,8 @@ use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{
-    NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SWITCH_PROCESS_PIPE, SWITCH_THREAD_PIPE,
-    SYSCALL_NULL, THREAD_CREATE, WokenTask,
+    HandoffMechanism, HandoffTask, NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SWITCH_COST,
+    SYSCALL_NULL, THREAD_CREATE,
 };
 use kelvin_core::{Case, Metric, Run};
 
@@ -107,12 +107,14 @@ fn fork_is_compared_with_thread_by_memory() {
     assert_conclusion(&found[3], Some(true), "a fork of a process with 64 MiB in huge pages takes longer");
 }
 
+fn switches(process: f64) -> [Row; 2] {
+    let pipe = HandoffMechanism::Pipe;
+    [(&SWITCH_COST, pipe.between_threads(), 700.0), (&SWITCH_COST, pipe.between_processes(), process)]
+}
+
 #[test]
 fn switch_comparison_can_differ_match_or_undecide() {
-    let switch = |process: f64, noise: f64| {
-        let rows = [small_process(&SWITCH_THREAD_PIPE, 700.0), small_process(&SWITCH_PROCESS_PIPE, process)];
-        conclusions(&rows, noise, "os").remove(0)
-    };
+    let switch = |process: f64, noise: f64| conclusions(&switches(process), noise, "os").remove(0);
     let begins = "a switch between processes by pipes takes longer than between threads: ";
     assert_conclusion(&switch(910.0, 0.01), Some(true), &format!("{begins}1.30 times as long (95 %: "));
     assert_conclusion(&switch(500.0, 0.01), Some(false), begins);
@@ -126,7 +128,7 @@ fn switch_comparison_can_differ_match_or_undecide() {
 
 #[test]
 fn input_only_metric_gives_no_conclusion() {
-    let mut run = run(&[small_process(&SWITCH_THREAD_PIPE, 700.0), small_process(&SWITCH_PROCESS_PIPE, 910.0)], 0.01);
+    let mut run = run(&switches(910.0), 0.01);
     run.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
     assert!(testing::study(&run, "os").is_none());
     run.measurements[0].planned.only_input = false;
@@ -135,15 +137,17 @@ fn input_only_metric_gives_no_conclusion() {
 
 #[test]
 fn wake_ups_compared_by_channel_and_cpus() {
-    let woken = |woken, placement, value: f64| -> Row {
-        (&ONE_WAY_WAKE_UP, Case::new().with_word(woken).with_word(placement), value)
+    let woken = |task: HandoffTask, mechanism: HandoffMechanism, placement, value: f64| -> Row {
+        (&ONE_WAY_WAKE_UP, Case::new().with_word(task).with_word(mechanism).with_word(placement), value)
     };
+    use HandoffMechanism::{Condvar, Futex, Pipe};
+    use HandoffTask::{Process, Thread};
     let rows = [
-        woken(WokenTask::ThreadPipe, SameCpu, 1000.0),
-        woken(WokenTask::ProcessPipe, SameCpu, 1200.0),
-        woken(WokenTask::ThreadCondvar, TwoCpus, 30e3),
-        woken(WokenTask::ProcessCondvar, TwoCpus, 30e3),
-        woken(WokenTask::ThreadFutex, SameCpu, 900.0),
+        woken(Thread, Pipe, SameCpu, 1000.0),
+        woken(Process, Pipe, SameCpu, 1200.0),
+        woken(Thread, Condvar, TwoCpus, 30e3),
+        woken(Process, Condvar, TwoCpus, 30e3),
+        woken(Thread, Futex, SameCpu, 900.0),
     ];
     let found = conclusions(&rows, 0.005, "os.switch.one_way");
     assert_eq!(found.len(), 2, "{found:#?}");

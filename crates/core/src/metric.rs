@@ -40,6 +40,9 @@ pub struct Metric {
     /// The only axis word at which it is measured, if its probe also has cases without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restricted_to: Option<AxisWord>,
+    /// The axis word at which it is not measured, if its probe also has cases with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub except: Option<AxisWord>,
     /// The axis word at which no canary guards it and all samples make the headline: another CPU, which the canaries do not see,
     /// decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,7 @@ impl Metric {
             axes: [None; MAX_AXES],
             needs: None,
             restricted_to: None,
+            except: None,
             as_found_where: None,
             own_frequency: false,
             floor: Some(0.0),
@@ -112,6 +116,11 @@ impl Metric {
     /// The same metric measured only at an axis word.
     pub const fn only_at(self, there: AxisWord) -> Self {
         Self { restricted_to: Some(there), ..self }
+    }
+
+    /// The same metric measured at all words of an axis but this one.
+    pub const fn not_at(self, there: AxisWord) -> Self {
+        Self { except: Some(there), ..self }
     }
 
     /// The same metric, guarded by no canary and reported as found at an axis word.
@@ -172,7 +181,7 @@ impl Metric {
 
     /// Whether it is measured at a case of its probe.
     pub fn is_measured_at(&self, case: &Case) -> bool {
-        self.restricted_to.is_none_or(|there| there.is_in_case(case))
+        self.restricted_to.is_none_or(|there| there.is_in_case(case)) && !self.except.is_some_and(|there| there.is_in_case(case))
     }
 
     /// The metric as it is measured at a case.

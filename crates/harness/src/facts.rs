@@ -202,7 +202,7 @@ impl<'a> PredictionInputs<'a> {
         case: &Case,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        let first = self.references.filter(|elsewhere| elsewhere.prefers_proxy(metric));
+        let first = self.references.filter(|elsewhere| elsewhere.prefers_proxy(metric, case));
         let without = || NoPrediction::new("the figure of other machines tells more than its formula");
         match first.map(|elsewhere| elsewhere.predict_from_peers(self, metric, case, without())) {
             Some(Ok(prediction)) => return Ok(prediction),

@@ -80,7 +80,7 @@ pub struct ReferenceMachines {
     machines: Vec<ReferenceMachine>,
     /// By what the machine at hand is related to them.
     target: CpuIdentity,
-    proxies: HashMap<Name, Proxy>,
+    proxies: Vec<Proxy>,
     /// The cases here of metrics whose sizes follow the machine.
     sizes: SizedCases,
     /// Metrics whose cases name parts of the machine.
@@ -106,23 +106,27 @@ impl ReferenceMachines {
     ) -> Self {
         let others = others.iter().filter(|other| other.machine != *here);
         let machines: Vec<ReferenceMachine> = others.map(|other| evaluate_reference(probes, other, rules)).collect();
-        let yardsticks: HashMap<Name, Proxy> =
-            rules.proxies.iter().map(|yardstick| (yardstick.metric.id, *yardstick)).collect();
         let metrics = metrics_by_id(probes);
         let about_formulas = formula_variances(&metrics, &machines.iter().collect::<Vec<_>>());
         let [mut over_yardsticks, mut of_anything] = [PairVariances::default(), PairVariances::default()];
         for metric in metrics.values() {
-            let yardstick = yardsticks.get(&metric.id);
-            let (apart, by) = match yardstick.map(|yardstick| yardstick.scales_with) {
-                Some(None) => continue,
-                Some(by) => (&mut over_yardsticks, by),
-                None => (&mut of_anything, None),
+            let own: Vec<&Proxy> = rules.proxies.iter().filter(|proxy| proxy.metric.id == metric.id).collect();
+            let proxy_at = |case: &Case| own.iter().position(|proxy| proxy.is_of(metric, case));
+            let pairs = |at: Option<usize>| {
+                let proxy = at.map(|at| own[at]);
+                let is_asked = |machine: &ReferenceMachine, case: &Case| {
+                    let is_preferred = proxy.is_some_and(|proxy| proxy.is_preferred);
+                    proxy_at(case) == at && (is_preferred || !machine.has_formula(metric.id, case))
+                };
+                pair_variances(&machines, metric.id, proxy.and_then(|proxy| proxy.scales_with), is_asked)
             };
-            let is_asked = |machine: &ReferenceMachine, case: &Case| {
-                yardstick.is_some_and(|yardstick| yardstick.is_preferred) || !machine.has_formula(metric.id, case)
-            };
-            for (relation, squares) in pair_variances(&machines, metric.id, by, is_asked) {
-                apart[relation as usize].entry(metric_group(metric)).or_default().push(mean(&squares));
+            for (relation, squares) in pairs(None) {
+                of_anything[relation as usize].entry(metric_group(metric)).or_default().push(mean(&squares));
+            }
+            for (at, _) in own.iter().enumerate().filter(|(_, proxy)| proxy.scales_with.is_some()) {
+                for (relation, squares) in pairs(Some(at)) {
+                    over_yardsticks[relation as usize].entry(metric_group(metric)).or_default().push(mean(&squares));
+                }
             }
         }
         let over_yardsticks = VarianceModel::from_machine_pairs(over_yardsticks, PROXY_VARIANCE, &about_formulas);
@@ -132,7 +136,7 @@ impl ReferenceMachines {
             range_deviations: range_deviations(&metrics, &machines),
             machines,
             target: CpuIdentity::from_machine(here),
-            proxies: yardsticks,
+            proxies: rules.proxies.to_vec(),
             sizes: SizedCases::from_plan(rules, plan),
             part_metrics: rules.part_metrics.iter().map(|metric| metric.id).collect(),
             takes_all_cpus,
@@ -192,9 +196,13 @@ impl ReferenceMachines {
         Some((range, Calibration { low, high, figures: family.value_count(), machines: family.machines() }))
     }
 
-    /// Whether a metric's yardstick tells more than its formula.
-    pub fn prefers_proxy(&self, metric: &Metric) -> bool {
-        self.proxies.get(&metric.id).is_some_and(|yardstick| yardstick.is_preferred)
+    fn proxy(&self, metric: &Metric, case: &Case) -> Option<&Proxy> {
+        self.proxies.iter().find(|proxy| proxy.is_of(metric, case))
+    }
+
+    /// Whether the proxy of a metric at a case tells more than its formula.
+    pub fn prefers_proxy(&self, metric: &Metric, case: &Case) -> bool {
+        self.proxy(metric, case).is_some_and(|proxy| proxy.is_preferred)
     }
 
     /// A prediction of a figure by what it is on these machines, where no formula tells; or why there is none.
@@ -205,7 +213,7 @@ impl ReferenceMachines {
         case: &Case,
         why: NoPrediction,
     ) -> Result<Prediction, NoPrediction> {
-        let by = match self.proxies.get(&metric.id) {
+        let by = match self.proxy(metric, case) {
             Some(Proxy { scales_with: None, .. }) => return Err(why),
             Some(Proxy { scales_with: Some((by, at)), .. }) => Some((*by, *at)),
             None => None,
@@ -220,10 +228,11 @@ impl ReferenceMachines {
         });
         let scaled = scaled.filter(|scaled| !scaled.is_empty());
         // What a run that measured the yardstick scales is not told unscaled by one that did not: a figure has one prediction.
-        if let (Some((by, _)), None) = (by, &scaled)
-            && figures.iter().any(|(machine, _)| machine.log_values.contains_key(&by.id))
+        if let (Some((by, at)), None) = (by, &scaled)
+            && figures.iter().any(|(machine, _)| machine.has_value(by.id, at, case))
         {
-            return Err(NoPrediction::new(format!("it is scaled by {}, which this run did not measure", by.id)));
+            let by = proxy_text(by, at);
+            return Err(NoPrediction::new(format!("it is scaled by {by}, which this run did not measure")));
         }
         let own: Vec<(&ReferenceMachine, f64)> = match &scaled {
             Some(scaled) => scaled.iter().map(|one| (one.machine, one.log_value + one.log_ratio)).collect(),
@@ -263,7 +272,7 @@ impl ReferenceMachines {
             }
         };
         let formula = match by.filter(|_| scaled.is_some()) {
-            Some((by, _)) => format!("the same elsewhere x {} here over there", by.id),
+            Some((by, at)) => format!("the same elsewhere x {} here over there", proxy_text(by, at)),
             None => "the same elsewhere".into(),
         };
         let derivation = format!("{derivation}; no formula, since {}", why.0);
@@ -321,15 +330,16 @@ impl ReferenceMachines {
         let here = |case: &Case| facts.measured(by, case).ok().map(|input| input.value).filter(|value| *value > 0.0);
         let slower = match which {
             ProxyCases::SameCase => here(case)?.ln() - self.value_at(there, by, case)?,
-            ProxyCases::AllCases => {
-                let each: Vec<f64> = there.iter().filter_map(|(case, there)| Some(here(case)?.ln() - there)).collect();
+            ProxyCases::At(_) => {
+                let there = there.iter().filter(|(known, _)| which.includes(case, known));
+                let each: Vec<f64> = there.filter_map(|(case, there)| Some(here(case)?.ln() - there)).collect();
                 if each.is_empty() {
                     return None;
                 }
                 mean(&each)
             }
         };
-        Some(ProxyScaled { machine, log_value: figure, log_ratio: slower, proxy: by.id })
+        Some(ProxyScaled { machine, log_value: figure, log_ratio: slower, proxy: proxy_text(by, which) })
     }
 }
 
@@ -338,7 +348,17 @@ struct ProxyScaled<'a> {
     machine: &'a ReferenceMachine,
     log_value: f64,
     log_ratio: f64,
-    proxy: Name,
+    proxy: String,
+}
+
+/// The yardstick by its name: `os.switch.cost (mechanism=pipe task=process)`.
+fn proxy_text(by: &Metric, at: ProxyCases) -> String {
+    match at {
+        ProxyCases::At(words @ [_, ..]) => {
+            format!("{} ({})", by.id, words.iter().fold(Case::new(), |case, word| case.with_word(*word)))
+        }
+        _ => by.id.to_string(),
+    }
 }
 
 fn count_in_words(count: usize) -> String {
@@ -396,6 +416,15 @@ impl ReferenceMachine {
         self.log_errors.iter().any(|((of, _), cases)| *of == metric && value_at_case(cases, case).is_some())
     }
 
+    /// Whether one of the cases of a figure's yardstick was measured.
+    fn has_value(&self, metric: Name, at: ProxyCases, case: &Case) -> bool {
+        let is_any = |cases: &Vec<(Case, f64)>| match at {
+            ProxyCases::SameCase => true,
+            ProxyCases::At(_) => cases.iter().any(|(known, _)| at.includes(case, known)),
+        };
+        self.log_values.get(&metric).is_some_and(is_any)
+    }
+
     /// How much more a metric is here than on another machine, at all cases of both: natural logarithms.
     fn log_ratios<'a>(&'a self, other: &'a Self, metric: Name) -> Vec<(&'a Case, f64)> {
         let [here, there] = [self, other].map(|machine| machine.log_values.get(&metric).map_or(&[][..], Vec::as_slice));
@@ -415,13 +444,11 @@ fn pair_variances(
     for (number, one) in machines.iter().enumerate() {
         for other in &machines[number + 1..] {
             let yardstick = by.map(|(by, at)| (one.log_ratios(other, by.id), at));
-            let usual = |each: &[(&Case, f64)]| {
-                (!each.is_empty()).then(|| mean(&each.iter().map(|(_, more)| *more).collect::<Vec<f64>>()))
-            };
-            let expected = |case: &Case| match &yardstick {
-                None => Some(0.0),
-                Some((each, ProxyCases::AllCases)) => usual(each),
-                Some((each, ProxyCases::SameCase)) => each.iter().find(|(of, _)| *of == case).map(|(_, more)| *more),
+            let expected = |case: &Case| {
+                let Some((each, at)) = &yardstick else { return Some(0.0) };
+                let counted = each.iter().filter(|(known, _)| at.includes(case, known));
+                let counted: Vec<f64> = counted.map(|(_, more)| *more).collect();
+                (!counted.is_empty()).then(|| mean(&counted))
             };
             let both = one.log_ratios(other, metric).into_iter();
             let both = both.filter(|(case, _)| asked(one, case) && asked(other, case));
@@ -565,7 +592,7 @@ mod tests {
         },
     };
     const RULES: ReferenceRules<'_> = ReferenceRules {
-        proxies: &[proxy(&WORK, Some((&CALL, ProxyCases::AllCases))), proxy(&SETTING, None)],
+        proxies: &[proxy(&WORK, Some((&CALL, ProxyCases::At(&[])))), proxy(&SETTING, None)],
         ..ReferenceRules::NONE
     };
 
@@ -575,7 +602,7 @@ mod tests {
     }
 
     const fn proxy(metric: &'static Metric, by: Option<(&'static Metric, ProxyCases)>) -> Proxy {
-        Proxy { metric, scales_with: by, is_preferred: false }
+        Proxy { metric, words: &[], scales_with: by, is_preferred: false }
     }
 
     fn machine(model: u32) -> Machine {
@@ -745,7 +772,7 @@ mod tests {
 
     #[test]
     fn preferred_proxy_replaces_formula() {
-        let first = Proxy { is_preferred: true, ..proxy(&TWICE, Some((&CALL, ProxyCases::AllCases))) };
+        let first = Proxy { is_preferred: true, ..proxy(&TWICE, Some((&CALL, ProxyCases::At(&[])))) };
         let yardsticks = [first];
         let rules = ReferenceRules { proxies: &yardsticks, ..ReferenceRules::NONE };
         let found = predicted(&reference_machines(&one_machine(), &rules, 9), &TWICE, 0.0).unwrap();
@@ -769,7 +796,7 @@ mod tests {
         assert_eq!(scaled.0, "it is scaled by test.call, which this run did not measure");
         let derived = predicted(&RULES, &TWICE).unwrap_err();
         assert_eq!(derived.0, "it is derived from test.call, which this run did not measure");
-        let first = Proxy { is_preferred: true, ..proxy(&TWICE, Some((&CALL, ProxyCases::AllCases))) };
+        let first = Proxy { is_preferred: true, ..proxy(&TWICE, Some((&CALL, ProxyCases::At(&[])))) };
         let rules = ReferenceRules { proxies: &[first], ..ReferenceRules::NONE };
         assert_eq!(predicted(&rules, &TWICE).unwrap_err().0, scaled.0);
         // What nothing scales is told as it is, in either run.

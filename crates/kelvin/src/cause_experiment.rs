@@ -248,9 +248,7 @@ mod tests {
     use kelvin_analysis::testing::guest;
     use kelvin_core::catalogue::file::SYNC_WRITE;
     use kelvin_core::catalogue::net::RTT_TCP;
-    use kelvin_core::catalogue::os::{
-        IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel,
-    };
+    use kelvin_core::catalogue::os::{HandoffMechanism, IPC_BANDWIDTH, IPC_LATENCY, SWITCH_COST, SWITCH_CROSS_CPU};
     use kelvin_core::{Arm, Run};
 
     use super::*;
@@ -280,8 +278,7 @@ mod tests {
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
         let mut of_other_machines = 0;
         // By a formula, by a scaled figure of other machines, and by none.
-        let some =
-            [&SWITCH_CROSS_CPU, &IPC_PIPE_LATENCY, &IPC_PIPE_BANDWIDTH, &SYNC_WRITE, &RTT_TCP].map(|metric| metric.id);
+        let some = [&SWITCH_CROSS_CPU, &IPC_LATENCY, &IPC_BANDWIDTH, &SYNC_WRITE, &RTT_TCP].map(|metric| metric.id);
         for record in run.predictions.iter().filter(|one| some.contains(&one.metric)) {
             let (metric, case) = (&record.metric, &record.case);
             let Some((probe, metric)) = find_metric(metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)
@@ -312,8 +309,8 @@ mod tests {
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
         let inquiry =
-            CauseExperiment::new((probe, metric, Case::new().with_word(TokenChannel::Futex)), &machine, pace, 1);
-        let over_pipes = (probe.id, Case::new().with_word(TokenChannel::Pipe));
+            CauseExperiment::new((probe, metric, Case::new().with_word(HandoffMechanism::Futex)), &machine, pace, 1);
+        let over_pipes = (probe.id, Case::new().with_word(HandoffMechanism::Pipe));
         let inputs = prediction_inputs(&inquiry.plan);
         assert!(inputs.iter().any(|(probe, case)| (probe.id, case) == (over_pipes.0, &over_pipes.1)), "{inputs:?}");
     }
@@ -322,11 +319,11 @@ mod tests {
     fn scaling_inputs_are_measured_too() {
         let machine = guest::guest_run().header.machine;
         let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
-        let case = Case::new().with_word(TokenChannel::Pipe);
+        let case = Case::new().with_word(HandoffMechanism::Pipe);
         let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
         let inquiry = CauseExperiment::new((probe, metric, case), &machine, pace, 1);
         let inputs: Vec<&str> = prediction_inputs(&inquiry.plan).iter().map(|(probe, _)| probe.id).collect();
-        assert!(inputs.contains(&SWITCH_PROCESS_PIPE.id.as_str()), "{inputs:?}");
+        assert!(inputs.contains(&SWITCH_COST.id.as_str()), "{inputs:?}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn mean_round_seconds(run: &Run, probe: &Probe, case: &Case) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+    use kelvin_core::catalogue::os::SWITCH_COST;
     use kelvin_core::{Round, RoundOutcome};
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn mean_round_seconds_is_of_its_case() {
         let mut run = kelvin_analysis::testing::guest::guest_run();
-        let (probe, _) = find_metric(&SWITCH_PROCESS_PIPE.id).unwrap();
+        let (probe, _) = find_metric(&SWITCH_COST.id).unwrap();
         let of_it = run.measurements.iter_mut().find(|one| one.planned.probe == *probe.id).unwrap();
         let case = of_it.planned.case.clone();
         let round = |seconds| Round {

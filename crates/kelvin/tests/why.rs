@@ -68,7 +68,7 @@ fn two_cpu_round_trip_is_explained() {
     let first = &explanation["causes"][0]["evidence"][0];
     assert!(first["amount"]["value"].is_number(), "{first}");
     // A switch on one CPU was looked at under every control.
-    assert_eq!(first["negative_control"]["metric"], "os.switch.process.pipe");
+    assert_eq!(first["negative_control"]["metric"], "os.switch.cost");
 }
 
 /// The share of a cause in percent, if it is shown.

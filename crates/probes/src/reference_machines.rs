@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use kelvin_core::catalogue::{file, mem, net, os};
-use kelvin_core::{Case, Machine, Metric, Name, NoPrediction, PlannedMeasurement};
+use kelvin_core::{AxisWord, Case, Machine, Metric, Name, NoPrediction, PlannedMeasurement};
 use kelvin_harness::{
     HeadlineTable, Plan, Proxy, ProxyCases, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
 };
@@ -65,9 +65,8 @@ pub fn primitive_metrics(here: &Machine, plan: &Plan) -> Vec<Primitive> {
     let rests_on_one = || NoPrediction::new("its formula rests on the published figure of one machine");
     let mut of = |metric: &'static Metric, case: &Case| {
         let because = reasons.remove(&(metric.id, case.clone()));
-        let because = because.or_else(|| elsewhere.prefers_proxy(metric).then(rests_on_one))?;
-        let by =
-            PROXIES.iter().find(|yardstick| yardstick.metric.id == metric.id).map(|yardstick| yardstick.scales_with);
+        let because = because.or_else(|| elsewhere.prefers_proxy(metric, case).then(rests_on_one))?;
+        let by = PROXIES.iter().find(|proxy| proxy.is_of(metric, case)).map(|proxy| proxy.scales_with);
         // What says something of a device or of settings is not told by other machines.
         let others = if by == Some(None) { Vec::new() } else { elsewhere.values_on_references(here, metric, case) };
         let others = others.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -121,11 +120,18 @@ const PROXIES: &[Proxy] = &[
     mean_ratio(&os::SIGNAL_DELIVER, &os::SIGNAL_INSTALL),
     preferred(&os::SYSCALL_READ, &os::SYSCALL_NULL),
     // The scheduler's work for a pipe, and the pipe's.
-    preferred(&os::SWITCH_PROCESS_PIPE, &os::SWITCH_PROCESS_PIPE_CALLS),
-    preferred(&os::SWITCH_PROCESS_PIPE_ROUND_TRIP, &os::SWITCH_PROCESS_PIPE_CALLS),
+    Proxy { words: PROCESSES_OVER_PIPES, is_preferred: true, ..same_case(&os::SWITCH_COST, &os::SWITCH_CHANNEL_CALLS) },
+    Proxy {
+        words: PROCESSES_OVER_PIPES,
+        is_preferred: true,
+        ..same_case(&os::SWITCH_ROUND_TRIP, &os::SWITCH_CHANNEL_CALLS)
+    },
     // Address spaces.
     mean_ratio(&os::SYSCALL_MMAP_MUNMAP, &mem::FAULT_MINOR),
-    mean_ratio(&os::PROCESS_VFORK, &os::SWITCH_PROCESS_PIPE),
+    Proxy {
+        scales_with: Some((&os::SWITCH_COST, ProxyCases::At(PROCESSES_OVER_PIPES))),
+        ..mean_ratio(&os::PROCESS_VFORK, &os::SWITCH_COST)
+    },
     preferred(&os::PROCESS_FORK, &os::PROCESS_VFORK),
     preferred(&os::PROCESS_FORK_CHILD, &os::PROCESS_FORK),
     mean_ratio(&os::PROCESS_FORK_RSS, &os::PROCESS_VFORK),
@@ -181,12 +187,15 @@ const SIZED_METRICS: &[&Metric] = &[
 /// What is measured between CPUs that the case names.
 const PART_METRICS: &[&Metric] = &[&mem::CORE_TO_CORE];
 
+/// The switch that others are derived from.
+const PROCESSES_OVER_PIPES: &[AxisWord] = &[os::HandoffTask::Process.point(), os::HandoffMechanism::Pipe.point()];
+
 const fn mean_ratio(metric: &'static Metric, by: &'static Metric) -> Proxy {
-    Proxy { metric, scales_with: Some((by, ProxyCases::AllCases)), is_preferred: false }
+    Proxy { metric, words: &[], scales_with: Some((by, ProxyCases::At(&[]))), is_preferred: false }
 }
 
 const fn same_case(metric: &'static Metric, by: &'static Metric) -> Proxy {
-    Proxy { metric, scales_with: Some((by, ProxyCases::SameCase)), is_preferred: false }
+    Proxy { metric, words: &[], scales_with: Some((by, ProxyCases::SameCase)), is_preferred: false }
 }
 
 /// Rather than the published figure of one machine.
@@ -195,7 +204,7 @@ const fn preferred(metric: &'static Metric, by: &'static Metric) -> Proxy {
 }
 
 const fn no_proxy(metric: &'static Metric) -> Proxy {
-    Proxy { metric, scales_with: None, is_preferred: false }
+    Proxy { metric, words: &[], scales_with: None, is_preferred: false }
 }
 
 #[cfg(test)]

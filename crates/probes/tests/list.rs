@@ -192,8 +192,7 @@ static SOMETIMES_PREDICTED: [&Metric; 5] =
     [&mem::FAULT_MAJOR, &mem::LATENCY, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
 
 /// What earlier studies also measured, in cases that no run has or without publishing figures: predicted all the same.
-static ALSO_PREDICTED: [&Metric; 10] = [
-    &os::SWITCH_THREAD_CONDVAR,
+static ALSO_PREDICTED: [&Metric; 9] = [
     &os::TASKS_ELAPSED,
     &os::TASKS_USER,
     &os::TASKS_SYSTEM,

@@ -40,7 +40,7 @@ fn missing_cpu_is_an_error() {
 
 #[test]
 fn increments_in_shared_and_separate_lines() {
-    for lines in ["same", "apart"] {
+    for lines in ["same", "separate"] {
         for increment in ["atomic", "plain"] {
             let case = Case::new()
                 .with_word(kelvin_core::AxisWord::from_names("lines", lines))

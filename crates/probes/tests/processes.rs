@@ -16,7 +16,7 @@ fn value(readings: &[MetricReadings], metric: &str) -> f64 {
 fn fork_times_return_child_and_end() {
     let readings = measure("os.process.fork", &Case::new(), SLICE);
     let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
-    assert_eq!(ids, ["os.process.fork", "os.process.fork.child", "os.process.fork.life"]);
+    assert_eq!(ids, ["os.process.fork", "os.process.fork.child", "os.process.fork_exit_wait"]);
     assert!(notes(&readings).contains("each fork copies"), "{}", notes(&readings));
 }
 
@@ -57,7 +57,7 @@ fn task_times_add_up_for_all_splits() {
         for metric in ["elapsed", "user", "efficiency"] {
             assert!(value(&readings, &format!("os.tasks.{metric}")) > 0.0, "{kind}: {readings:?}");
         }
-        assert!(value(&readings, "os.tasks.invisible") >= 0.0, "{kind}: {readings:?}");
+        assert!(value(&readings, "os.tasks.unaccounted") >= 0.0, "{kind}: {readings:?}");
         assert!(notes(&readings).contains("as time shows it: real"), "{}", notes(&readings));
     }
 }

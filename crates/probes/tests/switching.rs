@@ -3,7 +3,7 @@
 mod common;
 
 use common::{measure, measure_if_possible, reading_of};
-use kelvin_core::{Case, Readings, RoundOutcome};
+use kelvin_core::{AxisWord, Case, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part: enough for warm-up and some samples.
 const SLICE: u64 = 6;
@@ -19,21 +19,28 @@ fn check_switch_each_way(note: &str) {
     assert!(number_before(note, " context switches of this task per round trip") >= 0.98, "{note}");
 }
 
+fn named(axis: &'static str, word: &'static str) -> Case {
+    Case::new().with_word(AxisWord::from_names(axis, word))
+}
+
+fn switch_case(task: &'static str, mechanism: &'static str) -> Case {
+    named("task", task).with_word(AxisWord::from_names("mechanism", mechanism))
+}
+
 #[test]
 fn awaited_token_switches_each_way() {
     for task in ["process", "thread"] {
-        for means in ["pipe", "futex", "eventfd", "condvar"] {
-            let id = format!("os.switch.{task}.{means}");
-            let readings = measure(&id, &Case::new(), SLICE);
+        for mechanism in ["pipe", "futex", "eventfd", "condvar"] {
+            let readings = measure("os.switch.cost", &switch_case(task, mechanism), SLICE);
             assert_eq!(readings.len(), 3);
-            let columns = [id.clone(), format!("{id}.round_trip"), format!("{id}.own")].map(|id| {
-                match &reading_of(&readings, &id).readings {
-                    Readings::Batches(batches) => batches.iterations.clone(),
-                    other => panic!("{id}: {other:?}"),
-                }
+            let ids = ["os.switch.cost", "os.switch.round_trip", "os.switch.channel_calls"];
+            let columns = ids.map(|id| match &reading_of(&readings, id).readings {
+                Readings::Batches(batches) => batches.iterations.clone(),
+                other => panic!("{id}: {other:?}"),
             });
-            assert!(columns.iter().all(|column| *column == columns[0]), "{id}: three figures per batch: {columns:?}");
-            check_switch_each_way(&reading_of(&readings, &id).notes[0]);
+            let equal = columns.iter().all(|column| *column == columns[0]);
+            assert!(equal, "{task} {mechanism}: three figures per batch: {columns:?}");
+            check_switch_each_way(&reading_of(&readings, "os.switch.cost").notes[0]);
         }
     }
 }
@@ -41,11 +48,10 @@ fn awaited_token_switches_each_way() {
 #[test]
 fn yielded_token_switches_each_way() {
     for task in ["process", "thread"] {
-        let id = format!("os.switch.{task}.yield");
-        let readings = measure(&id, &Case::new(), SLICE);
+        let readings = measure("os.switch.cost", &switch_case(task, "yield"), SLICE);
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
-        assert_eq!(ids, [&id, &format!("{id}.round_trip")]);
-        let note = &reading_of(&readings, &id).notes[0];
+        assert_eq!(ids, ["os.switch.cost", "os.switch.round_trip"]);
+        let note = &reading_of(&readings, "os.switch.cost").notes[0];
         check_switch_each_way(note);
         assert!(number_before(note, " calls of sched_yield") >= 0.98, "{note}");
     }
@@ -59,7 +65,7 @@ fn ring_passes_switch_at_least_once() {
         panic!("switches are a count")
     };
     assert!(switches.len() == 1 && switches[0] >= 0.98, "{switches:?}");
-    reading_of(&readings, "os.switch.ring.own");
+    reading_of(&readings, "os.switch.ring.channel_calls");
 }
 
 /// Samples between two readings of the canaries.
@@ -71,7 +77,6 @@ fn between_canaries(id: &str, case: &Case) -> Option<usize> {
 
 #[test]
 fn wake_time_is_independent_of_canaries() {
-    let named = |axis, value| Case::new().with_word(kelvin_core::AxisWord::from_names(axis, value));
     // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these so many samples follow
     // each other that next to none has one before it.
     let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with_number("message", 64))
@@ -79,12 +84,13 @@ fn wake_time_is_independent_of_canaries() {
         return;
     };
     assert!(trips >= 100, "{trips}");
-    for means in ["pipe", "futex"] {
-        assert_eq!(between_canaries("os.switch.cross_cpu", &named("means", means)), Some(trips), "{means}");
+    for mechanism in ["pipe", "futex"] {
+        let strides = between_canaries("os.switch.cross_cpu", &named("mechanism", mechanism));
+        assert_eq!(strides, Some(trips), "{mechanism}");
     }
-    for woken in ["process_pipe", "thread_futex"] {
+    for woken in [switch_case("process", "pipe"), switch_case("thread", "futex")] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = named("woken", woken).with_word(kelvin_core::AxisWord::from_names("placement", placement));
+            let case = woken.clone().with_word(AxisWord::from_names("placement", placement));
             assert_eq!(between_canaries("os.switch.one_way", &case), Some(trips), "{case}");
         }
     }
@@ -92,11 +98,11 @@ fn wake_time_is_independent_of_canaries() {
 
 #[test]
 fn ipc_works_at_all_placements() {
-    for means in ["pipe", "unix", "futex"] {
+    for mechanism in ["pipe", "unix", "futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement));
-            measure_if_possible(&format!("os.ipc.{means}.latency"), &case, SLICE);
-            measure_if_possible(&format!("os.ipc.{means}.bandwidth"), &case.with_number("message", 64 << 10), SLICE);
+            let case = named("mechanism", mechanism).with_word(AxisWord::from_names("placement", placement));
+            measure_if_possible("os.ipc.latency", &case, SLICE);
+            measure_if_possible("os.ipc.bandwidth", &case.with_number("message", 64 << 10), SLICE);
         }
     }
 }
@@ -107,9 +113,12 @@ fn invalid_case_is_refused_by_name() {
         RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
-    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", "elsewhere"));
-    assert!(refused("os.ipc.pipe.latency", case).contains("placement=same_cpu or placement=two_cpus"));
-    let case =
-        Case::new().with_word(kelvin_core::AxisWord::from_names("placement", "same_cpu")).with_number("message", 1000);
-    assert!(refused("os.ipc.pipe.bandwidth", case).contains("a power of two"));
+    let pipe = |placement| named("mechanism", "pipe").with_word(AxisWord::from_names("placement", placement));
+    let refusal = refused("os.ipc.latency", pipe("elsewhere"));
+    assert!(refusal.contains("placement=same_cpu or placement=two_cpus"), "{refusal}");
+    let refusal = refused("os.ipc.bandwidth", pipe("same_cpu").with_number("message", 1000));
+    assert!(refusal.contains("a power of two"), "{refusal}");
+    let refusal =
+        refused("os.ipc.latency", named("mechanism", "yield").with_word(AxisWord::from_names("placement", "same_cpu")));
+    assert!(refusal.contains("mechanism=pipe, mechanism=unix or mechanism=futex"), "{refusal}");
 }

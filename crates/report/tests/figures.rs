@@ -68,7 +68,7 @@ fn delay_is_plotted_against_rate() {
     let sample = synthetic::full();
     let plot = plot(&sample, "mem.loaded.latency-bandwidth");
     let measured = plot.series.iter().find(|series| series.role == SeriesRole::Measured).unwrap();
-    let loads: Vec<Case> = (0..=10).map(|tenth| Case::new().with_number("load", 10 * tenth)).collect();
+    let loads: Vec<Case> = (0..=10).map(|tenth| Case::new().with_number("injection", 10 * tenth)).collect();
     let expected: Vec<(f64, f64)> = loads
         .iter()
         .map(|case| {

@@ -5,7 +5,7 @@ use kelvin_core::catalogue::cpu::{self, BusyCpus};
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, WritePosition};
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
-use kelvin_core::catalogue::os::{self, NullCall, TokenChannel};
+use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
 use kelvin_core::{Name, OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Run, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
@@ -107,12 +107,16 @@ pub(super) const RUNG_SPECS: [RungSpec; 24] = [
     rung_spec(
         "switch on one CPU",
         "a switch between two processes",
-        time_source(MetricSelector::new(&os::SWITCH_PROCESS_PIPE)),
+        time_source(
+            MetricSelector::new(&os::SWITCH_COST)
+                .with_word(HandoffTask::Process.point())
+                .with_word(HandoffMechanism::Pipe.point()),
+        ),
     ),
     rung_spec(
         "wake another CPU",
         "waking another CPU",
-        time_source(MetricSelector::new(&os::SWITCH_CROSS_CPU).with_word(TokenChannel::Pipe.point())),
+        time_source(MetricSelector::new(&os::SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point())),
     ),
     rung_spec("signal", "a signal", time_source(MetricSelector::new(&os::SIGNAL_DELIVER))).as_spare(),
     rung_spec("thread", "creating a thread", time_source(MetricSelector::new(&os::THREAD_CREATE))).as_spare(),
@@ -141,13 +145,21 @@ pub(super) const RUNG_SPECS: [RungSpec; 24] = [
     rung_spec(
         "pipe round trip, 1 CPU",
         "a pipe round trip on one CPU",
-        time_source(MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::SameCpu.point())),
+        time_source(
+            MetricSelector::new(&os::IPC_LATENCY)
+                .with_word(HandoffMechanism::Pipe.point())
+                .with_word(PairPlacement::SameCpu.point()),
+        ),
     )
     .as_spare(),
     continued_rung(
         "between two CPUs",
         "a pipe round trip between two CPUs",
-        time_source(MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::TwoCpus.point())),
+        time_source(
+            MetricSelector::new(&os::IPC_LATENCY)
+                .with_word(HandoffMechanism::Pipe.point())
+                .with_word(PairPlacement::TwoCpus.point()),
+        ),
     )
     .as_spare(),
     rung_spec(

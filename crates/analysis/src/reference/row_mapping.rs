@@ -4,7 +4,7 @@ use kelvin_core::catalogue::PairPlacement::SameCpu;
 use kelvin_core::catalogue::file::{self, AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
 use kelvin_core::catalogue::mem::{self, MemoryCpus, PageSize, ReadAhead};
 use kelvin_core::catalogue::net::{self, SendMethod, Transport};
-use kelvin_core::catalogue::os::WokenTask;
+use kelvin_core::catalogue::os::HandoffMechanism;
 use kelvin_core::catalogue::{cpu, os};
 use kelvin_core::{Case, Metric};
 
@@ -132,15 +132,17 @@ pub(super) static ROW_MAPPINGS: &[RowMapping] = &[
         .in_study(OS_BENCH),
     RowMapping::for_row("os.process.fork", &os::PROCESS_FORK, Case::new),
     RowMapping::for_row("os.thread.create", &os::THREAD_CREATE, Case::new),
-    RowMapping::for_row("os.switch.process.pipe", &os::SWITCH_PROCESS_PIPE, Case::new).in_study(ZENBOOK),
+    RowMapping::for_row("os.switch.process.pipe", &os::SWITCH_COST, || HandoffMechanism::Pipe.between_processes())
+        .in_study(ZENBOOK),
     RowMapping::for_row("os.switch.process.pipe", &os::ONE_WAY_WAKE_UP, || {
-        Case::new().with_word(WokenTask::ProcessPipe).with_word(SameCpu)
+        HandoffMechanism::Pipe.between_processes().with_word(SameCpu)
     })
     .in_study(OS_BENCH)
     .spanned(),
-    RowMapping::for_row("os.switch.thread.pipe", &os::SWITCH_THREAD_PIPE, Case::new).spans(THREAD_SWITCH),
+    RowMapping::for_row("os.switch.thread.pipe", &os::SWITCH_COST, || HandoffMechanism::Pipe.between_threads())
+        .spans(THREAD_SWITCH),
     RowMapping::for_row("os.switch.thread.condvar", &os::ONE_WAY_WAKE_UP, || {
-        Case::new().with_word(WokenTask::ThreadCondvar).with_word(SameCpu)
+        HandoffMechanism::Condvar.between_threads().with_word(SameCpu)
     }),
     // A set that the first-level cache of every machine holds.
     RowMapping::for_row("mem.latency.l1", &mem::LATENCY, || {

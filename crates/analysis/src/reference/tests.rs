@@ -293,17 +293,13 @@ fn only_equal_quantities_are_comparable() {
     let call = |call: NullCall| Case::new().with_word(call);
     assert!(shown_only(&os::SYSCALL_NULL, &call(NullCall::Getppid), ZENBOOK), "a fresh child each time");
     assert!(!shown_only(&os::SYSCALL_NULL, &call(NullCall::Gettid), OS_BENCH));
-    assert!(shown_only(&os::SWITCH_PROCESS_PIPE, &Case::new(), ZENBOOK), "two switches");
+    assert!(shown_only(&os::SWITCH_COST, &os::HandoffMechanism::Pipe.between_processes(), ZENBOOK), "two switches");
     assert!(
-        published_at(os::SWITCH_THREAD_CONDVAR.id.as_str(), &Case::new()).is_empty(),
+        published_at(os::SWITCH_COST.id.as_str(), &os::HandoffMechanism::Condvar.between_threads()).is_empty(),
         "one way, nothing subtracted"
     );
-    for woken in [os::WokenTask::ProcessPipe, os::WokenTask::ThreadCondvar] {
-        assert!(!shown_only(
-            &os::ONE_WAY_WAKE_UP,
-            &Case::new().with_word(woken).with_word(PairPlacement::SameCpu),
-            OS_BENCH
-        ));
+    for woken in [os::HandoffMechanism::Pipe.between_processes(), os::HandoffMechanism::Condvar.between_threads()] {
+        assert!(!shown_only(&os::ONE_WAY_WAKE_UP, &woken.with_word(PairPlacement::SameCpu), OS_BENCH));
     }
     assert!(shown_only(&cpu::LOOP, &Case::new(), ZENBOOK), "not optimised");
     assert!(!shown_only(&os::PROCESS_FORK, &Case::new(), ZENBOOK));

@@ -3,9 +3,8 @@
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{
-    NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_EVENTFD,
-    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_EVENTFD,
-    SWITCH_THREAD_FUTEX, SWITCH_THREAD_PIPE, SWITCH_THREAD_YIELD, SYSCALL_NULL, THREAD_CREATE,
+    HandoffMechanism, NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_COST, SYSCALL_NULL,
+    THREAD_CREATE,
 };
 use kelvin_core::units::bytes;
 use kelvin_core::{Case, Metric, RatioQuestion};
@@ -13,24 +12,23 @@ use kelvin_core::{Case, Metric, RatioQuestion};
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::{StatedConclusion, Study};
 
-/// Switches between threads and between processes, by what they wait for.
-static SWITCH_PAIRS: [(&str, [&Metric; 2]); 5] = [
-    ("by pipes", [&SWITCH_THREAD_PIPE, &SWITCH_PROCESS_PIPE]),
-    ("by a futex", [&SWITCH_THREAD_FUTEX, &SWITCH_PROCESS_FUTEX]),
-    ("by eventfds", [&SWITCH_THREAD_EVENTFD, &SWITCH_PROCESS_EVENTFD]),
-    ("by a condition variable", [&SWITCH_THREAD_CONDVAR, &SWITCH_PROCESS_CONDVAR]),
-    ("by yielding", [&SWITCH_THREAD_YIELD, &SWITCH_PROCESS_YIELD]),
+/// How two tasks pass the token between which a CPU is switched.
+const SWITCHES: [(&str, HandoffMechanism); 5] = [
+    ("by pipes", HandoffMechanism::Pipe),
+    ("by a futex", HandoffMechanism::Futex),
+    ("by eventfds", HandoffMechanism::Eventfd),
+    ("by a condition variable", HandoffMechanism::Condvar),
+    ("by yielding", HandoffMechanism::Yield),
 ];
 
 /// The probes that these conclusions rest on, each of a plain run.
-pub(crate) const SYSTEM_PROBES: [&str; 7] = [
+pub(crate) const SYSTEM_PROBES: [&str; 6] = [
     CALL_ARGS.id.as_str(),
     SYSCALL_NULL.id.as_str(),
     THREAD_CREATE.id.as_str(),
     PROCESS_FORK.id.as_str(),
     PROCESS_FORK_RSS.id.as_str(),
-    "os.switch.thread",
-    "os.switch.process",
+    SWITCH_COST.id.as_str(),
 ];
 
 /// Conclusions from calls, new tasks and switches of a run; `None` unless two that belong together were measured.
@@ -45,8 +43,8 @@ pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
         let text = format!("a fork of {process} takes longer than creating a thread");
         longer_conclusion(RatioQuestion::ForkAgainstThread, [thread, fork], &text)
     };
-    let switches = SWITCH_PAIRS.iter().filter_map(|(how, pair)| {
-        let pair = pair.map(|metric| at(metric, Case::new()));
+    let switches = SWITCHES.iter().filter_map(|(how, mechanism)| {
+        let pair = [mechanism.between_threads(), mechanism.between_processes()].map(|case| at(&SWITCH_COST, case));
         let text = format!("a switch between processes {how} takes longer than between threads");
         longer_conclusion(RatioQuestion::ProcessSwitchAgainstThread, pair, &text)
     });

@@ -5,7 +5,7 @@ use kelvin_core::catalogue::cpu::{self, BusyCpus};
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, SyncPolicy, WritePosition};
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, MemoryCpus, PageSize};
 use kelvin_core::catalogue::net;
-use kelvin_core::catalogue::os::{self, NullCall, TokenChannel};
+use kelvin_core::catalogue::os::{self, HandoffMechanism, NullCall};
 use kelvin_core::{
     Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionBasis, PredictionRecord, Readings,
     RoundOutcome, Run, SampleTags, Severity, SkipReason,
@@ -119,7 +119,7 @@ pub mod cases {
 
     /// A remote wake-up.
     pub fn wake_up() -> Case {
-        Case::new().with_word(TokenChannel::Pipe)
+        Case::new().with_word(HandoffMechanism::Pipe)
     }
 
     /// A fault of a base page.
@@ -143,16 +143,26 @@ fn guest_figures() -> Vec<GuestFigure> {
         (&os::SYSCALL_NULL, Case::new().with_word(NullCall::Getppid), 84.35, Some([51.4, 79.9])),
         (&mem::FAULT_MINOR, cases::fault(), 755.0, Some([640.0, 1010.0])),
         (&mem::FAULT_MINOR, Case::new().with_word(FaultPage::Huge), 56_700.0, None),
-        (&os::SWITCH_PROCESS_PIPE, plain(), 748.5, Some([640.0, 1070.0])),
+        (&os::SWITCH_COST, HandoffMechanism::Pipe.between_processes(), 748.5, Some([640.0, 1070.0])),
         (&os::SWITCH_CROSS_CPU, cases::wake_up(), 29_200.0, None),
         (&os::SIGNAL_DELIVER, plain(), 991.0, None),
         (&os::THREAD_CREATE, plain(), 3_440.0, Some([2_800.0, 4_100.0])),
         (&os::PROCESS_FORK, plain(), 25_400.0, Some([11_000.0, 22_000.0])),
         (&os::PROCESS_EXEC, plain(), 772_000.0, None),
-        (&os::IPC_PIPE_LATENCY, one_cpu(), 2_050.0, Some([1_700.0, 2_660.0])),
-        (&os::IPC_PIPE_LATENCY, two_cpus(), 55_400.0, None),
-        (&os::IPC_PIPE_BANDWIDTH, one_cpu().with_number(os::MESSAGE, 64 * KIB), 8.27e9, None),
-        (&os::IPC_PIPE_BANDWIDTH, two_cpus().with_number(os::MESSAGE, 64 * KIB), 0.62e9, None),
+        (&os::IPC_LATENCY, one_cpu().with_word(HandoffMechanism::Pipe), 2_050.0, Some([1_700.0, 2_660.0])),
+        (&os::IPC_LATENCY, two_cpus().with_word(HandoffMechanism::Pipe), 55_400.0, None),
+        (
+            &os::IPC_BANDWIDTH,
+            one_cpu().with_word(HandoffMechanism::Pipe).with_number(os::MESSAGE, 64 * KIB),
+            8.27e9,
+            None,
+        ),
+        (
+            &os::IPC_BANDWIDTH,
+            two_cpus().with_word(HandoffMechanism::Pipe).with_number(os::MESSAGE, 64 * KIB),
+            0.62e9,
+            None,
+        ),
         (&mem::CORE_TO_CORE, Case::new().with_number(mem::FROM_CPU, 0).with_number(mem::TO_CPU, 1), 67.1, None),
         (&file::DEVICE_READ, plain(), 2.34e9, None),
         (&file::DEVICE_WRITE, plain(), 3.41e9, None),

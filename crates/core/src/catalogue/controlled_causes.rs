@@ -1,15 +1,12 @@
 //! Causes that a plain run shows by itself, because it measures the same without them too: a figure and its control, which differ in
 //! one thing.
 
-use crate::{Case, Metric, MetricCase};
+use crate::{Metric, MetricCase};
 
 use crate::catalogue::PairPlacement;
 use crate::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
 use crate::catalogue::net::{CLOSE, CONNECT, RTT_TCP, RTT_UDP, RTT_UNIX};
-use crate::catalogue::os::{
-    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-    SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel,
-};
+use crate::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU, SWITCH_ROUND_TRIP};
 
 /// A cause of figures, which are durations.
 #[derive(Debug)]
@@ -55,8 +52,7 @@ pub static REMOTE_WAKE_UP: ControlledCause = ControlledCause {
 pub static CONTROLLED_CAUSES: [&ControlledCause; 2] = [&ADDRESS_TRANSLATION, &REMOTE_WAKE_UP];
 
 /// Metrics between two processes, one operation of which wakes the other and is answered by it.
-static TWO_PROCESS_METRICS: [&Metric; 8] =
-    [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &CONNECT, &CLOSE, &IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY];
+static TWO_PROCESS_METRICS: [&Metric; 6] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &CONNECT, &CLOSE, &IPC_LATENCY];
 
 /// The same with both processes on one CPU.
 fn one_cpu_control(figure: &MetricCase) -> Option<ControlFigure> {
@@ -71,16 +67,13 @@ fn one_way_control(figure: &MetricCase) -> Option<ControlFigure> {
     if figure.metric != SWITCH_CROSS_CPU.id {
         return None;
     }
-    let there_and_back = match TokenChannel::of(&figure.case)? {
-        TokenChannel::Pipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
-        TokenChannel::Futex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-    };
-    Some(ControlFigure { at: MetricCase { metric: there_and_back.id, case: Case::new() }, times: 0.5 })
+    let case = HandoffMechanism::of(&figure.case)?.between_processes();
+    Some(ControlFigure { at: MetricCase { metric: SWITCH_ROUND_TRIP.id, case }, times: 0.5 })
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::Unit;
+    use crate::{Case, Unit};
 
     use super::*;
     use crate::catalogue::find;
@@ -102,8 +95,9 @@ mod tests {
         let (cause, same) = control(&RTT_TCP, message(PairPlacement::TwoCpus)).unwrap();
         assert_eq!((cause, same.at.case), ("another_cpu", message(PairPlacement::SameCpu)));
         assert_eq!(control(&RTT_TCP, message(PairPlacement::SameCpu)), None);
-        let (_, half) = control(&SWITCH_CROSS_CPU, Case::new().with_word(TokenChannel::Futex)).unwrap();
-        assert_eq!((half.at.metric, half.times), (SWITCH_PROCESS_FUTEX_ROUND_TRIP.id, 0.5));
+        let (_, half) = control(&SWITCH_CROSS_CPU, Case::new().with_word(HandoffMechanism::Futex)).unwrap();
+        assert_eq!((half.at.metric, half.times), (SWITCH_ROUND_TRIP.id, 0.5));
+        assert_eq!(half.at.case, HandoffMechanism::Futex.between_processes());
         assert_eq!(control(&SWITCH_CROSS_CPU, Case::new()), None);
     }
 
@@ -111,8 +105,9 @@ mod tests {
     fn figures_and_controls_are_distinct_durations() {
         let touched = TWO_PROCESS_METRICS.iter().map(|metric| (*metric, Case::new().with_word(PairPlacement::TwoCpus)));
         let pages = (&LATENCY, Case::new().with_word(PageSize::Base).with_number(BYTES, HUGE_PAGE));
-        let means = TokenChannel::ALL.iter().map(|means| (&SWITCH_CROSS_CPU, Case::new().with_word(*means)));
-        for (metric, case) in touched.chain([pages]).chain(means) {
+        let mechanisms = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
+        let wake_ups = mechanisms.map(|mechanism| (&SWITCH_CROSS_CPU, Case::new().with_word(mechanism)));
+        for (metric, case) in touched.chain([pages]).chain(wake_ups) {
             let (_, ControlFigure { at, .. }) = control(metric, case).unwrap();
             let control_of = find(at.metric).unwrap();
             assert_eq!([metric.unit, control_of.unit], [Unit::Nanoseconds; 2], "{}", metric.id);

@@ -50,7 +50,7 @@ pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::L
 /// Bytes from one touch of a file to the next.
 pub const TOUCH_STEP: Axis = Axis::new("step_bytes", "stride of the touches, bytes", AxisScale::Bytes);
 /// Bandwidth injected by other CPUs, in percent of what they could move.
-pub const INJECTED_LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
+pub const INJECTED_LOAD: Axis = Axis::new("injection", "share of full injection, %", AxisScale::Linear);
 /// The CPU that a cache line comes from, and the one that it goes to.
 pub const FROM_CPU: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
 /// See [`FROM_CPU`].
@@ -120,7 +120,7 @@ words! {
         /// In one cache line.
         Same = "same",
         /// In two lines, 128 bytes apart.
-        Separate = "apart",
+        Separate = "separate",
     }
 }
 

@@ -102,7 +102,7 @@ pub static DELAY: Metric =
 
 /// The measured delay over the relay's own log.
 pub static DELAY_LOGGED_RATIO: Metric = throttled_metric(
-    Metric::rate("truth.delay.logged", "Delay added to a round trip over the delay that the relay logged")
+    Metric::rate("truth.delay.ratio_to_log", "Delay added to a round trip over the delay that the relay logged")
         .unit(Unit::Ratio, Better::Neither),
 )
 .with_axes([RELAY_DELAY]);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_core::{Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
+use kelvin_core::{AxisWord, Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::probe::{Effort, Probe};
@@ -36,10 +36,19 @@ pub struct ReferenceHeadline {
 pub struct Proxy {
     /// The metric.
     pub metric: &'static Metric,
+    /// The words of its cases; none for all cases.
+    pub words: &'static [AxisWord],
     /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
     pub scales_with: Option<(&'static Metric, ProxyCases)>,
     /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
     pub is_preferred: bool,
+}
+
+impl Proxy {
+    /// Whether it is that of a metric at a case.
+    pub fn is_of(&self, metric: &Metric, case: &Case) -> bool {
+        self.metric.id == metric.id && self.words.iter().all(|word| word.is_in_case(case))
+    }
 }
 
 /// The cases of a yardstick.
@@ -47,8 +56,18 @@ pub struct Proxy {
 pub enum ProxyCases {
     /// That of the figure.
     SameCase,
-    /// All that both machines have measured, by their geometric mean.
-    AllCases,
+    /// All with these words that both machines have measured, by their geometric mean.
+    At(&'static [AxisWord]),
+}
+
+impl ProxyCases {
+    /// Whether one of a yardstick's cases counts for a figure at a case.
+    pub(super) fn includes(self, of_figure: &Case, case: &Case) -> bool {
+        match self {
+            Self::SameCase => case == of_figure,
+            Self::At(words) => words.iter().all(|word| word.is_in_case(case)),
+        }
+    }
 }
 
 /// What is known of metrics beside their formulas.

@@ -147,12 +147,13 @@ pub fn book_page(area: &str) -> CmdResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The axes of a metric, in words; with the one word at which alone it is measured, if there is one.
+/// The axes of a metric, in words; with the one word at which alone it is measured, or not measured, if there is one.
 fn axis_texts(metric: &Metric) -> Vec<String> {
-    let word = |axis: &Axis| metric.restricted_to.filter(|there| there.axis() == axis.name).map(AxisWord::word);
-    let parameter = |axis: &Axis| match word(axis) {
-        Some(word) => format!("{} ({word} alone)", axis.label),
-        None => axis.label.to_string(),
+    let word = |at: Option<AxisWord>, axis: &Axis| at.filter(|there| there.axis() == axis.name).map(AxisWord::word);
+    let parameter = |axis: &Axis| match (word(metric.restricted_to, axis), word(metric.except, axis)) {
+        (Some(word), _) => format!("{} ({word} alone)", axis.label),
+        (None, Some(word)) => format!("{} (not {word})", axis.label),
+        (None, None) => axis.label.to_string(),
     };
     metric.axes().map(parameter).collect()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
-use kelvin_core::catalogue::os::{IPC_PIPE_LATENCY, PROCESS_FORK, SYSCALL_NULL};
+use kelvin_core::catalogue::os::{IPC_LATENCY, PROCESS_FORK, SYSCALL_NULL};
 
 use super::{SettingChange, VisibleIn, current_value};
 use crate::root::FileRoot;
@@ -30,7 +30,7 @@ const VISIBLE_AFTER_IDLE: VisibleIn = VisibleIn::NotMeasurable(
     "it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds",
 );
 /// What follows the core's clock: work in the core, the kernel's, and a wake-up of another CPU.
-const VISIBLE_IN_FREQUENCY: VisibleIn = VisibleIn::Metrics(&[&FREQUENCY, &SYSCALL_NULL, &IPC_PIPE_LATENCY]);
+const VISIBLE_IN_FREQUENCY: VisibleIn = VisibleIn::Metrics(&[&FREQUENCY, &SYSCALL_NULL, &IPC_LATENCY]);
 /// What the kernel does to pages shows in touching them and in copying from one to another.
 const VISIBLE_IN_PAGE_WORK: VisibleIn = VisibleIn::Metrics(&[&FAULT_MINOR, &BANDWIDTH_COPY]);
 

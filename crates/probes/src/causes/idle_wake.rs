@@ -7,8 +7,7 @@ use kelvin_core::catalogue::net::{
     LOADED_ROUND_TRIP, RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
 };
 use kelvin_core::catalogue::os::{
-    IPC_FUTEX_BANDWIDTH, IPC_FUTEX_LATENCY, IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, IPC_UNIX_BANDWIDTH, IPC_UNIX_LATENCY,
-    SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, TIMER_WAKEUP, TokenChannel,
+    HandoffMechanism, IPC_BANDWIDTH, IPC_LATENCY, SWITCH_COST, SWITCH_CROSS_CPU, TIMER_WAKEUP,
 };
 use kelvin_core::{Case, FigureDifference, Metric, MetricCase};
 
@@ -59,7 +58,7 @@ pub(crate) static CAUSE: Cause = Cause {
 };
 
 /// Metrics of which an operation wakes another CPU, or its own.
-static WAKING_METRICS: [AffectedMetric; 21] = [
+static WAKING_METRICS: [AffectedMetric; 17] = [
     at_word(&RTT_TCP, TWO_CPUS),
     at_word(&RTT_UDP, TWO_CPUS),
     at_word(&RTT_UNIX, TWO_CPUS),
@@ -73,12 +72,8 @@ static WAKING_METRICS: [AffectedMetric; 21] = [
     at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
     at_word(&BANDWIDTH_UDP, TWO_CPUS),
     at_all_cases(&WAKE_TCP),
-    at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
-    at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
-    at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
-    at_word(&IPC_PIPE_BANDWIDTH, TWO_CPUS),
-    at_word(&IPC_UNIX_BANDWIDTH, TWO_CPUS),
-    at_word(&IPC_FUTEX_BANDWIDTH, TWO_CPUS),
+    at_word(&IPC_LATENCY, TWO_CPUS),
+    at_word(&IPC_BANDWIDTH, TWO_CPUS),
     at_all_cases(&SWITCH_CROSS_CPU),
     at_all_cases(&TIMER_WAKEUP),
 ];
@@ -100,24 +95,21 @@ const LONG_GAP: Intervention = Intervention {
 };
 
 /// Metrics of which an operation wakes the other CPU and is answered by it.
-static ROUND_TRIP_METRICS: [&Metric; 6] =
-    [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY];
+static ROUND_TRIP_METRICS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &IPC_LATENCY];
 
 /// A switch on one CPU, which never goes idle between the two.
 pub(crate) fn negative_control(_: &CauseContext<'_>) -> MetricCase {
-    MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }
+    MetricCase { metric: SWITCH_COST.id, case: HandoffMechanism::Pipe.between_processes() }
 }
 
 /// A remote wake-up less the switch that it contains, there and back.
 fn size_by_formula(scene: &CauseContext<'_>) -> Option<FigureDifference> {
     let is_there_and_back = ROUND_TRIP_METRICS.iter().any(|metric| metric.id == scene.metric.id);
-    let (means, switch) = match scene.metric.id == IPC_FUTEX_LATENCY.id {
-        true => (TokenChannel::Futex, &SWITCH_PROCESS_FUTEX),
-        false => (TokenChannel::Pipe, &SWITCH_PROCESS_PIPE),
-    };
+    let by_futex = HandoffMechanism::of(scene.case) == Some(HandoffMechanism::Futex);
+    let mechanism = if by_futex { HandoffMechanism::Futex } else { HandoffMechanism::Pipe };
     is_there_and_back.then(|| FigureDifference {
-        minuend: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(means) },
-        subtrahend: MetricCase { metric: switch.id, case: Case::new() },
+        minuend: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(mechanism) },
+        subtrahend: MetricCase { metric: SWITCH_COST.id, case: mechanism.between_processes() },
         factor: 2.0,
     })
 }

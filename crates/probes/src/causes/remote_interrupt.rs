@@ -5,7 +5,7 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED_ROUND_TRIP,
     RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
 };
-use kelvin_core::catalogue::os::{IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU};
+use kelvin_core::catalogue::os::{IPC_LATENCY, SWITCH_CROSS_CPU};
 
 use super::cause::{AffectedMetrics, AmountSource, Cause, Mechanism, at_all_cases, at_word};
 use crate::causes::idle_wake::{TWO_CPUS, negative_control};
@@ -33,9 +33,7 @@ pub(crate) static CAUSE: Cause = Cause {
         at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
         at_word(&BANDWIDTH_UNIX, TWO_CPUS),
         at_all_cases(&WAKE_TCP),
-        at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
-        at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
-        at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
+        at_word(&IPC_LATENCY, TWO_CPUS),
         at_all_cases(&SWITCH_CROSS_CPU),
     ]),
     mechanisms: &[Mechanism::new(

@@ -1,7 +1,7 @@
 //! Timer slack: the kernel may end a wait later than asked, so that one interrupt ends several.
 
-use kelvin_core::catalogue::os::{SWITCH_PROCESS_PIPE, TIMER_SLACK, TIMER_WAKEUP};
-use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST, TIMER_SLACK, TIMER_WAKEUP};
+use kelvin_core::{MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases};
 
@@ -19,7 +19,7 @@ pub(crate) static CAUSE: Cause = Cause {
     remedy: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",
     affected: AffectedMetrics::Listed(&[at_all_cases(&TIMER_WAKEUP)]),
     mechanisms: &[Mechanism::without("no_timer_slack", "with a timer slack of 1 ns", apply)],
-    negative_control: |_| MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() },
+    negative_control: |_| MetricCase { metric: SWITCH_COST.id, case: HandoffMechanism::Pipe.between_processes() },
     size: |_| None,
 };
 

@@ -20,16 +20,16 @@ pub(crate) static PROBE: Probe = Probe {
     kind: ProbeKind::Measure,
     method: Method {
         how: "Two threads pinned to two CPUs increment a word each, equally often: lines=same puts the words in one \
-              cache line, lines=apart 128 bytes apart. increment=plain is a load, an add and a store (one instruction \
+              cache line, lines=separate 128 bytes apart. increment=plain is a load, an add and a store (one instruction \
               on x86-64), increment=atomic one atomic add. They synchronise by bouncing a line; the time runs from \
               there until both are done, divided by the increments of one. At the end both words must hold the right \
               count.",
-        prediction: "lines=apart, plain: an add, as cpu.latency.add, since the store buffer hands each number to the next load. \
+        prediction: "lines=separate, plain: an add, as cpu.latency.add, since the store buffer hands each number to the next load. \
                      Predicted range: from there to a load from L1 in each increment, of a core that forwards no sooner than its \
-                     L1 answers; some change between the two from one millisecond to the next. lines=apart, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
-                     the one before, as a locked instruction waits for all of them. lines=same, plain: as apart, since the store \
+                     L1 answers; some change between the two from one millisecond to the next. lines=separate, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
+                     the one before, as a locked instruction waits for all of them. lines=same, plain: as separate, since the store \
                      buffer collects increments while the line is away. lines=same, atomic: the increments of both CPUs one \
-                     after the other, twice that of lines=apart, as one of them at a time has the line. How many increments a \
+                     after the other, twice that of lines=separate, as one of them at a time has the line. How many increments a \
                      core completes before it loses the line is not published: predicted range from there to one for each way of \
                      a line, as mem.core_to_core.",
         not_for: "A contended lock; more than two CPUs, where it is worse.",
@@ -63,7 +63,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let places = match LinePlacement::of(case) {
         Some(LinePlacement::Same) => WordLayout::SameLine,
         Some(LinePlacement::Separate) => WordLayout::SeparateLines,
-        None => return Err(ProbeError::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
+        None => return Err(ProbeError::fail(format!("the case needs lines=same or lines=separate, not {case}"))),
     };
     let increment = match IncrementKind::of(case) {
         Some(IncrementKind::NonAtomic) => Increment::Plain,

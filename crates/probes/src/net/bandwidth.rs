@@ -11,7 +11,7 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAMS, SendMethod,
 };
-use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_core::{Case, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind, TcpOptions};
 use kelvin_sys::{Error, Result as Done, net};
@@ -135,7 +135,7 @@ const METHOD: Method = Method {
                  one before it sends, so they take turns again; more streams than CPUs share them evenly. A message \
                  above 64 KiB costs as many of those as it holds. Predicted range: a factor of two either way, as waiting and waking are not counted. \
                  Datagrams are not gathered: a receiver on another CPU that is faster than the sender sleeps before \
-                 each, and the sender wakes it, for about as much as a switch costs (os.switch.process.pipe). sendfile and splice save the \
+                 each, and the sender wakes it, for about as much as a switch costs (os.switch.cost). sendfile and splice save the \
                  sender's copy and not the receiver's: predicted as send. So is zerocopy, which must pin pages that \
                  are copied after all, and comes out slower. Of datagrams on one CPU half of the time goes to sending; \
                  what arrives has no formula: it depends on when the scheduler stops the sender, which does not wait. \
@@ -427,7 +427,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Res
     let (alone, name) = match is_apart {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
         true if protocol == Protocol::Udp && receiving.value() < send.value() => {
-            (send + measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?, "woken for each")
+            (send + measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?, "woken for each")
         }
         true if streams == 1.0 => (send.max(receiving), "the slower end"),
         // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
@@ -519,7 +519,7 @@ mod tests {
                 (STREAM_UDP.id.as_str(), Some(700.0)),
                 (STREAM_UDP_RECEIVE.id.as_str(), Some(receive)),
                 (CORE_TO_CORE.id.as_str(), Some(50.0)),
-                (SWITCH_PROCESS_PIPE.id.as_str(), Some(800.0)),
+                (SWITCH_COST.id.as_str(), Some(800.0)),
             ]
         };
         let of = |metric: &Metric, placement, receive| {

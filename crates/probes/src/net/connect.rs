@@ -4,6 +4,7 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
@@ -11,7 +12,6 @@ use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
 use super::message_sizes::SMALL_MESSAGE;
 use crate::formula::measured;
 use crate::os::ipc::partner_cpu;
-use crate::os::switch::pipe;
 use crate::os::syscall_null;
 
 pub(super) static PROBE: Probe = Probe {
@@ -161,7 +161,7 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
     let close = measured(facts, &CLOSE, case)?;
     let (each, name) = if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
-        let switch = measured(facts, &pipe::PROCESS_SWITCH, &Case::new())?;
+        let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
         (connect + trip + 2.0 * close + 2.0 * switch, "connect, ask, close twice and switch")
     } else {
         (connect + trip + close, "connect, ask and close")
@@ -204,7 +204,7 @@ mod tests {
             (syscall_null::METRIC.id.as_str(), Some(100.0)),
             (CONNECT.id.as_str(), Some(12_000.0)),
             (CLOSE.id.as_str(), Some(3000.0)),
-            (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
+            (SWITCH_COST.id.as_str(), Some(1500.0)),
             (RTT_TCP.id.as_str(), Some(10_000.0)),
         ];
         with_facts(&known, |facts| {

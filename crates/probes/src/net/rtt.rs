@@ -5,7 +5,7 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_core::catalogue::os::TokenChannel;
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS, SWITCH_COST};
 use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
@@ -15,7 +15,7 @@ use super::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::formula::{Expr, given, measured};
 use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
-use crate::os::switch::{cross_cpu, pipe};
+use crate::os::switch::cross_cpu;
 
 /// What is measured over one protocol, and what its predictions rest on.
 struct RttSpec {
@@ -71,7 +71,7 @@ const METHOD: Method = Method {
           timed, and losses are stated. Before timing, 64 round trips run under getrusage: on one CPU each must cause \
           a context switch, or the round fails. The kernel's settings (TCP_INFO, congestion control, buffers) are \
           noted. lmbench's lat_tcp, lat_udp and lat_unix print the same for one byte, sockperf half of it.",
-    prediction: "On one CPU: 2 x (net.stack, sending and receiving by one process, + os.switch.process.pipe, a \
+    prediction: "On one CPU: 2 x (net.stack, sending and receiving by one process, + os.switch.cost, a \
                  switch). Between two: 2 x (net.stack + waking a process on another CPU, which is os.switch.cross_cpu \
                  over pipes less the pipe's own calls, + moving the message from CPU to CPU: each line but the first \
                  takes mem.core_to_core, ten at a time). Predicted range: a factor of 1.4 either way on one CPU, of 2 \
@@ -160,15 +160,15 @@ impl WakeCost {
 
     /// On one CPU: a switch.
     fn same_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
-        let switch = measured(facts, &pipe::PROCESS_SWITCH, &Case::new())?;
+        let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
         Ok(Self { rule: "switches", cost: switch, factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
     pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
-        let over_pipes = Case::new().with_word(TokenChannel::Pipe);
+        let over_pipes = Case::new().with_word(HandoffMechanism::Pipe);
         let woken = measured(facts, &cross_cpu::METRIC, &over_pipes)?;
-        let calls = measured(facts, &pipe::PROCESS_OWN, &Case::new())?;
+        let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
         Ok(Self { rule: "wake-ups", cost: (woken - calls).at_least_zero(), factor: 2.0 })
     }
 }
@@ -187,8 +187,8 @@ mod tests {
     fn rtt_is_twice_stack_plus_wake() {
         let known = [
             (STACK_TCP.id.as_str(), Some(3000.0)),
-            (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
-            (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
+            (SWITCH_COST.id.as_str(), Some(1500.0)),
+            (SWITCH_CHANNEL_CALLS.id.as_str(), Some(500.0)),
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
         ];
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn unix_socket_may_switch_once_more() {
-        let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (pipe::PROCESS_SWITCH.id.as_str(), Some(2000.0))];
+        let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (SWITCH_COST.id.as_str(), Some(2000.0))];
         with_facts(&known, |facts| {
             let trip = predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));

@@ -60,9 +60,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SWITCH_CHANNEL_CALLS;
+
     use super::*;
     use crate::os::switch::cross_cpu;
-    use crate::os::switch::pipe::PROCESS_OWN;
     use crate::testing::with_facts;
 
     #[test]
@@ -70,7 +71,7 @@ mod tests {
         let known = [
             (STACK_TCP.id.as_str(), Some(1400.0)),
             (cross_cpu::METRIC.id.as_str(), Some(4300.0)),
-            (PROCESS_OWN.id.as_str(), Some(300.0)),
+            (SWITCH_CHANNEL_CALLS.id.as_str(), Some(300.0)),
         ];
         with_facts(&known, |facts| {
             assert_eq!(predict(facts, &WAKE_TCP, &Case::new()).unwrap().value, 2700.0);

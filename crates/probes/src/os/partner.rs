@@ -2,12 +2,31 @@
 
 use std::sync::Arc;
 
+use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask};
 use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
+
+pub(super) fn handoff_method(mechanism: HandoffMechanism) -> HandoffMethod {
+    match mechanism {
+        HandoffMechanism::Pipe => HandoffMethod::Pipe,
+        HandoffMechanism::Unix => HandoffMethod::Unix,
+        HandoffMechanism::Futex => HandoffMethod::Futex,
+        HandoffMechanism::Eventfd => HandoffMethod::Eventfd,
+        HandoffMechanism::Condvar => HandoffMethod::Condvar,
+        HandoffMechanism::Yield => HandoffMethod::Yield,
+    }
+}
+
+pub(super) fn partner_kind(task: HandoffTask) -> PartnerKind {
+    match task {
+        HandoffTask::Process => PartnerKind::Process,
+        HandoffTask::Thread => PartnerKind::Thread,
+    }
+}
 
 /// A partner that returns the token whenever it gets it, and the switch counts of both tasks.
 ///
@@ -80,18 +99,18 @@ impl SwitchCounts {
 
 impl TokenPartner {
     /// Starts the partner on a CPU.
-    pub(super) fn start(means: HandoffMethod, task: PartnerKind, cpu: u32) -> Result<Self, ProbeError> {
-        Self::start_with_action(means, task, cpu, |_| ())
+    pub(super) fn start(mechanism: HandoffMechanism, task: HandoffTask, cpu: u32) -> Result<Self, ProbeError> {
+        Self::start_with_action(mechanism, task, cpu, |_| ())
     }
 
     /// The same, a partner that reads the clock whenever it gets the token: see [`TokenPartner::last_ticks`].
     pub(super) fn start_with_clock(
-        means: HandoffMethod,
-        task: PartnerKind,
+        mechanism: HandoffMechanism,
+        task: HandoffTask,
         cpu: u32,
         clock: Clock,
     ) -> Result<Self, ProbeError> {
-        Self::start_with_action(means, task, cpu, move |board| board.report_done(clock.stop()))
+        Self::start_with_action(mechanism, task, cpu, move |board| board.report_done(clock.stop()))
     }
 
     /// The ticks that a partner read when it last got the token.
@@ -102,13 +121,14 @@ impl TokenPartner {
 
     /// A partner that does something whenever it gets the token.
     fn start_with_action(
-        means: HandoffMethod,
-        task: PartnerKind,
+        mechanism: HandoffMechanism,
+        task: HandoffTask,
         cpu: u32,
         taken: impl Fn(&PartnerStatus) + Send + 'static,
     ) -> Result<Self, ProbeError> {
         let starting = |error| ProbeError::fail(format!("cannot start the partner: {error}"));
-        let channel = Arc::new(HandoffChannel::new(means, task.scope()).map_err(starting)?);
+        let task = partner_kind(task);
+        let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).map_err(starting)?);
         let board = PartnerStatus::new().map_err(starting)?;
         let far = Arc::clone(&channel);
         let partner = PartnerTask::start(task, cpu, &board, move |board| {
@@ -221,25 +241,18 @@ mod tests {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
-            for task in [PartnerKind::Process, PartnerKind::Thread] {
-                for means in [
-                    HandoffMethod::Pipe,
-                    HandoffMethod::Unix,
-                    HandoffMethod::Eventfd,
-                    HandoffMethod::Futex,
-                    HandoffMethod::Condvar,
-                    HandoffMethod::Yield,
-                ] {
-                    let mut partner = TokenPartner::start(means, task, cpu).unwrap();
+            for &task in HandoffTask::ALL {
+                for &mechanism in HandoffMechanism::ALL {
+                    let mut partner = TokenPartner::start(mechanism, task, cpu).unwrap();
                     let counts = partner.count_round_trips(500).unwrap();
                     // A socket also wakes its waiting reader when the partner consumes an earlier message.
-                    let proof = match means {
-                        HandoffMethod::Unix => counts.check_min_switches(),
+                    let proof = match mechanism {
+                        HandoffMechanism::Unix => counts.check_min_switches(),
                         _ => counts.check_one_switch_each_way(),
                     };
-                    proof.unwrap_or_else(|stop| panic!("{means:?} {task:?}: {stop:?}"));
+                    proof.unwrap_or_else(|stop| panic!("{mechanism:?} {task:?}: {stop:?}"));
                     let of_partner = partner.finish().unwrap();
-                    assert!(of_partner >= 0.98, "{means:?} {task:?}: {of_partner}");
+                    assert!(of_partner >= 0.98, "{mechanism:?} {task:?}: {of_partner}");
                 }
             }
         })
@@ -251,8 +264,8 @@ mod tests {
     fn partner_clock_lies_within_round_trip() {
         let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
         let clock = Clock::MonotonicRaw;
-        for task in [PartnerKind::Process, PartnerKind::Thread] {
-            let mut partner = TokenPartner::start_with_clock(HandoffMethod::Pipe, task, cpu, clock).unwrap();
+        for &task in HandoffTask::ALL {
+            let mut partner = TokenPartner::start_with_clock(HandoffMechanism::Pipe, task, cpu, clock).unwrap();
             for _ in 0..100 {
                 let start = clock.start();
                 partner.round_trips(1).unwrap();

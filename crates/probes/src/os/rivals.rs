@@ -6,22 +6,20 @@
 use std::hint::black_box;
 
 use kelvin_core::catalogue::os::{
-    RIVAL_COMPARISON_PIPE, RIVAL_COMPARISON_SYSCALL, RIVALS_PIPE, RIVALS_PIPE_KELVIN, RIVALS_PIPE_OTHER,
-    RIVALS_SYSCALL, RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
+    HandoffMechanism, HandoffTask, RIVAL_COMPARISON_PIPE, RIVAL_COMPARISON_SYSCALL, RIVALS_PIPE, RIVALS_PIPE_KELVIN,
+    RIVALS_PIPE_OTHER, RIVALS_SYSCALL, RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
 };
 use kelvin_core::catalogue::{Rival, RivalComparison};
 use kelvin_core::{Case, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::handoff::HandoffMethod;
-use kelvin_sys::partner::PartnerKind;
 use kelvin_sys::syscall_loops;
 
 use super::partner::TokenPartner;
 use crate::program::{Program, equal_speed, run_alternating};
 
 const PREDICTION_TEXT: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \
-                          themselves are not predicted here: os.syscall.null and os.ipc.pipe.latency predict kelvin's.";
+                          themselves are not predicted here: os.syscall.null and os.ipc.latency predict kelvin's.";
 const NOT_FOR_TEXT: &str =
     "Ranking of programs. Absolute times, which vary over time by more than the two sides differ.";
 const PITFALLS: &[&str] = &[
@@ -120,7 +118,7 @@ fn time_calls(_: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
 }
 
 fn time_round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
-    let mut partner = TokenPartner::start(HandoffMethod::Pipe, PartnerKind::Process, bench.cpu())?;
+    let mut partner = TokenPartner::start(HandoffMechanism::Pipe, HandoffTask::Process, bench.cpu())?;
     let begun = monotonic();
     partner.round_trips(count)?;
     let took = monotonic() - begun;
@@ -152,7 +150,7 @@ fn parse_time_per_operation(printed: &str) -> Option<f64> {
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if [&RIVALS_SYSCALL, &RIVALS_PIPE].iter().all(|ratio| ratio.id != metric.id) {
         return Err(NoPrediction::new(
-            "os.syscall.null and os.ipc.pipe.latency predict the time; here only the ratio of two programs counts",
+            "os.syscall.null and os.ipc.latency predict the time; here only the ratio of two programs counts",
         ));
     }
     Ok(equal_speed(SPREAD))

@@ -4,7 +4,7 @@
 //! (its stack must be mapped), nor for threads on other CPUs (see os.switch.cross_cpu).
 
 use kelvin_core::catalogue::os::{
-    PROCESS_FORK, SWITCH_THREAD_FUTEX, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN,
+    HandoffMechanism, PROCESS_FORK, SWITCH_COST, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -109,7 +109,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 /// Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
 fn after_creation(facts: &PredictionInputs<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
     let create = measured(facts, &THREAD_CREATE, &Case::new())?;
-    let switches = 2.0 * measured(facts, &SWITCH_THREAD_FUTEX, &Case::new())?;
+    let switches = 2.0 * measured(facts, &SWITCH_COST, &HandoffMechanism::Futex.between_threads())?;
     let (time, name) = match *metric == THREAD_CREATE_RUN {
         true => (create + switches, "created and run"),
         false => (2.0 * create + switches, "created, run and ended"),
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn thread_start_and_end_add_switches() {
-        let known = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_THREAD_FUTEX.id.as_str(), Some(500.0))];
+        let known = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_COST.id.as_str(), Some(500.0))];
         with_facts(&known, |facts| {
             let of = |metric| predict(facts, metric, &Case::new()).unwrap().value;
             assert_eq!([of(&THREAD_CREATE_RUN), of(&THREAD_CREATE_JOIN)], [4000.0, 7000.0]);

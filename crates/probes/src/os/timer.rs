@@ -3,7 +3,7 @@
 //! It is the lateness of a timed wait on this machine, including idle states and timer slack. It must not be used as
 //! scheduler latency, and a run's few hundred samples are too few for a worst case.
 
-use kelvin_core::catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, TIMER_SLACK, TIMER_WAKEUP};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
@@ -81,7 +81,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let slack = TIMER_SLACK.number_in(case);
     let slack = slack.ok_or_else(|| NoPrediction::new("the case does not name a timer slack"))? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
-    match measured(facts, &cross_cpu::METRIC, &Case::new().with_word(TokenChannel::Pipe)) {
+    match measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         Ok(waking) => Ok(from_measured_wake(slack, waking)),
         Err(_) => Ok(by_publications(slack)),
     }

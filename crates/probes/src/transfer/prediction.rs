@@ -8,7 +8,7 @@ use kelvin_core::catalogue::mem::{CORE_TO_CORE, FAULT_MINOR, FaultPage};
 use kelvin_core::catalogue::net::{
     self, BANDWIDTH_TCP_METHOD, CLOSE, CONNECT, MESSAGE, RTT_TCP, STACK_TCP, STREAM_TCP, STREAM_TCP_RECEIVE, WAKE_TCP,
 };
-use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SYSCALL_MMAP_MUNMAP, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CROSS_CPU, SYSCALL_MMAP_MUNMAP};
 use kelvin_core::catalogue::transfer::{
     RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_FAULTS, SENDER_CALLS, SENDER_CPU, SENDER_FAULTS, TIME,
 };
@@ -192,7 +192,7 @@ impl<'a, 'f> CostInputs<'a, 'f> {
         Ok(TransferCosts {
             connect: self.get(&CONNECT, Case::new().with_word(PairPlacement::TwoCpus))?,
             reconnect: self.get(&CONNECT, one_cpu())? + self.get(&CLOSE, one_cpu())?,
-            wake: self.get(&SWITCH_CROSS_CPU, Case::new().with_word(TokenChannel::Futex))?,
+            wake: self.get(&SWITCH_CROSS_CPU, Case::new().with_word(HandoffMechanism::Futex))?,
             waking: (self.get(&WAKE_TCP, Case::new())? - send.cost_at(0.0)).max(0.0),
             round_trip: self.get(&RTT_TCP, small().with_word(PairPlacement::TwoCpus))?,
             open: self.get(&METADATA_OPEN, Case::new().with_number(FILES, 1000).with_word(DirectoryCount::One))?,

@@ -224,7 +224,7 @@ fn echo_loop(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if *metric == DELAY {
         return Err(NoPrediction::new(
-            "the relay wakes late, and logs it: the known value is its log, truth.delay.logged",
+            "the relay wakes late, and logs it: the known value is its log, truth.delay.ratio_to_log",
         ));
     }
     let added = 2.0 * RELAY_DELAY.number_in(case).unwrap_or_default() as f64;

@@ -10,10 +10,11 @@ const EACH: Axis = Axis::new("bytes", "working set of each process", AxisScale::
 const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
 const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
 const CALL: Axis = Axis::new("call", "call", AxisScale::Category);
+const TASK: Axis = Axis::new("task", "kind of task", AxisScale::Category);
 const TASK_COUNT: Axis = Axis::new("tasks", "tasks", AxisScale::Linear);
 const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
 const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Category);
-const LOAD: Axis = Axis::new("load", "share of the load, percent", AxisScale::Linear);
+const LOAD: Axis = Axis::new("injection", "share of the load, percent", AxisScale::Linear);
 const THREADS: Axis = Axis::new("threads", "threads", AxisScale::Logarithmic);
 const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
 const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
@@ -41,10 +42,8 @@ pub const EXEC: Metric =
 pub const FORK_RSS: Metric =
     Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").with_axes([BYTES, PAGES]);
 pub const THREAD: Metric = Metric::duration("os.thread.create", "pthread_create, until it returns.").baseline();
-pub const SWITCH_PROCESS: Metric =
-    Metric::duration("os.switch.process.pipe", "One switch between two processes on one CPU.").baseline();
-pub const SWITCH_THREAD: Metric =
-    Metric::duration("os.switch.thread.pipe", "One switch between two threads on one CPU.").baseline();
+pub const SWITCH: Metric =
+    Metric::duration("os.switch.cost", "One switch between two tasks on one CPU.").baseline().with_axes([TASK]);
 pub const SWITCH_CROSS: Metric = Metric::duration("os.switch.cross_cpu", "Waking a task on another CPU.")
     .not_in_cycles()
     .headline(HeadlineSamples::AsFound);
@@ -55,7 +54,7 @@ pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep 
     .not_in_cycles()
     .headline(HeadlineSamples::AsFound)
     .canaries(Canaries::NONE);
-pub const PIPE_RATE: Metric = Metric::rate("os.ipc.pipe.bandwidth", "Bytes through a pipe in a second.");
+pub const PIPE_RATE: Metric = Metric::rate("os.ipc.bandwidth", "Bytes through a pipe in a second.");
 pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount of work, by number of tasks.")
     .not_in_cycles()
     .headline(HeadlineSamples::AsFound)

@@ -92,7 +92,7 @@ pub fn full() -> SyntheticReport {
         log_slowdown: None,
         class_comparison: normal(),
     };
-    let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
+    let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.cost").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
     run.explanations = vec![Explanation { probe, metric, case, seconds: 1.5, ..explanation::explanation() }];
     SyntheticReport { run, analysis, references: references(), probes: probes() }
@@ -555,14 +555,14 @@ fn findings() -> Vec<Finding> {
             text: "The machine was disturbed for 32 s: a neighbour shared the core.".into(),
             reason: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
             data: FindingData::MemoryLevels,
-            metrics: vec!["os.switch.process.pipe".into()],
+            metrics: vec!["os.switch.cost".into()],
         },
         Finding {
             importance: Importance::Notable,
             text: "A context switch costs more than two calls and the published switch.".into(),
             reason: "ratio 1.92, 95 % interval 1.87 to 1.97, predicted up to 1.60".into(),
             data: FindingData::MemoryLevels,
-            metrics: vec!["os.switch.process.pipe".into()],
+            metrics: vec!["os.switch.cost".into()],
         },
     ]
 }
@@ -572,7 +572,7 @@ fn verdict() -> Vec<String> {
         "A virtual machine (KVM) with 2 CPUs of one Zen 5 core at 4.05 GHz and 7.9 GiB of memory.",
         "It was quiet for 71 % of the run; from 40 s to 72 s a neighbour shared the core.",
         "19 of 24 predicted metrics are as predicted.",
-        "os.switch.process.pipe is 1.92 times its prediction: not explained.",
+        "os.switch.cost (task=process) is 1.92 times its prediction: not explained.",
         "mem.latency is 1.3 times its prediction beyond 32 MiB: the machine's L3 is shared with neighbours.",
         "fork grows by 41.3 µs for every MiB of the parent's resident memory with 4 KiB pages.",
     ]
@@ -649,8 +649,8 @@ fn references() -> Vec<Reference> {
                     Some("gettid"),
                 ),
                 value(
-                    "os.switch.process.pipe",
-                    Case::new(),
+                    "os.switch.cost",
+                    Case::new().with_word(AxisWord::from_names("task", "process")),
                     1110.617,
                     None,
                     Some(10_000_000),

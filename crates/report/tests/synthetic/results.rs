@@ -274,20 +274,24 @@ fn processes() -> Vec<MetricResult> {
     results
 }
 
+fn switching(task: &'static str) -> Case {
+    Case::new().with_word(kelvin_core::AxisWord::from_names("task", task))
+}
+
 fn switches() -> Vec<MetricResult> {
-    let mut pipe = predicted(m::SWITCH_PROCESS, Case::new(), 1_534.0, 0.026, 800.0);
+    let mut pipe = predicted(m::SWITCH, switching("process"), 1_534.0, 0.026, 800.0);
     pipe.warnings.push(Warning::Disturbed { text: "only 29 % of the batches were undisturbed".into() });
     if let Outcome::Measured(summary) = &mut pipe.outcome {
         summary.undisturbed_share = 0.29;
         summary.notes = vec!["counters: 2.000 voluntary switches for each round trip".into()];
     }
-    let not_known = summary(&m::SWITCH_THREAD, 1_390.0, 0.09);
+    let not_known = summary(&m::SWITCH, 1_390.0, 0.09);
     let mut thread = without_number(
-        m::SWITCH_THREAD,
-        Case::new(),
+        m::SWITCH,
+        switching("thread"),
         Outcome::NotKnown(Box::new(Summary { undisturbed_share: 0.02, undisturbed: None, ..not_known })),
     );
-    thread.prediction = Some(predict(&m::SWITCH_THREAD, 760.0));
+    thread.prediction = Some(predict(&m::SWITCH, 760.0));
     thread.no_prediction_reason = None;
     let mut cross = measured(m::SWITCH_CROSS, Case::new(), 4_812.0, 0.06);
     cross.no_prediction_reason =
@@ -383,7 +387,7 @@ fn loaded_memory() -> Vec<MetricResult> {
         let carried = 34e9 * offered.min(0.5 + 0.5 * offered) + 0.3e9;
         (carried, 96.0 / (1.0 - 0.72 * offered.powi(4)))
     };
-    let case = |share: u64| Case::new().with_number("load", share);
+    let case = |share: u64| Case::new().with_number("injection", share);
     let shares = || (0..=10u64).map(|tenth| 10 * tenth);
     let delays = shares().map(|share| predicted(m::LOADED_LATENCY, case(share), at(share).1, 0.02, 110.0));
     delays.chain(shares().map(|share| measured(m::LOADED_RATE, case(share), at(share).0, 0.015))).collect()

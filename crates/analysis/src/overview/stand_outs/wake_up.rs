@@ -1,7 +1,7 @@
 //! What waking an idle CPU costs compared with a switch on one.
 
 use kelvin_core::StandOutQuestion;
-use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
 
 use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, time_text, times_text};
 
@@ -9,10 +9,11 @@ use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, time_t
 const MIN_WAKE_UP_RATIO: f64 = 3.0;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(TokenChannel::Pipe.point());
-    let compared = seen
-        .figure_ratio(&MetricSelector::new(&SWITCH_PROCESS_PIPE), &wake)
-        .filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
+    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
+    let switch = MetricSelector::new(&SWITCH_COST)
+        .with_word(HandoffTask::Process.point())
+        .with_word(HandoffMechanism::Pipe.point());
+    let compared = seen.figure_ratio(&switch, &wake).filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
     let text = format!(
         "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
         time_text(compared.other),

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
-use kelvin_core::catalogue::os::{IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU};
 use kelvin_core::units::brief_value;
 use kelvin_core::{Metric, OverviewFigure, PredictedRange, PredictionVerdict, StandOutQuestion, Unit};
 
@@ -52,7 +52,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
 }
 
 /// Round trips of which each way wakes the other end.
-const WAKING_ROUND_TRIPS: [&Metric; 4] = [&IPC_PIPE_LATENCY, &RTT_TCP, &RTT_UDP, &RTT_UNIX];
+const WAKING_ROUND_TRIPS: [&Metric; 4] = [&IPC_LATENCY, &RTT_TCP, &RTT_UDP, &RTT_UNIX];
 /// Share of a round trip that its two wake-ups must be, to be worth a word.
 const MIN_WAKE_UP_SHARE: f64 = 0.5;
 
@@ -73,7 +73,7 @@ fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<
     if !is_round_trip || PairPlacement::of(&result.case) != Some(PairPlacement::TwoCpus) {
         return None;
     }
-    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(TokenChannel::Pipe.point());
+    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
     let wake = seen.rounds(&wake)?.measured_value();
     let whole = result.outcome.summary()?.headline;
     (2.0 * wake.value > MIN_WAKE_UP_SHARE * whole).then(|| format!("it includes two wake-ups of {}", time_text(wake)))

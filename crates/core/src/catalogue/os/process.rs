@@ -57,7 +57,7 @@ pub static PROCESS_FORK_CHILD: Metric =
 
 /// fork, exit and wait.
 pub static PROCESS_FORK_EXIT_WAIT: Metric = task_creation_metric(
-    "os.process.fork.life",
+    "os.process.fork_exit_wait",
     "A fork of a small process, the child's exit, and the parent's wait for it",
 );
 
@@ -117,7 +117,7 @@ pub static TASKS_EFFICIENCY: Metric =
 
 /// CPU time that the work did not get.
 pub static TASKS_UNACCOUNTED: Metric = shared_work_metric(
-    "os.tasks.invisible",
+    "os.tasks.unaccounted",
     "CPU time of the allowed CPUs that the process and its tasks did not get: idle, stolen, or used by others",
 )
 .unit(Unit::Nanoseconds, Better::Neither)

@@ -103,8 +103,10 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::catalogue::os::SWITCH_CHANNEL_CALLS;
+
     use super::*;
-    use crate::os::switch::{cross_cpu, pipe};
+    use crate::os::switch::cross_cpu;
     use crate::testing::with_facts;
 
     #[test]
@@ -114,7 +116,7 @@ mod tests {
             (PEER_BANDWIDTH.id.as_str(), Some(12.5e6)),
             (STACK_TCP.id.as_str(), Some(3000.0)),
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
-            (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
+            (SWITCH_CHANNEL_CALLS.id.as_str(), Some(500.0)),
         ];
         with_facts(&known, |facts| {
             let of =

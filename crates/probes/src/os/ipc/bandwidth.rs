@@ -8,88 +8,69 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 use kelvin_core::catalogue::net::BANDWIDTH_UNIX;
 use kelvin_core::catalogue::os::{
-    IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX,
-    SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_PIPE, TokenChannel,
+    HandoffMechanism, IPC_BANDWIDTH, MESSAGE, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_CROSS_CPU,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
-use kelvin_sys::message_stream::{self, MessageStream};
+use kelvin_sys::message_stream::{MessageStream, StreamKind};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::{FutexScope, Shared};
 
-use crate::formula::{Expr, given, measured};
+use super::{MECHANISMS, mechanism_of};
+use crate::formula::{given, measured};
 use crate::memory::{bandwidth, core_to_core};
 
 /// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
 /// between two, is then within a few percent of the shortest batch.
 const ITERATION_BYTES: u64 = 4 << 20;
 
-pub(in crate::os) static PIPE: Probe = Probe {
-    predict: |facts, _, case| pipe_rate(facts, case),
-    ..ipc_bandwidth_probe("Bandwidth between two processes over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
-        run(bench, case, message_stream::StreamKind::Pipe, &IPC_PIPE_BANDWIDTH)
-    })
-};
-
-pub(in crate::os) static UNIX: Probe = Probe {
-    predict: |facts, _, case| socket_rate(facts, case),
-    ..ipc_bandwidth_probe("Bandwidth between two processes over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
-        run(bench, case, message_stream::StreamKind::Unix, &IPC_UNIX_BANDWIDTH)
-    })
-};
-
-pub(in crate::os) static FUTEX: Probe = Probe {
-    predict: |facts, _, case| shared_memory_rate(facts, case),
-    ..ipc_bandwidth_probe(
-        "Bandwidth between two processes through shared memory",
-        &[&IPC_FUTEX_BANDWIDTH],
-        |bench, case| run(bench, case, message_stream::StreamKind::Shared, &IPC_FUTEX_BANDWIDTH),
-    )
-};
-
-/// The common method of the three.
-const fn ipc_bandwidth_probe(
-    summary: &'static str,
-    metrics: &'static [&'static Metric],
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
-) -> Probe {
-    let id = metrics[0].id.as_str();
-    let predict = |_: &PredictionInputs<'_>, _: &Metric, _: &Case| {
-        Err(NoPrediction::new("each of the three has its own formula"))
-    };
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
-}
-
-const METHOD: Method = Method {
-    how: "One process sends messages, another receives them into one buffer, pinned to one CPU or to two. A batch ends \
+pub(in crate::os) static PROBE: Probe = Probe {
+    id: IPC_BANDWIDTH.id.as_str(),
+    summary: "Bandwidth between two processes: over a pipe, over Unix sockets, or through shared memory",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "One process sends messages, another receives them into one buffer, pinned to one CPU or to two. A batch ends \
           when the receiver has acknowledged the last message, so nothing in flight is counted. Every message carries \
           its number, which the receiver checks; it reports how many it received. Pipe and sockets have the kernel's \
           default buffers (a pipe holds 64 KiB); the shared memory is four blocks of 64 KiB, each copied in by the \
           sender and out by the receiver, and passed by a futex wake. One iteration is 4 MiB, so that the \
           acknowledgement is within a few percent of the shortest batch.",
-    prediction: "Unix sockets: net.bandwidth.unix, the same stream without acknowledgements. A pipe holds 64 KiB, one message: \
-                 on one CPU the time that message takes over Unix sockets, and a switch each way (os.switch.process.pipe), \
+        prediction: "Unix sockets: net.bandwidth.unix, the same stream without acknowledgements. A pipe holds 64 KiB, one message: \
+                 on one CPU the time that message takes over Unix sockets, and a switch each way (os.switch.cost), \
                  for it is full, then empty; between two CPUs nothing overlaps either: the time on one CPU as measured, a \
                  wake-up each way (os.switch.cross_cpu), and the message's lines, ten at a time (mem.core_to_core). Shared \
                  memory: on one CPU a copy in and a copy out, at half of mem.bandwidth.copy in L2, and a pass and a switch each way \
-                 (os.switch.process.futex); between two CPUs the sender is the slower end: a copy, and its half of the \
+                 (os.switch.cost); between two CPUs the sender is the slower end: a copy, and its half of the \
                  wake-up.",
-    not_for: "Memory bandwidth; network sockets; zero-copy messages.",
-    pitfalls: &[
-        "Taking the sender's rate for the throughput: buffered bytes have not arrived. Here the receiver counts.",
-        "Placement left to the scheduler: on two CPUs the copies overlap; on one they do not, but need no wake-up.",
-        "A message larger than the pipe: the writer blocks in its write, and the pipe's size determines the figure.",
-    ],
-    sources: &["lmbench bw_pipe, bw_unix (64 KiB messages)", "pipe(7), unix(7), futex(2)"],
+        not_for: "Memory bandwidth; network sockets; zero-copy messages.",
+        pitfalls: &[
+            "Taking the sender's rate for the throughput: buffered bytes have not arrived. Here the receiver counts.",
+            "Placement left to the scheduler: on two CPUs the copies overlap; on one they do not, but need no wake-up.",
+            "A message larger than the pipe: the writer blocks in its write, and the pipe's size determines the figure.",
+        ],
+        sources: &["lmbench bw_pipe, bw_unix (64 KiB messages)", "pipe(7), unix(7), futex(2)"],
+    },
+    metrics: &[&IPC_BANDWIDTH],
+    cases,
+    run,
+    predict,
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
-    let of = |&size: &u64| {
-        PairPlacement::ALL.iter().map(move |&placement| Case::new().with_word(placement).with_number(MESSAGE, size))
-    };
-    messages.iter().flat_map(of).collect()
+    let mut cases = Vec::new();
+    for mechanism in MECHANISMS {
+        for &size in messages {
+            let of = |&placement: &PairPlacement| message_case(mechanism, placement, size);
+            cases.extend(PairPlacement::ALL.iter().map(of));
+        }
+    }
+    cases
+}
+
+fn message_case(mechanism: HandoffMechanism, placement: PairPlacement, bytes: u64) -> Case {
+    Case::new().with_word(mechanism).with_word(placement).with_number(MESSAGE, bytes)
 }
 
 /// The receiving process and its acknowledgement channel.
@@ -103,7 +84,7 @@ struct StreamReceiver {
 }
 
 impl StreamReceiver {
-    fn start(kind: message_stream::StreamKind, message: usize, cpu: u32) -> Result<Self, ProbeError> {
+    fn start(kind: StreamKind, message: usize, cpu: u32) -> Result<Self, ProbeError> {
         let starting = |error| ProbeError::fail(format!("cannot start the receiver: {error}"));
         let stream = Arc::new(MessageStream::new(kind).map_err(starting)?);
         let acknowledgement =
@@ -177,12 +158,12 @@ fn receive_loop(
     }
 }
 
-fn run(
-    bench: &mut Bench<'_>,
-    case: &Case,
-    kind: message_stream::StreamKind,
-    metric: &Metric,
-) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let kind = match mechanism_of(case)? {
+        HandoffMechanism::Pipe => StreamKind::Pipe,
+        HandoffMechanism::Unix => StreamKind::Unix,
+        _ => StreamKind::Shared,
+    };
     let size = MESSAGE.number_in(case).filter(|&size| size >= 8 && ITERATION_BYTES.is_multiple_of(size));
     let size = size.ok_or_else(|| {
         ProbeError::fail(format!("the case needs a message of 8 to {ITERATION_BYTES} bytes, a power of two"))
@@ -191,51 +172,60 @@ fn run(
     let mut receiver = StreamReceiver::start(kind, size as usize, cpu)?;
     receiver.send(ITERATION_BYTES / size)?;
     bench.note(format!("receiver on CPU {cpu}; it checked the number of every message and counted them"));
-    bench.time_work(metric, ITERATION_BYTES as f64, |parcels| receiver.send(parcels * (ITERATION_BYTES / size)))?;
+    bench.time_work(&IPC_BANDWIDTH, ITERATION_BYTES as f64, |parcels| {
+        receiver.send(parcels * (ITERATION_BYTES / size))
+    })?;
     receiver.finish()
 }
 
-/// Over sockets: the same bytes over the same sockets, measured without acknowledgements.
-fn socket_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stream = measured(facts, &BANDWIDTH_UNIX, case)?;
-    Ok(stream.within(1.3).explained(PredictionBasis::Derived, "the same", "the same sockets, without acknowledgements"))
-}
-
-/// Over a pipe, which holds one large message or several small ones: its ends take turns, on one CPU and on two.
-fn pipe_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (bytes, message) = message_bytes(case)?;
-    let on_one = Case::new().with_word(PairPlacement::SameCpu).with_number(MESSAGE, bytes);
-    let pipes = given("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
-    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
-        let stream = measured(facts, &BANDWIDTH_UNIX, &on_one)?;
-        let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
-        let time = message.clone() / stream + 2.0 * switch / pipes;
-        return Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, "full pipes on one CPU"));
-    }
-    let alone = measured(facts, &IPC_PIPE_BANDWIDTH, &on_one)?;
-    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Pipe))?;
-    let line = core_to_core::default_pair_latency(facts)?;
-    let lines = given("cache lines / 10", core_to_core::extra_line_times(bytes as f64), Unit::Count) * line;
-    let time = message.clone() / alone + 2.0 * woken / pipes + lines;
-    Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, "full pipes on two CPUs"))
-}
-
-/// Through shared memory: copies in L2, and a futex that wakes the other end for each block.
-fn shared_memory_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (_, message) = message_bytes(case)?;
-    // It counts the bytes read and the bytes written.
-    let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
-    let copying = message.clone() / copy;
-    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
-        let switch = measured(facts, &SWITCH_PROCESS_FUTEX, &Case::new())?;
-        let calls = measured(facts, &SWITCH_PROCESS_FUTEX_CALLS, &Case::new())?;
-        let time = 2.0 * (copying + switch) + calls;
-        return Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, "copies and switches"));
-    }
-    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Futex))?;
-    // Half of a wake-up is the waker's.
-    let time = copying + woken / 2.0;
-    Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, "copies and a wake-up"))
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let mechanism =
+        mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let bytes = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    let placement = PairPlacement::of(case).unwrap_or(PairPlacement::TwoCpus);
+    let message = given("message", bytes as f64, Unit::Bytes);
+    let sockets = |placement: PairPlacement| {
+        measured(facts, &BANDWIDTH_UNIX, &Case::new().with_word(placement).with_number(MESSAGE, bytes))
+    };
+    let (time, name) = match (mechanism, placement) {
+        // The same bytes over the same sockets, measured without acknowledgements.
+        (HandoffMechanism::Unix, _) => {
+            let remark = "the same sockets, without acknowledgements";
+            return Ok(sockets(placement)?.within(1.3).explained(PredictionBasis::Derived, "the same", remark));
+        }
+        // A pipe holds one large message or several small ones: its ends take turns, on one CPU and on two.
+        (HandoffMechanism::Pipe, _) => {
+            let pipes = given("messages in a full pipe", (PIPE_BYTES / bytes).max(1) as f64, Unit::Count);
+            if placement == PairPlacement::SameCpu {
+                let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+                (message.clone() / sockets(placement)? + 2.0 * switch / pipes, "full pipes on one CPU")
+            } else {
+                let one_cpu = message_case(mechanism, PairPlacement::SameCpu, bytes);
+                let alone = measured(facts, &IPC_BANDWIDTH, &one_cpu)?;
+                let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
+                let lines = core_to_core::extra_line_times(bytes as f64);
+                let lines = given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?;
+                (message.clone() / alone + 2.0 * woken / pipes + lines, "full pipes on two CPUs")
+            }
+        }
+        // Copies in L2, and a futex that wakes the other end for each block.
+        _ => {
+            // It counts the bytes read and the bytes written.
+            let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
+            let copying = message.clone() / copy;
+            if placement == PairPlacement::SameCpu {
+                let futex = HandoffMechanism::Futex.between_processes();
+                let [switch, calls] =
+                    [&SWITCH_COST, &SWITCH_CHANNEL_CALLS].map(|metric| measured(facts, metric, &futex));
+                (2.0 * (copying + switch?) + calls?, "copies and switches")
+            } else {
+                let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
+                // Half of a wake-up is the waker's.
+                (copying + woken / 2.0, "copies and a wake-up")
+            }
+        }
+    };
+    Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, name))
 }
 
 /// Predicted range, factor either way.
@@ -243,12 +233,6 @@ const SPREAD: f64 = 2.0;
 
 /// Bytes of a pipe, by default sixteen pages.
 const PIPE_BYTES: u64 = 64 << 10;
-
-/// The bytes of a message, as a number and in formulas.
-fn message_bytes(case: &Case) -> Result<(u64, Expr), NoPrediction> {
-    let bytes = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
-    Ok((bytes, given("message", bytes as f64, Unit::Bytes)))
-}
 
 #[cfg(test)]
 mod tests {
@@ -258,9 +242,7 @@ mod tests {
     #[test]
     fn messages_are_received_and_acknowledged() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        for kind in
-            [message_stream::StreamKind::Pipe, message_stream::StreamKind::Unix, message_stream::StreamKind::Shared]
-        {
+        for kind in [StreamKind::Pipe, StreamKind::Unix, StreamKind::Shared] {
             let mut receiver = StreamReceiver::start(kind, 4096, cpu).unwrap();
             receiver.send(100).unwrap();
             receiver.send(3).unwrap();
@@ -276,14 +258,16 @@ mod tests {
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if id == BANDWIDTH_UNIX.id.as_str() => 8.192e9,
-                id if id == IPC_PIPE_BANDWIDTH.id.as_str() => {
+                id if id == IPC_BANDWIDTH.id.as_str() => {
                     assert_eq!(PairPlacement::of(case), Some(PairPlacement::SameCpu));
                     6.5536e9
                 }
                 id if id == BANDWIDTH_COPY.id.as_str() => 65.536e9,
-                id if id == SWITCH_PROCESS_PIPE.id.as_str() => 1000.0,
-                id if id == SWITCH_PROCESS_FUTEX.id.as_str() => 800.0,
-                id if id == SWITCH_PROCESS_FUTEX_CALLS.id.as_str() => 400.0,
+                id if id == SWITCH_COST.id.as_str() => match HandoffMechanism::of(case)? {
+                    HandoffMechanism::Pipe => 1000.0,
+                    _ => 800.0,
+                },
+                id if id == SWITCH_CHANNEL_CALLS.id.as_str() => 400.0,
                 id if id == SWITCH_CROSS_CPU.id.as_str() => 5000.0,
                 id if id == CORE_TO_CORE.id.as_str() => 50.0,
                 _ => return None,
@@ -291,26 +275,26 @@ mod tests {
             Some(kelvin_core::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
-        let takes = |probe: &Probe, placement, message: u64| {
-            let case = Case::new().with_word(placement).with_number(MESSAGE, message);
-            message as f64 * 1e9 / (probe.predict)(&facts, probe.metrics[0], &case).unwrap().value
+        let takes = |mechanism, placement, message: u64| {
+            let case = message_case(mechanism, placement, message);
+            message as f64 * 1e9 / predict(&facts, &IPC_BANDWIDTH, &case).unwrap().value
         };
         use PairPlacement::{SameCpu, TwoCpus};
         let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
-        close(takes(&UNIX, TwoCpus, 64 << 10), 8000.0);
-        close(takes(&PIPE, SameCpu, 64 << 10), 10_000.0);
+        close(takes(HandoffMechanism::Unix, TwoCpus, 64 << 10), 8000.0);
+        close(takes(HandoffMechanism::Pipe, SameCpu, 64 << 10), 10_000.0);
         // Sixteen of them fill a pipe.
-        close(takes(&PIPE, SameCpu, 4 << 10), 625.0);
+        close(takes(HandoffMechanism::Pipe, SameCpu, 4 << 10), 625.0);
         // 1023 lines in 5 ns each.
-        close(takes(&PIPE, TwoCpus, 64 << 10), 25_115.0);
-        close(takes(&FUTEX, SameCpu, 64 << 10), 6000.0);
-        close(takes(&FUTEX, TwoCpus, 64 << 10), 4500.0);
+        close(takes(HandoffMechanism::Pipe, TwoCpus, 64 << 10), 25_115.0);
+        close(takes(HandoffMechanism::Futex, SameCpu, 64 << 10), 6000.0);
+        close(takes(HandoffMechanism::Futex, TwoCpus, 64 << 10), 4500.0);
     }
 
     #[test]
     fn a_message_out_of_order_is_an_error() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        let mut receiver = StreamReceiver::start(message_stream::StreamKind::Pipe, 64, cpu).unwrap();
+        let mut receiver = StreamReceiver::start(StreamKind::Pipe, 64, cpu).unwrap();
         receiver.sent = 5;
         assert!(matches!(receiver.send(1), Err(ProbeError::Fail(_))));
     }

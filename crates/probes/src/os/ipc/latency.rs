@@ -5,105 +5,81 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{
-    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE,
-    SWITCH_PROCESS_PIPE_CALLS, TokenChannel,
+    HandoffMechanism, HandoffTask, IPC_LATENCY, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_CROSS_CPU,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_sys::handoff::HandoffMethod;
-use kelvin_sys::partner::PartnerKind;
 
 use super::super::partner::TokenPartner;
+use super::{MECHANISMS, mechanism_of};
 use crate::formula::measured;
 
-pub(in crate::os) static PIPE: Probe =
-    ipc_latency_probe("Round trip of a byte between two processes over pipes", &[&IPC_PIPE_LATENCY], |bench, case| {
-        run(bench, case, HandoffMethod::Pipe, &IPC_PIPE_LATENCY)
-    });
-
-pub(in crate::os) static UNIX: Probe = ipc_latency_probe(
-    "Round trip of a byte between two processes over Unix sockets",
-    &[&IPC_UNIX_LATENCY],
-    |bench, case| run(bench, case, HandoffMethod::Unix, &IPC_UNIX_LATENCY),
-);
-
-pub(in crate::os) static FUTEX: Probe = ipc_latency_probe(
-    "Round trip of a word between two processes through shared memory and a futex",
-    &[&IPC_FUTEX_LATENCY],
-    |bench, case| run(bench, case, HandoffMethod::Futex, &IPC_FUTEX_LATENCY),
-);
-
-/// The common method of the three.
-const fn ipc_latency_probe(
-    summary: &'static str,
-    metrics: &'static [&'static Metric],
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
-) -> Probe {
-    Probe {
-        id: metrics[0].id.as_str(),
-        summary,
-        kind: ProbeKind::Measure,
-        method: METHOD,
-        metrics,
-        cases,
-        run,
-        predict,
-    }
-}
-
-const METHOD: Method = Method {
-    how: "Two processes pass a byte (with a futex: a word in shared memory) back and forth, pinned to one CPU or to \
+pub(in crate::os) static PROBE: Probe = Probe {
+    id: IPC_LATENCY.id.as_str(),
+    summary: "Round trip of a byte or a word between two processes: over pipes, Unix sockets, or a futex",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "Two processes pass a byte (with a futex: a word in shared memory) back and forth, pinned to one CPU or to \
           two. Round trips are timed in batches; only the clock is subtracted. Calls are bare system calls, all \
           checked. A note gives this task's context switches by getrusage; on one CPU each trip must switch it out at \
           least once, or the round fails. lmbench's lat_pipe and lat_unix print the same quantity, unpinned. The \
           headline takes the batches as found: with two CPUs the state of the partner's, which no canary here sees, is \
           part of the figure.",
-    prediction: "On one CPU, pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
-                 os.switch.process.pipe; socket or futex: the same with a wider range, because only the calls differ. \
+        prediction: "On one CPU, pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
+                 os.switch.cost; socket or futex: the same with a wider range, because only the calls differ. \
                  Between two CPUs: two wake-ups, one each way, as os.switch.cross_cpu has them by a futex, and over pipes \
                  for a pipe or a socket.",
-    not_for: "One-way latency; the cost of a switch (see os.switch); latency under load or of larger messages.",
-    pitfalls: &[
-        "Placement left to the scheduler: one CPU and two differ by a factor of ten, and runs flip between them.",
-        "A mean over two modes: waking an idle CPU takes longer the deeper its idle state.",
-        "A Unix socket also wakes a waiting reader when its own last message is consumed, because a socket's readers \
+        not_for: "One-way latency; the cost of a switch (see os.switch); latency under load or of larger messages.",
+        pitfalls: &[
+            "Placement left to the scheduler: one CPU and two differ by a factor of ten, and runs flip between them.",
+            "A mean over two modes: waking an idle CPU takes longer the deeper its idle state.",
+            "A Unix socket also wakes a waiting reader when its own last message is consumed, because a socket's readers \
          and writers wait in one queue: on one CPU that can add a switch each way, which the stated counts show.",
-        "A partner that spins instead of sleeping is fast and occupies a whole CPU: nothing spins here.",
-    ],
-    sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
+            "A partner that spins instead of sleeping is fast and occupies a whole CPU: nothing spins here.",
+        ],
+        sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
+    },
+    metrics: &[&IPC_LATENCY],
+    cases,
+    run,
+    predict,
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    PairPlacement::ALL.iter().map(|&placement| Case::new().with_word(placement)).collect()
+    let of = |&mechanism: &HandoffMechanism| {
+        PairPlacement::ALL.iter().map(move |&placement| Case::new().with_word(mechanism).with_word(placement))
+    };
+    MECHANISMS.iter().flat_map(of).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, means: HandoffMethod, metric: &Metric) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let cpu = super::partner_cpu(bench, case)?;
-    let mut partner = TokenPartner::start(means, PartnerKind::Process, cpu)?;
+    let mut partner = TokenPartner::start(mechanism_of(case)?, HandoffTask::Process, cpu)?;
     let counts = partner.count_round_trips(64)?;
     if cpu == bench.cpu() {
         counts.check_min_switches()?;
     }
     bench.note(format!("partner on CPU {cpu}; {}", counts.describe()));
-    bench.time(metric, |iterations| partner.round_trips(iterations))?;
+    bench.time(&IPC_LATENCY, |iterations| partner.round_trips(iterations))?;
     partner.finish().map(drop)
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let mechanism =
+        mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let name = mechanism.name();
     if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
-        return cross_cpu_round_trip(facts, metric);
+        // A wake-up each way.
+        let is_futex = mechanism == HandoffMechanism::Futex;
+        let wake = Case::new().with_word(if is_futex { HandoffMechanism::Futex } else { HandoffMechanism::Pipe });
+        let woken = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
+        return Ok((2.0 * woken).within(1.4).predict(PredictionBasis::Derived, &format!("two wake-ups, {name}")));
     }
-    let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
-    let calls = measured(facts, &SWITCH_PROCESS_PIPE_CALLS, &Case::new())?;
-    let factor = if *metric == IPC_PIPE_LATENCY { 1.25 } else { 1.6 };
-    Ok((2.0 * (switch + calls)).within(factor).predict(PredictionBasis::Derived, "two switches and calls"))
-}
-
-/// A round trip between two CPUs: a wake-up each way.
-fn cross_cpu_round_trip(facts: &PredictionInputs<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
-    let means = if *metric == IPC_FUTEX_LATENCY { TokenChannel::Futex } else { TokenChannel::Pipe };
-    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(means))?;
-    Ok((2.0 * woken).within(1.4).predict(PredictionBasis::Derived, "two wake-ups"))
+    let pipe = HandoffMechanism::Pipe.between_processes();
+    let [switch, calls] = [&SWITCH_COST, &SWITCH_CHANNEL_CALLS].map(|metric| measured(facts, metric, &pipe));
+    let factor = if mechanism == HandoffMechanism::Pipe { 1.25 } else { 1.6 };
+    let trip = (2.0 * (switch? + calls?)).within(factor);
+    Ok(trip.predict(PredictionBasis::Derived, &format!("two switches and calls, {name}")))
 }
 
 #[cfg(test)]
@@ -113,23 +89,24 @@ mod tests {
 
     #[test]
     fn ipc_round_trip_is_switches_and_calls() {
-        let known =
-            [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1700.0)), (SWITCH_PROCESS_PIPE_CALLS.id.as_str(), Some(400.0))];
+        let known = [(SWITCH_COST.id.as_str(), Some(1700.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(400.0))];
         with_facts(&known, |facts| {
-            let same = Case::new().with_word(PairPlacement::SameCpu);
-            let prediction = predict(facts, &IPC_PIPE_LATENCY, &same).unwrap();
+            let of = |mechanism: HandoffMechanism, placement: PairPlacement| {
+                predict(facts, &IPC_LATENCY, &Case::new().with_word(mechanism).with_word(placement))
+            };
+            let prediction = of(HandoffMechanism::Pipe, PairPlacement::SameCpu).unwrap();
             assert_eq!((prediction.value, prediction.high), (4200.0, 5250.0));
-            assert_eq!(predict(facts, &IPC_FUTEX_LATENCY, &same).unwrap().high, 6720.0);
-            assert!(predict(facts, &IPC_PIPE_LATENCY, &Case::new().with_word(PairPlacement::TwoCpus)).is_err());
+            assert_eq!(of(HandoffMechanism::Futex, PairPlacement::SameCpu).unwrap().high, 6720.0);
+            assert!(of(HandoffMechanism::Pipe, PairPlacement::TwoCpus).is_err());
         });
     }
 
     #[test]
     fn cross_cpu_round_trip_is_two_wakes() {
         with_facts(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
-            let two = Case::new().with_word(PairPlacement::TwoCpus);
-            for metric in [&IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY] {
-                assert_eq!(predict(facts, metric, &two).unwrap().value, 8000.0);
+            for mechanism in MECHANISMS {
+                let case = Case::new().with_word(mechanism).with_word(PairPlacement::TwoCpus);
+                assert_eq!(predict(facts, &IPC_LATENCY, &case).unwrap().value, 8000.0);
             }
         });
     }

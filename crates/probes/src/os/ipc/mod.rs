@@ -5,6 +5,7 @@ pub(super) mod latency;
 
 use kelvin_core::Case;
 use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::os::HandoffMechanism;
 use kelvin_harness::{Bench, ProbeError};
 
 /// The CPU of the partner.
@@ -14,4 +15,13 @@ pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, ProbeEr
         Some(PairPlacement::TwoCpus) => bench.partner_cpu(),
         None => Err(ProbeError::fail(format!("the case needs placement=same_cpu or placement=two_cpus, not {case}"))),
     }
+}
+
+/// What two processes communicate by.
+const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechanism::Unix, HandoffMechanism::Futex];
+
+fn mechanism_of(case: &Case) -> Result<HandoffMechanism, ProbeError> {
+    HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)).ok_or_else(|| {
+        ProbeError::fail(format!("the case needs mechanism=pipe, mechanism=unix or mechanism=futex, not {case}"))
+    })
 }

@@ -4,11 +4,9 @@
 //! the cost of a switch, nor reduced to one figure: it is multimodal.
 
 pub(crate) use kelvin_core::catalogue::os::SWITCH_CROSS_CPU as METRIC;
-use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_sys::handoff::HandoffMethod;
-use kelvin_sys::partner::PartnerKind;
 
 use super::super::partner::TokenPartner;
 use crate::formula::measured;
@@ -48,17 +46,18 @@ pub(in crate::os) static PROBE: Probe = Probe {
     predict,
 };
 
+/// Mechanisms that wake the other CPU.
+const MECHANISMS: [HandoffMechanism; 2] = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
+
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    TokenChannel::ALL.iter().map(|&means| Case::new().with_word(means)).collect()
+    MECHANISMS.iter().map(|&mechanism| Case::new().with_word(mechanism)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let means = match TokenChannel::of(case) {
-        Some(TokenChannel::Pipe) => HandoffMethod::Pipe,
-        Some(TokenChannel::Futex) => HandoffMethod::Futex,
-        None => return Err(ProbeError::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
-    };
-    let mut partner = TokenPartner::start(means, PartnerKind::Process, bench.partner_cpu()?)?;
+    let mechanism = HandoffMechanism::of(case)
+        .filter(|mechanism| MECHANISMS.contains(mechanism))
+        .ok_or_else(|| ProbeError::fail(format!("the case needs mechanism=pipe or mechanism=futex, not {case}")))?;
+    let mut partner = TokenPartner::start(mechanism, HandoffTask::Process, bench.partner_cpu()?)?;
     let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
     bench.time_back_to_back([&SWITCH_CROSS_CPU], |clock| {
@@ -70,15 +69,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if TokenChannel::of(case) == Some(TokenChannel::Futex) {
-        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Pipe))?;
+    if HandoffMechanism::of(case) == Some(HandoffMechanism::Futex) {
+        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(HandoffMechanism::Pipe))?;
         return Ok(woken.within(1.3).explained(
             PredictionBasis::Derived,
             "the same",
             "most of it is the wake-up, as over pipes",
         ));
     }
-    let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
+    let here = match facts.measured(&SWITCH_COST, &HandoffMechanism::Pipe.between_processes()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
         Err(_) => String::new(),
     };
@@ -96,8 +95,8 @@ mod tests {
     #[test]
     fn missing_input_reason_names_metric() {
         let reason = |switch: Option<f64>| {
-            let known = [(SWITCH_PROCESS_PIPE.id.as_str(), switch)];
-            let over_pipes = Case::new().with_word(TokenChannel::Pipe);
+            let known = [(SWITCH_COST.id.as_str(), switch)];
+            let over_pipes = Case::new().with_word(HandoffMechanism::Pipe);
             with_facts(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
         };
         assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns)"));
@@ -107,7 +106,7 @@ mod tests {
     #[test]
     fn futex_wake_follows_pipe_wake() {
         with_facts(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
-            let futex = predict(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Futex)).unwrap();
+            let futex = predict(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(HandoffMechanism::Futex)).unwrap();
             assert_eq!(futex.value, 4000.0);
         });
     }

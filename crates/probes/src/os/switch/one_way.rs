@@ -5,14 +5,10 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{
-    ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-    SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX_ROUND_TRIP,
-    SWITCH_THREAD_PIPE_ROUND_TRIP, TokenChannel, WokenTask,
+    HandoffMechanism, HandoffTask, ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_ROUND_TRIP,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_sys::handoff::HandoffMethod;
-use kelvin_sys::partner::PartnerKind;
 
 use super::super::partner::TokenPartner;
 use crate::formula::measured;
@@ -32,7 +28,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
         prediction: "Half of the round trip measured in the same run: on one CPU over the same pipes, futex or \
                      condition variable, within a factor of 1.5; on two CPUs os.switch.cross_cpu, within a factor of \
                      two, a condition variable as the futex that it waits on.",
-        not_for: "A switch by itself: os.switch.process.pipe subtracts the calls; the reaction of a busy machine.",
+        not_for: "A switch by itself: os.switch.cost subtracts the calls; the reaction of a busy machine.",
         pitfalls: &[
             "Counters of two CPUs that differ: half a round trip has no such error, and must be about the same.",
             "The median of a bimodal distribution: waking an idle CPU depends on how deep it sleeps.",
@@ -47,32 +43,31 @@ pub(in crate::os) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let placements = if effort == Effort::Quick { &[PairPlacement::SameCpu][..] } else { PairPlacement::ALL };
-    let of =
-        |&woken: &WokenTask| placements.iter().map(move |&placement| Case::new().with_word(woken).with_word(placement));
-    WokenTask::ALL.iter().flat_map(of).collect()
+    let tasks = MECHANISMS.iter().flat_map(|mechanism| [mechanism.between_processes(), mechanism.between_threads()]);
+    tasks.flat_map(|case| placements.iter().map(move |&placement| case.clone().with_word(placement))).collect()
+}
+
+/// What the woken task waits for.
+const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechanism::Futex, HandoffMechanism::Condvar];
+
+/// The case's task, mechanism and placement.
+fn parse_case(case: &Case) -> Option<(HandoffTask, HandoffMechanism, PairPlacement)> {
+    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism))?;
+    Some((HandoffTask::of(case)?, mechanism, PairPlacement::of(case)?))
 }
 
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 64;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (Some(woken), Some(placement)) = (WokenTask::of(case), PairPlacement::of(case)) else {
+    let Some((task, mechanism, placement)) = parse_case(case) else {
         return Err(ProbeError::fail(format!("the case needs what is woken, and where, not {case}")));
-    };
-    let means = match woken {
-        WokenTask::ProcessPipe | WokenTask::ThreadPipe => HandoffMethod::Pipe,
-        WokenTask::ProcessFutex | WokenTask::ThreadFutex => HandoffMethod::Futex,
-        WokenTask::ProcessCondvar | WokenTask::ThreadCondvar => HandoffMethod::Condvar,
-    };
-    let task = match woken {
-        WokenTask::ProcessPipe | WokenTask::ProcessFutex | WokenTask::ProcessCondvar => PartnerKind::Process,
-        WokenTask::ThreadPipe | WokenTask::ThreadFutex | WokenTask::ThreadCondvar => PartnerKind::Thread,
     };
     let cpu = match placement {
         PairPlacement::SameCpu => bench.cpu(),
         PairPlacement::TwoCpus => bench.partner_cpu()?,
     };
-    let mut partner = TokenPartner::start_with_clock(means, task, cpu, bench.clock())?;
+    let mut partner = TokenPartner::start_with_clock(mechanism, task, cpu, bench.clock())?;
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     if placement == PairPlacement::SameCpu {
         counts.check_one_switch_each_way()?;
@@ -92,67 +87,62 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (Some(woken), Some(placement)) = (WokenTask::of(case), PairPlacement::of(case)) else {
+    let Some((task, mechanism, placement)) = parse_case(case) else {
         return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
     };
     if placement == PairPlacement::TwoCpus {
-        let means = match woken {
-            WokenTask::ProcessPipe | WokenTask::ThreadPipe => TokenChannel::Pipe,
-            _ => TokenChannel::Futex,
-        };
-        // A round trip between two CPUs is reported by its half.
-        let half = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(means))?;
+        // A condition variable waits on a futex. A round trip between two CPUs is reported by its half.
+        let is_pipe = mechanism == HandoffMechanism::Pipe;
+        let wake = Case::new().with_word(if is_pipe { HandoffMechanism::Pipe } else { HandoffMechanism::Futex });
+        let half = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
         return Ok(half.within(2.0).predict(PredictionBasis::Derived, "half between two CPUs"));
     }
-    let trip = match woken {
-        WokenTask::ProcessPipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
-        WokenTask::ThreadPipe => &SWITCH_THREAD_PIPE_ROUND_TRIP,
-        WokenTask::ProcessFutex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-        WokenTask::ThreadFutex => &SWITCH_THREAD_FUTEX_ROUND_TRIP,
-        WokenTask::ProcessCondvar => &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
-        WokenTask::ThreadCondvar => &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
-    };
-    let half = measured(facts, trip, &Case::new())? / 2.0;
-    Ok(half.within(1.5).predict(PredictionBasis::Derived, &format!("half of {}", trip.id)))
+    let trip = Case::new().with_word(task).with_word(mechanism);
+    let half = measured(facts, &SWITCH_ROUND_TRIP, &trip)? / 2.0;
+    let name = format!("half of a round trip, {} {}", task.name(), mechanism.name());
+    Ok(half.within(1.5).predict(PredictionBasis::Derived, &name))
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::MeasuredValue;
+
     use super::*;
-    use crate::testing::with_facts;
 
     #[test]
     fn one_way_is_half_round_trip() {
-        let known = [
-            (SWITCH_PROCESS_PIPE_ROUND_TRIP.id.as_str(), Some(3000.0)),
-            (SWITCH_THREAD_PIPE_ROUND_TRIP.id.as_str(), Some(2900.0)),
-            (SWITCH_PROCESS_FUTEX_ROUND_TRIP.id.as_str(), Some(2600.0)),
-            (SWITCH_THREAD_FUTEX_ROUND_TRIP.id.as_str(), Some(2500.0)),
-            (SWITCH_PROCESS_CONDVAR_ROUND_TRIP.id.as_str(), Some(2700.0)),
-            (SWITCH_THREAD_CONDVAR_ROUND_TRIP.id.as_str(), Some(2400.0)),
-            (SWITCH_CROSS_CPU.id.as_str(), Some(30_000.0)),
-        ];
-        with_facts(&known, |facts| {
-            let of = |woken: WokenTask, placement: PairPlacement| {
-                predict(facts, &METRIC, &Case::new().with_word(woken).with_word(placement)).unwrap().value
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, HandoffMechanism::of(case)?, HandoffTask::of(case)) {
+                (id, mechanism, None) if id == SWITCH_CROSS_CPU.id.as_str() => match mechanism {
+                    HandoffMechanism::Pipe => 40_000.0,
+                    _ => 30_000.0,
+                },
+                (_, HandoffMechanism::Pipe, Some(HandoffTask::Process)) => 3000.0,
+                (_, HandoffMechanism::Pipe, Some(HandoffTask::Thread)) => 2900.0,
+                (_, HandoffMechanism::Futex, Some(HandoffTask::Process)) => 2600.0,
+                (_, HandoffMechanism::Futex, Some(HandoffTask::Thread)) => 2500.0,
+                (_, HandoffMechanism::Condvar, Some(HandoffTask::Process)) => 2700.0,
+                (_, HandoffMechanism::Condvar, Some(HandoffTask::Thread)) => 2400.0,
+                _ => return None,
             };
-            assert_eq!(
-                WokenTask::ALL.iter().map(|&one| of(one, PairPlacement::SameCpu)).collect::<Vec<_>>(),
-                [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]
-            );
-            assert_eq!(of(WokenTask::ThreadCondvar, PairPlacement::TwoCpus), 30_000.0);
-        });
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = crate::testing::machine();
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |case: &Case| predict(&facts, &METRIC, case).unwrap().value;
+        let here: Vec<f64> = cases(&machine, Effort::Quick).iter().map(of).collect();
+        assert_eq!(here, [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]);
+        let on_two = HandoffMechanism::Condvar.between_threads().with_word(PairPlacement::TwoCpus);
+        assert_eq!(of(&on_two), 30_000.0);
     }
 
     #[test]
     fn study_includes_published_cases() {
+        let published = [HandoffMechanism::Pipe.between_processes(), HandoffMechanism::Condvar.between_threads()];
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            for woken in [WokenTask::ProcessPipe, WokenTask::ThreadCondvar] {
-                assert!(
-                    cases.contains(&Case::new().with_word(woken).with_word(PairPlacement::SameCpu)),
-                    "{effort:?} {woken:?}"
-                );
+            for woken in &published {
+                assert!(cases.contains(&woken.clone().with_word(PairPlacement::SameCpu)), "{effort:?} {woken}");
             }
         }
     }

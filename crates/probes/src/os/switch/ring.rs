@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::BANDWIDTH_WRITE;
 use kelvin_core::catalogue::os::{
-    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_RING, SWITCH_RING_CALLS, SWITCH_RING_SWITCHES,
-    WORKING_SET,
+    HandoffMechanism, PROCESSES, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_RING, SWITCH_RING_CALLS,
+    SWITCH_RING_SWITCHES, WORKING_SET,
 };
 use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -301,7 +301,7 @@ const KEPT_ADDRESS_SPACES_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: T
 
 /// A pass among so many processes without working sets.
 fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
-    let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
+    let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
     if processes <= 2 {
         let remark = "without a working set there is nothing to refill";
         return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
@@ -321,7 +321,7 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Resu
 
 /// A pass of one task alone: its calls, and a store to each line of its set.
 fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPrediction> {
-    let calls = measured(facts, &SWITCH_PROCESS_PIPE_CALLS, &Case::new())?;
+    let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
     if set == 0 {
         return Ok(calls.within(1.3).predict(PredictionBasis::Derived, "own calls"));
     }
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn empty_ring_follows_from_pipes() {
         let case = |processes, set| Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, set);
-        let known = [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
+        let known = [(SWITCH_COST.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
         with_facts(&known, |facts| {
             let of = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
             assert_eq!([2, 6].map(|processes| of(processes).value), [1000.0, 1250.0]);

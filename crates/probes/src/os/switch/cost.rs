@@ -1,0 +1,368 @@
+//! One switch of a CPU between two tasks, processes or threads, that pass a token over several channels.
+//!
+//! Over pipes it is the classic figure for "a context switch"; by a futex it is the cheapest sleep and wake-up in Linux. It must not be used
+//! as the cost of switching with a working set, of an uncontended lock, which never enters the kernel, of a mutex, or of an event loop, which
+//! also polls; nor be compared with figures that include the channel's calls.
+
+use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_core::catalogue::os::{
+    HandoffMechanism, HandoffTask, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
+};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_sys::handoff::HandoffChannel;
+
+use super::super::partner::{TokenPartner, handoff_method, partner_kind};
+use crate::formula::{Expr, fact, measured, published};
+
+pub(in crate::os) static PROBE: Probe = Probe {
+    id: SWITCH_COST.id.as_str(),
+    summary: "Switching a CPU between two processes or two threads that pass a token",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "Two tasks pinned to the same CPU pass a token back and forth; only one can run at a time, so every pass is a \
+              context switch. Round trips are timed in batches. In each batch one task also makes the same calls, as often, \
+              on a channel without a waiter, timed too: the headline is half a round trip less those calls, batch by batch. \
+              The full round trip and the calls are separate metrics. Before timing, 256 round trips are made under \
+              getrusage(RUSAGE_THREAD): each must switch this task out once (voluntarily or not), or the round fails; the \
+              partner counts its own switches and is checked when it ends. \
+              pipe: the token is one byte over two pipes, by bare write and read system calls. `perf bench sched pipe` pinned to \
+              one CPU prints the round trip as its usecs/op: each iteration is a write and a read on either side, two messages \
+              and two switches. lmbench's lat_ctx -s 0 2 prints the headline. \
+              futex: a word in shared memory; a pass stores whose turn it is and calls FUTEX_WAKE for one waiter, a \
+              take calls FUTEX_WAIT until the word is right. Between threads the futex is private, between processes \
+              shared. In one task the wake finds no waiter and the wait fails with EAGAIN, because the word has already \
+              changed: two kernel entries, as in a pass. \
+              eventfd: a count of one in an eventfd, one for each direction; a pass writes 8 bytes, a take reads 8 \
+              bytes and leaves zero. \
+              condvar: a word protected by a mutex; a pass locks, sets the word, unlocks, and then signals; a take \
+              locks, waits while it is not its turn, and unlocks. Between processes both have the attribute \
+              PTHREAD_PROCESS_SHARED. In one task neither lock nor signal enters the kernel, so little is subtracted, and \
+              the system calls of waiting and waking stay in the headline. Studies that read the clock before the signal \
+              and again in the awakened thread measure half of the round trip. \
+              yield: a word in shared memory says whose turn it is; a pass stores it, and a take calls sched_yield until it is \
+              right. The token moves only when the other task has run, so half a round trip holds exactly one switch, \
+              however many yields it took; nothing is subtracted, because a single task has nothing to time. A note gives \
+              yields and switches per round trip.",
+        prediction: "Between processes over pipes: a published figure for the same quantity, with the pipe's calls subtracted in the \
+                     same way, taken as a time, or what other machines take over the calls of one pass, where such are known; the \
+                     round trip is two of those plus twice the calls measured in this run. Mitigations that the published machine \
+                     did not have are named but not added. Between threads over pipes: the switch between processes of this run, \
+                     whose address spaces differ. By any other mechanism: the switch over pipes measured in this run, because the \
+                     scheduler's work is the same; with condvar plus the two system calls of a futex pass: a condition \
+                     variable waits on a futex, and because it enters the kernel only if somebody waits, these calls are \
+                     not among those subtracted; with yield in a wider range, because there is no sleep and no wake-up, which is \
+                     cheaper, but yields without a switch are included, which costs more. The calls alone are two short ways \
+                     into the kernel, as long as os.syscall.write and os.syscall.read; with condvar four locked instructions, a \
+                     mutex locked and unlocked twice, as mem.false_sharing has them on lines of one's own. The kernel entries of a \
+                     pass are subtracted with the calls, so they count towards the round trip, not the switch.",
+        not_for: "The cost of switching in a program: mostly cache and TLB refills, which two tasks that do nothing else do not \
+                  have (see os.switch.ring), and, with several CPUs, remote wake-ups (see os.switch.cross_cpu).",
+        pitfalls: &[
+            "Placement left to the scheduler: one CPU and two differ by a factor of ten and flip within a run. Here both \
+             tasks are pinned to one CPU.",
+            "Calls that never slept: taking a token that is already there needs no switch and looks like a record. \
+             Switches are counted.",
+            "Half a round trip published as a switch: a tenth to a third of it is a write and a read.",
+            "The channel's cost taken from another process or another minute: here it is measured in the same batch.",
+            "A private futex between processes never wakes anybody, and a shared one between threads pays a page look-up: \
+             each is used where it belongs.",
+            "EFD_SEMAPHORE and O_NONBLOCK change the behaviour of an eventfd: neither is set.",
+            "Signalling a condition variable while holding the mutex: the awakened task cannot get it and sleeps again, so one \
+             pass is two switches (counted, and a failure).",
+            "Yields counted as switches: sched_yield returns at once if the scheduler still prefers the caller. Here the \
+             token moves only if the other task has run, and the yields it took are stated.",
+        ],
+        sources: &[
+            "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx)",
+            "perf bench sched pipe (tools/perf/bench/sched-pipe.c in the Linux source)",
+            "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
+            "Linux kernel documentation, admin-guide/hw-vuln/spectre.rst (mitigations on a switch)",
+            "futex(2), eventfd(2), sched_yield(2), pthread_cond_wait(3p)",
+            "B. Sigoure, How long does it take to make a context switch?, 2010 (futex, pinned)",
+            "The C library's condition variable: glibc nptl/pthread_cond_wait.c",
+            "Linux kernel documentation, scheduler/sched-eevdf.rst",
+        ],
+    },
+    metrics: &[&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS],
+    cases,
+    run,
+    predict,
+};
+
+/// A mechanism, and how switches by it follow from those over pipes.
+struct SwitchMechanism {
+    mechanism: HandoffMechanism,
+    /// Factor either way of the predicted range.
+    factor: f64,
+    /// Why it may differ from pipes.
+    difference: &'static str,
+    /// The mechanism whose calls a pass makes and that are not among those subtracted.
+    calls_left_in: Option<HandoffMechanism>,
+}
+
+static MECHANISMS: [SwitchMechanism; 5] = [
+    SwitchMechanism {
+        mechanism: HandoffMechanism::Pipe,
+        factor: 1.5,
+        difference: "the scheduler's work is the same, but threads keep their address space",
+        calls_left_in: None,
+    },
+    SwitchMechanism {
+        mechanism: HandoffMechanism::Futex,
+        factor: 1.5,
+        difference: "a futex and a pipe sleep and wake through the same scheduler",
+        calls_left_in: None,
+    },
+    SwitchMechanism {
+        mechanism: HandoffMechanism::Eventfd,
+        factor: 1.5,
+        difference: "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted",
+        calls_left_in: None,
+    },
+    SwitchMechanism {
+        mechanism: HandoffMechanism::Condvar,
+        factor: 1.5,
+        difference: "a condition variable waits on a futex, whose calls are not subtracted here",
+        calls_left_in: Some(HandoffMechanism::Futex),
+    },
+    SwitchMechanism {
+        mechanism: HandoffMechanism::Yield,
+        factor: 2.0,
+        difference: "there is no sleep and no wake-up, which is cheaper, but yields without a switch are included, which \
+                     costs more",
+        calls_left_in: None,
+    },
+];
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    MECHANISMS.iter().flat_map(|row| [row.mechanism.between_processes(), row.mechanism.between_threads()]).collect()
+}
+
+fn switch_case(task: HandoffTask, mechanism: HandoffMechanism) -> Case {
+    Case::new().with_word(task).with_word(mechanism)
+}
+
+/// Untimed round trips under the counters.
+const PROOF_TRIPS: u64 = 256;
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (Some(task), Some(mechanism)) = (HandoffTask::of(case), HandoffMechanism::of(case)) else {
+        return Err(ProbeError::fail(format!("the case needs the task and the mechanism, not {case}")));
+    };
+    let mut partner = TokenPartner::start(mechanism, task, bench.cpu())?;
+    let counts = partner.count_round_trips(PROOF_TRIPS)?;
+    counts.check_one_switch_each_way()?;
+    bench.note(counts.describe());
+    if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
+        let alone = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;
+        bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS], |clock, iterations| {
+            let start = clock.start();
+            partner.round_trips(iterations)?;
+            let trips = clock.stop().wrapping_sub(start) as f64;
+            let start = clock.start();
+            for _ in 0..iterations {
+                alone.uncontended_handoff()?;
+            }
+            let calls = clock.stop().wrapping_sub(start) as f64;
+            Ok([trips / 2.0 - calls, trips, calls])
+        })?;
+    } else {
+        bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP], |clock, iterations| {
+            let start = clock.start();
+            partner.round_trips(iterations)?;
+            let trips = clock.stop().wrapping_sub(start) as f64;
+            Ok([trips / 2.0, trips])
+        })?;
+    }
+    let of_partner = partner.finish()?;
+    if of_partner < 0.98 {
+        return Err(ProbeError::fail(format!(
+            "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
+             without a switch"
+        )));
+    }
+    Ok(())
+}
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let row = HandoffMechanism::of(case).and_then(|of| MECHANISMS.iter().find(|row| row.mechanism == of));
+    let (Some(task), Some(row)) = (HandoffTask::of(case), row) else {
+        return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
+    };
+    let is_published = task == HandoffTask::Process && row.mechanism == HandoffMechanism::Pipe;
+    let prediction = match metric.id {
+        id if id == SWITCH_CHANNEL_CALLS.id => channel_calls(facts, row.mechanism)?,
+        id if id == SWITCH_COST.id && is_published => {
+            let mitigations = describe_mitigations(facts.machine());
+            let remark = format!("half of the published two, taken as a time and not as cycles. {mitigations}");
+            published_switch().source(SECOND_SOURCE).explained(PredictionBasis::Published, "published switch", &remark)
+        }
+        id if id == SWITCH_COST.id => {
+            let remark = format!("the scheduler's work is the same; {}", row.difference);
+            let pass = row.pass(facts, task)?.within(row.factor);
+            pass.explained(PredictionBasis::Derived, "as over pipes", &remark)
+        }
+        _ if is_published => {
+            let trip = 2.0 * (published_switch() + measured(facts, &SWITCH_CHANNEL_CALLS, case)?);
+            trip.predict(PredictionBasis::Derived, "two published switches")
+        }
+        _ => {
+            let mut pass = row.pass(facts, task)?;
+            if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
+                pass = pass + measured(facts, &SWITCH_CHANNEL_CALLS, case)?;
+            }
+            (2.0 * pass).within(row.factor).predict(PredictionBasis::Derived, "two as over pipes")
+        }
+    };
+    // How far a formula is off differs between tasks and mechanisms.
+    let formula_name = format!("{}, {} {}", prediction.formula_name, task.name(), row.mechanism.name()).into();
+    Ok(Prediction { formula_name, ..prediction })
+}
+
+impl SwitchMechanism {
+    /// One pass: the switch over pipes, of threads that between processes, and the calls that are not subtracted.
+    fn pass(&self, facts: &PredictionInputs<'_>, task: HandoffTask) -> Result<Expr, NoPrediction> {
+        let of = if self.mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
+        let switch = measured(facts, &SWITCH_COST, &switch_case(of, HandoffMechanism::Pipe))?;
+        match self.calls_left_in {
+            Some(calls) => Ok(switch + measured(facts, &SWITCH_CHANNEL_CALLS, &switch_case(task, calls))?),
+            None => Ok(switch),
+        }
+    }
+}
+
+/// One switch between processes over pipes with the pipe's calls subtracted, in nanoseconds: half of 2008.19, which
+/// spans two switches.
+const PUBLISHED_SWITCH: f64 = 2008.19 / 2.0;
+/// Where it comes from.
+const STUDY_SOURCE: &str = "zenbook-2011: Core i5-2557M pinned to 1.6 GHz, Ubuntu 14.04; a write, a read and two switches, \
+                            less the cost of one read and one write";
+/// A second study of the same quantity.
+const SECOND_SOURCE: &str = "E. Bendersky, Measuring context switching and memory overheads for Linux threads, 2018: 1.2 to \
+                             1.5 us per switch between threads over a pipe on one core of a Core i7-4771, pipe subtracted";
+/// Predicted range, factor either way: the published figures differ by almost two between machines whose clocks differ
+/// by two, as the work of a switch has grown with the kernels about as fast as the cores.
+const PUBLISHED_SPREAD: f64 = 2.0;
+
+/// One switch between processes over pipes; the two system calls of a pass are subtracted from it and from the measurement.
+fn published_switch() -> Expr {
+    published("published switch between processes", PUBLISHED_SWITCH, Unit::Nanoseconds, STUDY_SOURCE)
+        .within(PUBLISHED_SPREAD)
+}
+
+/// Mitigations on every switch here that the published machine did not have.
+fn describe_mitigations(machine: &Machine) -> String {
+    let status = machine
+        .cpu
+        .mitigations
+        .get()
+        .and_then(|all| all.iter().find(|one| one.vulnerability == "spectre_v2"))
+        .map(|one| one.status.as_str());
+    match status {
+        None => "The mitigations in force are unknown.".into(),
+        Some(status) if status.contains("IBPB: always-on") => {
+            "Every switch between processes has an indirect branch predictor barrier (IBPB), which the published \
+             machine did not have; its cost is not added, so expect more."
+                .into()
+        }
+        Some(status) if status.contains("Retpolines") => {
+            "Retpolines are in force, which the published machine did not have; their cost is not added. There is no \
+             IBPB between tasks that have not requested one."
+                .into()
+        }
+        Some(_) => "No cost of mitigations is added.".into(),
+    }
+}
+
+/// Locked instructions of a pass and a take by a condition variable that nobody waits for: its mutex is locked and unlocked in each.
+const UNCONTENDED_ATOMICS: f64 = 4.0;
+
+/// The calls of a pass and a take, made by one task: two short ways into the kernel, or where nobody waits none.
+fn channel_calls(facts: &PredictionInputs<'_>, mechanism: HandoffMechanism) -> Result<Prediction, NoPrediction> {
+    match mechanism {
+        HandoffMechanism::Pipe | HandoffMechanism::Unix | HandoffMechanism::Eventfd | HandoffMechanism::Futex => {
+            let [write, read] = [&SYSCALL_WRITE, &SYSCALL_READ].map(|call| measured(facts, call, &Case::new()));
+            Ok((write? + read?).within(2.0).predict(PredictionBasis::Derived, "two short calls"))
+        }
+        HandoffMechanism::Condvar => {
+            let separate = Case::new().with_word(IncrementKind::Atomic).with_word(LinePlacement::Separate);
+            let atomics =
+                fact("locked instructions", UNCONTENDED_ATOMICS, Unit::Count, "a mutex locked and unlocked, twice");
+            let calls = atomics * measured(facts, &FALSE_SHARING, &separate)?;
+            Ok(calls.within(2.0).predict(PredictionBasis::Derived, "locked instructions"))
+        }
+        HandoffMechanism::Yield => Err(NoPrediction::new("a task that yields makes no calls that are subtracted")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+
+    fn between_processes(facts: &PredictionInputs<'_>, metric: &Metric, mechanism: HandoffMechanism) -> Prediction {
+        predict(facts, metric, &mechanism.between_processes()).unwrap()
+    }
+
+    #[test]
+    fn published_switch_is_half_of_pair() {
+        with_facts(&[], |facts| {
+            let process = between_processes(facts, &SWITCH_COST, HandoffMechanism::Pipe);
+            assert!((process.value - 1004.095).abs() < 1e-9);
+            assert!((process.low - 502.0475).abs() < 1e-9 && (process.high - 2008.19).abs() < 1e-9);
+            assert!(process.derivation.contains("are unknown"), "{}", process.derivation);
+        });
+    }
+
+    #[test]
+    fn round_trip_is_switches_and_calls() {
+        with_facts(&[(SWITCH_CHANNEL_CALLS.id.as_str(), Some(300.0))], |facts| {
+            let trip = between_processes(facts, &SWITCH_ROUND_TRIP, HandoffMechanism::Pipe);
+            assert!((trip.value - (2008.19 + 600.0)).abs() < 1e-9);
+            assert!((trip.high - (4016.38 + 600.0)).abs() < 1e-9);
+            assert_eq!(trip.inputs.len(), 2);
+        });
+        let case = HandoffMechanism::Pipe.between_processes();
+        with_facts(&[], |facts| assert!(predict(facts, &SWITCH_ROUND_TRIP, &case).is_err()));
+    }
+
+    #[test]
+    fn channel_calls_are_syscalls_or_atomics() {
+        let known = [
+            (SYSCALL_READ.id.as_str(), Some(120.0)),
+            (SYSCALL_WRITE.id.as_str(), Some(100.0)),
+            (FALSE_SHARING.id.as_str(), Some(5.5)),
+        ];
+        with_facts(&known, |facts| {
+            let of = |mechanism| channel_calls(facts, mechanism).map(|prediction| prediction.value);
+            let found = [HandoffMechanism::Pipe, HandoffMechanism::Condvar].map(|mechanism| of(mechanism).unwrap());
+            assert_eq!(found, [220.0, 22.0]);
+            assert!(of(HandoffMechanism::Yield).is_err());
+        });
+        with_facts(&known[..1], |facts| assert!(channel_calls(facts, HandoffMechanism::Futex).is_err()));
+    }
+
+    #[test]
+    fn other_mechanisms_follow_measured_pipe() {
+        let known = [(SWITCH_COST.id.as_str(), Some(1500.0)), (SWITCH_CHANNEL_CALLS.id.as_str(), Some(250.0))];
+        with_facts(&known, |facts| {
+            let switch = between_processes(facts, &SWITCH_COST, HandoffMechanism::Futex);
+            assert_eq!((switch.value, switch.low, switch.high), (1500.0, 1000.0, 2250.0));
+            assert_eq!(switch.formula, "os.switch.cost (mechanism=pipe task=process)");
+            assert_eq!(switch.formula_name, "as over pipes, process futex");
+            let trip = |mechanism| between_processes(facts, &SWITCH_ROUND_TRIP, mechanism);
+            assert_eq!(trip(HandoffMechanism::Futex).value, 3500.0);
+            assert_eq!(trip(HandoffMechanism::Yield).value, 3000.0);
+            assert_eq!(between_processes(facts, &SWITCH_COST, HandoffMechanism::Condvar).value, 1750.0);
+            let thread = predict(facts, &SWITCH_COST, &HandoffMechanism::Condvar.between_threads()).unwrap();
+            assert_eq!(
+                thread.formula,
+                "os.switch.cost (mechanism=pipe task=thread) + os.switch.channel_calls (mechanism=futex task=thread)"
+            );
+            assert_eq!(thread.derivation.split(';').next(), Some("1.50 µs + 250 ns = 1.75 µs"));
+        });
+        let case = HandoffMechanism::Futex.between_processes();
+        with_facts(&[], |facts| assert!(predict(facts, &SWITCH_COST, &case).is_err()));
+    }
+}
