@@ -4,8 +4,8 @@
 //! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
 use kelvin_core::catalogue::cpu::BRANCH_MISPREDICT;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, BranchOutcomes};
 
 use crate::published;
@@ -41,7 +41,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BRANCH_MISPREDICT],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
@@ -51,10 +51,6 @@ const SPREAD: f64 = 1.4;
 
 /// Maximum deviation of the share of branches taken, in standard deviations.
 const MAX_DEVIATIONS: f64 = 6.0;
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let mut random = BranchOutcomes::random(bench.seed());

@@ -99,22 +99,17 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let (arguments, _) =
         parameters(case).ok_or_else(|| NoPrediction::new(format!("there is no call loop for the case {case}")))?;
     if arguments > 0 {
-        return with_arguments(facts, case, arguments as f64);
+        // The same call without arguments, or a cycle for each, whichever takes longer.
+        let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
+        let source = "one instruction per argument in the callee's chain, one cycle each";
+        let chain = fact("adds", arguments as f64, Unit::Cycles, source) / published::measured_frequency(facts)?;
+        return Ok(call.max(chain).within(1.2).predict(PredictionBasis::Derived, "call or adds"));
     }
     let pair = published::published_cycles(facts, |core| core.source, |core| core.call_and_return)?;
     let cycles = pair.expr("call and return").within(SPREAD).within_share(0.02);
-    let call = (cycles / published::measured_frequency(facts)?).source(TABLES_SOURCE);
+    let call = (cycles / published::measured_frequency(facts)?)
+        .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET");
     Ok(call.predict(PredictionBasis::Published, "call and return"))
-}
-
-const TABLES_SOURCE: &str = "Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET";
-
-/// With arguments: the same call without, or a cycle for each, whichever takes longer.
-fn with_arguments(facts: &PredictionInputs<'_>, case: &Case, adds: f64) -> Result<Prediction, NoPrediction> {
-    let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
-    let source = "one instruction per argument in the callee's chain, one cycle each";
-    let chain = fact("adds", adds, Unit::Cycles, source) / published::measured_frequency(facts)?;
-    Ok(call.max(chain).within(1.2).predict(PredictionBasis::Derived, "call or adds"))
 }
 
 #[cfg(test)]

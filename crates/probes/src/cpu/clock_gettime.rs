@@ -100,36 +100,27 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             let around = published("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds, source);
             Ok(around.of_value([0.25, 2.0]).predict(PredictionBasis::Derived, "no counter read"))
         }
-        _ => counter_read(facts),
+        _ => match facts.machine().kernel.clock_source.get() {
+            None => Err(NoPrediction::new("the kernel's clock source is unknown")),
+            Some(name) if VDSO_CLOCK_SOURCES.contains(&name.as_str()) => {
+                let pair = measured(facts, &CLOCK_PAIR, &Case::new())?;
+                let around = given("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds);
+                let read = (pair.clone() / 2.0 + around.clone())
+                    .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock");
+                let remark = "predicted range: half a read to a whole pair and twice the overhead around it";
+                let range = read.between(&(pair.clone() / 4.0), &(pair + 2.0 * around));
+                Ok(range.explained(PredictionBasis::Derived, "counter read", remark))
+            }
+            Some(name) => {
+                let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+                let remark = format!(
+                    "the system call that the clock source {name} requires, plus reading it: from next to nothing to over a \
+                     microsecond (hpet, acpi_pm)"
+                );
+                Ok(call.of_value([1.0, 20.0]).explained(PredictionBasis::Derived, "system call", &remark))
+            }
+        },
     }
-}
-
-fn counter_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let source = &facts.machine().kernel.clock_source;
-    match source.get() {
-        None => Err(NoPrediction::new("the kernel's clock source is unknown")),
-        Some(name) if VDSO_CLOCK_SOURCES.contains(&name.as_str()) => vdso_read(facts),
-        Some(name) => system_call_read(facts, name),
-    }
-}
-
-fn vdso_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let pair = measured(facts, &CLOCK_PAIR, &Case::new())?;
-    let around = given("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds);
-    let read = (pair.clone() / 2.0 + around.clone())
-        .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock");
-    let remark = "predicted range: half a read to a whole pair and twice the overhead around it";
-    let range = read.between(&(pair.clone() / 4.0), &(pair + 2.0 * around));
-    Ok(range.explained(PredictionBasis::Derived, "counter read", remark))
-}
-
-fn system_call_read(facts: &PredictionInputs<'_>, source: &str) -> Result<Prediction, NoPrediction> {
-    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
-    let remark = format!(
-        "the system call that the clock source {source} requires, plus reading it: from next to nothing to over a \
-         microsecond (hpet, acpi_pm)"
-    );
-    Ok(call.of_value([1.0, 20.0]).explained(PredictionBasis::Derived, "system call", &remark))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! measurement, which batching refines, nor as the cost of clock_gettime.
 
 use kelvin_core::catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
@@ -40,7 +40,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
@@ -48,10 +48,6 @@ pub(crate) static PROBE: Probe = Probe {
 /// Predicted range, factor either way: published costs of reading the counter differ by that much between steppings and
 /// tables.
 const SPREAD: f64 = 1.5;
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let clock = bench.clock();

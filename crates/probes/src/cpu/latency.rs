@@ -4,8 +4,8 @@
 //! independent ones at a time.
 
 use kelvin_core::catalogue::cpu::{LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
 use crate::formula::published as published_figure;
@@ -33,17 +33,13 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
 
 /// Predicted range around a published latency, as a share.
 const TOLERANCE: f64 = 0.02;
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     for (metric, chain) in [
@@ -81,7 +77,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_core::Fact;
+    use kelvin_core::{Fact, Machine};
     use kelvin_harness::MeasuredValue;
 
     #[test]

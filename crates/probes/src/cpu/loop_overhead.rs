@@ -4,8 +4,8 @@
 //! a loop in a program, where counting overlaps with the work.
 
 use kelvin_core::catalogue::cpu::LOOP;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
 use crate::formula::published as published_figure;
@@ -34,14 +34,10 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LOOP],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     bench.time(&LOOP, |turns| {

@@ -11,7 +11,7 @@ use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ,
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, MemoryCpus,
 };
-use kelvin_core::{Case, Machine, NoPrediction, units};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, units};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
@@ -21,12 +21,22 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 
 use super::axes::number;
 use super::bandwidth_model;
+use super::core_to_core::SETTLE_ROUND_TRIPS;
 use super::memory_budget::{
     allowed_cpu_count, data_caches, largest_working_set, last_level_bytes, memory_budget, second_level_bytes,
     sharing_cpus,
 };
-use super::operations::MEASURED_OPERATIONS;
-use super::partner::SETTLE_ROUND_TRIPS;
+
+/// The operations in the order in which they are measured, each with its metric.
+pub(super) static MEASURED_OPERATIONS: [(Operation, &Metric); 7] = [
+    (Operation::Read, &BANDWIDTH_READ),
+    (Operation::Write, &BANDWIDTH_WRITE),
+    (Operation::Copy, &BANDWIDTH_COPY),
+    (Operation::Fill, &BANDWIDTH_FILL),
+    (Operation::Zero, &BANDWIDTH_ZERO),
+    (Operation::NonTemporalWrite, &BANDWIDTH_NTWRITE),
+    (Operation::Triad, &BANDWIDTH_TRIAD),
+];
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_PROBE.as_str(),
@@ -200,7 +210,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         |member, iterations| crew.run_job(member, iterations),
         |bench, round| {
             round(1)?;
-            bench.note(crew.describe_pages()?);
+            bench.note(crew.with_first(BandwidthArrays::describe_pages)??);
             let mut ways = Vec::new();
             for (operation, metric) in MEASURED_OPERATIONS {
                 ways.extend(crew.core_to_core(bench, round)?);
@@ -415,10 +425,6 @@ impl BandwidthWorkers {
         }
     }
 
-    fn describe_pages(&self) -> Result<String, ProbeError> {
-        self.with_first(BandwidthArrays::describe_pages)?
-    }
-
     fn iteration_bytes(&self, operation: Operation) -> Result<usize, ProbeError> {
         self.with_first(|mover| mover.iteration_bytes(operation))
     }
@@ -455,7 +461,7 @@ impl BandwidthWorkers {
             |(of, kernel): &(Operation, BandwidthKernel)| *of == operation && !(comes_back && kernel.bypasses_caches());
         let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_tried(job));
         let mut trials: Vec<VariantTrial> =
-            jobs.map(|(job, (_, kernel))| VariantTrial::new(job, kernel.name())).collect();
+            jobs.map(|(job, (_, kernel))| VariantTrial { job, name: kernel.name(), times: Vec::new() }).collect();
         for turn in 0..CLOSE_TRIAL_COUNT {
             let fastest = trials.iter().filter_map(VariantTrial::median).fold(f64::INFINITY, f64::min);
             for trial in &mut trials {
@@ -480,6 +486,12 @@ impl BandwidthWorkers {
     }
 }
 
+/// The kernel of an operation with the widest ordinary loads and stores.
+pub(super) fn widest_kernel(operation: Operation) -> Result<BandwidthKernel, ProbeError> {
+    let plain = operation.kernels().into_iter().rev().find(|kernel| !kernel.name().contains(' '));
+    plain.ok_or_else(|| ProbeError::fail(format!("there is no kernel for {operation:?}")))
+}
+
 /// The trials of one variant.
 struct VariantTrial {
     job: usize,
@@ -489,10 +501,6 @@ struct VariantTrial {
 }
 
 impl VariantTrial {
-    fn new(job: usize, name: &'static str) -> Self {
-        Self { job, name, times: Vec::new() }
-    }
-
     /// The median of its times so far.
     fn median(&self) -> Option<f64> {
         upper_median(self.times.clone())

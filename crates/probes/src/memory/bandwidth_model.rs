@@ -8,10 +8,9 @@ use kelvin_core::{Cache, Case, Metric, NoPrediction, Prediction, PredictionBasis
 use kelvin_harness::PredictionInputs;
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::cache_widths::published_widths;
 use super::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
-use super::operations::MEASURED_OPERATIONS;
-use super::{bandwidth, core_to_core, latency, parallel_chains, published as hierarchy};
+use super::published::{CACHE_LATENCIES, CACHE_WIDTHS, CacheWidths};
+use super::{bandwidth, core_to_core, latency, parallel_chains};
 use crate::formula::{Expr, fact, given, measured, published};
 use crate::published::measured_frequency;
 
@@ -52,7 +51,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         return core_to_core_rate(facts);
     }
     let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
-    let known = MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
+    let known = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
     let &(operation, _) = known.ok_or_else(|| NoPrediction::new("this metric belongs to no operation"))?;
     let caches = data_caches(machine);
     // Of a last level, no more than is believed of a virtual machine's.
@@ -90,12 +89,12 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
             Ok(same_as_operation(there, "non-temporal stores go to memory, whatever the working set"))
         }
         (Operation::Read | Operation::Write, SetLevel::First) => {
-            let row = published_widths(facts)?;
-            width_rate(facts, (row.first_level(operation), "L1"), row.source, WIDTH_RANGE)
+            let row = CACHE_WIDTHS.row(machine)?;
+            width_rate(facts, (first_level_width(&row.figures, operation), "L1"), row.source, WIDTH_RANGE)
         }
         (Operation::Read, SetLevel::Second) => {
-            let row = published_widths(facts)?;
-            let width = row.second.unwrap_or(row.store);
+            let row = CACHE_WIDTHS.row(machine)?;
+            let width = row.figures.second.unwrap_or(row.figures.store);
             width_rate(facts, (width, "L2"), row.source, SECOND_LEVEL_WIDTH_RANGE)
         }
         (Operation::Write, SetLevel::Second) => Err(NoPrediction::new(
@@ -131,6 +130,17 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
             limited_by_peak(read_write_rate(facts, operation, level, &of_one), facts, operation, (level, case))
         }
     }
+}
+
+/// Maximum bytes that an operation counts per core cycle within L1: loads and stores run in parallel, and the slower decides.
+fn first_level_width(widths: &CacheWidths, operation: Operation) -> f64 {
+    let (read, written) = match operation {
+        Operation::Read => (1.0, 0.0),
+        Operation::Write | Operation::Fill | Operation::Zero | Operation::NonTemporalWrite => (0.0, 1.0),
+        Operation::Copy => (1.0, 1.0),
+        Operation::Triad => (2.0, 1.0),
+    };
+    (read + written) / f64::max(read / widths.load, written / widths.store)
 }
 
 /// Bytes per cycle x frequency.
@@ -229,8 +239,8 @@ fn lines_in_flight_rate(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Pred
 
 /// The lines in flight that are published of this core; `why` they were not measured, of a core in no table.
 fn published_lines(facts: &PredictionInputs<'_>, why: NoPrediction) -> Result<Expr, NoPrediction> {
-    let row = hierarchy::published_hierarchy(facts).map_err(|_| why)?;
-    let lines = row.outstanding.ok_or_else(|| {
+    let row = CACHE_LATENCIES.row(facts.machine()).map_err(|_| why)?;
+    let lines = row.figures.outstanding.ok_or_else(|| {
         NoPrediction::new("the table of published figures has no number of lines in flight for this core")
     })?;
     Ok(fact("lines in flight", lines, Unit::Count, row.source))
@@ -373,6 +383,13 @@ mod tests {
     }
 
     #[test]
+    fn slower_of_loads_and_stores_limits() {
+        let widths = CacheWidths { load: 128.0, store: 64.0, second: None };
+        let rates = Operation::ALL.map(|operation| first_level_width(&widths, operation));
+        assert_eq!(rates, [128.0, 64.0, 128.0, 64.0, 64.0, 64.0, 192.0]);
+    }
+
+    #[test]
     fn cache_rates_follow_published_widths() {
         let machine = machine_with_core("Zen 5");
         assert_eq!(value(&machine, &BANDWIDTH_READ, L1), 512.0);
@@ -431,7 +448,7 @@ mod tests {
     }
 
     fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
-        let (operation, _) = MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
+        let (operation, _) = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
         peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
     }
 

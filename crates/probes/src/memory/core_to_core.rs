@@ -12,8 +12,9 @@ use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
 use super::latency_model;
-use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
+use super::published::CORE_TO_CORE_LATENCIES;
 use crate::formula::{Expr, measured, published};
+use crate::os::partner::TokenPartner;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CORE_TO_CORE.id.as_str(),
@@ -41,7 +42,12 @@ pub(crate) static PROBE: Probe = Probe {
             "The home of the line (its cache slice, its NUMA node) affects the figure: every round has a fresh page.",
             "Two threads on one CPU would only measure the scheduler: with a single CPU this is skipped.",
         ],
-        sources: &[VIENNOT_SOURCE, ANANDTECH_SOURCE],
+        sources: &[
+            "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of medians, single \
+             socket, dual sockets, and hyper-threads",
+            "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
+             core-to-core-latency's README.md (hyper-threads)",
+        ],
     },
     metrics: &[&CORE_TO_CORE],
     cases,
@@ -53,6 +59,8 @@ pub(crate) static PROBE: Probe = Probe {
 const MAX_CPUS: usize = 16;
 const MAX_QUICK_CPUS: usize = 4;
 const MAX_THOROUGH_CPUS: usize = 32;
+/// Round trips, or increments, before a batch: until both CPUs are awake and the line bounces.
+pub(super) const SETTLE_ROUND_TRIPS: u64 = 128;
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
 /// Lines in flight of a copy (line fill buffers of a core): so many arrive in the time of one.
@@ -140,7 +148,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     pin_to(from)?;
     let line = BouncingLine::new()?;
     let far = Arc::clone(&line);
-    let other = BatchPartner::start(to, move |trips| far.pong(trips))?;
+    let other = TokenPartner::start_batches(to, move |trips| far.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
     if allowed > MAX_CPUS {
         bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
@@ -154,171 +162,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         other.finish_batch()?;
         Ok([ticks as f64 / 2.0])
     })?;
-    other.stop()
+    other.finish().map(drop)
 }
 
 /// Pins this thread to a CPU.
 fn pin_to(target: u32) -> Result<(), ProbeError> {
     cpu::pin(&[target]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {target}: {error}")))
 }
-
-/// Published one-way latencies between two CPUs in nanoseconds: lowest and highest of the medians by what they share.
-#[derive(Debug)]
-struct PublishedLatencies {
-    names: &'static [&'static str],
-    /// Two threads of one core.
-    core: Option<(f64, f64)>,
-    /// One last-level cache.
-    cache: (f64, f64),
-    /// One socket, another last-level cache.
-    socket: Option<(f64, f64)>,
-    /// Two sockets.
-    sockets: Option<(f64, f64)>,
-    source: &'static str,
-}
-
-const VIENNOT_SOURCE: &str = "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of \
-                        medians, single socket, dual sockets, and hyper-threads";
-const ANANDTECH_SOURCE: &str = "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
-                         core-to-core-latency's README.md (hyper-threads)";
-
-static PUBLISHED_LATENCIES: &[PublishedLatencies] = &[
-    // Threadripper 1950X
-    PublishedLatencies {
-        names: &["Zen"],
-        core: Some((10.0, 10.0)),
-        cache: (25.0, 25.0),
-        socket: Some((154.0, 154.0)),
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Ryzen 7 2700X
-    PublishedLatencies {
-        names: &["Zen+"],
-        core: Some((9.7, 9.7)),
-        cache: (24.0, 24.0),
-        socket: Some((92.0, 92.0)),
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Threadripper 3960X
-    PublishedLatencies {
-        names: &["Zen 2"],
-        core: Some((6.5, 6.5)),
-        cache: (24.0, 24.0),
-        socket: Some((94.0, 94.0)),
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Ryzen 9 5900X to EPYC 7R13
-    PublishedLatencies {
-        names: &["Zen 3"],
-        core: Some((7.6, 9.8)),
-        cache: (16.0, 23.0),
-        socket: Some((84.0, 107.0)),
-        sockets: Some((197.0, 197.0)),
-        source: VIENNOT_SOURCE,
-    },
-    // Ryzen 9 7950X
-    PublishedLatencies {
-        names: &["Zen 4"],
-        core: Some((5.3, 5.3)),
-        cache: (15.0, 19.0),
-        socket: Some((79.5, 79.5)),
-        sockets: None,
-        source: ANANDTECH_SOURCE,
-    },
-    // Core i5-4590, without hyper-threads
-    PublishedLatencies {
-        names: &["Haswell"],
-        core: None,
-        cache: (21.0, 21.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Xeon E5-2695 v4
-    PublishedLatencies {
-        names: &["Broadwell-EP"],
-        core: Some((7.6, 7.6)),
-        cache: (44.0, 44.0),
-        socket: None,
-        sockets: Some((118.0, 118.0)),
-        source: VIENNOT_SOURCE,
-    },
-    // Core i7-6700K
-    PublishedLatencies {
-        names: &["Skylake"],
-        core: Some((6.9, 6.9)),
-        cache: (20.0, 20.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Core i9-9900K
-    PublishedLatencies {
-        names: &["Coffee Lake"],
-        core: Some((6.2, 6.2)),
-        cache: (21.0, 21.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Core i5-10310U
-    PublishedLatencies {
-        names: &["Comet Lake", "Whiskey Lake or Comet Lake"],
-        core: Some((7.3, 7.3)),
-        cache: (21.0, 21.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Xeon Platinum 8275CL and Xeon Gold 6242
-    PublishedLatencies {
-        names: &["Cascade Lake"],
-        core: Some((7.4, 7.6)),
-        cache: (47.0, 48.0),
-        socket: None,
-        sockets: Some((134.0, 136.0)),
-        source: VIENNOT_SOURCE,
-    },
-    // Xeon Platinum 8375C
-    PublishedLatencies {
-        names: &["Ice Lake-SP"],
-        core: Some((8.1, 8.1)),
-        cache: (51.0, 51.0),
-        socket: None,
-        sockets: Some((108.0, 108.0)),
-        source: VIENNOT_SOURCE,
-    },
-    // Core i7-1165G7
-    PublishedLatencies {
-        names: &["Tiger Lake"],
-        core: Some((5.9, 5.9)),
-        cache: (27.0, 27.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Graviton2
-    PublishedLatencies {
-        names: &["Neoverse N1"],
-        core: None,
-        cache: (47.0, 47.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-    // Graviton3
-    PublishedLatencies {
-        names: &["Neoverse V1"],
-        core: None,
-        cache: (46.0, 46.0),
-        socket: None,
-        sockets: None,
-        source: VIENNOT_SOURCE,
-    },
-];
 
 /// Predicted range, factor beyond the published medians: core and interconnect clocks differ by that much between
 /// models of one microarchitecture.
@@ -388,23 +238,19 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     {
         return Ok(prediction);
     }
-    let name = machine.cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
-    let row = PUBLISHED_LATENCIES.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
-        NoPrediction::new(format!("no checked publication gives the latency between cores of {name}"))
-    })?;
+    let row = CORE_TO_CORE_LATENCIES.row(machine)?;
     let common = common
         .ok_or_else(|| NoPrediction::new(format!("the machine does not report what CPU {from} and CPU {to} share")))?;
-    let figure = match common {
-        SharedLevel::Core => row.core,
-        SharedLevel::Cache => Some(row.cache),
-        SharedLevel::Socket => row.socket,
-        SharedLevel::Nothing => row.sockets,
+    let figures = match common {
+        SharedLevel::Core => row.figures.core,
+        SharedLevel::Cache => Some(row.figures.cache),
+        SharedLevel::Socket => row.figures.socket,
+        SharedLevel::Nothing => row.figures.sockets,
     };
-    let (low, high) =
-        figure.ok_or_else(|| NoPrediction::new(format!("nothing is published for {name}, {}", common.describe())))?;
-    let line =
-        published(format!("{name}, {}", common.describe()), f64::midpoint(low, high), Unit::Nanoseconds, row.source);
+    let name = machine.cpu.microarchitecture.get().map_or("this core", String::as_str);
+    let name = format!("{name}, {}", common.describe());
+    let [low, high] = figures.ok_or_else(|| NoPrediction::new(format!("nothing is published for {name}")))?;
+    let line = published(name, f64::midpoint(low, high), Unit::Nanoseconds, row.source);
     let line = line.with_interval((low, high)).within(SPREAD);
     Ok(line.predict(PredictionBasis::Published, common.describe()))
 }
@@ -493,12 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn published_figures_rise_with_distance() {
-        for row in PUBLISHED_LATENCIES {
-            let figures = [row.core, Some(row.cache), row.socket, row.sockets];
-            let known: Vec<(f64, f64)> = figures.into_iter().flatten().collect();
-            assert!(known.iter().all(|(low, high)| low <= high), "{:?}", row.names);
-            assert!(known.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", row.names);
-        }
+    fn sources_of_the_table_are_those_of_the_method() {
+        assert!(CORE_TO_CORE_LATENCIES.rows.iter().all(|row| PROBE.method.sources.contains(&row.source)));
     }
 }

@@ -10,9 +10,9 @@ use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBas
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
 
-use super::core_to_core;
-use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
+use super::core_to_core::{self, SETTLE_ROUND_TRIPS};
 use crate::formula::{fact, measured};
+use crate::os::partner::TokenPartner;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
@@ -75,7 +75,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let to = bench.partner_cpu()?;
     let (line, counters) = (BouncingLine::new()?, PairCounters::new(places)?);
     let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
-    let other = BatchPartner::start(to, move |times| {
+    let other = TokenPartner::start_batches(to, move |times| {
         far_line.pong(SETTLE_ROUND_TRIPS);
         far_counters.increment(true, increment, times);
         far_line.pong(1);
@@ -93,7 +93,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         total += times;
         Ok([ticks as f64])
     })?;
-    other.stop()?;
+    other.finish()?;
     let values = [counters.value(false), counters.value(true)];
     if values != [total; 2] {
         return Err(ProbeError::fail(format!("the words hold {values:?} after {total} increments each")));
@@ -110,41 +110,35 @@ const WRITING_CPUS: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let unknown = || NoPrediction::new("the case has no lines or no increment");
-    let increment = IncrementKind::of(case).ok_or_else(unknown)?;
-    match (LinePlacement::of(case).ok_or_else(unknown)?, increment) {
-        (LinePlacement::Separate, IncrementKind::NonAtomic) => store_forwarded_increment(facts),
-        (LinePlacement::Separate, IncrementKind::Atomic) => atomic_increment(facts),
-        (LinePlacement::Same, _) => shared_line_increment(facts, increment),
-    }
-}
-
-/// An increment whose load is served from the store buffer.
-fn store_forwarded_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let (add, load) = (measured(facts, &LATENCY_ADD, &Case::new())?, measured(facts, &LATENCY_LOAD, &Case::new())?);
-    let range = add.clone().between(&add, &(add.clone() + load)).within(SPREAD);
-    Ok(range.predict(PredictionBasis::Derived, "forwarded"))
-}
-
-/// An increment that waits for its load, its add and its store, which takes as long as a load.
-fn atomic_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let (add, load) = (measured(facts, &LATENCY_ADD, &Case::new())?, measured(facts, &LATENCY_LOAD, &Case::new())?);
-    let source = "the load and the store of an increment";
-    let time = fact("accesses to L1", INCREMENT_ACCESSES, Unit::Count, source) * load + add;
-    Ok(time.within(SPREAD * INCREMENT_ACCESSES).predict(PredictionBasis::Derived, "locked"))
-}
-
-/// Increments in a line that two CPUs write to, from those in lines of their own.
-fn shared_line_increment(facts: &PredictionInputs<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
-    let apart = measured(facts, &FALSE_SHARING, &Case::new().with_word(LinePlacement::Separate).with_word(increment))?;
-    let line = core_to_core::default_pair_latency(facts)?;
-    let (turns, name) = match increment {
-        // Collected in the store buffer while the line is away.
-        IncrementKind::NonAtomic => (1.0, "collected"),
-        IncrementKind::Atomic => (WRITING_CPUS, "one at a time"),
+    let (lines, increment) = LinePlacement::of(case).zip(IncrementKind::of(case)).ok_or_else(unknown)?;
+    let (time, name) = match (lines, increment) {
+        // Served from the store buffer; or waiting for the load, the add and the store, which takes as long as a load.
+        (LinePlacement::Separate, _) => {
+            let [add, load] = [&LATENCY_ADD, &LATENCY_LOAD].map(|metric| measured(facts, metric, &Case::new()));
+            let (add, load) = (add?, load?);
+            if increment == IncrementKind::NonAtomic {
+                (add.clone().between(&add, &(add.clone() + load)).within(SPREAD), "forwarded")
+            } else {
+                let source = "the load and the store of an increment";
+                let accesses = fact("accesses to L1", INCREMENT_ACCESSES, Unit::Count, source);
+                ((accesses * load + add).within(SPREAD * INCREMENT_ACCESSES), "locked")
+            }
+        }
+        (LinePlacement::Same, _) => {
+            let separate = Case::new().with_word(LinePlacement::Separate).with_word(increment);
+            let alone = measured(facts, &FALSE_SHARING, &separate)?;
+            let line = core_to_core::default_pair_latency(facts)?;
+            let (turns, name) = match increment {
+                // Collected in the store buffer while the line is away.
+                IncrementKind::NonAtomic => (1.0, "collected"),
+                IncrementKind::Atomic => (WRITING_CPUS, "one at a time"),
+            };
+            let time = fact("CPUs that have the line in turn", turns, Unit::Count, "the case") * alone;
+            let most = time.clone() + WRITING_CPUS * line;
+            (time.clone().between(&time, &most).within(SPREAD), name)
+        }
     };
-    let time = fact("CPUs that have the line in turn", turns, Unit::Count, "the case") * apart;
-    let most = time.clone() + WRITING_CPUS * line;
-    Ok(time.clone().between(&time, &most).within(SPREAD).predict(PredictionBasis::Derived, name))
+    Ok(time.predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, FAULT_MINOR, FaultPage};
+use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, FAULT_MINOR, FaultPage, PageSize};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
@@ -16,6 +16,7 @@ use kelvin_sys::mapping::{self, FileMapping, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
+use super::axes::page_sizes;
 use super::bandwidth;
 use crate::formula::{self, fact, given, measured};
 use crate::os::trap::steered_return_cost;
@@ -94,13 +95,9 @@ pub(crate) fn fault_around_case() -> Case {
     Case::new().with_word(FaultPage::FileAround)
 }
 
-fn has_huge_pages(machine: &Machine) -> bool {
-    machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never")
-}
-
 /// The case of the largest pages of anonymous memory that there are, which are nearly all clearing, and their bytes.
 pub(crate) fn largest_anonymous_case(machine: &Machine) -> (Case, usize) {
-    if has_huge_pages(machine) {
+    if page_sizes(machine).contains(&PageSize::Huge) {
         (Case::new().with_word(FaultPage::Huge), HUGE_BYTES)
     } else {
         (Case::new().with_word(FaultPage::Anonymous), page_bytes())
@@ -108,7 +105,7 @@ pub(crate) fn largest_anonymous_case(machine: &Machine) -> (Case, usize) {
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let offers_huge = has_huge_pages(machine);
+    let offers_huge = page_sizes(machine).contains(&PageSize::Huge);
     let wanted = |kind: &FaultPage| match kind {
         FaultPage::Huge => offers_huge,
         FaultPage::FileAround => effort > Effort::Quick,
@@ -126,9 +123,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     bench.time_parts([&FAULT_MINOR], |clock, faults| {
         let batch = subject.cause_faults(clock, faults)?;
         expected += faults;
-        counted += batch.faults;
+        counted += batch.minor_faults;
         // Scale the time from the counted to the requested faults.
-        Ok([batch.ticks as f64 * faults as f64 / batch.faults.max(1) as f64])
+        Ok([batch.ticks as f64 * faults as f64 / batch.minor_faults.max(1) as f64])
     })?;
     check_fault_count(expected, counted)
 }
@@ -144,12 +141,30 @@ fn check_fault_count(expected: u64, counted: u64) -> Result<(), ProbeError> {
 
 /// Touches under the clock and the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct CountedTouches {
-    ticks: u64,
-    pages: u64,
-    faults: u64,
-    /// Faults among them that waited for a disk.
-    major_faults: u64,
+pub(super) struct CountedTouches {
+    pub ticks: u64,
+    pub pages: u64,
+    pub minor_faults: u64,
+    /// Faults that waited for a disk.
+    pub major_faults: u64,
+}
+
+impl CountedTouches {
+    /// Touches of so many pages.
+    #[inline(always)]
+    pub(super) fn count(clock: Clock, pages: usize, touch: impl FnOnce()) -> Self {
+        let before = read_usage(UsageScope::Thread);
+        let begun = clock.start();
+        touch();
+        let ended = clock.stop();
+        let after = read_usage(UsageScope::Thread);
+        Self {
+            ticks: ended.wrapping_sub(begun),
+            pages: pages as u64,
+            minor_faults: after.minor_faults - before.minor_faults,
+            major_faults: after.major_faults - before.major_faults,
+        }
+    }
 }
 
 /// Memory to be touched, and how.
@@ -201,11 +216,11 @@ impl FaultSubject {
     fn warm_up(&mut self, bench: &mut Bench<'_>) -> Result<(), ProbeError> {
         self.touch_and_free(bench.clock(), self.touches)?;
         let pass = self.touch_and_free(bench.clock(), self.touches)?;
-        if pass.faults == 0 {
+        if pass.minor_faults == 0 {
             return Err(ProbeError::fail(format!("{} touches of freed pages caused no fault", pass.pages)));
         }
         let nanoseconds = bench.nanoseconds(pass.ticks);
-        let mut note = format!("{} faults by getrusage in {} touches", pass.faults, pass.pages);
+        let mut note = format!("{} faults by getrusage in {} touches", pass.minor_faults, pass.pages);
         match self.kind {
             FaultPage::Huge => {
                 let huge = self.huge_bytes()?;
@@ -215,7 +230,7 @@ impl FaultSubject {
                 ));
             }
             FaultPage::FileAround => {
-                self.touches_per_fault = (pass.pages as f64 / pass.faults as f64).round().max(1.0) as u64;
+                self.touches_per_fault = (pass.pages as f64 / pass.minor_faults as f64).round().max(1.0) as u64;
                 note.push_str(&format!(
                     ": fault-around maps {} pages per fault, {:.0} ns per page in a trial",
                     self.touches_per_fault,
@@ -266,38 +281,25 @@ impl FaultSubject {
             }
             all.ticks += pass.ticks;
             all.pages += pass.pages;
-            all.faults += pass.faults;
+            all.minor_faults += pass.minor_faults;
         }
         Ok(all)
     }
 
     /// Touches the first pages and frees them; only the touches are timed.
     fn touch_and_free(&mut self, clock: Clock, touches: usize) -> Result<CountedTouches, ProbeError> {
-        let before = read_usage(UsageScope::Thread);
-        let (begun, ended);
-        match &mut self.memory {
+        let (step, touched) = (self.step, touches * self.step);
+        Ok(match &mut self.memory {
             FaultMemory::Anonymous(arena) => {
-                begun = clock.start();
-                mapping::write_pages(arena, self.step, touches);
-                ended = clock.stop();
+                let pass = CountedTouches::count(clock, touches, || mapping::write_pages(arena, step, touches));
+                mapping::discard_pages(arena, touched)?;
+                pass
             }
             FaultMemory::Mapped(mapping) => {
-                begun = clock.start();
-                mapping.read(0, self.step, touches);
-                ended = clock.stop();
+                let pass = CountedTouches::count(clock, touches, || mapping.read(0, step, touches));
+                mapping.unmap_pages(0, touched)?;
+                pass
             }
-        }
-        let after = read_usage(UsageScope::Thread);
-        let touched = touches * self.step;
-        match &mut self.memory {
-            FaultMemory::Anonymous(arena) => mapping::discard_pages(arena, touched)?,
-            FaultMemory::Mapped(mapping) => mapping.unmap_pages(0, touched)?,
-        }
-        Ok(CountedTouches {
-            ticks: ended.wrapping_sub(begun),
-            pages: touches as u64,
-            faults: after.minor_faults - before.minor_faults,
-            major_faults: after.major_faults - before.major_faults,
         })
     }
 }

@@ -14,9 +14,8 @@ use kelvin_file::{BlockOrder, BlockRequests, random_data};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
-use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::fault;
+use super::fault::{self, CountedTouches};
 use crate::formula::{Expr, fact, given, measured, published};
 use crate::room::has_room;
 
@@ -124,7 +123,10 @@ fn time_single_faults(
     let clock = bench.clock();
     let trial = cold.touch(clock, order[0], 1)?;
     let read = cold.resident()?.iter().filter(|&&page| page).count();
-    bench.note(format!("{proof}; the first touch caused {} major faults and left {read} pages in memory", trial.major));
+    bench.note(format!(
+        "{proof}; the first touch caused {} major faults and left {read} pages in memory",
+        trial.major_faults
+    ));
     let mut places = order[1..].iter();
     let (mut touches, mut single) = (0u64, 0u64);
     bench.time_each([&FAULT_MAJOR], |clock| {
@@ -141,7 +143,7 @@ fn time_single_faults(
         };
         let touch = cold.touch(clock, place, 1)?;
         touches += 1;
-        single += u64::from(touch.major == 1);
+        single += u64::from(touch.major_faults == 1);
         Ok([touch.ticks])
     })?;
     let others = touches - single;
@@ -159,35 +161,17 @@ fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> Result<(
     let row_bytes = ROW_PAGES * page_bytes();
     // Backwards: the kernel reads ahead beyond the end of a row, and none may begin there.
     let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
-    let trial = cold.touch(bench.clock(), 0, ROW_PAGES)?;
-    if trial.major == 0 {
-        return Err(ProbeError::fail(format!(
-            "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
-        )));
-    }
+    let trial = cold.touch_row(bench.clock(), 0)?;
     bench.note(format!(
         "{proof}; {ROW_PAGES} consecutive pages caused {} major and {} minor faults in a trial",
-        trial.major, trial.minor
+        trial.major_faults, trial.minor_faults
     ));
     bench.time_each([&FAULT_MAJOR], |clock| {
         cold.make_cold()?;
         let row = rows.next().unwrap_or(0);
-        let touched = cold.touch(clock, row * row_bytes, ROW_PAGES)?;
-        if touched.major == 0 {
-            return Err(ProbeError::fail(format!(
-                "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
-            )));
-        }
+        let touched = cold.touch_row(clock, row * row_bytes)?;
         Ok([touched.ticks / ROW_PAGES as u64])
     })
-}
-
-/// Touches under the clock and the counters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct MajorTouches {
-    ticks: u64,
-    major: u64,
-    minor: u64,
 }
 
 /// The file; after [`ColdFile::make_cold`] nothing of it is in the page cache until touched.
@@ -242,18 +226,20 @@ impl ColdFile {
     }
 
     /// Touches `pages` pages in a row.
-    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<MajorTouches, ProbeError> {
+    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<CountedTouches, ProbeError> {
         let (mapping, page) = (self.mapping()?, page_bytes());
-        let before = read_usage(UsageScope::Thread);
-        let begun = clock.start();
-        mapping.read(place, page, pages);
-        let ticks = clock.stop().wrapping_sub(begun);
-        let after = read_usage(UsageScope::Thread);
-        Ok(MajorTouches {
-            ticks,
-            major: after.major_faults - before.major_faults,
-            minor: after.minor_faults - before.minor_faults,
-        })
+        Ok(CountedTouches::count(clock, pages, || mapping.read(place, page, pages)))
+    }
+
+    /// Touches a row of absent pages, at least one of which waits for the disk.
+    fn touch_row(&self, clock: Clock, place: usize) -> Result<CountedTouches, ProbeError> {
+        let touched = self.touch(clock, place, ROW_PAGES)?;
+        if touched.major_faults == 0 {
+            return Err(ProbeError::fail(format!(
+                "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
+            )));
+        }
+        Ok(touched)
     }
 }
 

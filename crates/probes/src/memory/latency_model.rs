@@ -9,8 +9,9 @@ use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
 use kelvin_core::{Cache, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
 
+use super::latency;
 use super::memory_budget::{allowed_cpu_count, data_caches};
-use super::{latency, published as hierarchy};
+use super::published::{CACHE_LATENCIES, MEMORY_LATENCIES};
 use crate::formula::{Expr, fact, given, measured, published as published_figure};
 use crate::published;
 
@@ -299,22 +300,23 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
     let none = |name: &str| NoPrediction::new(format!("no latency of {name} is published for this core"));
     let ([least, most], source) = match level {
         LatencyLevel::Memory => {
-            let ([least, most], source) =
-                hierarchy::published_memory_latency(facts.machine()).ok_or_else(|| none("its servers' memory"))?;
-            let least = published_figure("main memory, lowest", least, Unit::Nanoseconds, source);
-            let most = published_figure("main memory, highest", most, Unit::Nanoseconds, source);
+            let row = MEMORY_LATENCIES.row(facts.machine()).map_err(|_| none("its servers' memory"))?;
+            let [least, most] = row.figures;
+            let least = published_figure("main memory, lowest", least, Unit::Nanoseconds, row.source);
+            let most = published_figure("main memory, highest", most, Unit::Nanoseconds, row.source);
             let latency = least.spanning(most).within_share(TOLERANCE);
             return Ok(latency.predict(PredictionBasis::Published, "published main memory"));
         }
         LatencyLevel::Second => {
-            match hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.second?, row.source))) {
-                Some((cycles, source)) => ([cycles; 2], source),
+            let row = CACHE_LATENCIES.row(facts.machine()).ok();
+            match row.and_then(|row| Some(([row.figures.second?; 2], row.source))) {
+                Some(published) => published,
                 None => return second_level_from_first(facts),
             }
         }
         LatencyLevel::Third => {
-            let row = hierarchy::published_hierarchy(facts)?;
-            (row.third.ok_or_else(|| none("L3"))?, row.source)
+            let row = CACHE_LATENCIES.row(facts.machine())?;
+            (row.figures.third.ok_or_else(|| none("L3"))?, row.source)
         }
     };
     let name = level.name();

@@ -17,7 +17,7 @@ use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::axes::{number, skip_if_out_of_memory};
-use super::bandwidth::{self, BandwidthArrays};
+use super::bandwidth::{self, BandwidthArrays, widest_kernel};
 use super::latency;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget};
 use crate::formula::{fact, given, measured};
@@ -263,16 +263,11 @@ struct PaddedCounter(AtomicU64);
 
 impl Injection {
     fn new(clock: Clock, injectors: usize) -> Result<Self, ProbeError> {
-        // The widest ordinary loads and stores; consistency matters more here than a little speed.
-        let widest = |operation: Operation| {
-            let kernels = operation.kernels();
-            let plain = kernels.iter().rev().find(|kernel| !kernel.name().contains(' ')).copied();
-            plain.ok_or_else(|| ProbeError::fail(format!("there is no kernel for {operation:?}")))
-        };
+        // Consistency matters more here than a little speed.
         Ok(Self {
             clock,
-            read: widest(Operation::Read)?,
-            write: widest(Operation::Write)?,
+            read: widest_kernel(Operation::Read)?,
+            write: widest_kernel(Operation::Write)?,
             piece_bytes: 2 * PIECE_BYTES as u64,
             interval: AtomicU64::new(IDLE_INTERVAL),
             working_bytes: AtomicUsize::new(0),

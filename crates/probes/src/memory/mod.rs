@@ -3,7 +3,6 @@
 pub(crate) mod axes;
 pub(crate) mod bandwidth;
 mod bandwidth_model;
-mod cache_widths;
 pub(crate) mod core_to_core;
 mod false_sharing;
 pub(crate) mod fault;
@@ -15,11 +14,9 @@ mod loaded_latency;
 mod memcpy;
 pub(crate) mod memory_budget;
 mod numa_node;
-mod operations;
 mod page_flags;
 mod parallel_chains;
-mod partner;
-pub(crate) mod published;
+mod published;
 mod stride;
 mod tlb;
 

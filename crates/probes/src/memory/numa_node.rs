@@ -12,7 +12,7 @@ use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
 use kelvin_sys::numa::{self, NodeBinding, is_cpu_of_node, page_nodes};
 
 use super::axes::{number, skip_if_out_of_memory};
-use super::bandwidth::BandwidthArrays;
+use super::bandwidth::{BandwidthArrays, widest_kernel};
 use super::memory_budget;
 use crate::formula::{measured, published};
 
@@ -86,18 +86,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (Some(from), Some(to)) = (of(FROM_NODE), of(TO_NODE)) else {
         return Err(ProbeError::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
     };
-    if !has_node_count(2) {
+    if numa::nodes().len() < 2 {
         return Err(ProbeError::skip("needs two NUMA nodes; this machine shows one"));
     }
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
     let cpu = cpu.ok_or_else(|| ProbeError::skip(format!("needs a CPU of node {from}; this process may use none")))?;
     cpu::pin(&[cpu]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {cpu}: {error}")))?;
     measure_node(bench, to, number(case, BYTES)?)
-}
-
-/// Whether the kernel shows this many nodes.
-fn has_node_count(count: usize) -> bool {
-    numa::nodes().len() >= count
 }
 
 /// Both figures of memory of a node, from the CPU that this thread is on.
@@ -116,9 +111,7 @@ fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Pr
     let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES))?;
     drop(bound);
     bench.note(check_node(mover.arena(), node)?);
-    let kernels = Operation::Read.kernels();
-    let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
-    let kernel = *kernel.ok_or_else(|| ProbeError::fail("there is no kernel for reads"))?;
+    let kernel = widest_kernel(Operation::Read)?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
     bench.time_work(&NODE_BANDWIDTH, work, |parts| {
         mover.run(Operation::Read, &kernel, parts);

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::{
-    MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
+    MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO, PageSize,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -17,6 +17,7 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::pagemap::{PageState, frame_flags, page_states};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 
+use super::axes::page_sizes;
 use crate::formula::{fact, given};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -63,7 +64,7 @@ const EXPECTED_FLAGS: [(MappedPage, [bool; 5]); 7] = [
 ];
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
-    let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
+    let offers_huge = page_sizes(machine).contains(&PageSize::Huge);
     let pages = MappedPage::ALL.iter().copied().filter(|&page| page != MappedPage::Huge || offers_huge);
     pages.map(|page| Case::new().with_word(page)).collect()
 }

@@ -9,8 +9,9 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 use kelvin_sys::memory::{ParallelChases, PointerRing};
 
 use super::axes::{check_pages, number, page_kind, skip_if_out_of_memory};
+use super::latency;
 use super::memory_budget::memory_budget;
-use super::{latency, published as hierarchy};
+use super::published::CACHE_LATENCIES;
 use crate::formula::{fact, measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
@@ -86,7 +87,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let chains = CHAINS.number_in(case).ok_or_else(|| NoPrediction::new("the case has no chains"))? as f64;
     let pages = PageSize::of(case).ok_or_else(|| NoPrediction::new("the case has no pages"))?;
     let one = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
-    let lines = hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.outstanding?, row.source)));
+    let row = CACHE_LATENCIES.row(facts.machine()).ok();
+    let lines = row.and_then(|row| Some((row.figures.outstanding?, row.source)));
     let mut in_flight = fact("chains", chains, Unit::Count, "the case");
     let mut name = "shared by chains";
     if let Some((lines, source)) = lines.filter(|(lines, _)| *lines < chains) {

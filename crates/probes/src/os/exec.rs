@@ -4,8 +4,8 @@
 //! that load many libraries.
 
 use kelvin_core::catalogue::os::PROCESS_EXEC;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, NoPrediction};
+use kelvin_harness::{Method, Probe, ProbeKind};
 
 use super::process_lifetime::{TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index};
 
@@ -31,17 +31,13 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["execve(2)", "lmbench lat_proc exec"],
     },
     metrics: &[&PROCESS_EXEC],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
-    run,
-    predict,
+    cases: |_, _| vec![Case::new()],
+    run: |bench, _| {
+        let program = TRUE_PROGRAMS[true_program_index()?];
+        bench.note(format!("the program is {}", program.path().to_string_lossy()));
+        time_lifetimes_from_small_image(bench, &PROCESS_EXEC, || program.fork_and_execute())
+    },
+    predict: |_, _, _| {
+        Err(NoPrediction::new("most of it is loading the program and its libraries, whose cost is not published"))
+    },
 };
-
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
-    let program = TRUE_PROGRAMS[true_program_index()?];
-    bench.note(format!("the program is {}", program.path().to_string_lossy()));
-    time_lifetimes_from_small_image(bench, &PROCESS_EXEC, || program.fork_and_execute())
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("most of it is loading the program and its libraries, whose cost is not published"))
-}

@@ -4,8 +4,8 @@
 //! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
 use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{UsageScope, read_usage};
@@ -53,17 +53,13 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
 
 /// Untimed forks, which show who runs first.
 const UNTIMED_FORKS: u64 = 16;
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let cell = SharedCell::new()?;

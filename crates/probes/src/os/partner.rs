@@ -32,7 +32,7 @@ pub(super) fn partner_kind(task: HandoffTask) -> PartnerKind {
 ///
 /// Between two round trips the token is here and the partner sleeps in its `take`, so this task runs alone, canaries
 /// included (except with a yielding partner, which stays runnable).
-pub(super) struct TokenPartner {
+pub(crate) struct TokenPartner {
     channel: Arc<HandoffChannel>,
     board: Arc<Shared<PartnerStatus>>,
     partner: Option<PartnerTask>,
@@ -119,6 +119,27 @@ impl TokenPartner {
         self.board.done_work()
     }
 
+    /// Starts a thread on a CPU that does batches of work for whoever holds it.
+    pub(crate) fn start_batches(cpu: u32, work: impl Fn(u64) + Send + 'static) -> Result<Self, ProbeError> {
+        Self::start_with_action(HandoffMechanism::Futex, HandoffTask::Thread, cpu, move |board| {
+            if !board.is_stopping() {
+                work(board.work());
+            }
+        })
+    }
+
+    /// Lets the thread begin a batch of this amount.
+    pub(crate) fn start_batch(&self, amount: u64) -> Result<(), ProbeError> {
+        self.board.check()?;
+        self.board.set_work(amount);
+        Ok(self.channel.hand_over(HandoffSide::Near)?)
+    }
+
+    /// Waits, asleep, until the batch is done.
+    pub(crate) fn finish_batch(&self) -> Result<(), ProbeError> {
+        Ok(self.channel.wait_for_turn(HandoffSide::Near)?)
+    }
+
     /// A partner that does something whenever it gets the token.
     fn start_with_action(
         mechanism: HandoffMechanism,
@@ -169,7 +190,7 @@ impl TokenPartner {
     }
 
     /// Ends the partner; returns its own count of context switches per round trip.
-    pub(super) fn finish(mut self) -> Result<f64, ProbeError> {
+    pub(crate) fn finish(mut self) -> Result<f64, ProbeError> {
         self.board.stop();
         self.channel.hand_over(HandoffSide::Near)?;
         if let Some(partner) = self.partner.take() {

@@ -33,45 +33,49 @@ const PITFALLS: &[&str] = &[
 const SOURCES: &[&str] =
     &["perf-bench(1); tools/perf/bench/syscall.c, tools/perf/bench/sched-pipe.c in the Linux source"];
 
-pub(super) static SYSCALL_PROBE: Probe = Probe {
-    id: RIVALS_SYSCALL.id.as_str(),
-    summary: "A null system call by kelvin and by perf bench, in turn on the same CPU (--rivals)",
-    kind: ProbeKind::Study,
-    method: Method {
-        how: "getppid through the C library, in a loop of some 200 ms on one CPU: by kelvin, timed as a whole, and by `perf \
+pub(super) static SYSCALL_PROBE: Probe = rival_probe(
+    "A null system call by kelvin and by perf bench, in turn on the same CPU (--rivals)",
+    "getppid through the C library, in a loop of some 200 ms on one CPU: by kelvin, timed as a whole, and by `perf \
               bench syscall basic` with as many calls, one right after the other, in an order that alternates from round \
               to round. Neither subtracts its loop. The ratio is perf's time over kelvin's, so above 1 kelvin is faster. \
               perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
-        prediction: PREDICTION_TEXT,
-        not_for: NOT_FOR_TEXT,
-        pitfalls: PITFALLS,
-        sources: SOURCES,
-    },
-    metrics: &[&RIVALS_SYSCALL, &RIVALS_SYSCALL_KELVIN, &RIVALS_SYSCALL_OTHER],
-    cases: |_, _| vec![perf_case()],
-    run: |bench, _| run(bench, &SYSCALL_COMPARISON),
-    predict,
-};
+    &[&RIVALS_SYSCALL, &RIVALS_SYSCALL_KELVIN, &RIVALS_SYSCALL_OTHER],
+    |bench, _| run(bench, &SYSCALL_COMPARISON),
+);
 
-pub(super) static PIPE_PROBE: Probe = Probe {
-    id: RIVALS_PIPE.id.as_str(),
-    summary: "A round trip over pipes by kelvin and by perf bench, in turn on the same CPU (--rivals)",
-    kind: ProbeKind::Study,
-    method: Method {
-        how: "Two processes on one CPU pass a token back and forth over two pipes for some 200 ms: kelvin's, of one byte, \
+pub(super) static PIPE_PROBE: Probe = rival_probe(
+    "A round trip over pipes by kelvin and by perf bench, in turn on the same CPU (--rivals)",
+    "Two processes on one CPU pass a token back and forth over two pipes for some 200 ms: kelvin's, of one byte, \
               timed as a whole, and those of `perf bench sched pipe`, of four bytes, with as many round trips, one right after \
               the other, in an order that alternates from round to round. The ratio is perf's time over kelvin's, so above 1 \
               kelvin is faster. perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
-        prediction: PREDICTION_TEXT,
-        not_for: NOT_FOR_TEXT,
-        pitfalls: PITFALLS,
-        sources: SOURCES,
-    },
-    metrics: &[&RIVALS_PIPE, &RIVALS_PIPE_KELVIN, &RIVALS_PIPE_OTHER],
-    cases: |_, _| vec![perf_case()],
-    run: |bench, _| run(bench, &PIPE_COMPARISON),
-    predict,
-};
+    &[&RIVALS_PIPE, &RIVALS_PIPE_KELVIN, &RIVALS_PIPE_OTHER],
+    |bench, _| run(bench, &PIPE_COMPARISON),
+);
+
+const fn rival_probe(
+    summary: &'static str,
+    how: &'static str,
+    metrics: &'static [&'static Metric],
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
+) -> Probe {
+    Probe {
+        id: metrics[0].id.as_str(),
+        summary,
+        kind: ProbeKind::Study,
+        method: Method {
+            how,
+            prediction: PREDICTION_TEXT,
+            not_for: NOT_FOR_TEXT,
+            pitfalls: PITFALLS,
+            sources: SOURCES,
+        },
+        metrics,
+        cases: |_, _| vec![Case::new().with_word(Rival::Perf)],
+        run,
+        predict,
+    }
+}
 
 /// Nanoseconds of a side.
 const SIDE_NANOSECONDS: f64 = 200e6;
@@ -79,10 +83,6 @@ const SIDE_NANOSECONDS: f64 = 200e6;
 const TRIAL_OPERATIONS: u64 = 10_000;
 /// Factor either way within which the same work takes the same time.
 const SPREAD: f64 = 1.15;
-
-fn perf_case() -> Case {
-    Case::new().with_word(Rival::Perf)
-}
 
 /// Work that both sides do.
 struct PerfComparison {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn only_the_ratio_is_predicted() {
         with_facts(&[], |facts| {
-            let of = |metric: &Metric| predict(facts, metric, &perf_case());
+            let of = |metric: &Metric| predict(facts, metric, &Case::new().with_word(Rival::Perf));
             assert_eq!(of(&RIVALS_PIPE).unwrap().value, 1.0);
             assert!(
                 of(&RIVALS_PIPE_KELVIN).is_err()

@@ -3,8 +3,8 @@
 //! It is the cost of system(3). It must not be used to compare kernels on machines with different shells.
 
 use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::process_lifetime::{
     SHELL_TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index,
@@ -32,7 +32,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["system(3)", "lmbench lat_proc shell"],
     },
     metrics: &[&PROCESS_SHELL],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

@@ -4,8 +4,8 @@
 //! be woken first.
 
 use kelvin_core::catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_sys::signal_handler::CountingHandler;
 
 use super::syscall_work::short_path;
@@ -26,7 +26,7 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
         sources: &["lmbench lat_sig install", "Linux kernel/signal.c, do_sigaction"],
     },
     metrics: &[&SIGNAL_INSTALL],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         let counting = CountingHandler::install()?;
         bench.time(&SIGNAL_INSTALL, |count| Ok(counting.reinstall(count)?))
@@ -54,7 +54,7 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
         sources: &["lmbench lat_sig catch", "Linux arch/x86/kernel/signal.c, arch/x86/kernel/fpu/signal.c"],
     },
     metrics: &[&SIGNAL_DELIVER],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         let counting = CountingHandler::install()?;
         bench.note("every signal was handled before its sending call returned, by the handler's count");
@@ -62,10 +62,6 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
     },
     predict,
 };
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != SIGNAL_INSTALL {

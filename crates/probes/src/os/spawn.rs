@@ -4,8 +4,8 @@
 //! nor used for programs that load many libraries.
 
 use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index};
 use crate::formula::measured;
@@ -30,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["posix_spawn(3)", "lmbench lat_proc exec"],
     },
     metrics: &[&PROCESS_SPAWN],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

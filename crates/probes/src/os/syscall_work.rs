@@ -13,8 +13,8 @@ use kelvin_core::catalogue::os::{
 pub(crate) use kelvin_core::catalogue::os::{
     SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops::{self, SelectSet};
 
 use super::syscall_null::kernel_entry_case;
@@ -47,7 +47,7 @@ const fn syscall_probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, cases: |_, _| vec![Case::new()], run, predict }
 }
 
 const SHORT_PATH_TEXT: &str = "The measured os.syscall.null plus 25 ns: about 150 instructions of descriptor look-up, \
@@ -69,22 +69,20 @@ pub(crate) static READ_PROBE: Probe = syscall_probe(
     },
 );
 
-pub(crate) static WRITE_PROBE: Probe = Probe {
-    ..syscall_probe(
-        "A write of one byte to /dev/null",
-        method(
-            "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
-             read the byte. The loop is subtracted.",
-            LIKE_READ_TEXT,
-            "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
-        ),
-        &[&SYSCALL_WRITE],
-        |bench, _| {
-            let null = File::options().write(true).open("/dev/null")?;
-            bench.time(&SYSCALL_WRITE, |count| Ok(syscall_loops::write_loop(null.as_fd(), count)?))
-        },
-    )
-};
+pub(crate) static WRITE_PROBE: Probe = syscall_probe(
+    "A write of one byte to /dev/null",
+    method(
+        "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
+         read the byte. The loop is subtracted.",
+        LIKE_READ_TEXT,
+        "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
+    ),
+    &[&SYSCALL_WRITE],
+    |bench, _| {
+        let null = File::options().write(true).open("/dev/null")?;
+        bench.time(&SYSCALL_WRITE, |count| Ok(syscall_loops::write_loop(null.as_fd(), count)?))
+    },
+);
 
 pub(crate) static STAT_PROBE: Probe = syscall_probe(
     "stat of a file by its path",
@@ -98,21 +96,19 @@ pub(crate) static STAT_PROBE: Probe = syscall_probe(
     |bench, _| bench.time(&SYSCALL_STAT, |count| Ok(syscall_loops::stat_loop(c"/dev/null", count)?)),
 );
 
-pub(crate) static FSTAT_PROBE: Probe = Probe {
-    ..syscall_probe(
-        "fstat of an open file",
-        method(
-            "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
-            LIKE_READ_TEXT,
-            "Network file systems, which may ask the server.",
-        ),
-        &[&SYSCALL_FSTAT],
-        |bench, _| {
-            let null = File::open("/dev/null")?;
-            bench.time(&SYSCALL_FSTAT, |count| Ok(syscall_loops::fstat_loop(null.as_fd(), count)?))
-        },
-    )
-};
+pub(crate) static FSTAT_PROBE: Probe = syscall_probe(
+    "fstat of an open file",
+    method(
+        "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
+        LIKE_READ_TEXT,
+        "Network file systems, which may ask the server.",
+    ),
+    &[&SYSCALL_FSTAT],
+    |bench, _| {
+        let null = File::open("/dev/null")?;
+        bench.time(&SYSCALL_FSTAT, |count| Ok(syscall_loops::fstat_loop(null.as_fd(), count)?))
+    },
+);
 
 pub(crate) static OPEN_CLOSE_PROBE: Probe = syscall_probe(
     "Opening a file by its path and closing it",
@@ -127,7 +123,7 @@ pub(crate) static OPEN_CLOSE_PROBE: Probe = syscall_probe(
 );
 
 pub(crate) static SELECT_PROBE: Probe = Probe {
-    cases: select_cases,
+    cases: |_, _| [MIN_DESCRIPTORS, 100].map(|count| Case::new().with_number(DESCRIPTORS, count)).into(),
     ..syscall_probe(
         "Polling descriptors with select",
         method(
@@ -155,14 +151,6 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
     |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(syscall_loops::mmap_munmap_loop(MAPPED_BYTES, count)?)),
 );
 
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
-
-fn select_cases(_: &Machine, _: Effort) -> Vec<Case> {
-    [MIN_DESCRIPTORS, 100].into_iter().map(|count| Case::new().with_number(DESCRIPTORS, count)).collect()
-}
-
 fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let count = DESCRIPTORS
         .number_in(case)
@@ -182,26 +170,21 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         _ if *metric == SYSCALL_READ => {
             short_path(facts, "Linux fs/read_write.c, drivers/char/mem.c, for the instruction count")
         }
-        _ if [SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) => same_as_read(facts),
-        _ if *metric == SYSCALL_SELECT => per_descriptor(facts, case),
+        _ if [SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) => {
+            let read = measured(facts, &SYSCALL_READ, &Case::new())?;
+            Ok(read.within(1.5).explained(PredictionBasis::Derived, "the same", "a read has as short a path"))
+        }
+        // More descriptors than the fewest: each is looked up and polled by itself.
+        _ if *metric == SYSCALL_SELECT => {
+            let count = DESCRIPTORS.number_in(case).filter(|&count| count > MIN_DESCRIPTORS);
+            let count = count.ok_or_else(|| NoPrediction::new(UNPUBLISHED_WORK_TEXT))? as f64;
+            let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
+            let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
+            let each = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
+            Ok((null + count * each).within(3.0).predict(PredictionBasis::Derived, "by descriptors"))
+        }
         _ => Err(NoPrediction::new(UNPUBLISHED_WORK_TEXT)),
     }
-}
-
-/// Another call that does as little.
-fn same_as_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let read = measured(facts, &SYSCALL_READ, &Case::new())?;
-    Ok(read.within(1.5).explained(PredictionBasis::Derived, "the same", "a read has as short a path"))
-}
-
-/// A look at more descriptors than the fewest: each is looked up and asked by itself.
-fn per_descriptor(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let count = DESCRIPTORS.number_in(case).filter(|&count| count > MIN_DESCRIPTORS);
-    let count = count.ok_or_else(|| NoPrediction::new(UNPUBLISHED_WORK_TEXT))? as f64;
-    let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
-    let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
-    let each = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
-    Ok((null + count * each).within(3.0).predict(PredictionBasis::Derived, "by descriptors"))
 }
 
 /// The fewest descriptors that are measured.

@@ -242,116 +242,70 @@ const TOLERANCE: f64 = 1.1;
 const LIFETIME_FACTOR: f64 = 4.0;
 const INTERRUPT_SHARE: f64 = 0.01;
 
-/// The tasks and CPUs of a case.
-struct TaskSplit {
-    tasks: u64,
-    cpus: u64,
-    kind: TaskKind,
-}
-
-impl TaskSplit {
-    fn from_case(facts: &PredictionInputs<'_>, case: &Case) -> Result<Self, NoPrediction> {
-        let tasks = TASK_COUNT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no tasks"))?;
-        let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::new("the case has no kind"))?;
-        let allowed = facts.machine().topology.allowed.get().map(Vec::len);
-        let cpus = allowed.ok_or_else(|| NoPrediction::new("the number of allowed CPUs is unknown"))?.max(1);
-        Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, kind })
-    }
-
-    /// The case of one task alone.
-    fn single_task_case(&self) -> Case {
-        Case::new().with_number(TASK_COUNT, 1).with_word(self.kind)
-    }
-
-    /// CPUs that the tasks can fill.
-    fn busy_cpus(&self) -> f64 {
-        self.tasks.min(self.cpus) as f64
-    }
-
-    /// The same in formulas.
-    fn filled_cpus(&self) -> Expr {
-        fact("CPUs that the tasks can fill", self.busy_cpus(), Unit::Count, "min(tasks, allowed CPUs)")
-    }
-
-    /// Share of the work on the busiest CPU if equal tasks are distributed and none is migrated: ceil(n / P) / n.
-    fn longest_share(&self) -> f64 {
-        self.tasks.div_ceil(self.cpus) as f64 / self.tasks as f64
-    }
+/// Share of the work on the busiest CPU if equal tasks are distributed and none is migrated: ceil(n / P) / n.
+fn longest_share(tasks: u64, cpus: u64) -> f64 {
+    tasks.div_ceil(cpus) as f64 / tasks as f64
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let split = TaskSplit::from_case(facts, case)?;
-    if *metric == TASKS_EFFICIENCY {
-        return Ok(predict_efficiency(&split));
-    }
-    if *metric == TASKS_SYSTEM {
-        return predict_system(facts, &split);
-    }
-    if *metric == TASKS_UNACCOUNTED {
-        return predict_unaccounted(facts, &split);
-    }
-    if split.tasks == 1 {
-        return predict_single_task(facts);
-    }
-    if *metric == TASKS_USER { predict_user(facts, &split) } else { predict_elapsed(facts, &split) }
-}
-
-fn predict_elapsed(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
-    let alone = measured(facts, &TASKS_ELAPSED, &split.single_task_case())?;
-    // If no task is migrated, the CPU with the most of them ends last.
-    let longest = alone.clone() * split.longest_share();
-    let shared = alone / split.filled_cpus();
-    let least = shared.clone().within(TOLERANCE);
-    Ok(shared.between(&least, &longest.within(TOLERANCE)).predict(PredictionBasis::Derived, "shared by CPUs"))
-}
-
-fn predict_user(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
-    let alone = measured(facts, &TASKS_USER, &split.single_task_case())?;
-    Ok(alone.within(TOLERANCE).explained(
-        PredictionBasis::Derived,
-        "work of one",
-        "the work is the same for any number of tasks",
-    ))
-}
-
-fn predict_system(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
-    let (creation, name) = match split.kind {
-        TaskKind::Threads => (&THREAD_CREATE, "threads made one by one"),
-        TaskKind::Processes => (&PROCESS_FORK, "processes made one by one"),
+    let tasks = TASK_COUNT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no tasks"))?.max(1);
+    let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::new("the case has no kind"))?;
+    let allowed = facts.machine().topology.allowed.get().map(Vec::len);
+    let cpus = allowed.ok_or_else(|| NoPrediction::new("the number of allowed CPUs is unknown"))?.max(1) as u64;
+    let busy_cpus = tasks.min(cpus) as f64;
+    let filled_cpus = || fact("CPUs that the tasks can fill", busy_cpus, Unit::Count, "min(tasks, allowed CPUs)");
+    let alone = |metric| measured(facts, metric, &Case::new().with_number(TASK_COUNT, 1).with_word(kind));
+    let (time, name) = match metric.id {
+        id if id == TASKS_EFFICIENCY.id => {
+            // Tasks that share nothing scale with the CPUs; if none is migrated, the CPU with the most of them ends last.
+            let low = 1.0 / (busy_cpus * longest_share(tasks, cpus) * TOLERANCE);
+            (Expr::from(1.0).beside(&filled_cpus()).of_value([low, TOLERANCE]), "perfect scaling")
+        }
+        id if id == TASKS_SYSTEM.id => {
+            let (creation, name) = match kind {
+                TaskKind::Threads => (&THREAD_CREATE, "threads made one by one"),
+                TaskKind::Processes => (&PROCESS_FORK, "processes made one by one"),
+            };
+            let tasks = fact("tasks", tasks as f64, Unit::Count, "the case");
+            let time = tasks * measured(facts, creation, &Case::new())?;
+            let interrupts = given("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
+            let most = LIFETIME_FACTOR * time.clone() + interrupts;
+            // Ticks may put all of it into user time.
+            (time.between(&given("none", 0.0, Unit::Nanoseconds), &most), name)
+        }
+        id if id == TASKS_UNACCOUNTED.id => {
+            if tasks >= cpus {
+                return Err(NoPrediction::new(
+                    "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
+                     scheduler",
+                ));
+            }
+            let elapsed = alone(&TASKS_ELAPSED)? / given("tasks", tasks as f64, Unit::Count);
+            let spare = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
+            ((spare * elapsed).within(TOLERANCE), "idle CPUs")
+        }
+        _ if tasks == 1 => {
+            let adds =
+                fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
+            let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
+            let time = adds / published::measured_frequency(facts)?;
+            (time.source(source).within(TOLERANCE), "dependent adds")
+        }
+        id if id == TASKS_USER.id => {
+            let remark = "the work is the same for any number of tasks";
+            let time = alone(&TASKS_USER)?.within(TOLERANCE);
+            return Ok(time.explained(PredictionBasis::Derived, "work of one", remark));
+        }
+        _ => {
+            let alone = alone(&TASKS_ELAPSED)?;
+            // If no task is migrated, the CPU with the most of them ends last.
+            let longest = alone.clone() * longest_share(tasks, cpus);
+            let shared = alone / filled_cpus();
+            let least = shared.clone().within(TOLERANCE);
+            (shared.between(&least, &longest.within(TOLERANCE)), "shared by CPUs")
+        }
     };
-    let tasks = fact("tasks", split.tasks as f64, Unit::Count, "the case");
-    let time = tasks * measured(facts, creation, &Case::new())?;
-    // Ticks may put all of it into user time.
-    let most = LIFETIME_FACTOR * time.clone() + given("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
-    Ok(time.between(&given("none", 0.0, Unit::Nanoseconds), &most).predict(PredictionBasis::Derived, name))
-}
-
-/// Tasks that share nothing scale with the CPUs; if none is migrated, the CPU with the most of them ends last.
-fn predict_efficiency(split: &TaskSplit) -> Prediction {
-    let low = 1.0 / (split.busy_cpus() * split.longest_share() * TOLERANCE);
-    let perfect = Expr::from(1.0).beside(&split.filled_cpus()).of_value([low, TOLERANCE]);
-    perfect.predict(PredictionBasis::Derived, "perfect scaling")
-}
-
-fn predict_unaccounted(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
-    if split.tasks >= split.cpus {
-        return Err(NoPrediction::new(
-            "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
-             scheduler",
-        ));
-    }
-    let elapsed =
-        measured(facts, &TASKS_ELAPSED, &split.single_task_case())? / given("tasks", split.tasks as f64, Unit::Count);
-    let spare = (split.cpus - split.tasks) as f64;
-    let spare = fact("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks");
-    Ok((spare * elapsed).within(TOLERANCE).predict(PredictionBasis::Derived, "idle CPUs"))
-}
-
-fn predict_single_task(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let adds = fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
-    let time = adds / published::measured_frequency(facts)?;
-    let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
-    Ok(time.source(source).within(TOLERANCE).predict(PredictionBasis::Derived, "dependent adds"))
+    Ok(time.predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]
@@ -439,7 +393,7 @@ mod tests {
 
     #[test]
     fn uneven_tasks_have_two_outcomes() {
-        let share = |tasks| TaskSplit { tasks, cpus: 2, kind: TaskKind::Threads }.longest_share();
+        let share = |tasks| longest_share(tasks, 2);
         assert!((share(3) - 2.0 / 3.0).abs() < 1e-12);
         assert!((share(4) - 0.5).abs() < 1e-12);
         assert!((share(1) - 1.0).abs() < 1e-12);

@@ -6,8 +6,8 @@
 use kelvin_core::catalogue::os::{
     HandoffMechanism, PROCESS_FORK, SWITCH_COST, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::thread_start::ThreadStarter;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
@@ -36,7 +36,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
     },
     metrics: &[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };
@@ -93,21 +93,13 @@ const PUBLICATION: &str = "reference machines zenbook-2011 and os-bench-2013";
 const RANGE_FACTOR: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if *metric != THREAD_CREATE {
-        return after_creation(facts, metric);
+    if *metric == THREAD_CREATE {
+        let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
+        let share = (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt();
+        let share = published("pthread_create over fork", share, Unit::Ratio, PUBLICATION);
+        return Ok((share * fork).within(RANGE_FACTOR).predict(PredictionBasis::Derived, "published share of fork"));
     }
-    let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
-    let share = published(
-        "pthread_create over fork",
-        (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt(),
-        Unit::Ratio,
-        PUBLICATION,
-    );
-    Ok((share * fork).within(RANGE_FACTOR).predict(PredictionBasis::Derived, "published share of fork"))
-}
-
-/// Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
-fn after_creation(facts: &PredictionInputs<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
+    // Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
     let create = measured(facts, &THREAD_CREATE, &Case::new())?;
     let switches = 2.0 * measured(facts, &SWITCH_COST, &HandoffMechanism::Futex.between_threads())?;
     let (time, name) = match *metric == THREAD_CREATE_RUN {

@@ -10,7 +10,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::syscall_loops::{set_timer_slack, sleep_until, timer_slack};
 
 use super::switch::cross_cpu;
-use crate::formula::{Expr, fact, given, measured, published};
+use crate::formula::{fact, given, measured, published};
 
 /// The requested length of each sleep, in nanoseconds.
 const SLEEP_NANOSECONDS: u64 = 1_000_000;
@@ -81,27 +81,19 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let slack = TIMER_SLACK.number_in(case);
     let slack = slack.ok_or_else(|| NoPrediction::new("the case does not name a timer slack"))? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
-    match measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
-        Ok(waking) => Ok(from_measured_wake(slack, waking)),
-        Err(_) => Ok(by_publications(slack)),
+    if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
+        let sum = slack.clone() + waking.clone();
+        let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
+        return Ok(sum.between(&least, &most).predict(PredictionBasis::Derived, "slack and measured waking"));
     }
-}
-
-/// The slack, and waking an idle CPU as measured.
-fn from_measured_wake(slack: Expr, waking: Expr) -> Prediction {
-    let sum = slack.clone() + waking.clone();
-    let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
-    sum.between(&least, &most).predict(PredictionBasis::Derived, "slack and measured waking")
-}
-
-/// The slack, and what waking takes in publications: from the fastest wake-up, as a timer may be coalesced with an earlier one.
-fn by_publications(slack: Expr) -> Prediction {
+    // By publications, from the fastest wake-up, as a timer may be coalesced with an earlier one.
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
     let bound = |nanoseconds| given("wake-up", nanoseconds, Unit::Nanoseconds);
     let most = slack.clone() + bound(PUBLISHED_WAKE_RANGE.1);
     let sum = slack + published("wake-up", PUBLISHED_WAKE_NANOSECONDS, Unit::Nanoseconds, source);
-    sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &most).predict(PredictionBasis::Published, "slack and published waking")
+    let range = sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &most);
+    Ok(range.predict(PredictionBasis::Published, "slack and published waking"))
 }
 
 #[cfg(test)]

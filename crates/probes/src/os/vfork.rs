@@ -4,8 +4,8 @@
 //! program, which adds execve and the program's start-up.
 
 use kelvin_core::catalogue::os::PROCESS_VFORK;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, NoPrediction};
+use kelvin_harness::{Method, Probe, ProbeKind};
 use kelvin_sys::process::vfork_and_exit;
 
 use super::process_lifetime::time_lifetimes;
@@ -30,15 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["vfork(2)", "lmbench lat_proc"],
     },
     metrics: &[&PROCESS_VFORK],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
-    run,
-    predict,
+    cases: |_, _| vec![Case::new()],
+    run: |bench, _| time_lifetimes(bench, &PROCESS_VFORK, vfork_and_exit),
+    predict: |_, _, _| Err(NoPrediction::new("the cost of vfork and exit is not published for current kernels")),
 };
-
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
-    time_lifetimes(bench, &PROCESS_VFORK, vfork_and_exit)
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("the cost of vfork and exit is not published for current kernels"))
-}

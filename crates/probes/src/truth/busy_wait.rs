@@ -1,8 +1,8 @@
 //! A wait of known length: it ends by the kernel's clock and is timed by kelvin's.
 
 use kelvin_core::catalogue::truth::WAIT;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 
 /// Nanoseconds of one wait.
@@ -17,7 +17,7 @@ pub(super) static PROBE: Probe = Probe {
          so that overshoot does not accumulate.",
     ),
     metrics: &[&WAIT],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

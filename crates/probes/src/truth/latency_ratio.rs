@@ -1,8 +1,8 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
 use kelvin_core::catalogue::truth::CYCLES;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
 use crate::published;
@@ -17,7 +17,7 @@ pub(super) static PROBE: Probe = Probe {
          sibling, which slows adds more than multiplies, shows only if it is busy all the time.",
     ),
     metrics: &[&CYCLES],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

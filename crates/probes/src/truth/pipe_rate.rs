@@ -4,8 +4,8 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::PIPE;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
@@ -23,7 +23,7 @@ pub(super) static PROBE: Probe = Probe {
          the first chunk and that of the last.",
     ),
     metrics: &[&PIPE],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

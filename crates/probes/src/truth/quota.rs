@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::QUOTA;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cgroup::{Cgroup, Controller};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
@@ -25,7 +25,7 @@ pub(super) static PROBE: Probe = Probe {
          elapsed time. The cgroup is removed afterwards.",
     ),
     metrics: &[&QUOTA],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

@@ -90,53 +90,16 @@ pub(in crate::os) static PROBE: Probe = Probe {
     predict,
 };
 
-/// A mechanism, and how switches by it follow from those over pipes.
-struct SwitchMechanism {
-    mechanism: HandoffMechanism,
-    /// Factor either way of the predicted range.
-    factor: f64,
-    /// Why it may differ from pipes.
-    difference: &'static str,
-    /// The mechanism whose calls a pass makes and that are not among those subtracted.
-    calls_left_in: Option<HandoffMechanism>,
-}
-
-static MECHANISMS: [SwitchMechanism; 5] = [
-    SwitchMechanism {
-        mechanism: HandoffMechanism::Pipe,
-        factor: 1.5,
-        difference: "the scheduler's work is the same, but threads keep their address space",
-        calls_left_in: None,
-    },
-    SwitchMechanism {
-        mechanism: HandoffMechanism::Futex,
-        factor: 1.5,
-        difference: "a futex and a pipe sleep and wake through the same scheduler",
-        calls_left_in: None,
-    },
-    SwitchMechanism {
-        mechanism: HandoffMechanism::Eventfd,
-        factor: 1.5,
-        difference: "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted",
-        calls_left_in: None,
-    },
-    SwitchMechanism {
-        mechanism: HandoffMechanism::Condvar,
-        factor: 1.5,
-        difference: "a condition variable waits on a futex, whose calls are not subtracted here",
-        calls_left_in: Some(HandoffMechanism::Futex),
-    },
-    SwitchMechanism {
-        mechanism: HandoffMechanism::Yield,
-        factor: 2.0,
-        difference: "there is no sleep and no wake-up, which is cheaper, but yields without a switch are included, which \
-                     costs more",
-        calls_left_in: None,
-    },
+const MECHANISMS: [HandoffMechanism; 5] = [
+    HandoffMechanism::Pipe,
+    HandoffMechanism::Futex,
+    HandoffMechanism::Eventfd,
+    HandoffMechanism::Condvar,
+    HandoffMechanism::Yield,
 ];
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    MECHANISMS.iter().flat_map(|row| [row.mechanism.between_processes(), row.mechanism.between_threads()]).collect()
+    MECHANISMS.iter().flat_map(|mechanism| [mechanism.between_processes(), mechanism.between_threads()]).collect()
 }
 
 fn switch_case(task: HandoffTask, mechanism: HandoffMechanism) -> Case {
@@ -186,21 +149,23 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let row = HandoffMechanism::of(case).and_then(|of| MECHANISMS.iter().find(|row| row.mechanism == of));
-    let (Some(task), Some(row)) = (HandoffTask::of(case), row) else {
+    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism));
+    let (Some(task), Some(mechanism)) = (HandoffTask::of(case), mechanism) else {
         return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
     };
-    let is_published = task == HandoffTask::Process && row.mechanism == HandoffMechanism::Pipe;
+    let is_published = task == HandoffTask::Process && mechanism == HandoffMechanism::Pipe;
+    // Yields without a switch are part of a pass.
+    let factor = if mechanism == HandoffMechanism::Yield { 2.0 } else { 1.5 };
     let prediction = match metric.id {
-        id if id == SWITCH_CHANNEL_CALLS.id => channel_calls(facts, row.mechanism)?,
+        id if id == SWITCH_CHANNEL_CALLS.id => channel_calls(facts, mechanism)?,
         id if id == SWITCH_COST.id && is_published => {
             let mitigations = describe_mitigations(facts.machine());
             let remark = format!("half of the published two, taken as a time and not as cycles. {mitigations}");
             published_switch().source(SECOND_SOURCE).explained(PredictionBasis::Published, "published switch", &remark)
         }
         id if id == SWITCH_COST.id => {
-            let remark = format!("the scheduler's work is the same; {}", row.difference);
-            let pass = row.pass(facts, task)?.within(row.factor);
+            let remark = format!("the scheduler's work is the same; {}", difference_from_pipes(mechanism));
+            let pass = pass(facts, task, mechanism)?.within(factor);
             pass.explained(PredictionBasis::Derived, "as over pipes", &remark)
         }
         _ if is_published => {
@@ -208,28 +173,44 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             trip.predict(PredictionBasis::Derived, "two published switches")
         }
         _ => {
-            let mut pass = row.pass(facts, task)?;
+            let mut pass = pass(facts, task, mechanism)?;
             if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
                 pass = pass + measured(facts, &SWITCH_CHANNEL_CALLS, case)?;
             }
-            (2.0 * pass).within(row.factor).predict(PredictionBasis::Derived, "two as over pipes")
+            (2.0 * pass).within(factor).predict(PredictionBasis::Derived, "two as over pipes")
         }
     };
     // How far a formula is off differs between tasks and mechanisms.
-    let formula_name = format!("{}, {} {}", prediction.formula_name, task.name(), row.mechanism.name()).into();
+    let formula_name = format!("{}, {} {}", prediction.formula_name, task.name(), mechanism.name()).into();
     Ok(Prediction { formula_name, ..prediction })
 }
 
-impl SwitchMechanism {
-    /// One pass: the switch over pipes, of threads that between processes, and the calls that are not subtracted.
-    fn pass(&self, facts: &PredictionInputs<'_>, task: HandoffTask) -> Result<Expr, NoPrediction> {
-        let of = if self.mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
-        let switch = measured(facts, &SWITCH_COST, &switch_case(of, HandoffMechanism::Pipe))?;
-        match self.calls_left_in {
-            Some(calls) => Ok(switch + measured(facts, &SWITCH_CHANNEL_CALLS, &switch_case(task, calls))?),
-            None => Ok(switch),
+/// Why switches may differ from those over pipes, or those between threads over pipes from those between processes.
+fn difference_from_pipes(mechanism: HandoffMechanism) -> &'static str {
+    match mechanism {
+        HandoffMechanism::Pipe | HandoffMechanism::Unix => {
+            "the scheduler's work is the same, but threads keep their address space"
+        }
+        HandoffMechanism::Futex => "a futex and a pipe sleep and wake through the same scheduler",
+        HandoffMechanism::Eventfd => {
+            "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted"
+        }
+        HandoffMechanism::Condvar => "a condition variable waits on a futex, whose calls are not subtracted here",
+        HandoffMechanism::Yield => {
+            "there is no sleep and no wake-up, which is cheaper, but yields without a switch are included, which costs \
+             more"
         }
     }
+}
+
+/// One pass: the switch over pipes, of threads that between processes, and the calls that are not subtracted.
+fn pass(facts: &PredictionInputs<'_>, task: HandoffTask, mechanism: HandoffMechanism) -> Result<Expr, NoPrediction> {
+    let of = if mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
+    let switch = measured(facts, &SWITCH_COST, &switch_case(of, HandoffMechanism::Pipe))?;
+    if mechanism != HandoffMechanism::Condvar {
+        return Ok(switch);
+    }
+    Ok(switch + measured(facts, &SWITCH_CHANNEL_CALLS, &switch_case(task, HandoffMechanism::Futex))?)
 }
 
 /// One switch between processes over pipes with the pipe's calls subtracted, in nanoseconds: half of 2008.19, which
