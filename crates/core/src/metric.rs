@@ -181,7 +181,8 @@ impl Metric {
 
     /// Whether it is measured at a case of its probe.
     pub fn is_measured_at(&self, case: &Case) -> bool {
-        self.restricted_to.is_none_or(|there| there.is_in_case(case)) && !self.except.is_some_and(|there| there.is_in_case(case))
+        self.restricted_to.is_none_or(|there| there.is_in_case(case))
+            && !self.except.is_some_and(|there| there.is_in_case(case))
     }
 
     /// The metric as it is measured at a case.

@@ -200,7 +200,8 @@ fn check_metrics(metrics: &[Metric]) -> CheckResult {
 fn check_metric_names(metric: &Metric, path: &str) -> CheckResult {
     check_grammar(&format!("{path}.id"), &metric.id, &ID_GRAMMAR)?;
     metric.axes().try_for_each(|axis| check_grammar(&format!("{path}.axes"), &axis.name, &ID_GRAMMAR))?;
-    for (field, place) in [("restricted_to", metric.restricted_to), ("except", metric.except), ("as_found_where", metric.as_found_where)]
+    for (field, place) in
+        [("restricted_to", metric.restricted_to), ("except", metric.except), ("as_found_where", metric.as_found_where)]
     {
         let Some(point) = place else { continue };
         check_grammar(&format!("{path}.{field}"), &point.axis(), &ID_GRAMMAR)?;

@@ -8,10 +8,10 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{MACHINE, sample_events, sample_metrics, sample_run};
+use common::{MACHINE, sample_metrics, sample_run};
 use kelvin_core::identifiers::TextLengthLimit;
 use kelvin_core::{Case, Name, RUN_FORMAT, Run, StoredHeadline};
-use kelvin_store::{HistoryFilter, RunFilter, SCHEMA_VERSION, Store, export, import, labels};
+use kelvin_store::{HistoryFilter, SCHEMA_VERSION, Store, export, import};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
