@@ -10,19 +10,19 @@ const fn metric(id: &'static str) -> Metric {
 }
 
 const ELAPSED: Metric = metric("os.tasks.elapsed");
-const INVISIBLE: Metric = metric("os.tasks.invisible");
+const UNACCOUNTED: Metric = metric("os.tasks.unaccounted");
 const EFFICIENCY: Metric = metric("os.tasks.efficiency").unit(Unit::Ratio, Better::Higher);
 
 /// A machine of four CPUs: elapsed seconds by kind and number of tasks, each in six rounds with 0.2 % of noise.
-fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
-    let mut run = testing::empty_run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
+fn run(elapsed: &[(&'static str, u64, f64)], unaccounted_share: f64) -> Run {
+    let mut run = testing::empty_run(&[ELAPSED, UNACCOUNTED, EFFICIENCY]);
     run.header.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
         let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind)).with_number("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
-        let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
+        let unaccounted: Vec<f64> = rounds.iter().map(|elapsed| unaccounted_share * 4.0 * elapsed).collect();
         add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);
-        add_scalars(&mut run, &INVISIBLE, case.clone(), &invisible);
+        add_scalars(&mut run, &UNACCOUNTED, case.clone(), &unaccounted);
         let efficiency: Vec<f64> = rounds.iter().map(|elapsed| 8e9 / (elapsed * tasks.min(4) as f64)).collect();
         add_scalars(&mut run, &EFFICIENCY, case, &efficiency);
     }

@@ -37,13 +37,13 @@ pub(in crate::os) static PROBE: Probe = Probe {
               processes are counted by getrusage, as a metric: at least one per pass, or the round fails; and up to \
               two, because a task preempted while it wakes the next one must run again just to wait for the byte.",
         prediction: "Switches of a pass: one between two processes, and among more between one and two. Without a \
-                     working set, of two processes one switch as measured by os.switch.process.pipe, and of more as \
+                     working set, of two processes one switch as measured by os.switch.cost, and of more as \
                      many of them as a pass has (os.switch.ring.switches); of more than six, whose translations a CPU \
                      does not keep (on x86-64 Linux gives it six address spaces at a time), up to twice that. With a working set, \
                      as many processes without one, and the time of writing the set where all sets together lie, less that of \
                      writing it where one lies, which is subtracted with the work: in L1 or L2 if they take two thirds of it, \
                      else as mem.bandwidth.write has it for the outermost cache, or for memory. The work alone is that of \
-                     os.switch.process.pipe.own and a store to each line, one a cycle if the set fits L1, else as \
+                     os.switch.channel_calls and a store to each line, one a cycle if the set fits L1, else as \
                      mem.bandwidth.write has it for L2.",
         not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
                   ring is runnable at a time.",
