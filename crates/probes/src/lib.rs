@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibration;
+mod cases;
 pub mod causes;
 mod cpu;
 mod default_costs;
@@ -15,6 +16,7 @@ mod load;
 mod memory;
 mod net;
 mod os;
+mod prelude;
 mod program;
 mod published;
 mod reference_machines;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use kelvin_core::catalogue::Rival;
 use kelvin_core::{Prediction, PredictionBasis, Unit};
@@ -67,11 +67,13 @@ impl Program {
         let path = candidate_paths(search, rival).into_iter().find(|path| is_program(path)).ok_or_else(|| {
             ProbeError::skip(format!("needs the program {}; on Debian: {}", rival.name(), debian_package(rival)))
         })?;
-        let version = match rival {
-            Rival::BwFileRd => "lmbench's, which reports no version".into(),
-            _ => first_version_line(&path)?,
-        };
-        Ok(Self { rival, path, version })
+        let mut program = Self { rival, path, version: "lmbench's, which reports no version".into() };
+        if rival != Rival::BwFileRd {
+            let output = program.run(program.command().arg("--version"))?;
+            let text = output.printed + &output.complaint;
+            program.version = text.lines().next().unwrap_or("reports no version").trim().to_owned();
+        }
+        Ok(program)
     }
 
     /// What it is.
@@ -86,15 +88,23 @@ impl Program {
         command
     }
 
+    /// Starts it.
+    pub(crate) fn spawn(&self, command: &mut Command) -> Result<RunningProgram, ProbeError> {
+        command.spawn().map(RunningProgram).map_err(|error| self.start_error(error))
+    }
+
     /// Runs it to its end, well or not.
     pub(crate) fn run(&self, command: &mut Command) -> Result<ProgramOutput, ProbeError> {
-        let cannot = |error: io::Error| ProbeError::fail(format!("cannot run {}: {error}", self.path.display()));
-        let done = command.output().map_err(process_error).map_err(cannot)?;
+        let done = command.output().map_err(|error| self.start_error(error))?;
         Ok(ProgramOutput {
             printed: String::from_utf8_lossy(&done.stdout).into_owned(),
             complaint: String::from_utf8_lossy(&done.stderr).into_owned(),
             failed: (!done.status.success()).then(|| done.status.to_string()),
         })
+    }
+
+    fn start_error(&self, error: io::Error) -> ProbeError {
+        ProbeError::fail(format!("cannot run {}: {}", self.path.display(), process_error(error)))
     }
 
     /// Runs it to its end, which must be a good one.
@@ -106,6 +116,16 @@ impl Program {
                 Err(ProbeError::fail(format!("{} ended with {status}: {}", self.rival.name(), output.one_line())))
             }
         }
+    }
+}
+
+/// A program that runs; ended and reaped when dropped.
+pub(crate) struct RunningProgram(pub Child);
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -121,11 +141,7 @@ pub(crate) struct ProgramOutput {
 impl ProgramOutput {
     /// In one line.
     pub(crate) fn one_line(&self) -> String {
-        [&self.complaint, &self.printed]
-            .into_iter()
-            .flat_map(|text| text.split_whitespace())
-            .collect::<Vec<_>>()
-            .join(" ")
+        format!("{} {}", self.complaint, self.printed).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -141,14 +157,6 @@ fn candidate_paths(search: &OsStr, rival: Rival) -> Vec<PathBuf> {
 
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-/// The first line of a program's version.
-fn first_version_line(path: &Path) -> Result<String, ProbeError> {
-    let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| ProbeError::fail(format!("cannot run {}: {error}", path.display())))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok(text.lines().next().unwrap_or("reports no version").trim().to_owned())
 }
 
 /// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of

@@ -5,17 +5,17 @@
 
 use kelvin_core::catalogue::file::{BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, SyncPolicy};
 use kelvin_core::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_file::cache::{self, PageCacheState};
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions};
 
-use super::cached_file;
-use super::cases::{cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, bytes_of};
+use super::cached_file::{BlockReader, prove_resident, set_cache_state};
+use super::cases::cache_state;
+use super::derived_time::{self, IoDirection, bytes_of};
 use super::device_proof::DeviceCounters;
 use super::overwrite::Overwriter;
 use super::read_ahead_model::ReadAheadCost;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::prelude::*;
 
 pub(super) static READ_PROBE: Probe = Probe {
     id: BLOCKSIZE_READ.id.as_str(),
@@ -107,14 +107,13 @@ const MIN_DIRECT_BLOCK: u64 = 4 * KIB;
 
 /// The sizes of each effort, between the smallest and the largest that make sense.
 fn block_cases(effort: Effort, at: impl Into<AxisWord>, least: u64, most: u64) -> Vec<Case> {
-    let mut all = match effort {
+    let all = match effort {
         Effort::Quick => vec![MIN_DIRECT_BLOCK, MIB],
         Effort::Default => vec![MIN_BLOCK, MIN_DIRECT_BLOCK, 64 * KIB, MIB, MAX_BLOCK],
         Effort::Thorough => (MIN_BLOCK.ilog2()..=MAX_BLOCK.ilog2()).map(|power| 1 << power).collect(),
     };
-    all.retain(|&block| (least..=most).contains(&block));
-    let at = at.into();
-    all.into_iter().map(|block| Case::new().with_number(BLOCK, block).with_word(at)).collect()
+    let fitting: Vec<u64> = all.into_iter().filter(|block| (least..=most).contains(block)).collect();
+    numbers(BLOCK, &fitting).words(&[at.into()])
 }
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -136,7 +135,7 @@ fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let block = required_for_run(BLOCK.number_in(case), case)?;
+    let block = required(BLOCK.number_in(case), case)?;
     match cache_state(case)? {
         PageCacheState::Uncached => read_uncached(bench, block),
         state => read_repeatedly(bench, block, state),
@@ -154,20 +153,14 @@ fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> 
     if state == PageCacheState::Direct {
         test_files::check_direct_io(&target, block)?;
     }
-    let found = cache::set_cache_state(&target, state).map_err(test_files::probe_error)?;
-    bench.note(format!("before, {found}"));
+    bench.note(format!("before, {}", set_cache_state(&target, state)?));
     let how = ReadOptions { access: state.access(), block: block as usize, order: ORDER, pages: PagePolicy::Base };
-    let mut reader = Engine::Pread.open(&target, how).map_err(test_files::probe_error)?;
-    let mut requests = BlockRequests::new(0..target.bytes(), block as usize, ORDER).endless();
-    let (mut tally, counters) = (IoTally::default(), DeviceCounters::now(&target));
-    bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| {
-        requests.extend_limit(iterations);
-        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)
-    })?;
-    let after = if state == PageCacheState::Direct {
-        counters.prove_read(tally.bytes)?
-    } else {
-        cached_file::describe_residency(cache::residency(&target).map_err(test_files::probe_error)?)?
+    let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
+    let counters = DeviceCounters::now(&target);
+    bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| blocks.read_next(iterations))?;
+    let after = match state {
+        PageCacheState::Direct => counters.prove_read(blocks.tally.bytes)?,
+        _ => prove_resident(&target)?,
     };
     bench.note_last_reading(after);
     Ok(())
@@ -178,23 +171,25 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
     let target = test_files::device_file(bench, UNCACHED_FILE_BYTES)?;
     let whole = target.bytes();
     let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
-    let (mut tally, counters) = (IoTally::default(), DeviceCounters::now(&target));
+    let (mut read, counters) = (0, DeviceCounters::now(&target));
     bench.note(format!("each pass of {} begins with no page in memory", kelvin_core::units::bytes(whole)));
     bench.time_each_work([&BLOCKSIZE_READ], whole as f64, |clock| {
-        cache::set_cache_state(&target, PageCacheState::Uncached).map_err(test_files::probe_error)?;
-        let mut reader = Engine::Pread.open(&target, how).map_err(test_files::probe_error)?;
-        let mut requests = BlockRequests::new(0..whole, block as usize, ORDER);
+        set_cache_state(&target, PageCacheState::Uncached)?;
+        let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
+        blocks.requests = blocks.requests.passes(1);
         let begun = clock.start();
-        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
-        Ok([clock.stop().wrapping_sub(begun)])
+        blocks.read()?;
+        let ticks = clock.stop().wrapping_sub(begun);
+        read += blocks.tally.bytes;
+        Ok([ticks])
     })?;
-    bench.note_last_reading(counters.prove_read(tally.bytes)?);
+    bench.note_last_reading(counters.prove_read(read)?);
     Ok(())
 }
 
 fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let block = required_for_run(BLOCK.number_in(case), case)?;
-    match required_for_run(SyncPolicy::of(case), case)? {
+    let block = required(BLOCK.number_in(case), case)?;
+    match required(SyncPolicy::of(case), case)? {
         SyncPolicy::Buffered => write_buffered(bench, block),
         SyncPolicy::Direct => write_direct(bench, block),
     }
@@ -203,17 +198,14 @@ fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 /// Writes over a file that is in memory.
 fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
     let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
-    let found = cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
-    bench.note(format!("before, {found}"));
+    bench.note(format!("before, {}", set_cache_state(&target, PageCacheState::Cached)?));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
     let mut requests = BlockRequests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
     bench.time_work(&BLOCKSIZE_WRITE, block as f64, |iterations| {
         requests.extend_limit(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
     })?;
-    bench.note_last_reading(cached_file::describe_residency(
-        cache::residency(&target).map_err(test_files::probe_error)?,
-    )?);
+    bench.note_last_reading(prove_resident(&target)?);
     Ok(())
 }
 
@@ -243,17 +235,17 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let block = required_for_prediction(BLOCK.number_in(case), case)?;
+    let block = required(BLOCK.number_in(case), case)?;
     let of_block = match CacheState::of(case) {
         Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,
         Some(CacheState::Uncached) => {
             let file = ReadAheadCost::new(facts, UNCACHED_FILE_BYTES, block)?.single_thread_time();
             return Ok(derived_time::predict_from_parts(bytes_of("file", UNCACHED_FILE_BYTES) / file));
         }
-        Some(CacheState::Direct) => derived_time::direct_request(facts, block, BlockDirection::Read)?,
-        None => match required_for_prediction(SyncPolicy::of(case), case)? {
+        Some(CacheState::Direct) => derived_time::direct_request(facts, block, IoDirection::Read)?,
+        None => match required(SyncPolicy::of(case), case)? {
             SyncPolicy::Buffered => derived_time::cached_overwrite(facts, block)?,
-            SyncPolicy::Direct => derived_time::direct_request(facts, block, BlockDirection::Write)?,
+            SyncPolicy::Direct => derived_time::direct_request(facts, block, IoDirection::Write)?,
         },
     };
     Ok(derived_time::predict_from_parts(bytes_of("block", block) / of_block))

@@ -10,18 +10,15 @@ use std::os::fd::AsFd;
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::catalogue::mem::{self, LATENCY};
 use kelvin_core::catalogue::os::SYSCALL_READ;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops;
 
 use super::cached_file::CachedFile;
-use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time;
 use super::test_files::{self, MIB};
-use crate::formula::measured;
 use crate::memory::latency;
 use crate::os::syscall_null;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BYTE_CALLS.id.as_str(),
@@ -102,22 +99,24 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         (_, ByteCall::Read | ByteCall::PreadAnywhere) => vec![SMALL_FILE_BYTES, LARGE_FILE_BYTES],
     };
     let published = if effort == Effort::Thorough { &PUBLISHED_MILLIONS[..] } else { &[] };
-    let sizes = |call: ByteCall| {
-        let all = usual(call).into_iter().chain(published.iter().map(|size| size * MILLION));
-        all.filter(|&bytes| bytes <= most).collect::<Vec<u64>>()
+    let of_call = |&call: &ByteCall| {
+        let mut sizes = usual(call);
+        sizes.extend(published.iter().map(|size| size * MILLION));
+        sizes.retain(|&bytes| bytes <= most);
+        words(&[call]).numbers(FILE_BYTES, &sizes)
     };
-    ByteCall::ALL.iter().flat_map(|&call| sizes(call).into_iter().map(move |bytes| case(call, bytes))).collect()
+    ByteCall::ALL.iter().flat_map(of_call).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let call = required_for_run(ByteCall::of(case), case)?;
-    let cached = CachedFile::open(bench, required_for_run(FILE_BYTES.number_in(case), case)?)?;
-    let mut caller = ByteCaller::new(cached.target(), call, bench.seed())?;
+    let call = required(ByteCall::of(case), case)?;
+    let cached = CachedFile::open(bench, required(FILE_BYTES.number_in(case), case)?)?;
+    let mut caller = ByteCaller::new(&cached.target, call, bench.seed())?;
     let clock = bench.clock();
     let begun = clock.start();
     caller.make_calls(TRIAL_CALLS)?;
     let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL_CALLS as f64;
-    bench.note(format!("{}; {}", cached.proof(), describe_rates(call, nanoseconds)));
+    bench.note(format!("{}; {}", cached.proof, describe_rates(call, nanoseconds)));
     bench.time(&BYTE_CALLS, |calls| Ok(caller.make_calls(calls)?))?;
     cached.check_resident()
 }
@@ -186,10 +185,7 @@ fn random_offset(random: &mut u64, bytes: u64) -> u64 {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (call, bytes) = (
-        required_for_prediction(ByteCall::of(case), case)?,
-        required_for_prediction(FILE_BYTES.number_in(case), case)?,
-    );
+    let (call, bytes) = (required(ByteCall::of(case), case)?, required(FILE_BYTES.number_in(case), case)?);
     let time = match call {
         ByteCall::Lseek => {
             measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?.variant("null call")

@@ -8,18 +8,16 @@ use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, PAGE_READ,
 };
 use kelvin_core::catalogue::mem::BANDWIDTH_READ;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Target;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::page_cache_size::{self, SizeSample};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_stats::median;
 
-use super::cases::{page_read_case, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, bytes_of};
+use super::cases::page_read_case;
+use super::derived_time::{self, IoDirection, bytes_of};
 use super::test_files::{self, MIB};
-use crate::formula::{fact, given, measured};
 use crate::memory::{bandwidth, memory_budget};
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: CACHE_SIZE.id.as_str(),
@@ -83,11 +81,8 @@ const QUICK_STRIDE: usize = 3;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let step = if effort == Effort::Quick { QUICK_STRIDE } else { 1 };
-    page_cache_size::initial_sizes(CACHE_LIMIT)
-        .into_iter()
-        .step_by(step)
-        .map(|bytes| Case::new().with_number(BYTES, bytes))
-        .collect()
+    let sizes: Vec<u64> = page_cache_size::initial_sizes(CACHE_LIMIT).into_iter().step_by(step).collect();
+    numbers(BYTES, &sizes)
 }
 
 /// The file, and the group that this process is in until it is dropped.
@@ -102,10 +97,8 @@ fn enter_limited_cgroup(bench: &Bench<'_>) -> Result<(Target, Cgroup), ProbeErro
 fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     let (target, _group) = enter_limited_cgroup(bench)?;
     let read = |sizes: Vec<u64>| -> Result<Vec<SizeSample>, ProbeError> {
-        sizes
-            .into_iter()
-            .map(|bytes| page_cache_size::measure_size(&target, bytes).map_err(test_files::probe_error))
-            .collect()
+        let measured = sizes.into_iter().map(|bytes| page_cache_size::measure_size(&target, bytes));
+        measured.collect::<kelvin_file::Result<_>>().map_err(test_files::probe_error)
     };
     let mut samples = read(page_cache_size::initial_sizes(CACHE_LIMIT))?;
     let finer = read(page_cache_size::refined_sizes(&samples))?;
@@ -122,7 +115,7 @@ fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let bytes = required_for_run(BYTES.number_in(case), case)?;
+    let bytes = required(BYTES.number_in(case), case)?;
     let (target, _group) = enter_limited_cgroup(bench)?;
     let sample = page_cache_size::measure_size(&target, bytes).map_err(test_files::probe_error)?;
     bench.note(format!("{} of {bytes} bytes in memory", sample.resident));
@@ -147,7 +140,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             "what a kernel keeps of a file that is too large for its limit is in no formula",
         ));
     }
-    let bytes = required_for_prediction(BYTES.number_in(case), case)?;
+    let bytes = required(BYTES.number_in(case), case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
     let block = page_cache_size::BLOCK as u64;
     let copied = bytes_of("block", block) / measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
@@ -155,7 +148,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     // All that either may need is asked for: a plan does not know the size. Each page is in a folio of its own.
     let [found, added] = [CacheState::Cached, CacheState::Uncached]
         .map(|state| measured(facts, &PAGE_READ, &page_read_case(state, AccessOrder::Random)));
-    let device = derived_time::direct_request(facts, block, BlockDirection::Read);
+    let device = derived_time::direct_request(facts, block, IoDirection::Read);
     let read = match bytes as f64 <= size.value {
         true => pages * found?.variant("pages found"),
         false => device? + pages * added?,

@@ -1,10 +1,21 @@
-//! The shared file in the page cache: brought there before a measurement, and proven to be there after it.
+//! Files in the page cache: brought to a state before a measurement, proven to be in it afterwards, and read block by block.
 
-use kelvin_file::Target;
 use kelvin_file::cache::{self, PageCacheState, Residency};
+use kelvin_file::{BlockRequests, Engine, IoTally, ReadOptions, Reader, Target};
 use kelvin_harness::{Bench, ProbeError};
+use kelvin_sys::clock::Clock;
 
-use super::test_files;
+use super::test_files::{probe_error, shared_file};
+
+/// Brings a file into a state of the page cache; what was found in memory then.
+pub(super) fn set_cache_state(target: &Target, state: PageCacheState) -> Result<Residency, ProbeError> {
+    cache::set_cache_state(target, state).map_err(probe_error)
+}
+
+/// How much of a file is in memory.
+pub(super) fn residency(target: &Target) -> Result<Residency, ProbeError> {
+    cache::residency(target).map_err(probe_error)
+}
 
 /// Share of the pages that may be gone afterwards: at most as many batches waited for a device, which does not move their
 /// median.
@@ -12,37 +23,28 @@ const MAX_RECLAIMED_SHARE: f64 = 0.01;
 
 /// A file that was wholly in the page cache when it was opened.
 pub(super) struct CachedFile {
-    target: Target,
-    proof: String,
+    pub target: Target,
+    /// What was found in memory before, in words.
+    pub proof: String,
 }
 
 impl CachedFile {
     /// The shared file of so many bytes, read until all of it is in memory.
     pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> Result<Self, ProbeError> {
-        let target = test_files::shared_file(bench, bytes)?;
-        let found = cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
+        let target = shared_file(bench, bytes)?;
+        let found = set_cache_state(&target, PageCacheState::Cached)?;
         Ok(Self { target, proof: format!("before: {found}") })
-    }
-
-    /// The file.
-    pub(super) fn target(&self) -> &Target {
-        &self.target
-    }
-
-    /// What was found in memory before, in words.
-    pub(super) fn proof(&self) -> &str {
-        &self.proof
     }
 
     /// Pages of it that are no longer in memory.
     pub(super) fn missing_pages(&self) -> Result<u64, ProbeError> {
-        let found = cache::residency(&self.target).map_err(test_files::probe_error)?;
+        let found = residency(&self.target)?;
         Ok(found.pages.saturating_sub(found.mincore))
     }
 
-    /// That it still is in memory: see [`describe_residency`].
+    /// That it still is in memory: see [`prove_resident`].
     pub(super) fn check_resident(&self) -> Result<(), ProbeError> {
-        describe_residency(cache::residency(&self.target).map_err(test_files::probe_error)?).map(drop)
+        prove_resident(&self.target).map(drop)
     }
 }
 
@@ -57,4 +59,54 @@ pub(super) fn describe_residency(found: Residency) -> Result<String, ProbeError>
         "the kernel dropped a part of the file while it was read: afterwards, {found}; free some memory, or switch off \
          proactive reclaim"
     )))
+}
+
+/// The same of a file as it is now.
+pub(super) fn prove_resident(target: &Target) -> Result<String, ProbeError> {
+    describe_residency(residency(target)?)
+}
+
+/// A file that is read block by block, from the beginning again at its end.
+pub(super) struct BlockReader {
+    pub reader: Reader,
+    pub requests: BlockRequests,
+    /// What [`BlockReader::read`] has read.
+    pub tally: IoTally,
+}
+
+impl BlockReader {
+    /// Opens a file.
+    pub(super) fn open(target: &Target, engine: Engine, how: ReadOptions) -> Result<Self, ProbeError> {
+        let reader = engine.open(target, how).map_err(probe_error)?;
+        let requests = BlockRequests::new(0..target.bytes(), how.block, how.order).endless();
+        Ok(Self { reader, requests, tally: IoTally::default() })
+    }
+
+    /// Reads as many blocks as its requests allow.
+    #[inline]
+    pub(super) fn read(&mut self) -> Result<(), ProbeError> {
+        self.reader.read(&mut self.requests, &mut self.tally).map_err(probe_error)
+    }
+
+    /// Reads so many blocks.
+    #[inline]
+    pub(super) fn read_next(&mut self, blocks: u64) -> Result<(), ProbeError> {
+        self.requests.extend_limit(blocks);
+        self.read()
+    }
+
+    /// The ticks of reading the next blocks, each of which must be whole.
+    pub(super) fn time_next(&mut self, clock: Clock, blocks: u64) -> Result<u64, ProbeError> {
+        self.requests.extend_limit(blocks);
+        let mut tally = IoTally::default();
+        let begun = clock.start();
+        let outcome = self.reader.read(&mut self.requests, &mut tally);
+        let ticks = clock.stop().wrapping_sub(begun);
+        outcome.map_err(probe_error)?;
+        let bytes = blocks * self.requests.block() as u64;
+        if tally == (IoTally { bytes, requests: blocks }) {
+            return Ok(ticks);
+        }
+        Err(ProbeError::fail(format!("{blocks} requests for {bytes} bytes came to {tally:?}")))
+    }
 }

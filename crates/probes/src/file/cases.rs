@@ -1,24 +1,16 @@
 //! The parameters of a file case, and the cases that other predictions rest on.
 
+use kelvin_core::Case;
 use kelvin_core::catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
-use kelvin_core::{Case, NoPrediction};
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::{BlockOrder, Engine};
 use kelvin_harness::ProbeError;
 
-/// A parameter without which nothing can be measured.
-pub(super) fn required_for_run<T>(parameter: Option<T>, case: &Case) -> Result<T, ProbeError> {
-    parameter.ok_or_else(|| ProbeError::fail(format!("there is nothing to measure for the case {case}")))
-}
-
-/// A parameter without which nothing can be predicted.
-pub(super) fn required_for_prediction<T>(parameter: Option<T>, case: &Case) -> Result<T, NoPrediction> {
-    parameter.ok_or_else(|| NoPrediction::new(format!("there is no formula for the case {case}")))
-}
+use crate::cases::required;
 
 /// The page cache state of a case.
 pub(super) fn cache_state(case: &Case) -> Result<PageCacheState, ProbeError> {
-    Ok(match required_for_run(CacheState::of(case), case)? {
+    Ok(match required(CacheState::of(case), case)? {
         CacheState::Cached => PageCacheState::Cached,
         CacheState::Uncached => PageCacheState::Uncached,
         CacheState::Direct => PageCacheState::Direct,
@@ -27,7 +19,7 @@ pub(super) fn cache_state(case: &Case) -> Result<PageCacheState, ProbeError> {
 
 /// The order of a case.
 pub(super) fn block_order(case: &Case, seed: u64) -> Result<BlockOrder, ProbeError> {
-    Ok(match required_for_run(AccessOrder::of(case), case)? {
+    Ok(match required(AccessOrder::of(case), case)? {
         AccessOrder::Sequential => BlockOrder::Sequential,
         AccessOrder::Random => BlockOrder::Random { seed },
     })
@@ -35,9 +27,6 @@ pub(super) fn block_order(case: &Case, seed: u64) -> Result<BlockOrder, ProbeErr
 
 /// The engine of a way of reading.
 pub(super) const fn read_engine(way: ReadEngine) -> Engine {
-    const fn ring(depth: u32, registered: bool) -> Engine {
-        Engine::Uring { depth, registered }
-    }
     match way {
         ReadEngine::Read => Engine::Read,
         ReadEngine::Pread => Engine::Pread,
@@ -46,12 +35,12 @@ pub(super) const fn read_engine(way: ReadEngine) -> Engine {
         ReadEngine::BufReader => Engine::BufReader,
         ReadEngine::Mmap => Engine::Mmap,
         ReadEngine::MmapPopulate => Engine::MmapPopulate,
-        ReadEngine::Uring1 => ring(1, false),
-        ReadEngine::Uring8 => ring(8, false),
-        ReadEngine::Uring64 => ring(64, false),
-        ReadEngine::UringFixed1 => ring(1, true),
-        ReadEngine::UringFixed8 => ring(8, true),
-        ReadEngine::UringFixed64 => ring(64, true),
+        ReadEngine::Uring1 => Engine::Uring { depth: 1, registered: false },
+        ReadEngine::Uring8 => Engine::Uring { depth: 8, registered: false },
+        ReadEngine::Uring64 => Engine::Uring { depth: 64, registered: false },
+        ReadEngine::UringFixed1 => Engine::Uring { depth: 1, registered: true },
+        ReadEngine::UringFixed8 => Engine::Uring { depth: 8, registered: true },
+        ReadEngine::UringFixed64 => Engine::Uring { depth: 64, registered: true },
     }
 }
 

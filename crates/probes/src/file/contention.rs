@@ -4,19 +4,17 @@
 //! files, which share processors and memory instead.
 
 use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::start_barrier::StartBarrier;
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use super::cases::{required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection};
+use super::cached_file::BlockReader;
+use super::derived_time::{self, IoDirection};
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::formula::given;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
@@ -63,36 +61,26 @@ const MAX_THREADS: u64 = 16;
 const MIN_ROUND_NANOSECONDS: f64 = 60e6;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let (own, shared): (&[u64], &[u64]) = match effort {
-        Effort::Quick => (&[1, 4], &[]),
-        Effort::Default | Effort::Thorough => (&[1, 2, 4, 8, 16], &[4, 16]),
+    let of_run = |threads: &[u64], files: FileSharing, bytes: u64| {
+        numbers(THREAD_COUNT, threads).words(&[files]).numbers(BLOCK, &[MIB]).numbers(BYTES, &[bytes])
     };
-    let case = |threads: u64, files: FileSharing, block: u64, bytes: u64| {
-        Case::new()
-            .with_number(THREAD_COUNT, threads)
-            .with_word(files)
-            .with_number(BLOCK, block)
-            .with_number(BYTES, bytes)
-    };
-    let mut cases: Vec<Case> =
-        own.iter().map(|&threads| case(threads, FileSharing::Own, MIB, OWN_FILE_BYTES)).collect();
-    if effort < Effort::Thorough {
-        cases.extend(shared.iter().map(|&threads| case(threads, FileSharing::Shared, MIB, SHARED_BYTES)));
-        return cases;
-    }
-    for block in BLOCKS {
-        for &files in FileSharing::ALL {
-            cases.extend((1..=MAX_THREADS).map(|threads| case(threads, files, block, SHARED_BYTES)));
+    let own: &[u64] = if effort == Effort::Quick { &[1, 4] } else { &[1, 2, 4, 8, 16] };
+    let own = of_run(own, FileSharing::Own, OWN_FILE_BYTES);
+    match effort {
+        Effort::Quick => own,
+        Effort::Default => [own, of_run(&[4, 16], FileSharing::Shared, SHARED_BYTES)].concat(),
+        Effort::Thorough => {
+            let threads: Vec<u64> = (1..=MAX_THREADS).collect();
+            let published = numbers(BLOCK, &BLOCKS).words(FileSharing::ALL).numbers(THREAD_COUNT, &threads);
+            [own, published.numbers(BYTES, &[SHARED_BYTES])].concat()
         }
     }
-    cases
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (threads, block) =
-        (required_for_run(THREAD_COUNT.number_in(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
-    let bytes = required_for_run(BYTES.number_in(case), case)?;
-    let parts = match required_for_run(FileSharing::of(case), case)? {
+    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
+    let bytes = required(BYTES.number_in(case), case)?;
+    let parts = match required(FileSharing::of(case), case)? {
         FileSharing::Own => (0..threads)
             .map(|thread| {
                 Ok(ThreadRange { target: test_files::numbered_file(bench, bytes, thread)?, range: 0..bytes, block })
@@ -155,27 +143,23 @@ fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Resu
     let order = BlockOrder::Sequential;
     let block = part.block as usize;
     let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
-    let reader = Engine::Pread.open(&part.target, how);
+    let blocks = BlockReader::open(&part.target, Engine::Pread, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
     if !line.wait() {
         return Err(ProbeError::fail("another thread could not be started"));
     }
-    let mut reader = reader.map_err(test_files::probe_error)?;
-    let mut requests = BlockRequests::new(part.range.clone(), block, order).endless();
-    let (mut tally, begun) = (IoTally::default(), monotonic());
+    let mut blocks = blocks?;
+    blocks.requests = BlockRequests::new(part.range.clone(), block, order).endless();
+    let begun = monotonic();
     while monotonic() - begun < nanoseconds {
-        requests.extend_limit(1);
-        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
+        blocks.read_next(1)?;
     }
-    Ok((tally, monotonic() - begun))
+    Ok((blocks.tally, monotonic() - begun))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (threads, block) = (
-        required_for_prediction(THREAD_COUNT.number_in(case), case)?,
-        required_for_prediction(BLOCK.number_in(case), case)?,
-    );
-    let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
+    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
+    let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
     let all = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;
     Ok(derived_time::predict_from_parts(alone.max(all)))
 }

@@ -5,20 +5,14 @@ use kelvin_core::catalogue::file::{
     PAGE_READ, PAGE_WRITE,
 };
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
-use kelvin_harness::PredictionInputs;
+use kelvin_core::units;
+
+pub(super) use kelvin_sys::uring::IoDirection;
 
 use super::cases::{page_read_case, page_write_case};
 use super::test_files::KIB;
-use crate::formula::{Expr, given, measured};
 use crate::memory::{bandwidth, latency, memory_budget};
-
-/// The direction in which a block moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BlockDirection {
-    Read,
-    Write,
-}
+use crate::prelude::*;
 
 /// The time of one call that reads a block from the page cache: a call that finds a page there, and a copy.
 ///
@@ -28,7 +22,7 @@ pub(super) enum BlockDirection {
 /// miss is in the call, waits for memory once. Finding further pages is not counted: they lie in folios where the file system has them.
 pub(super) fn cached_read(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
     let call = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
-    Ok(call.variant("call") + block_copy(facts, block, BlockDirection::Read)?)
+    Ok(call.variant("call") + block_copy(facts, block, IoDirection::Read)?)
 }
 
 /// The time of one call that writes a block over pages that are in the page cache and dirty: the file system's work for a call
@@ -40,7 +34,7 @@ pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Resu
     let further = given("further pages", (block.div_ceil(page) - 1) as f64, Unit::Count);
     // Noise may reverse the order of two figures.
     let pages = one.clone() + further * (two - one).at_least_zero();
-    Ok(pages + block_copy(facts, block, BlockDirection::Write)?)
+    Ok(pages + block_copy(facts, block, IoDirection::Write)?)
 }
 
 /// Whether the buffer of a block stays in the L2 cache.
@@ -52,18 +46,18 @@ pub(super) fn buffer_stays_in_cache(facts: &PredictionInputs<'_>, block: u64) ->
 pub(super) fn block_copy(
     facts: &PredictionInputs<'_>,
     block: u64,
-    direction: BlockDirection,
+    direction: IoDirection,
 ) -> Result<Expr, NoPrediction> {
     let memory = bandwidth::memory_case(facts.machine());
     let rate = match (buffer_stays_in_cache(facts, block), direction) {
-        (true, BlockDirection::Read) => measured(facts, &BANDWIDTH_READ, &memory)?.variant("buffer in L2"),
-        (true, BlockDirection::Write) => measured(facts, &BANDWIDTH_WRITE, &memory)?.variant("buffer in L2"),
+        (true, IoDirection::Read) => measured(facts, &BANDWIDTH_READ, &memory)?.variant("buffer in L2"),
+        (true, IoDirection::Write) => measured(facts, &BANDWIDTH_WRITE, &memory)?.variant("buffer in L2"),
         // It counts bytes read and bytes written.
         (false, _) => (measured(facts, &BANDWIDTH_COPY, &memory)? / 2.0).variant("buffer in memory"),
     };
     let copy = bytes_of("block", block) / rate;
     let page = memory_budget::page_bytes(facts.machine());
-    if direction == BlockDirection::Write || block <= page {
+    if direction == IoDirection::Write || block <= page {
         return Ok(copy);
     }
     let further = given("further pages", (block.div_ceil(page) - 1) as f64, Unit::Count);
@@ -75,7 +69,7 @@ pub(super) fn block_copy(
 pub(super) fn direct_request(
     facts: &PredictionInputs<'_>,
     block: u64,
-    direction: BlockDirection,
+    direction: IoDirection,
 ) -> Result<Expr, NoPrediction> {
     let (latency, rate) = device_metrics(direction);
     let latency = measured(facts, latency, &Case::new())?.variant("request");
@@ -87,7 +81,7 @@ pub(super) fn direct_request(
 pub(super) fn streamed_block(
     facts: &PredictionInputs<'_>,
     block: u64,
-    direction: BlockDirection,
+    direction: IoDirection,
 ) -> Result<Expr, NoPrediction> {
     let rate = measured(facts, device_metrics(direction).1, &Case::new())?.variant("rate of the device");
     Ok(bytes_of("block", block) / rate)
@@ -97,7 +91,7 @@ pub(super) fn streamed_block(
 /// more the bytes.
 pub(super) fn queued_read(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
     if block > LATENCY_BYTES {
-        return streamed_block(facts, block, BlockDirection::Read);
+        return streamed_block(facts, block, IoDirection::Read);
     }
     Ok(1.0 / measured(facts, &DEVICE_REQUESTS, &Case::new())?.variant("one of many requests"))
 }
@@ -123,10 +117,10 @@ pub(super) fn predict_from_parts(parts: Expr) -> Prediction {
 const LATENCY_BYTES: u64 = 4 * KIB;
 
 /// Latency and rate of the device. Predictions are sums over many requests: of reads, the mean counts.
-fn device_metrics(direction: BlockDirection) -> (&'static Metric, &'static Metric) {
+fn device_metrics(direction: IoDirection) -> (&'static Metric, &'static Metric) {
     match direction {
-        BlockDirection::Read => (&DEVICE_MEAN_LATENCY, &DEVICE_READ),
-        BlockDirection::Write => (&DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE),
+        IoDirection::Read => (&DEVICE_MEAN_LATENCY, &DEVICE_READ),
+        IoDirection::Write => (&DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE),
     }
 }
 
@@ -174,7 +168,7 @@ mod tests {
             let read = cached_read(facts, 4096).unwrap();
             assert_eq!(read.value().round(), 608.0);
             assert_eq!(predict_from_parts(read).derivation, "261 ns + 4.00 KiB / 11.8 GB/s = 608 ns");
-            assert_eq!(block_copy(facts, 4096, BlockDirection::Write).unwrap().value(), 512.0);
+            assert_eq!(block_copy(facts, 4096, IoDirection::Write).unwrap().value(), 512.0);
             // A buffer of half of the cache is the last that stays there; of a copy half the bytes count.
             let small = predict_from_parts(cached_read(facts, MIB / 2).unwrap());
             assert!(small.formula.contains(BANDWIDTH_READ.id.as_str()));
@@ -214,10 +208,10 @@ mod tests {
     #[test]
     fn direct_block_is_latency_plus_transfer() {
         with_facts(&KNOWN, |facts| {
-            assert_eq!(direct_request(facts, 4096, BlockDirection::Read).unwrap().value(), 80_000.0);
-            let large = direct_request(facts, 4096 + 1_000_000, BlockDirection::Write).unwrap();
+            assert_eq!(direct_request(facts, 4096, IoDirection::Read).unwrap().value(), 80_000.0);
+            let large = direct_request(facts, 4096 + 1_000_000, IoDirection::Write).unwrap();
             assert_eq!(large.value(), 40_000.0 + 4_000_000.0);
-            assert_eq!(streamed_block(facts, 1_000_000, BlockDirection::Read).unwrap().value(), 2_000_000.0);
+            assert_eq!(streamed_block(facts, 1_000_000, IoDirection::Read).unwrap().value(), 2_000_000.0);
         });
     }
 
@@ -225,8 +219,8 @@ mod tests {
     fn combined_times_merge_inputs() {
         with_facts(&KNOWN, |facts| {
             let (latency, stream) = (
-                direct_request(facts, 4096, BlockDirection::Read).unwrap(),
-                streamed_block(facts, 1_000_000, BlockDirection::Read).unwrap(),
+                direct_request(facts, 4096, IoDirection::Read).unwrap(),
+                streamed_block(facts, 1_000_000, IoDirection::Read).unwrap(),
             );
             let sum = predict_from_parts(latency.clone() + stream.clone());
             assert_eq!((sum.value, sum.inputs.len()), (80_000.0 + 2_000_000.0, 2));
@@ -241,7 +235,7 @@ mod tests {
         with_facts(&KNOWN[..2], |facts| {
             assert!(cached_read(facts, 4096).unwrap_err().0.contains(BANDWIDTH_READ.id.as_str()));
             assert!(
-                direct_request(facts, 4096, BlockDirection::Write)
+                direct_request(facts, 4096, IoDirection::Write)
                     .unwrap_err()
                     .0
                     .contains(DEVICE_ACCEPT_LATENCY.id.as_str())

@@ -9,17 +9,17 @@ use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_file::read_job::{self, EndCondition, ReadJob};
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_file::read_job::{EndCondition, ReadJob};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
+use super::cached_file::BlockReader;
 use super::device_proof::DeviceCounters;
 use super::overwrite::{Overwriter, stream_overwrite};
 use super::request_bursts;
 use super::test_files::{self, FULL_QUEUE_DEPTH, MIB, QueuedReads, SHARED_BYTES};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
@@ -69,7 +69,7 @@ pub(crate) static PROBE: Probe = Probe {
         &DEVICE_MEAN_LATENCY,
         &DEVICE_REQUESTS,
     ],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run: read,
     predict,
 };
@@ -105,7 +105,7 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&DEVICE_WRITE, &DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE_LATENCY],
-    cases,
+    cases: |_, _| vec![Case::new()],
     run: write,
     predict,
 };
@@ -127,10 +127,6 @@ const MAX_REPEAT_SPEEDUP: f64 = 2.0;
 /// Most writes of 4 KiB in a round: the bench takes 800 samples of each kind at most, and some before.
 const MAX_WRITES: u64 = 2000;
 
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
-
 fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let target = test_files::device_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
@@ -147,17 +143,13 @@ fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError>
         bench.note(compare_with_first_pass(first, mean));
         bench.record(&DEVICE_REPEAT_READ, vec![mean / first]);
     }
-    // Where there are none, it would be the same figure again.
-    if has_huge_pages()? {
+    // Where the kernel gives no huge pages, it would be the same figure again.
+    let asked = Arena::populated(STREAM_BLOCK, PagePolicy::Huge)?;
+    if resident_around(asked.address())?.huge > 0 {
+        drop(asked);
         stream_rate_into(bench, target, &wide, (PagePolicy::Huge, &DEVICE_READ_HUGE))?;
     }
     Ok(())
-}
-
-/// Whether the kernel gives huge pages that are asked for.
-fn has_huge_pages() -> Result<bool, ProbeError> {
-    let arena = Arena::populated(STREAM_BLOCK, PagePolicy::Huge)?;
-    Ok(resident_around(arena.address())?.huge > 0)
 }
 
 /// Reads part after part into buffers of these pages; the mean rate of the round.
@@ -168,9 +160,7 @@ fn stream_rate_into(
     (pages, metric): (PagePolicy, &'static Metric),
 ) -> Result<f64, ProbeError> {
     let whole = target.bytes();
-    let part = |range| {
-        read_job::run(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) }).map_err(test_files::probe_error)
-    };
+    let part = |range| test_files::run_job(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) });
     let most = STREAM_PART_BYTES.min(whole);
     let trial = part(0..most)?;
     let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { whole } else { most };
@@ -207,20 +197,18 @@ fn compare_with_first_pass(first: f64, now: f64) -> String {
 fn random_latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
     let order = BlockOrder::Random { seed: bench.seed() };
     let how = ReadOptions { access: Access::Direct, block: RANDOM_BLOCK, order, pages: PagePolicy::Base };
-    let mut reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
-    let mut requests = BlockRequests::new(0..target.bytes(), RANDOM_BLOCK, order).endless();
-    let mut tally = IoTally::default();
+    let mut blocks = BlockReader::open(target, Engine::Pread, how)?;
     let (counters, mut spent) = (DeviceCounters::now(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
-        requests.extend_limit(1);
+        blocks.requests.extend_limit(1);
         let begun = clock.start();
-        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
+        blocks.read()?;
         let ticks = clock.stop().wrapping_sub(begun);
         spent += ticks;
         Ok([ticks])
     })?;
-    bench.note_last_reading(counters.prove_read(tally.bytes)?);
-    bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / tally.requests.max(1) as f64]);
+    bench.note_last_reading(counters.prove_read(blocks.tally.bytes)?);
+    bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / blocks.tally.requests.max(1) as f64]);
     Ok(())
 }
 
@@ -228,12 +216,11 @@ fn random_latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeErr
 fn random_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
     let wide = test_files::queued_reads(target, RANDOM_DEPTH)?;
     let counters = DeviceCounters::now(target);
-    let done = read_job::run(&ReadJob {
+    let done = test_files::run_job(&ReadJob {
         order: BlockOrder::Random { seed: bench.seed() },
         until: EndCondition::Time(Duration::from_nanos(bench.slice().max(MIN_RANDOM_NANOSECONDS) as u64)),
         ..wide.job(target, RANDOM_BLOCK, 0..target.bytes())
-    })
-    .map_err(test_files::probe_error)?;
+    })?;
     bench.note(wide.description.as_str());
     let (mut rate, mut bytes) = (done.requests_per_second(), done.total.bytes);
     // With a thread for each, no one sees when each is done.

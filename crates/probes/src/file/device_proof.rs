@@ -22,6 +22,12 @@ impl DeviceCounters {
         Self(looked)
     }
 
+    /// Bytes that the device has written since the first reading; the reason where it cannot be told.
+    pub(super) fn written(&self) -> Result<u64, String> {
+        let (device, before) = self.0.as_ref().map_err(String::clone)?;
+        Ok(device.traffic().map_err(|error| error.to_string())?.since(*before).written)
+    }
+
     /// What the device counts of so many bytes read since the first reading, in words.
     ///
     /// # Errors

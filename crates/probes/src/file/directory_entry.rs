@@ -9,15 +9,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::O_TMPFILE;
 
 use super::derived_time;
 use super::test_files::io_failure;
 use super::tree::{Tree, time_paths};
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
@@ -48,7 +46,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
     predict,
 };

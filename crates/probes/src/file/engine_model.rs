@@ -2,18 +2,16 @@
 
 use kelvin_core::catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Engine;
-use kelvin_harness::PredictionInputs;
 
 use super::byte_calls;
-use super::cases::{read_engine, required_for_prediction};
+use super::cases::read_engine;
 use super::derived_time::bytes_of;
 use super::test_files::SHARED_BYTES;
-use crate::formula::{Expr, given, measured, published};
 use crate::memory::{bandwidth, fault, latency};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
+use crate::prelude::*;
 
 pub(super) const AXBOE_SOURCE: &str =
     "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
@@ -149,8 +147,8 @@ pub(super) fn predict_within(time: Expr) -> Prediction {
 
 /// The time of a request. Its variant says how it is composed.
 pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
-    let engine = read_engine(required_for_prediction(ReadEngine::of(case), case)?);
-    let bytes = required_for_prediction(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
+    let engine = read_engine(required(ReadEngine::of(case), case)?);
+    let bytes = required(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
     let costs = RequestCosts::measured(facts)?;
     let request = match engine {
         Engine::Read | Engine::Pread | Engine::Readv => costs.call_time(bytes).variant("call"),

@@ -8,14 +8,13 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::{
     CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
+use kelvin_file::read_job::{EndCondition, IoResult, ReadJob};
 use kelvin_file::{Engine, PagePolicy, Target, successive_halving};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use super::cases::{cache_state, required_for_run};
+use super::cases::cache_state;
 use super::test_files::{self, SHARED_BYTES};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TUNE_RATE.id.as_str(),
@@ -47,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
     metrics: &[&TUNE_RATE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH],
     cases,
     run,
-    predict,
+    predict: |_, _, _| Err(NoPrediction::new("a search takes the best of what other measures explain one by one")),
 };
 
 const KIB: usize = 1 << 10;
@@ -71,9 +70,9 @@ const TUNED_ENGINES: [(CacheState, &[TunedEngine]); 2] =
     [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let usual = |way: &TunedEngine| effort > Effort::Quick || *way == TunedEngine::Pread;
+    let usual = |way: &&TunedEngine| effort > Effort::Quick || **way == TunedEngine::Pread;
     let of = |(cache, ways): (CacheState, &'static [TunedEngine])| {
-        ways.iter().copied().filter(usual).map(move |way| Case::new().with_word(cache).with_word(way))
+        words(&[cache]).words(&ways.iter().filter(usual).copied().collect::<Vec<_>>())
     };
     TUNED_ENGINES.into_iter().flat_map(of).collect()
 }
@@ -117,7 +116,7 @@ fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<Re
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let state = cache_state(case)?;
-    let engine = match required_for_run(TunedEngine::of(case), case)? {
+    let engine = match required(TunedEngine::of(case), case)? {
         TunedEngine::Pread => Engine::Pread,
         TunedEngine::MmapPopulate => Engine::MmapPopulate,
         TunedEngine::Uring => Engine::Uring { depth: 1, registered: false },
@@ -173,14 +172,13 @@ fn read_for(
 ) -> Result<IoResult, ProbeError> {
     let ReadConfig { engine, block, threads } = setting;
     let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
-    read_job::run(&ReadJob {
+    test_files::run_job(&ReadJob {
         state,
         threads,
         until,
         pages: PagePolicy::for_buffer(block),
         ..test_files::direct_read_job(target, engine, block)
     })
-    .map_err(test_files::probe_error)
 }
 
 /// Where the bytes came from, in words.
@@ -190,10 +188,6 @@ fn describe_source(done: &IoResult) -> String {
         Err(reason) => format!("no device counters: {reason}"),
     };
     format!("before: {}; {device}", done.before)
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("a search takes the best of what other measures explain one by one"))
 }
 
 #[cfg(test)]

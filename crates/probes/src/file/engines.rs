@@ -5,15 +5,14 @@
 //! for requests in random order.
 
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_core::{Case, Machine};
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
 use kelvin_sys::clock::Clock;
 
-use super::cached_file::CachedFile;
-use super::cases::{read_engine, required_for_run};
+use super::cached_file::{BlockReader, CachedFile};
+use super::cases::read_engine;
 use super::engine_model;
-use super::test_files::{self, SHARED_BYTES};
+use super::test_files::{SHARED_BYTES, probe_error};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
@@ -80,10 +79,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         }
     };
     let of = |&way: &ReadEngine| {
-        REQUEST_SIZES
-            .into_iter()
-            .filter(move |&block| wanted(way, block))
-            .map(move |block| Case::new().with_word(way).with_number(BLOCK, block))
+        let sizes: Vec<u64> = REQUEST_SIZES.into_iter().filter(|&block| wanted(way, block)).collect();
+        words(&[way]).numbers(BLOCK, &sizes)
     };
     ReadEngine::ALL.iter().flat_map(of).collect()
 }
@@ -95,26 +92,27 @@ const TRIAL_REQUESTS: u64 = 4096;
 const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (way, block) = (required_for_run(ReadEngine::of(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
+    let (way, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let cached = CachedFile::open(bench, SHARED_BYTES)?;
-    let mut passes = RepeatedPasses::open(cached.target(), read_engine(way), block)?;
+    let mut passes = RepeatedPasses::open(&cached.target, read_engine(way), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers are touched and lazy loading is done.
     passes.read(bench.clock(), requests)?;
     let ticks = passes.read(bench.clock(), requests)?;
     let whole = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
-    bench.note(format!("{}; {}in a trial, 100 MB took {:.4} s", cached.proof(), passes.describe_depth(), whole / 1e9));
-    passes.reader.notes().into_iter().for_each(|note| bench.note(note));
+    let depth =
+        passes.blocks.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"));
+    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached.proof, whole / 1e9));
+    passes.blocks.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
     cached.check_resident()
 }
 
 /// A file read from its beginning to its end repeatedly.
 struct RepeatedPasses {
-    reader: Reader,
-    requests: BlockRequests,
+    blocks: BlockReader,
     /// Requests of a pass, and those left of this one.
-    blocks: u64,
+    requests: u64,
     left: u64,
 }
 
@@ -124,11 +122,11 @@ impl RepeatedPasses {
         let bytes =
             usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
         let how = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
-        let reader = engine.open(target, how).map_err(test_files::probe_error)?;
+        let mut blocks = BlockReader::open(target, engine, how)?;
         // Whole requests only: a rest would count as one.
-        let blocks = target.bytes() / block.max(1);
-        let requests = BlockRequests::new(0..blocks * block, bytes, order).endless();
-        Ok(Self { reader, requests, blocks, left: blocks })
+        let requests = target.bytes() / block.max(1);
+        blocks.requests = BlockRequests::new(0..requests * block, bytes, order).endless();
+        Ok(Self { blocks, requests, left: requests })
     }
 
     /// Makes so many requests; their ticks, without the work between passes.
@@ -136,30 +134,15 @@ impl RepeatedPasses {
         let (mut ticks, mut wanted) = (0, requests);
         while wanted > 0 {
             let part = wanted.min(self.left);
-            let mut next = self.requests.clone().limit(part);
-            let mut tally = IoTally::default();
-            let begun = clock.start();
-            let outcome = self.reader.read(&mut next, &mut tally);
-            ticks += clock.stop().wrapping_sub(begun);
-            outcome.map_err(test_files::probe_error)?;
-            let bytes = part * next.block() as u64;
-            if tally != (IoTally { bytes, requests: part }) {
-                return Err(ProbeError::fail(format!("{part} requests for {bytes} bytes came to {tally:?}")));
-            }
-            self.requests = next;
+            ticks += self.blocks.time_next(clock, part)?;
             wanted -= part;
             self.left -= part;
             if self.left == 0 {
-                self.left = self.blocks;
-                self.reader.unmap_pages().map_err(test_files::probe_error)?;
+                self.left = self.requests;
+                self.blocks.reader.unmap_pages().map_err(probe_error)?;
             }
         }
         Ok(ticks)
-    }
-
-    /// The mean queue depth, in words, where there is more than one request at a time.
-    fn describe_depth(&self) -> String {
-        self.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"))
     }
 }
 

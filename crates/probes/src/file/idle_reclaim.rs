@@ -7,14 +7,13 @@ use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
 use kelvin_core::units::seconds;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_file::cache::{self, PageCacheState, Residency};
+use kelvin_file::cache::{PageCacheState, Residency};
 use kelvin_file::{Target, random_data};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 
+use super::cached_file::{residency, set_cache_state};
 use super::test_files::{self, MIB};
-use crate::formula::published;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: IDLE_RETAINED.id.as_str(),
@@ -61,9 +60,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     if !left.exists() {
         return create_idle_files(bench, &left);
     }
-    let text = std::fs::read_to_string(&left)?;
-    let since: u64 =
-        text.parse().map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", left.display())))?;
+    let since = test_files::read_number(&left)?.unwrap_or_default() as u64;
     let idle = monotonic().saturating_sub(since);
     if idle < MIN_IDLE_NANOSECONDS {
         let [least, idle] = [MIN_IDLE_NANOSECONDS, idle].map(|time| seconds(time as f64 / 1e9));
@@ -85,7 +82,7 @@ fn total_residency(bench: &Bench<'_>) -> Result<Residency, ProbeError> {
     let mut all = Residency { pages: 0, mincore: 0, cachestat: Some(0) };
     for number in 0..FILE_COUNT {
         let target = Target::find(&idle_file(bench, number)).map_err(test_files::probe_error)?;
-        let found = cache::residency(&target).map_err(test_files::probe_error)?;
+        let found = residency(&target)?;
         all.pages += found.pages;
         all.mincore += found.mincore;
         all.cachestat = all.cachestat.zip(found.cachestat).map(|(sum, more)| sum + more);
@@ -106,7 +103,7 @@ fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> Result<()
         random_data::write_file(&path, FILE_BYTES, FIRST_SEED + u64::from(number))
             .map_err(|error| test_files::io_failure("write", &path, &error))?;
         let target = Target::find(&path).map_err(test_files::probe_error)?;
-        cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
+        set_cache_state(&target, PageCacheState::Cached)?;
     }
     std::fs::write(left, monotonic().to_string())?;
     bench.note(format!("{FILE_COUNT} files of {FILE_BYTES} bytes left in memory"));

@@ -12,15 +12,12 @@ use kelvin_core::catalogue::file::{
     METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
 use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 
-use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time;
 use super::tree::{Tree, time_paths};
-use crate::formula::{given, measured};
 use crate::os::syscall_work;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
@@ -89,15 +86,8 @@ const ROUND_BYTES: u64 = 1 << 20;
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use DirectoryCount::{Many, One};
     let all = [(1000, One), (100, One), (1000, Many), (10_000, One), (10_000, Many)];
-    let wanted = match effort {
-        Effort::Quick => 1,
-        Effort::Default => 3,
-        Effort::Thorough => all.len(),
-    };
-    all[..wanted]
-        .iter()
-        .map(|&(files, directories)| Case::new().with_number(FILES, files).with_word(directories))
-        .collect()
+    let of = |&(files, directories): &(u64, DirectoryCount)| numbers(FILES, &[files]).words(&[directories]);
+    all[..by_effort(effort, [1, 3, all.len()])].iter().flat_map(of).collect()
 }
 
 const fn directory_count(directories: DirectoryCount) -> u64 {
@@ -108,8 +98,8 @@ const fn directory_count(directories: DirectoryCount) -> u64 {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let files = required_for_run(FILES.number_in(case), case)?;
-    let directories = directory_count(required_for_run(DirectoryCount::of(case), case)?);
+    let files = required(FILES.number_in(case), case)?;
+    let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let tree = Tree::open(bench, "tree", files, directories)?;
     bench.reserve_write(ROUND_BYTES)?;
     let looks = LookupPass::new(&tree);
@@ -119,17 +109,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         "{}; a listing found {found} files in {directories} directories; paths have {components} components",
         tree.file_system()?
     ));
-    time_changes(bench, &OwnFiles::new(&tree))?;
-    bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
-}
-
-/// Creates, renames and removes files, all of them once.
-fn time_changes(bench: &mut Bench<'_>, own: &OwnFiles) -> Result<(), ProbeError> {
-    let ticks = own.time_pass(bench.clock())?;
-    for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(ticks) {
+    let changes = OwnFiles::new(&tree).time_pass(bench.clock())?;
+    for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(changes) {
         bench.record(metric, vec![bench.nanoseconds(ticks) / OWN_FILES as f64]);
     }
-    Ok(())
+    bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
 }
 
 /// The files that a round creates and removes; what a failed one leaves is removed when dropped.
@@ -219,39 +203,34 @@ const DOT_ENTRIES: u64 = 2;
 const GETDENTS_CALLS: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (first, second) = match metric.id {
-        id if id == METADATA_STAT.id => return stat_prediction(facts),
-        id if id == METADATA_OPEN.id => return open_prediction(facts, case),
-        id if id == METADATA_CREATE.id => (&ENTRY_CREATE, &ENTRY_ADD),
-        id if id == METADATA_RENAME.id => (&ENTRY_ADD, &ENTRY_REMOVE),
-        id if id == METADATA_UNLINK.id => (&ENTRY_REMOVE, &ENTRY_FREE),
-        _ => return listing_prediction(facts, case),
+    let of = |metric: &Metric| measured(facts, metric, &Case::new());
+    let parts = match metric.id {
+        id if id == METADATA_STAT.id => {
+            // The call on /dev/null, a path of two components.
+            let call = of(&syscall_work::STAT)?.source(PATH_SOURCE).of_value([1.0 / 1.2, RANGE_FACTOR]);
+            let remark =
+                format!("predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system");
+            return Ok(call.explained(PredictionBasis::Derived, "call on /dev/null", &remark));
+        }
+        id if id == METADATA_OPEN.id => {
+            // As of /dev/null, and what the path and the file system add, as they do to stat.
+            let call = of(&syscall_work::OPEN_CLOSE)?.source(PATH_SOURCE);
+            call + (measured(facts, &METADATA_STAT, case)? - of(&syscall_work::STAT)?).at_least_zero()
+        }
+        id if id == METADATA_CREATE.id => of(&ENTRY_CREATE)? + of(&ENTRY_ADD)?,
+        id if id == METADATA_RENAME.id => of(&ENTRY_ADD)? + of(&ENTRY_REMOVE)?,
+        id if id == METADATA_UNLINK.id => of(&ENTRY_REMOVE)? + of(&ENTRY_FREE)?,
+        _ => listing_time(facts, case)?,
     };
-    let both = measured(facts, first, &Case::new())? + measured(facts, second, &Case::new())?;
-    Ok(derived_time::predict_from_parts(both))
-}
-
-/// The call on /dev/null, a path of two components.
-fn stat_prediction(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let call = measured(facts, &syscall_work::STAT, &Case::new())?.source(PATH_SOURCE);
-    let remark = format!("predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system");
-    Ok(call.of_value([1.0 / 1.2, RANGE_FACTOR]).explained(PredictionBasis::Derived, "call on /dev/null", &remark))
-}
-
-/// Opening and closing: as of /dev/null, and what the path and the file system add, as they do to stat.
-fn open_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let call = measured(facts, &syscall_work::OPEN_CLOSE, &Case::new())?.source(PATH_SOURCE);
-    let there = measured(facts, &METADATA_STAT, case)?;
-    let path = (there - measured(facts, &syscall_work::STAT, &Case::new())?).at_least_zero();
-    Ok(derived_time::predict_from_parts(call + path))
+    Ok(derived_time::predict_from_parts(parts))
 }
 
 const PATH_SOURCE: &str = "Linux fs/namei.c: link_path_walk, once for each component";
 
 /// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
-fn listing_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let files = required_for_prediction(FILES.number_in(case), case)?;
-    let directories = directory_count(required_for_prediction(DirectoryCount::of(case), case)?);
+fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+    let files = required(FILES.number_in(case), case)?;
+    let directories = directory_count(required(DirectoryCount::of(case), case)?);
     if (files, directories) == (LISTED_FILES, 1) {
         return Err(NoPrediction::new("a file system's cost of listing a directory is not published"));
     }
@@ -264,7 +243,7 @@ fn listing_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predi
     // What one directory costs is in the figure of the large one.
     let more = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
     let directory = open + look + GETDENTS_CALLS * call;
-    Ok(derived_time::predict_from_parts(filled + given("directories of a file", more, Unit::Ratio) * directory))
+    Ok(filled + given("directories of a file", more, Unit::Ratio) * directory)
 }
 
 #[cfg(test)]

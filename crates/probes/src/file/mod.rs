@@ -27,7 +27,7 @@ mod request_bursts;
 mod rivals;
 mod sequential_random;
 mod sync;
-mod test_files;
+pub(crate) mod test_files;
 mod threads;
 pub(crate) mod tree;
 pub(crate) mod whole_file;

@@ -3,27 +3,25 @@
 //! It is what arriving, copied and extracted files cost before anything is flushed. It must not be used for writing over bytes that
 //! are there, which allocates nothing, nor for durable files.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kelvin_core::catalogue::file::{
     AccessOrder, BLOCK, BYTES, CacheState, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Target;
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};
 
-use super::cases::{page_read_case, page_write_case, required_for_prediction, required_for_run};
+use super::cases::{page_read_case, page_write_case};
 use super::derived_time;
 use super::test_files::{KIB, MIB, check_free_space, io_failure, probe_error, written_back_bytes};
 use super::tree::RoundDirectory;
-use crate::formula::{given, measured};
 use crate::memory::memory_budget;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: NEW_FILE.id.as_str(),
@@ -88,28 +86,19 @@ pub(crate) fn filled_case(by: FillMethod, block: u64, bytes: u64) -> Case {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let [small, page, usual, large] = WRITE_BLOCKS;
-    let mut all = vec![
-        filled_case(FillMethod::Write, usual, MIDDLE_FILE),
-        filled_case(FillMethod::Mmap, MMAP_WINDOW, MIDDLE_FILE),
-    ];
-    all.push(filled_case(FillMethod::MmapRandom, MMAP_WINDOW, MIDDLE_FILE));
+    let of = |by: FillMethod, block: u64, sizes: &[u64]| words(&[by]).numbers(BLOCK, &[block]).numbers(BYTES, sizes);
+    let mut all = of(FillMethod::Write, usual, &[MIDDLE_FILE]);
+    all.extend(of(FillMethod::Mmap, MMAP_WINDOW, &[MIDDLE_FILE]));
+    all.extend(of(FillMethod::MmapRandom, MMAP_WINDOW, &[MIDDLE_FILE]));
     if effort > Effort::Quick {
-        all.extend([
-            filled_case(FillMethod::Write, page, SMALL_FILE),
-            filled_case(FillMethod::Write, page, MIDDLE_FILE),
-        ]);
+        all.extend(of(FillMethod::Write, page, &[SMALL_FILE, MIDDLE_FILE]));
     }
     if effort > Effort::Default {
-        all.extend([
-            filled_case(FillMethod::Write, small, MIDDLE_FILE),
-            filled_case(FillMethod::Write, large, MIDDLE_FILE),
-        ]);
+        all.extend([small, large].map(|block| filled_case(FillMethod::Write, block, MIDDLE_FILE)));
         all.extend(LARGE_FILE_BLOCKS.map(|block| filled_case(FillMethod::Write, block, LARGE_FILE)));
         all.push(filled_case(FillMethod::MmapRandom, SMALL_MMAP_WINDOW, MIDDLE_FILE));
-        let mapped = [FillMethod::Mmap, FillMethod::MmapRandom];
-        all.extend(
-            mapped.into_iter().flat_map(|by| [SMALL_FILE, LARGE_FILE].map(|bytes| filled_case(by, MMAP_WINDOW, bytes))),
-        );
+        all.extend(of(FillMethod::Mmap, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
+        all.extend(of(FillMethod::MmapRandom, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
     }
     all
 }
@@ -120,49 +109,23 @@ const ROUND_BYTES: u64 = 64 * MIB;
 const MAX_FILES: u64 = 16;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (block, bytes) =
-        (required_for_run(BLOCK.number_in(case), case)?, required_for_run(BYTES.number_in(case), case)?);
+    let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
     check_free_space(bench, bytes)?;
-    let mut filling = FileFiller::new(required_for_run(FillMethod::of(case), case)?, block)?;
+    let mut filling = FileFiller::new(required(FillMethod::of(case), case)?, block)?;
+    // Removed on drop, with the files.
     let place = RoundDirectory::create(bench, "new")?;
-    let mut made = NewFiles { directory: place.path(), paths: Vec::new() };
+    let path = |number| place.path().join(format!("kelvin-new-{}-{number}", std::process::id()));
     // A first file, untimed: the directory and the buffer are touched.
-    made.create_one(|path| filling.create_filled(path, SMALL_FILE, bench.clock()))?;
+    filling.create_filled(&path(0), SMALL_FILE, bench.clock())?;
     let files = (ROUND_BYTES / bytes).clamp(1, MAX_FILES);
-    let ticks = (0..files).map(|_| made.create_one(|path| filling.create_filled(path, bytes, bench.clock())));
+    let ticks = (1..=files).map(|number| filling.create_filled(&path(number), bytes, bench.clock()));
     let ticks = ticks.collect::<Result<Vec<u64>, ProbeError>>()?;
-    bench.reserve_write(made.written_back()?)?;
-    drop(made);
+    let written = (0..=files).map(|number| written_back_bytes(&Target::find(&path(number)).map_err(probe_error)?));
+    bench.reserve_write(written.sum::<Result<u64, ProbeError>>()?)?;
+    drop(place);
     let times = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
     bench.record(&NEW_FILE, times);
     Ok(())
-}
-
-/// The files of a round, each with a name of its own; all are removed when dropped.
-struct NewFiles<'a> {
-    directory: &'a Path,
-    paths: Vec<PathBuf>,
-}
-
-impl NewFiles<'_> {
-    fn create_one(&mut self, make: impl FnOnce(&Path) -> Result<u64, ProbeError>) -> Result<u64, ProbeError> {
-        let path = self.directory.join(format!("kelvin-new-{}-{}", std::process::id(), self.paths.len()));
-        self.paths.push(path.clone());
-        make(&path)
-    }
-
-    /// Bytes of them that have been written back.
-    fn written_back(&self) -> Result<u64, ProbeError> {
-        self.paths.iter().map(|path| written_back_bytes(&Target::find(path).map_err(probe_error)?)).sum()
-    }
-}
-
-impl Drop for NewFiles<'_> {
-    fn drop(&mut self) {
-        for path in &self.paths {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 /// What files are filled with.
@@ -228,11 +191,10 @@ fn write_mapped(file: &File, (window, zeros): (&mut FileWindow, &File), bytes: u
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (block, bytes) =
-        (required_for_prediction(BLOCK.number_in(case), case)?, required_for_prediction(BYTES.number_in(case), case)?);
+    let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
     let page = memory_budget::page_bytes(facts.machine());
     let pages = bytes.div_ceil(page);
-    let (order, writes) = match required_for_prediction(FillMethod::of(case), case)? {
+    let (order, writes) = match required(FillMethod::of(case), case)? {
         FillMethod::Write if block > page => (AccessOrder::Sequential, 0),
         FillMethod::Write => (AccessOrder::Random, bytes.div_ceil(block).saturating_sub(pages)),
         FillMethod::Mmap => (AccessOrder::Sequential, pages),
@@ -265,7 +227,7 @@ mod tests {
                 let path = directory.path().join(format!("{}-{bytes}", by.name()));
                 let ticks = FileFiller::new(by, 2 * page).unwrap().create_filled(&path, bytes, clock).unwrap();
                 assert_eq!(ticks, 7);
-                assert_eq!(fs::read(&path).unwrap(), vec![byte; bytes as usize]);
+                assert_eq!(std::fs::read(&path).unwrap(), vec![byte; bytes as usize]);
                 let again = FileFiller::new(by, page).unwrap().create_filled(&path, bytes, clock);
                 assert!(matches!(again, Err(ProbeError::Fail(_))), "a file is not written over");
             }

@@ -9,20 +9,18 @@ use std::os::unix::fs::FileExt;
 
 use kelvin_core::catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
 use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::cache::PageCacheState;
 use kelvin_file::{Access, BlockOrder, BlockRequests, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{advise_access, page_bytes};
 
 use super::byte_calls;
-use super::cached_file;
-use super::cases::{block_order, cache_state, page_read_case, required_for_prediction};
+use super::cached_file::{describe_residency, residency, set_cache_state};
+use super::cases::{block_order, cache_state, page_read_case};
 use super::derived_time::{self, bytes_of};
 use super::test_files::{self, SHARED_BYTES};
-use crate::formula::measured;
 use crate::memory::{bandwidth, latency, memory_budget};
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -85,7 +83,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 
 /// The ticks of reading a byte of each page once.
 fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockOrder) -> Result<u64, ProbeError> {
-    cache::set_cache_state(target, state).map_err(test_files::probe_error)?;
+    set_cache_state(target, state)?;
     let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
     advise_access(&file, order == BlockOrder::Sequential)?;
     let requests = BlockRequests::new(0..target.bytes(), page_bytes(), order);
@@ -94,13 +92,13 @@ fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockO
         read_byte(&file, request.offset)?;
     }
     let ticks = clock.stop().wrapping_sub(begun);
-    let after = cache::residency(target).map_err(test_files::probe_error)?;
+    let after = residency(target)?;
     if after.mincore == 0 {
         return Err(ProbeError::skip(format!(
             "needs a file system that keeps holes in the page cache: afterwards, {after}"
         )));
     }
-    cached_file::describe_residency(after).map(|_| ticks)
+    describe_residency(after).map(|_| ticks)
 }
 
 /// Reads a byte of a file.
@@ -115,7 +113,7 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), ProbeError> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let first = page_read_case(CacheState::Cached, AccessOrder::Sequential);
-    let page = match required_for_prediction(CacheState::of(case), case)? {
+    let page = match required(CacheState::of(case), case)? {
         CacheState::Cached if *case == first => {
             let next_byte = measured(facts, &BYTE_CALLS, &byte_calls::next_byte_at_case())?;
             next_byte.variant("next byte") + latency::memory_latency(facts)?
@@ -130,7 +128,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             let found = measured(facts, &PAGE_READ, &first)?.variant("fault");
             found + measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?
         }
-        CacheState::Direct => return required_for_prediction(None, case),
+        CacheState::Direct => return Ok(required(None, case)?),
     };
     Ok(derived_time::predict_from_parts(page))
 }

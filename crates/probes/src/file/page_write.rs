@@ -6,19 +6,17 @@
 
 use kelvin_core::catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
 use kelvin_core::catalogue::mem::BANDWIDTH_READ;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::cache::PageCacheState;
 use kelvin_file::{Access, BlockRequest, BlockRequests};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::mapping::page_bytes;
 
-use super::cached_file;
-use super::cases::{block_order, page_write_case, required_for_prediction, required_for_run};
+use super::cached_file::{prove_resident, set_cache_state};
+use super::cases::{block_order, page_write_case};
 use super::derived_time;
 use super::overwrite::Overwriter;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::formula::{given, measured, published};
 use crate::memory::bandwidth;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_WRITE.id.as_str(),
@@ -62,16 +60,15 @@ pub(super) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let orders = if effort == Effort::Quick { &[AccessOrder::Sequential] } else { AccessOrder::ALL };
-    orders.iter().flat_map(|&order| [1, 2].map(|pages| page_write_case(pages, order))).collect()
+    words(orders).numbers(PAGES, &[1, 2])
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (pages, order) = (required_for_run(PAGES.number_in(case), case)?, block_order(case, bench.seed())?);
+    let (pages, order) = (required(PAGES.number_in(case), case)?, block_order(case, bench.seed())?);
     let page = page_bytes() as u64;
     let within = offset_in_page(pages, page)?;
     let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
-    let found = cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
-    bench.note(format!("before, {found}"));
+    bench.note(format!("before, {}", set_cache_state(&target, PageCacheState::Cached)?));
     let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
     // Not the last page: the second byte would be beyond the end.
     let mut requests = BlockRequests::new(0..SHARED_BYTES - page, page as usize, order).endless();
@@ -81,9 +78,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
             .by_ref()
             .try_for_each(|whole| writer.write(BlockRequest { offset: whole.offset + within, bytes: pages as usize }))
     })?;
-    bench.note_last_reading(cached_file::describe_residency(
-        cache::residency(&target).map_err(test_files::probe_error)?,
-    )?);
+    bench.note_last_reading(prove_resident(&target)?);
     Ok(())
 }
 
@@ -104,28 +99,27 @@ const FOLIO_BYTES: u64 = MIB;
 const BUFFER_HEAD_BYTES: u64 = 104;
 const FILE_SYSTEM_BLOCK: u64 = 4 * KIB;
 
-/// One page in order is the base; two are in one folio; in random order each write meets another folio, of which it walks all records.
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let pages = required_for_prediction(PAGES.number_in(case), case)?;
-    match required_for_prediction(AccessOrder::of(case), case)? {
-        AccessOrder::Sequential if pages == 1 => Err(NoPrediction::new(
-            "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
-        )),
-        AccessOrder::Sequential => {
-            let one = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
-            Ok(derived_time::predict_from_parts(one.variant("as for one page")))
+    let pages = required(PAGES.number_in(case), case)?;
+    let in_order = |pages| measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential));
+    let written = match required(AccessOrder::of(case), case)? {
+        AccessOrder::Sequential if pages == 1 => {
+            return Err(NoPrediction::new(
+                "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
+            ));
         }
-        AccessOrder::Random => random_pages(facts, pages),
-    }
-}
-
-/// In random order: as in order, and the records of a folio read from memory.
-fn random_pages(facts: &PredictionInputs<'_>, pages: u64) -> Result<Prediction, NoPrediction> {
-    let written = measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential))?;
-    let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
-    let records = given("records of a folio", (FOLIO_BYTES / FILE_SYSTEM_BLOCK) as f64, Unit::Count);
-    let record = published("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE);
-    Ok(derived_time::predict_from_parts(written + records * record / rate))
+        // Most neighbours are in one folio.
+        AccessOrder::Sequential => in_order(1)?.variant("as for one page"),
+        // Each write meets another folio, of which it walks all records.
+        AccessOrder::Random => {
+            let records = given("records of a folio", (FOLIO_BYTES / FILE_SYSTEM_BLOCK) as f64, Unit::Count);
+            let record =
+                published("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE);
+            let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()));
+            in_order(pages)? + records * record / rate?
+        }
+    };
+    Ok(derived_time::predict_from_parts(written))
 }
 
 const FOLIO_WALK_SOURCE: &str =

@@ -8,16 +8,13 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
+use kelvin_file::read_job::{EndCondition, IoResult, ReadJob};
 use kelvin_file::{BlockOrder, Engine};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time::{self, format_time};
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, SHARED_BYTES};
-use crate::formula::{Expr, fact, given, measured};
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
@@ -70,16 +67,12 @@ const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 const REAPING_FACTOR: f64 = 1.25;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let depths: &[u64] = match effort {
-        Effort::Quick => &[1, 16],
-        Effort::Default => &[1, 4, 16, 64, 256],
-        Effort::Thorough => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
-    };
-    depths.iter().map(|&depth| Case::new().with_number(QUEUE_DEPTH, depth)).collect()
+    const THOROUGH: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+    numbers(QUEUE_DEPTH, by_effort(effort, [&[1, 16], &[1, 4, 16, 64, 256], THOROUGH]))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let depth = required_for_run(QUEUE_DEPTH.number_in(case), case)? as u32;
+    let depth = required(QUEUE_DEPTH.number_in(case), case)? as u32;
     let target = test_files::device_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
     let counters = DeviceCounters::now(&target);
@@ -90,7 +83,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
             latencies: Some((bench.clock(), bench.hertz())),
             ..test_files::direct_read_job(&target, Engine::Uring { depth, registered: false }, BLOCK)
         };
-        read_job::run(&job).map_err(test_files::probe_error)
+        test_files::run_job(&job)
     };
     let usual = bench.slice().max(MIN_ROUND_NANOSECONDS);
     let mut done = read(usual)?;
@@ -133,13 +126,11 @@ struct LittlesLaw {
 
 impl LittlesLaw {
     fn from_result(done: &IoResult, depth: u32) -> Option<Self> {
-        let latency = done.latencies.as_ref()?.mean()?;
-        let at_ends = f64::from(depth) / done.total.requests as f64;
         Some(Self {
             rate: done.requests_per_second(),
-            latency,
+            latency: done.latencies.as_ref()?.mean()?,
             counted_in_flight: done.achieved_depth?,
-            edge_requests: at_ends,
+            edge_requests: f64::from(depth) / done.total.requests as f64,
         })
     }
 
@@ -164,9 +155,13 @@ impl LittlesLaw {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let depth = required_for_prediction(QUEUE_DEPTH.number_in(case), case)?;
+    let depth = required(QUEUE_DEPTH.number_in(case), case)?;
     if metric.id == DEPTH_ACHIEVED.id {
-        return Ok(requested_depth(depth));
+        let remark = format!(
+            "each request that is done is replaced at once; down to a factor of {REAPING_FACTOR} less, for those that are done and not reaped"
+        );
+        let reached = fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]);
+        return Ok(reached.explained(PredictionBasis::Derived, "depth requested", &remark));
     }
     let single = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?;
     let [lower, upper] = closed_system_rates(depth, single, measured(facts, &DEVICE_REQUESTS, &Case::new())?);
@@ -177,18 +172,6 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         (shortest.clone().between(&shortest, &longest), "latency at a depth")
     };
     Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, name))
-}
-
-/// The depth that is reached: the one requested, but while a request that is done waits to be reaped.
-fn requested_depth(depth: u64) -> Prediction {
-    let remark = format!(
-        "each request that is done is replaced at once; down to a factor of {REAPING_FACTOR} less, for those that are done and not reaped"
-    );
-    fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]).explained(
-        PredictionBasis::Derived,
-        "depth requested",
-        &remark,
-    )
 }
 
 /// Bounds on the requests per second that a closed system with so many in flight completes, from the nanoseconds of one request alone and

@@ -6,14 +6,14 @@
 use std::fs::File;
 
 use kelvin_core::catalogue::file::READ_AHEAD;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::cache::PageCacheState;
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::mapping::{FileMapping, advise_access, is_unmappable, page_bytes};
 
+use super::cached_file::set_cache_state;
 use super::page_read;
 use super::test_files::{self, SHARED_BYTES};
+use crate::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
@@ -40,9 +40,9 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&READ_AHEAD],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
-    predict,
+    predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
@@ -96,7 +96,7 @@ pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError>
 
 /// A file of which nothing is in memory, opened afresh and announced as read in order.
 fn open_uncached(target: &Target) -> Result<(File, FileMapping), ProbeError> {
-    cache::set_cache_state(target, PageCacheState::Uncached).map_err(test_files::probe_error)?;
+    set_cache_state(target, PageCacheState::Uncached)?;
     let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
     advise_access(&file, true)?;
     let mapping = FileMapping::whole(&file, target.bytes() as usize).map_err(|error| match is_unmappable(&error) {
@@ -104,10 +104,6 @@ fn open_uncached(target: &Target) -> Result<(File, FileMapping), ProbeError> {
         false => error.into(),
     })?;
     Ok((file, mapping))
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect"))
 }
 
 #[cfg(test)]

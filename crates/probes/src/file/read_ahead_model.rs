@@ -2,14 +2,12 @@
 //! and the device fills one window while the one before is copied.
 
 use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
-use kelvin_core::{Case, NoPrediction, Unit};
-use kelvin_harness::PredictionInputs;
 
 use super::cases::page_read_case;
-use super::derived_time::{self, BlockDirection, bytes_of};
+use super::derived_time::{self, IoDirection, bytes_of};
 use super::test_files::KIB;
-use crate::formula::{Expr, given, measured};
 use crate::memory::memory_budget;
+use crate::prelude::*;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;
@@ -35,7 +33,7 @@ impl ReadAheadCost {
         let allocated = (new - known.clone()).at_least_zero().variant("allocation");
         let calls = count("calls", whole.div_ceil(block)) * known.variant("calls");
         let blocks = given("blocks", whole as f64 / block as f64, Unit::Ratio);
-        let copy = blocks * derived_time::block_copy(facts, block, BlockDirection::Read)?;
+        let copy = blocks * derived_time::block_copy(facts, block, IoDirection::Read)?;
         let window = measured(facts, &READ_AHEAD, &Case::new())?;
         let windows = window_count(whole, block, window.value() as u64, page);
         let rest = bytes_of("(bytes - windows x 4 KiB)", whole.saturating_sub(windows * PAGE));
@@ -87,8 +85,8 @@ pub(super) fn window_count(whole: u64, block: u64, most: u64, page: u64) -> u64 
 /// copy.
 pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
     let page = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?.variant("page");
-    let through = page + derived_time::block_copy(facts, block, BlockDirection::Read)?;
-    Ok(derived_time::direct_request(facts, block, BlockDirection::Read)? + through)
+    let through = page + derived_time::block_copy(facts, block, IoDirection::Read)?;
+    Ok(derived_time::direct_request(facts, block, IoDirection::Read)? + through)
 }
 
 #[cfg(test)]

@@ -12,20 +12,17 @@ use kelvin_core::catalogue::file::{
     RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
 use kelvin_core::catalogue::{Rival, RivalComparison};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_file::cache::{self, PageCacheState};
-use kelvin_file::read_job::{self, EndCondition, ReadJob};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::read_job::{EndCondition, ReadJob};
 use kelvin_file::{BlockOrder, Engine, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use self::programs::ReadTool;
-use super::cached_file::describe_residency;
-use super::cases::{block_order, required_for_prediction, required_for_run};
+use super::cached_file::{prove_resident, set_cache_state};
+use super::cases::block_order;
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::formula::{Expr, fact, given, measured};
 use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
-use crate::program::run_alternating;
+use crate::prelude::*;
+use crate::program::{Program, run_alternating};
 
 /// Shared by the texts of both probes.
 const PREDICTION_TEXT: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
@@ -158,16 +155,25 @@ struct SideResult {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &RivalComparison) -> Result<(), ProbeError> {
-    let tool = ReadTool::find(required_for_run(Rival::of(case), case)?)?;
+    let tool = Program::find(required(Rival::of(case), case)?)?;
     let target = test_files::shared_file(bench, SHARED_BYTES)?;
-    let task = rival_task(case, &tool, target, (state, bench.seed()))?;
+    let block = match BLOCK.number_in(case) {
+        Some(block) => block,
+        None => tool.fixed_block(&target)?,
+    };
+    let (bytes, order) = match state {
+        PageCacheState::Direct => (DIRECT_BYTES, block_order(case, bench.seed())?),
+        _ => (target.bytes(), BlockOrder::Sequential),
+    };
+    let computes_digest = tool.computes_digest();
+    let task = RivalTask { target, bytes, block, order, state, computes_digest, time: SIDE_TIME };
     if state == PageCacheState::Direct {
         test_files::check_direct_io(&task.target, task.block)?;
     }
     let [kelvin, other] = run_alternating(
         bench,
         || with_cache_proof(&task, run_kelvin),
-        || with_cache_proof(&task, |task| tool.run(task)),
+        || with_cache_proof(&task, |task| tool.read(task)),
     )?;
     bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.describe(), task.block));
     bench.record(metrics.ratio, vec![kelvin.rate / other.rate]);
@@ -178,40 +184,18 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &Riva
     Ok(())
 }
 
-fn rival_task(
-    case: &Case,
-    tool: &ReadTool,
-    target: Target,
-    (state, seed): (PageCacheState, u64),
-) -> Result<RivalTask, ProbeError> {
-    let direct = state == PageCacheState::Direct;
-    let block = match BLOCK.number_in(case) {
-        Some(block) => block,
-        None => tool.fixed_block(&target)?,
-    };
-    Ok(RivalTask {
-        bytes: if direct { DIRECT_BYTES } else { target.bytes() },
-        target,
-        block,
-        order: if direct { block_order(case, seed)? } else { BlockOrder::Sequential },
-        state,
-        computes_digest: tool.computes_digest(),
-        time: SIDE_TIME,
-    })
-}
-
 /// A side, with the page cache proven to be in the case's state before and after.
 fn with_cache_proof(
     task: &RivalTask,
     read: impl FnOnce(&RivalTask) -> Result<SideResult, ProbeError>,
 ) -> Result<SideResult, ProbeError> {
-    let before = cache::set_cache_state(&task.target, task.state).map_err(test_files::probe_error)?;
+    let before = set_cache_state(&task.target, task.state)?;
     let counters = DeviceCounters::now(&task.target);
     let side = read(task)?;
     let after = match (task.state, side.bytes) {
         (PageCacheState::Direct, Some(bytes)) => counters.prove_read(bytes)?,
         (PageCacheState::Direct, None) => return Err(ProbeError::fail("the program does not report how much it read")),
-        _ => describe_residency(cache::residency(&task.target).map_err(test_files::probe_error)?)?,
+        _ => prove_resident(&task.target)?,
     };
     Ok(SideResult { words: format!("{}; before, {before}; {after}", side.words), ..side })
 }
@@ -226,7 +210,7 @@ fn run_kelvin(task: &RivalTask) -> Result<SideResult, ProbeError> {
         digest: task.computes_digest,
         ..test_files::direct_read_job(&task.target, Engine::Pread, task.block as usize)
     };
-    let done = read_job::run(&job).map_err(test_files::probe_error)?;
+    let done = test_files::run_job(&job)?;
     let words = format!("{} requests in {:.3} s", done.total.requests, done.nanoseconds as f64 / 1e9);
     Ok(SideResult { rate: done.rate(), bytes: Some(done.total.bytes), words })
 }
@@ -250,21 +234,19 @@ fn predict(
             "file.blocksize.read predicts the rate; here only the ratio of two programs counts",
         ));
     }
-    let rival = required_for_prediction(Rival::of(case), case)?;
+    let rival = required(Rival::of(case), case)?;
     let rate = measured(facts, kelvin, case)?;
     let block = match rival {
-        Rival::Cat => {
-            fact("block of cat", BLOCK.number_in(case).unwrap_or(CAT_BLOCK) as f64, Unit::Bytes, CAT_BLOCK_SOURCE)
-        }
+        Rival::Cat => fact("block of cat", CAT_BLOCK as f64, Unit::Bytes, CAT_BLOCK_SOURCE),
         _ => given("block", BLOCK.number_in(case).unwrap_or(programs::XFERSIZE) as f64, Unit::Bytes),
     };
     let request = block / rate;
-    let (ratio, name) = match programs::writes_output(rival) {
-        true if rival == Rival::Cat => {
-            (1.0 + measured(facts, &WRITE, &Case::new())? / request.clone(), "a write of cat's block as well")
+    let (ratio, name) = match rival {
+        Rival::Cat | Rival::Dd => {
+            let ratio = 1.0 + measured(facts, &WRITE, &Case::new())? / request.clone();
+            (ratio, if rival == Rival::Cat { "a write of cat's block as well" } else { "a write as well" })
         }
-        true => (1.0 + measured(facts, &WRITE, &Case::new())? / request.clone(), "a write as well"),
-        false => (Expr::from(1.0), "as fast"),
+        _ => (Expr::from(1.0), "as fast"),
     };
     let allowed =
         fact("instructions allowed for", ALLOWED_INSTRUCTIONS, Unit::Count, "an allowance, at two per cycle and 3 GHz");

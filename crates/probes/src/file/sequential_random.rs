@@ -3,20 +3,19 @@
 //! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
 use kelvin_core::catalogue::file::{AccessOrder, BYTES, CacheState, READ_AHEAD, READ_ORDER, READ_ORDER_P99};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::cache::PageCacheState;
 use kelvin_file::{
     BlockOrder, BlockRequests, Engine, IoTally, LatencyObserver, PagePolicy, ReadOptions, Target, recording_cost,
 };
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use super::cases::{block_order, cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, format_time};
+use super::cached_file::set_cache_state;
+use super::cases::{block_order, cache_state};
+use super::derived_time::{self, IoDirection, format_time};
 use super::device_proof::DeviceCounters;
 use super::read_ahead_model::{self, ReadAheadCost};
 use super::test_files::{self, MIB};
-use crate::formula::{given, measured};
 use crate::memory::{latency, memory_budget};
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_ORDER.id.as_str(),
@@ -79,14 +78,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => vec![1, 16, 128],
         Effort::Thorough => PUBLISHED_SIZES.into_iter().chain(beyond_memory_size(machine)).collect(),
     };
-    let of_size = |size: u64| {
-        [CacheState::Direct, CacheState::Uncached].into_iter().flat_map(move |cache| {
-            AccessOrder::ALL
-                .iter()
-                .map(move |&order| Case::new().with_number(BYTES, size * MIB).with_word(order).with_word(cache))
-        })
-    };
-    sizes.into_iter().flat_map(of_size).collect()
+    let sizes: Vec<u64> = sizes.into_iter().map(|size| size * MIB).collect();
+    numbers(BYTES, &sizes).words(&[CacheState::Direct, CacheState::Uncached]).words(AccessOrder::ALL)
 }
 
 /// MiB of the largest file beyond memory that is made without being asked for: half of what a run may write.
@@ -104,7 +97,7 @@ fn beyond_memory_size(machine: &Machine) -> Option<u64> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let state = cache_state(case)?;
-    let target = test_files::shared_file(bench, required_for_run(BYTES.number_in(case), case)?)?;
+    let target = test_files::shared_file(bench, required(BYTES.number_in(case), case)?)?;
     if state == PageCacheState::Direct {
         test_files::check_direct_io(&target, BLOCK as u64)?;
     }
@@ -157,7 +150,7 @@ impl ReadRound {
         state: PageCacheState,
         order: BlockOrder,
     ) -> Result<(), ProbeError> {
-        cache::set_cache_state(target, state).map_err(test_files::probe_error)?;
+        set_cache_state(target, state)?;
         let how = ReadOptions { access: state.access(), block: BLOCK, order, pages: PagePolicy::Base };
         let mut reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
         let mut requests = BlockRequests::new(0..target.bytes(), BLOCK, order);
@@ -193,21 +186,22 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         return tail_prediction(facts, case);
     }
     let block = BLOCK as u64;
-    match (CacheState::of(case), AccessOrder::of(case)) {
-        (Some(CacheState::Direct), _) => Ok(derived_time::direct_request(facts, block, BlockDirection::Read)?
-            .within(derived_time::DEVICE_RANGE_FACTOR)
-            .predict(PredictionBasis::Derived, "parts")),
-        (Some(CacheState::Uncached), Some(AccessOrder::Random)) => {
-            Ok(derived_time::predict_from_parts(read_ahead_model::random_block_time(facts, block)?))
+    let time = match required(CacheState::of(case), case)? {
+        CacheState::Direct => {
+            let request = derived_time::direct_request(facts, block, IoDirection::Read)?;
+            return Ok(request.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, "parts"));
         }
-        (Some(CacheState::Uncached), _) => {
-            let whole = required_for_prediction(BYTES.number_in(case), case)?;
-            let file = ReadAheadCost::new(facts, whole, block)?.single_thread_time();
+        CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Random) => {
+            read_ahead_model::random_block_time(facts, block)?
+        }
+        CacheState::Uncached => {
+            let whole = required(BYTES.number_in(case), case)?;
             let blocks = given("blocks", (whole / block) as f64, Unit::Count);
-            Ok(derived_time::predict_from_parts(file / blocks))
+            ReadAheadCost::new(facts, whole, block)?.single_thread_time() / blocks
         }
-        (Some(CacheState::Cached) | None, _) => required_for_prediction(None, case),
-    }
+        CacheState::Cached => required(None, case)?,
+    };
+    Ok(derived_time::predict_from_parts(time))
 }
 
 /// The case of the tail from which all others follow: one request of the device after another.
@@ -218,18 +212,16 @@ fn device_tail_case() -> Case {
 /// What one in a hundred reads exceeds.
 fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
-    match required_for_prediction(CacheState::of(case), case)? {
+    match required(CacheState::of(case), case)? {
         CacheState::Direct if *case == device_tail_case() => {
             Err(NoPrediction::new("the tail of a device's latency does not follow from its mean"))
         }
-        CacheState::Uncached if in_order => {
-            read_ahead_tail(facts, required_for_prediction(BYTES.number_in(case), case)?)
-        }
+        CacheState::Uncached if in_order => read_ahead_tail(facts, required(BYTES.number_in(case), case)?),
         CacheState::Direct | CacheState::Uncached => {
             let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.variant("requests");
             Ok(derived_time::predict_from_parts(tail))
         }
-        CacheState::Cached => required_for_prediction(None, case),
+        CacheState::Cached => Ok(required(None, case)?),
     }
 }
 

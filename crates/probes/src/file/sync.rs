@@ -5,24 +5,22 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{
     BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE, SyncPolicy,
     WritePosition,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, units};
-use kelvin_file::device::{Device, DeviceTraffic};
+use kelvin_core::units;
 use kelvin_file::random_data::{self, RandomData};
 use kelvin_file::{BlockOrder, BlockRequests, Target};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time::{self, bytes_of};
+use super::device_proof::DeviceCounters;
 use super::test_files::{check_free_space, io_failure, probe_error};
-use crate::formula::{Expr, measured};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYNC_WRITE.id.as_str(),
@@ -93,17 +91,13 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         (Fdatasync, Append),
         (Dsync, Append),
     ];
-    let wanted = match effort {
-        Effort::Quick => 2,
-        Effort::Default => 5,
-        Effort::Thorough => all.len(),
-    };
-    all[..wanted].iter().map(|&(by, place)| Case::new().with_word(by).with_word(place)).collect()
+    let of = |&(by, place): &(FlushMethod, WritePosition)| Case::new().with_word(by).with_word(place);
+    all[..by_effort(effort, [2, 5, all.len()])].iter().map(of).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let by = required_for_run(FlushMethod::of(case), case)?;
-    let append = required_for_run(WritePosition::of(case), case)? == WritePosition::Append;
+    let by = required(FlushMethod::of(case), case)?;
+    let append = required(WritePosition::of(case), case)? == WritePosition::Append;
     let system = kind(bench.scratch())?;
     if system.is_in_memory() && by != FlushMethod::Nothing {
         return Err(ProbeError::skip(format!(
@@ -115,14 +109,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let mut writes = FlushedWrites::new(bench, by, append)?;
     let trial = run_trial(bench, &mut writes)?;
     bench.note(format!("{}: trial: {trial}", system.name()));
-    let (before, done) = (writes.device_bytes(), writes.done);
+    let (before, done) = (DeviceCounters::now(&writes.target), writes.done);
     bench.time_each([&SYNC_WRITE], |clock| Ok([writes.write_next(clock)?]))?;
-    writes.prove(writes.done - done, before).map(drop)
+    writes.prove(writes.done - done, &before).map(drop)
 }
 
 /// Makes a few writes, reserves as many as they predict, and says where they went.
 fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> Result<String, ProbeError> {
-    let before = writes.device_bytes();
+    let before = DeviceCounters::now(&writes.target);
     let mut ticks = 0;
     for _ in 0..TRIAL_WRITES {
         ticks += writes.write_next(bench.clock())?;
@@ -133,12 +127,13 @@ fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> Result<String, Pr
     let bytes = if writes.by == FlushMethod::Nothing && !writes.append { FILE_BYTES } else { expected as u64 };
     check_free_space(bench, bytes)?;
     bench.reserve_write(bytes)?;
-    writes.prove(TRIAL_WRITES, before)
+    writes.prove(TRIAL_WRITES, &before)
 }
 
 /// The file, and what was written to it. One that was appended to is removed when dropped.
 struct FlushedWrites {
     path: PathBuf,
+    target: Target,
     file: File,
     by: FlushMethod,
     append: bool,
@@ -150,19 +145,26 @@ struct FlushedWrites {
     seed: u64,
     /// Blocks written.
     done: u64,
-    device: Result<Device, String>,
 }
 
 impl FlushedWrites {
     fn new(bench: &Bench<'_>, by: FlushMethod, append: bool) -> Result<Self, ProbeError> {
-        let path = if append { new_file(bench.scratch())? } else { shared_file(bench, by)? };
+        let path = if append {
+            bench.scratch().join(format!("kelvin-sync-{}", std::process::id()))
+        } else {
+            shared_file(bench, by)?
+        };
+        if append {
+            File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
+        }
         let flags = if by == FlushMethod::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 };
         let opened = File::options().write(true).custom_flags(flags).open(&path);
         let file = opened.map_err(|error| io_failure("open", &path, &error))?;
-        let device = Device::of_file(&Target::find(&path).map_err(probe_error)?);
+        let target = Target::find(&path).map_err(probe_error)?;
         let order = BlockOrder::Random { seed: bench.seed() };
         Ok(Self {
             path,
+            target,
             file,
             by,
             append,
@@ -171,7 +173,6 @@ impl FlushedWrites {
             block: vec![0; WRITE_BYTES],
             seed: bench.seed(),
             done: 0,
-            device,
         })
     }
 
@@ -200,19 +201,12 @@ impl FlushedWrites {
         Ok(ticks)
     }
 
-    /// The device's count so far.
-    fn device_bytes(&self) -> Result<DeviceTraffic, String> {
-        self.device.clone().and_then(|device| device.traffic().map_err(|error| error.to_string()))
-    }
-
     /// What the device counts of so many writes since an earlier reading, in words.
-    fn prove(&self, writes: u64, before: Result<DeviceTraffic, String>) -> Result<String, ProbeError> {
-        let bytes = writes * WRITE_BYTES as u64;
-        let written = match before.and_then(|before| Ok(self.device_bytes()?.since(before).written)) {
-            Ok(written) => written,
-            Err(reason) => return Ok(format!("no device counter shows where the blocks went: {reason}")),
-        };
-        judge_device_bytes(self.by, bytes, written)
+    fn prove(&self, writes: u64, before: &DeviceCounters) -> Result<String, ProbeError> {
+        match before.written() {
+            Ok(written) => judge_device_bytes(self.by, writes * WRITE_BYTES as u64, written),
+            Err(reason) => Ok(format!("no device counter shows where the blocks went: {reason}")),
+        }
     }
 }
 
@@ -226,13 +220,6 @@ fn shared_file(bench: &Bench<'_>, by: FlushMethod) -> Result<PathBuf, ProbeError
         bench.reserve_write(FILE_BYTES)?;
         random_data::write_file(&path, FILE_BYTES, bench.seed()).map_err(|error| io_failure("write", &path, &error))?;
     }
-    Ok(path)
-}
-
-/// An empty file of this round's own.
-fn new_file(scratch: &Path) -> Result<PathBuf, ProbeError> {
-    let path = scratch.join(format!("kelvin-sync-{}", std::process::id()));
-    File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
     Ok(path)
 }
 
@@ -264,46 +251,37 @@ impl Drop for FlushedWrites {
 const DSYNC_RANGE_FACTOR: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match (
-        required_for_prediction(FlushMethod::of(case), case)?,
-        required_for_prediction(WritePosition::of(case), case)?,
-    ) {
-        (FlushMethod::Dsync, _) => dsync_write(facts, case),
-        (FlushMethod::Nothing, WritePosition::InPlace) => unflushed_write(facts),
-        (FlushMethod::Nothing, WritePosition::Append) => Err(NoPrediction::new(
-            "a file system's cost of a write of new blocks into memory is not published; os.syscall.write is its floor",
-        )),
+    let (by, place) = (required(FlushMethod::of(case), case)?, required(WritePosition::of(case), case)?);
+    let device = |metric: &Metric| measured(facts, metric, &Case::new());
+    let alone = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);
+    let time = match (by, place) {
+        // A write to a file with O_DSYNC is one with fdatasync after it.
+        (FlushMethod::Dsync, _) => {
+            let fdatasync = measured(facts, &SYNC_WRITE, &case.clone().with_word(FlushMethod::Fdatasync))?;
+            let same = fdatasync.source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync");
+            let same = same.within(DSYNC_RANGE_FACTOR);
+            return Ok(same.explained(PredictionBasis::Derived, "as fdatasync", "as with fdatasync"));
+        }
+        // A write over pages in memory is one of those that follow each other there.
+        (FlushMethod::Nothing, WritePosition::InPlace) => {
+            let block = WRITE_BYTES as u64;
+            let case = Case::new().with_number(BLOCK, block).with_word(SyncPolicy::Buffered);
+            bytes_of("block", block) / measured(facts, &BLOCKSIZE_WRITE, &case)?
+        }
+        (FlushMethod::Nothing, WritePosition::Append) => {
+            return Err(NoPrediction::new(
+                "a file system's cost of a write of new blocks into memory is not published; os.syscall.write is its floor",
+            ));
+        }
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::InPlace) => {
-            let flushed = measured(facts, &DEVICE_WRITE_LATENCY, &Case::new())?;
-            Ok(derived_time::predict_from_parts(plain_write(facts)? + flushed.variant("block flushed")))
+            measured(facts, &SYNC_WRITE, &alone)? + device(&DEVICE_WRITE_LATENCY)?.variant("block flushed")
         }
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::Append) => {
-            let data = measured(facts, &DEVICE_ACCEPT_LATENCY, &Case::new())?;
-            let commit = measured(facts, &DEVICE_WRITE_LATENCY, &Case::new())?;
-            Ok(derived_time::predict_from_parts(plain_write(facts)? + data + commit.variant("new size flushed")))
+            let data = measured(facts, &SYNC_WRITE, &alone)? + device(&DEVICE_ACCEPT_LATENCY)?;
+            data + device(&DEVICE_WRITE_LATENCY)?.variant("new size flushed")
         }
-    }
-}
-
-/// A write over pages in memory is one of those that follow each other there.
-fn unflushed_write(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let block = WRITE_BYTES as u64;
-    let case = Case::new().with_number(BLOCK, block).with_word(SyncPolicy::Buffered);
-    let rate = measured(facts, &BLOCKSIZE_WRITE, &case)?;
-    Ok(derived_time::predict_from_parts(bytes_of("block", block) / rate))
-}
-
-/// The write that all flushed ones begin with, as measured alone.
-fn plain_write(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
-    let alone = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);
-    measured(facts, &SYNC_WRITE, &alone)
-}
-
-/// A write to a file with O_DSYNC is one with fdatasync after it.
-fn dsync_write(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let fdatasync = measured(facts, &SYNC_WRITE, &case.clone().with_word(FlushMethod::Fdatasync))?;
-    let same = fdatasync.source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync");
-    Ok(same.within(DSYNC_RANGE_FACTOR).explained(PredictionBasis::Derived, "as fdatasync", "as with fdatasync"))
+    };
+    Ok(derived_time::predict_from_parts(time))
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use kelvin_core::units;
 use kelvin_file::cache::{self, PageCacheState};
-use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
+use kelvin_file::read_job::{self, Division, EndCondition, IoResult, ReadJob};
 use kelvin_file::{Access, BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
 use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
+
+use crate::room::has_room;
 
 /// Name of the file that is read, in the scratch directory, before its size.
 const READ_FILE: &str = "kelvin-data";
@@ -45,14 +47,12 @@ const FREE_SPACE_FACTOR: u64 = 2;
 /// once past the page cache: see [`first_pass_rate`].
 pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let path = bench.scratch().join(format!("{READ_FILE}-{bytes}"));
-    if !path.exists() {
-        let target = create_or_find(bench, &path, bytes, READ_SEED)?;
-        if let Some(rate) = direct_pass_rate(&target)? {
-            std::fs::write(with_suffix(&path, FIRST_PASS), rate.to_string())?;
-        }
-        return Ok(target);
+    let is_new = !path.exists();
+    let target = find_or_create(bench, &path, bytes, READ_SEED)?;
+    if is_new && let Some(rate) = direct_pass_rate(&target)? {
+        std::fs::write(with_suffix(&path, FIRST_PASS), rate.to_string())?;
     }
-    Target::find(&path).map_err(probe_error)
+    Ok(target)
 }
 
 /// The file for reads that reach the device: the shared one of so many bytes, or a small one where the device is slow. A pass
@@ -106,20 +106,12 @@ pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Resul
         return shared_file(bench, bytes);
     }
     let path = bench.scratch().join(format!("{READ_FILE}-{bytes}-{number}"));
-    if path.exists() {
-        return Target::find(&path).map_err(probe_error);
-    }
-    create_or_find(bench, &path, bytes, NUMBERED_FILE_SEED + number)
+    find_or_create(bench, &path, bytes, NUMBERED_FILE_SEED + number)
 }
 
 /// A file of so many bytes on its device, shared by all rounds of the run and written over.
 pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
-    let path = bench.scratch().join(format!("{OVERWRITE_FILE}-{bytes}"));
-    if path.exists() {
-        Target::find(&path).map_err(probe_error)
-    } else {
-        create_or_find(bench, &path, bytes, OVERWRITE_SEED)
-    }
+    find_or_create(bench, &bench.scratch().join(format!("{OVERWRITE_FILE}-{bytes}")), bytes, OVERWRITE_SEED)
 }
 
 /// A file of so many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
@@ -140,7 +132,7 @@ pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Tar
 }
 
 /// Bytes of a file that are on its device; all, where the kernel does not say.
-pub(super) fn written_back_bytes(target: &Target) -> Result<u64, ProbeError> {
+pub(crate) fn written_back_bytes(target: &Target) -> Result<u64, ProbeError> {
     let file = target.open(Access::Buffered).map_err(probe_error)?;
     let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
     Ok(target.bytes().saturating_sub(unwritten))
@@ -170,14 +162,13 @@ pub(super) fn first_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError
 }
 
 /// The number that a file holds, if it is there.
-fn read_number(path: &Path) -> Result<Option<f64>, ProbeError> {
+pub(super) fn read_number(path: &Path) -> Result<Option<f64>, ProbeError> {
     if !path.exists() {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path)?;
-    let number =
-        text.parse().map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", path.display())))?;
-    Ok(Some(number))
+    let number = text.parse().map(Some);
+    number.map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", path.display())))
 }
 
 /// A path with a longer name.
@@ -187,16 +178,19 @@ fn with_suffix(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn create_or_find(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
-    check_free_space(bench, bytes)?;
-    bench.reserve_write(bytes)?;
-    random_data::write_file(path, bytes, seed).map_err(|error| io_failure("write", path, &error))?;
+/// The file at a path, which the first round that needs it writes.
+fn find_or_create(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
+    if !path.exists() {
+        check_free_space(bench, bytes)?;
+        bench.reserve_write(bytes)?;
+        random_data::write_file(path, bytes, seed).map_err(|error| io_failure("write", path, &error))?;
+    }
     Target::find(path).map_err(probe_error)
 }
 
 /// The failure to do something with a file.
 #[cold]
-pub(super) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
+pub(crate) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
     ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
@@ -206,7 +200,12 @@ fn direct_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError> {
         return Ok(None);
     }
     let job = queued_reads(target, FULL_QUEUE_DEPTH)?.job(target, MIB as usize, 0..target.bytes());
-    read_job::run(&job).map(|done| Some(done.rate())).map_err(probe_error)
+    Ok(Some(run_job(&job)?.rate()))
+}
+
+/// Runs a job.
+pub(super) fn run_job(job: &ReadJob) -> Result<IoResult, ProbeError> {
+    read_job::run(job).map_err(probe_error)
 }
 
 /// Requests in flight for a device's best rate.
@@ -265,7 +264,7 @@ pub(super) fn queued_reads(target: &Target, depth: u32) -> Result<QueuedReads, P
 
 /// That the scratch directory has room for a file of so many bytes, and as many again.
 pub(super) fn check_free_space(bench: &Bench<'_>, bytes: u64) -> Result<(), ProbeError> {
-    crate::room::has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)
+    has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)
 }
 
 /// That a file can be read and written past the page cache in blocks of so many bytes.
@@ -282,7 +281,7 @@ pub(super) fn check_direct_io(target: &Target, block: u64) -> Result<(), ProbeEr
 }
 
 /// The outcome of a file that cannot be measured: what is unavailable here is skipped, anything else has failed.
-pub(super) fn probe_error(error: kelvin_file::Error) -> ProbeError {
+pub(crate) fn probe_error(error: kelvin_file::Error) -> ProbeError {
     use kelvin_file::Error;
     match error {
         Error::CacheStateNotReached { wanted: PageCacheState::Cached, ref path, .. } => {

@@ -6,21 +6,19 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::file::{BLOCK, CacheState, THREAD_COUNT, THREADS};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Engine;
 use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_file::read_job::{Division, EndCondition, ReadJob};
 use kelvin_sys::cpu;
 
-use super::cached_file;
-use super::cases::{cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, bytes_of};
+use super::cached_file::describe_residency;
+use super::cases::cache_state;
+use super::derived_time::{self, IoDirection, bytes_of};
 use super::device_proof::DeviceCounters;
 use super::read_ahead_model::ReadAheadCost;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::formula::{given, measured};
 use crate::memory::{bandwidth, memory_budget};
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: THREADS.id.as_str(),
@@ -77,14 +75,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[1, 2, 4, 16], &[4 * KIB, 64 * KIB]),
         Effort::Thorough => (&[1, 2, 4, 8, 16, 32], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
     };
-    let all = |cache: CacheState, blocks: &[u64]| -> Vec<Case> {
-        let of_block = |&block: &u64| {
-            threads.iter().map(move |&count| {
-                Case::new().with_number(THREAD_COUNT, count).with_number(BLOCK, block).with_word(cache)
-            })
-        };
-        blocks.iter().flat_map(of_block).collect()
-    };
+    let all = |cache: CacheState, blocks: &[u64]| words(&[cache]).numbers(BLOCK, blocks).numbers(THREAD_COUNT, threads);
     // A pass through an empty cache takes long: as many blocks of those only where there is time.
     let (uncached, direct) = if effort == Effort::Thorough { (blocks, blocks) } else { (&[64 * KIB][..], &[][..]) };
     [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached), all(CacheState::Direct, direct)].concat()
@@ -103,10 +94,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         }
         _ => (test_files::device_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Passes(1)),
     };
-    let (threads, block) = (
-        required_for_run(THREAD_COUNT.number_in(case), case)? as u32,
-        required_for_run(BLOCK.number_in(case), case)? as usize,
-    );
+    let threads = required(THREAD_COUNT.number_in(case), case)? as u32;
+    let block = required(BLOCK.number_in(case), case)? as usize;
     if state == PageCacheState::Direct {
         test_files::check_direct_io(&target, block as u64)?;
     }
@@ -115,68 +104,53 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     cpu::pin(bench.allowed_cpus())?;
     let read = || {
         let counters = DeviceCounters::now(&target);
-        read_job::run(&job).map(|done| (done, counters)).map_err(test_files::probe_error)
+        Ok::<_, ProbeError>((test_files::run_job(&job)?, counters))
     };
     let (mut done, mut counters) = read()?;
     if state == PageCacheState::Uncached && done.nanoseconds < MAX_PASS_NANOSECONDS {
         // In the same way again: its pages are then allocated from the memory of the pass before.
         (done, counters) = read()?;
     }
-    match state {
-        PageCacheState::Cached => {
-            bench.note(format!("before, {}; {}", done.before, cached_file::describe_residency(done.after)?))
-        }
-        _ => bench.note(format!("before, {}; {}", done.before, counters.prove_read(done.total.bytes)?)),
-    }
+    let after = match state {
+        PageCacheState::Cached => describe_residency(done.after)?,
+        _ => counters.prove_read(done.total.bytes)?,
+    };
+    bench.note(format!("before, {}; {after}", done.before));
     bench.note(format!("fairness among the threads, by Jain's index: {:.3}", done.fairness()));
     bench.record(&THREADS, vec![done.rate()]);
     Ok(())
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (threads, block) = (
-        required_for_prediction(THREAD_COUNT.number_in(case), case)?,
-        required_for_prediction(BLOCK.number_in(case), case)?,
-    );
+    let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
     let workers = threads.min(memory_budget::allowed_cpu_count(facts.machine()));
-    match CacheState::of(case) {
-        Some(CacheState::Cached) => cached_rate(facts, workers, block),
-        Some(CacheState::Uncached) => uncached_time(facts, threads, workers, block),
-        Some(CacheState::Direct) => direct_time(facts, threads, block),
-        None => required_for_prediction(None, case),
-    }
-}
-
-/// Past the page cache: the longer of a thread's own read, and of a read by each at the rate of the device.
-fn direct_time(facts: &PredictionInputs<'_>, threads: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let count = given("threads", threads as f64, Unit::Count);
-    let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
-    let all = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
-    Ok(derived_time::predict_from_parts(count * bytes_of("block", block) / all))
-}
-
-/// Through an empty page cache: the longest of a thread's own part, the work of all on the CPUs, and the device's transfer of
-/// all.
-fn uncached_time(
-    facts: &PredictionInputs<'_>,
-    threads: u64,
-    workers: u64,
-    block: u64,
-) -> Result<Prediction, NoPrediction> {
-    let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
-    let work = given("threads of a CPU", threads.div_ceil(workers) as f64, Unit::Count) * part.cpu_time();
-    let streamed = derived_time::streamed_block(facts, SHARED_BYTES, BlockDirection::Read)?;
-    let all = part.single_thread_time().max(work).max(streamed);
-    Ok(derived_time::predict_from_parts(bytes_of("file", SHARED_BYTES) / all))
+    let rate = match required(CacheState::of(case), case)? {
+        CacheState::Cached => cached_rate(facts, workers, block)?,
+        // The longest of a thread's own part, the work of all on the CPUs, and the device's transfer of all.
+        CacheState::Uncached => {
+            let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
+            let work = given("threads of a CPU", threads.div_ceil(workers) as f64, Unit::Count) * part.cpu_time();
+            let streamed = derived_time::streamed_block(facts, SHARED_BYTES, IoDirection::Read)?;
+            bytes_of("file", SHARED_BYTES) / part.single_thread_time().max(work).max(streamed)
+        }
+        // The longer of a thread's own read, and of a read by each at the rate of the device.
+        CacheState::Direct => {
+            let count = given("threads", threads as f64, Unit::Count);
+            let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
+            let all = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
+            count * bytes_of("block", block) / all
+        }
+    };
+    Ok(derived_time::predict_from_parts(rate))
 }
 
 /// From memory: the rate of one thread times the CPUs that read at the same time, and no more than all CPUs together read in memory, or
 /// copy, as one of them does.
-fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
+fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Expr, NoPrediction> {
     let one = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
     if workers == 1 {
         // One thread does not reach what memory gives all.
-        return Ok(derived_time::predict_from_parts(one));
+        return Ok(one);
     }
     let mut all = given("CPUs", workers as f64, Unit::Count).variant("CPUs") * one;
     if let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) {
@@ -187,7 +161,7 @@ fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result
         };
         all = all.min(memory.variant("memory"));
     }
-    Ok(derived_time::predict_from_parts(all))
+    Ok(all)
 }
 
 #[cfg(test)]

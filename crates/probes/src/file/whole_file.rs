@@ -4,14 +4,12 @@
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
 use kelvin_core::catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::{Access, BlockOrder, BlockRequests, IoTally, PagePolicy, ReadOptions};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::cached_file::CachedFile;
-use super::cases::{read_engine, required_for_prediction, required_for_run};
+use super::cases::read_engine;
 use super::{engine_model, test_files};
-use crate::formula::given;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METRIC.id.as_str(),
@@ -51,8 +49,7 @@ const QUICK_SIZES: [u64; 3] = [100, 1000, 10_000];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let sizes: &[u64] = if effort == Effort::Quick { &QUICK_SIZES } else { &PUBLISHED_SIZES };
-    let of = |&way: &ReadEngine| sizes.iter().map(move |&block| Case::new().with_word(way).with_number(BLOCK, block));
-    PUBLISHED_ENGINES.iter().flat_map(of).collect()
+    words(&PUBLISHED_ENGINES).numbers(BLOCK, sizes)
 }
 
 /// Requests of a pass, all of them whole.
@@ -69,7 +66,7 @@ pub(crate) fn expected_pass_time(case: &Case) -> Option<f64> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (way, block) = (required_for_run(ReadEngine::of(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
+    let (way, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let bytes =
         usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
     let cached = CachedFile::open(bench, FILE_BYTES)?;
@@ -78,7 +75,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (mut requests, mut tally) = (BlockRequests::new(0..FILE_BYTES, bytes, order), IoTally::default());
     let clock = bench.clock();
     let begun = clock.start();
-    let mut reader = read_engine(way).open(cached.target(), how).map_err(test_files::probe_error)?;
+    let mut reader = read_engine(way).open(&cached.target, how).map_err(test_files::probe_error)?;
     reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
     drop(reader);
     let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
@@ -86,7 +83,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     if tally != whole {
         return Err(ProbeError::fail(format!("{whole:?} were to be read, and it came to {tally:?}")));
     }
-    bench.note(cached.proof().to_owned());
+    bench.note(cached.proof.as_str());
     bench.record(&METRIC, vec![total]);
     bench.record(&WHOLE_FILE_REQUEST, vec![total / whole.requests as f64]);
     bench.record(&WHOLE_FILE_BYTE, vec![total / whole.bytes as f64]);
@@ -105,7 +102,7 @@ fn is_read_back_significant(missing: u64, total: f64) -> bool {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let block = required_for_prediction(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
+    let block = required(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
     let request = engine_model::request_time(facts, case)?;
     Ok(engine_model::predict_within(match metric.id {
         id if id == METRIC.id => given("requests", requests_per_pass(block) as f64, Unit::Count) * request,

@@ -3,10 +3,9 @@
 //! It shows what to expect before the first visit. It must not be taken for the resource's best at other work.
 
 use kelvin_core::catalogue::load::{CAPACITY, CAPACITY_METRICS, Resource};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::users::base_case;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: CAPACITY.id.as_str(),
@@ -35,17 +34,11 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: CAPACITY_METRICS,
-    cases,
+    cases: |_, _| vec![base_case()].words(&[Resource::ServerCpu, Resource::ClientCpu, Resource::Generator]),
     run: super::refuse_single_round,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::new(
+            "it is measured as users will meet it, and is itself what predictions of the study rest on",
+        ))
+    },
 };
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    [Resource::ServerCpu, Resource::ClientCpu, Resource::Generator]
-        .map(|resource| base_case().with_word(resource))
-        .to_vec()
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("it is measured as users will meet it, and is itself what predictions of the study rest on"))
-}

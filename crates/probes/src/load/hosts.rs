@@ -4,10 +4,9 @@
 //! same host.
 
 use kelvin_core::catalogue::load::hosts::{CPU_USER, HOST_METRICS, LoadHost};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::users;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: CPU_USER.id.as_str(),
@@ -33,16 +32,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: HOST_METRICS,
-    cases,
+    cases: |machine, effort| (users::PROBE.cases)(machine, effort).words(&[LoadHost::Server, LoadHost::Client]),
     run: super::refuse_single_round,
-    predict,
+    predict: |_, _, _| Err(NoPrediction::new("it tells what else happened on a host, which follows from no capacity")),
 };
-
-fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |case: Case| [LoadHost::Server, LoadHost::Client].map(|host| case.clone().with_word(host));
-    (users::PROBE.cases)(machine, effort).into_iter().flat_map(of).collect()
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("it tells what else happened on a host, which follows from no capacity"))
-}

@@ -1,15 +1,14 @@
 //! A file server under load: what a number of users gets, what of each resource that takes, what the hosts did meanwhile, and what
 //! each resource gives alone.
 
+use crate::prelude::*;
+
 mod capacity;
 mod hosts;
 mod model;
 mod resources;
 mod users;
 mod workers;
-
-use kelvin_core::Case;
-use kelvin_harness::{Bench, Probe, ProbeError};
 
 pub(crate) static PROBES: &[&Probe] =
     &[&users::PROBE, &workers::PROBE, &resources::PROBE, &hosts::PROBE, &capacity::PROBE];

@@ -1,10 +1,10 @@
 //! What capacities alone say of a number of users: a closed network of the devices, by exact mean value analysis.
 
-use crate::formula::{Expr, fact, given, measured};
+use kelvin_core::Name;
 use kelvin_core::catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK_TIME, USERS};
-use kelvin_core::{Case, Name, NoPrediction, Unit};
-use kelvin_harness::PredictionInputs;
 use kelvin_stats::{ClosedNetwork, DevicePart, whole_servers};
+
+use crate::prelude::*;
 
 /// What is expected of a number of users.
 #[derive(Clone, Debug)]

@@ -3,12 +3,10 @@
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
 
 use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::model::expected_load;
 use super::users;
-use crate::formula::{given, measured};
+use crate::prelude::*;
 
 /// How far a use may lie from what the expected throughput takes: that of a request changes with the number of users, since
 /// calls and wake-ups are shared.
@@ -42,17 +40,14 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: RESOURCE_METRICS,
-    cases,
+    // Those of the published study: its disk, link and processors.
+    cases: |machine, effort| {
+        let all = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
+        (users::PROBE.cases)(machine, effort).words(&all)
+    },
     run: super::refuse_single_round,
     predict,
 };
-
-/// Those of the published study: its disk, link and processors.
-fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
-    let of = |case: Case| all.map(|resource| case.clone().with_word(resource));
-    (users::PROBE.cases)(machine, effort).into_iter().flat_map(of).collect()
-}
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id != UTILISATION.id {

@@ -8,11 +8,9 @@ use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, NetworkSetup, RATE, RESPONSE, RequestPattern, SENT_BYTE_RATE,
     THINK_TIME, THROUGHPUT, USER_METRICS, USERS,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::model::{ExpectedLoad, expected_load};
-use crate::formula::{Expr, given};
+use crate::prelude::*;
 
 /// Files of the study, and the bytes of each, as published.
 pub(super) const PUBLISHED_FILES: (u64, u64) = (10_000, 2_000_000);
@@ -63,22 +61,17 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: USER_METRICS,
-    cases,
+    // Those of the published study; those of a run follow from its capacities.
+    cases: |_, _| vec![base_case()].numbers(USERS, &PUBLISHED_USERS).numbers(THINK_TIME, &[0]),
     run: super::refuse_single_round,
     predict,
 };
 
-/// The cases of the published study; those of a run follow from its capacities.
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    PUBLISHED_USERS.iter().map(|&users| base_case().with_number(USERS, users).with_number(THINK_TIME, 0)).collect()
-}
-
 /// What the cases of the published study have in common.
 pub(super) fn base_case() -> Case {
     let (files, bytes) = PUBLISHED_FILES;
-    let case =
-        Case::new().with_word(RequestPattern::Random).with_word(CacheState::Cached).with_word(NetworkSetup::Loopback);
-    case.with_number(FILES, files).with_number(FILE_BYTES, bytes)
+    let case = Case::new().with_word(RequestPattern::Random).with_word(CacheState::Cached);
+    case.with_word(NetworkSetup::Loopback).with_number(FILES, files).with_number(FILE_BYTES, bytes)
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {

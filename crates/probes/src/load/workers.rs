@@ -4,10 +4,9 @@
 //! the best number.
 
 use kelvin_core::catalogue::load::{MORE_WORKERS, MORE_WORKERS_METRICS};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::users;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: MORE_WORKERS.id.as_str(),
@@ -28,16 +27,8 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["N. J. Gunther, Guerrilla Capacity Planning, Springer 2007: what contends does not scale"],
     },
     metrics: MORE_WORKERS_METRICS,
-    cases,
+    // With the most users of the published study.
+    cases: |machine, effort| (users::PROBE.cases)(machine, effort).pop().into_iter().collect(),
     run: super::refuse_single_round,
-    predict,
+    predict: |_, _, _| Err(NoPrediction::new("it depends on what the workers wait for, which is the question")),
 };
-
-/// With the most users of the published study.
-fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    (users::PROBE.cases)(machine, effort).pop().into_iter().collect()
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new("it depends on what the workers wait for, which is the question"))
-}

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use kelvin_core::Case;
 use kelvin_core::catalogue::transfer::{
     self, BUFFER, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
     SenderMethod, TransferFiles, WINDOW, WaitMode, best_cell, cell, usual_mode,
 };
-use kelvin_harness::{Effort, ProbeError};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::raw_protocol::{
@@ -15,6 +13,8 @@ use kelvin_transfer::raw_protocol::{
 };
 
 use super::endpoints::{ReceiverEnd, SenderEnd};
+use crate::cases::IncompleteCase;
+use crate::prelude::*;
 
 /// The ends of the published cells.
 const PUBLISHED_SENDERS: [SenderMethod; 2] = [SenderMethod::ReadWrite, SenderMethod::Mmap];
@@ -23,49 +23,49 @@ const PUBLISHED_RECEIVERS: [ReceiverMethod; 2] = [ReceiverMethod::ReadWrite, Rec
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Each published sender with each published receiver.
-fn published_ends() -> impl Iterator<Item = (SenderMethod, ReceiverMethod)> {
-    PUBLISHED_SENDERS.iter().flat_map(|&sender| PUBLISHED_RECEIVERS.iter().map(move |&receiver| (sender, receiver)))
+fn published_ends(setting: CellSetting) -> Vec<Case> {
+    let cell = cell(SenderMethod::ReadWrite, ReceiverMethod::ReadWrite, setting);
+    vec![cell].words(&PUBLISHED_SENDERS).words(&PUBLISHED_RECEIVERS)
 }
 
-fn published_cells() -> impl Iterator<Item = Case> {
+fn published_cells() -> Vec<Case> {
     let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, _)| window);
     let connections =
         [(ConnectionPolicy::PerFile, narrow), (ConnectionPolicy::PerFile, wide), (ConnectionPolicy::Persistent, wide)];
-    connections.into_iter().flat_map(|(connection, window)| {
-        let setting = CellSetting { connection, window, buffer: PUBLISHED_BUFFER };
-        published_ends().map(move |(sender, receiver)| cell(sender, receiver, setting))
-    })
+    let of = |(connection, window)| published_ends(CellSetting { connection, window, buffer: PUBLISHED_BUFFER });
+    connections.map(of).concat()
 }
 
 /// The same ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
 /// among the published cells.
-fn equal_bytes_cells() -> impl Iterator<Item = Case> {
-    EQUAL_CALL_SIZES.into_iter().flat_map(|(window, buffer)| {
-        let setting = CellSetting { connection: ConnectionPolicy::Persistent, window, buffer };
-        let is_new = move |&ends: &(SenderMethod, ReceiverMethod)| {
-            ends != (SenderMethod::Mmap, ReceiverMethod::Mmap) || window == EQUAL_CALL_SIZES[0].0
-        };
-        published_ends().filter(is_new).map(move |(sender, receiver)| cell(sender, receiver, setting))
-    })
+fn equal_bytes_cells() -> Vec<Case> {
+    let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, buffer)| {
+        published_ends(CellSetting { connection: ConnectionPolicy::Persistent, window, buffer })
+    });
+    let maps = |case: &Case| {
+        SenderMethod::of(case) == Some(SenderMethod::Mmap) && ReceiverMethod::of(case) == Some(ReceiverMethod::Mmap)
+    };
+    narrow.into_iter().chain(wide.into_iter().filter(|case| !maps(case))).collect()
 }
 
 /// The best cell with one other factor each. The method `uring` has only the mode `uring`, in which the best cell is there too.
 fn single_factor_cells() -> Vec<Case> {
-    let mut cells = vec![best_cell().with_word(ConnectionPolicy::PerFile), best_cell().with_word(ReplyPolicy::PerFile)];
-    cells.extend([WaitMode::Nonblocking, WaitMode::Signal, WaitMode::Uring].map(|mode| best_cell().with_word(mode)));
-    cells.extend(
-        [SenderMethod::Sendfile, SenderMethod::Splice, SenderMethod::ZeroCopy]
-            .map(|sender| best_cell().with_word(sender)),
-    );
-    cells.push(best_cell().with_word(SenderMethod::Uring).with_word(WaitMode::Uring));
-    cells.push(best_cell().with_word(ReceiverMethod::Splice));
-    cells.push(best_cell().with_word(ReceiverMethod::Uring).with_word(WaitMode::Uring));
-    cells
+    let best = || vec![best_cell()];
+    [
+        best().words(&[ConnectionPolicy::PerFile]),
+        best().words(&[ReplyPolicy::PerFile]),
+        best().words(&[WaitMode::Nonblocking, WaitMode::Signal, WaitMode::Uring]),
+        best().words(&[SenderMethod::Sendfile, SenderMethod::Splice, SenderMethod::ZeroCopy]),
+        best().words(&[SenderMethod::Uring]).words(&[WaitMode::Uring]),
+        best().words(&[ReceiverMethod::Splice]),
+        best().words(&[ReceiverMethod::Uring]).words(&[WaitMode::Uring]),
+    ]
+    .concat()
 }
 
 /// The published cells as they were, with both ends in the kernel: those that block, and those that were called asynchronous.
 fn kernel_cells() -> Vec<Case> {
-    let blocking: Vec<Case> = published_cells().filter_map(|cell| transfer::with_kernel_ends(&cell)).collect();
+    let blocking: Vec<Case> = published_cells().iter().filter_map(transfer::with_kernel_ends).collect();
     let wide = |cell: &&Case| {
         ConnectionPolicy::of(cell) == Some(ConnectionPolicy::PerFile)
             && WINDOW.number_in(cell) == Some(EQUAL_CALL_SIZES[1].0)
@@ -83,35 +83,28 @@ const STUDY_WINDOWS: [u64; 2] = [EQUAL_CALL_SIZES[0].0, EQUAL_CALL_SIZES[1].0];
 /// only where an end maps one, a buffer only where an end does not.
 pub(crate) fn all_combinations() -> Vec<Case> {
     let mut cells = Vec::new();
-    for (sender, receiver) in SenderMethod::USER_SPACE
-        .into_iter()
-        .flat_map(|sender| ReceiverMethod::USER_SPACE.map(move |receiver| (sender, receiver)))
-    {
-        let windows =
-            if sender.is_mapping() || receiver.is_mapping() { &STUDY_WINDOWS[..] } else { &STUDY_WINDOWS[..1] };
-        let buffers =
-            if sender.is_mapping() && receiver.is_mapping() { &STUDY_BUFFERS[..1] } else { &STUDY_BUFFERS[..] };
-        for (&window, &buffer) in windows.iter().flat_map(|window| buffers.iter().map(move |buffer| (window, buffer))) {
-            for connection in [ConnectionPolicy::PerFile, ConnectionPolicy::Persistent] {
-                let cell = cell(sender, receiver, CellSetting { connection, window, buffer });
-                cells.extend(PROCESS_MODES.iter().flat_map(|&mode| {
-                    [ReplyPolicy::None, ReplyPolicy::PerFile].map(|reply| cell.clone().with_word(mode).with_word(reply))
-                }));
-            }
+    for sender in SenderMethod::USER_SPACE {
+        for receiver in ReceiverMethod::USER_SPACE {
+            let (windows, buffers) = match (sender.is_mapping(), receiver.is_mapping()) {
+                (true, true) => (&STUDY_WINDOWS[..], &STUDY_BUFFERS[..1]),
+                (false, false) => (&STUDY_WINDOWS[..1], &STUDY_BUFFERS[..]),
+                _ => (&STUDY_WINDOWS[..], &STUDY_BUFFERS[..]),
+            };
+            let ends = words(&[sender]).words(&[receiver]).numbers(WINDOW, windows).numbers(BUFFER, buffers);
+            cells.extend(ends.words(ConnectionPolicy::ALL).words(&PROCESS_MODES).words(ReplyPolicy::ALL));
         }
     }
     let mut all = for_all_file_sets(&cells);
-    all.retain(is_valid_case);
+    // What both ends can be set up for.
+    all.retain(|case| {
+        let cell = Cell::from_case(case).ok();
+        let ends = cell.as_ref().and_then(Cell::process_ends);
+        ends.is_some_and(|(sending, receiving)| sending.setup.check().and(receiving.setup.check()).is_ok())
+    });
     all
 }
 
 const PROCESS_MODES: [WaitMode; 4] = [WaitMode::Blocking, WaitMode::Nonblocking, WaitMode::Signal, WaitMode::Uring];
-
-/// Whether both ends can be set up so.
-fn is_valid_case(case: &Case) -> bool {
-    let Ok(cell) = Cell::from_case(case) else { return false };
-    cell.process_ends().is_some_and(|(sending, receiving)| sending.setup.check().and(receiving.setup.check()).is_ok())
-}
 
 /// Cells over all sets of files.
 fn for_all_file_sets(cells: &[Case]) -> Vec<Case> {
@@ -120,9 +113,9 @@ fn for_all_file_sets(cells: &[Case]) -> Vec<Case> {
 
 /// The cells of files in memory: the published ones, then those that vary the other factors, then the published ones in the kernel.
 pub(super) fn hot_cells(effort: Effort) -> Vec<Case> {
-    let mut cells: Vec<Case> = published_cells().collect();
+    let mut cells = published_cells();
     if effort > Effort::Quick {
-        cells.extend(equal_bytes_cells().chain(single_factor_cells()));
+        cells.extend([equal_bytes_cells(), single_factor_cells()].concat());
     }
     cells.extend(kernel_cells());
     for_all_file_sets(&cells)
@@ -144,22 +137,23 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn from_case(case: &Case) -> Result<Self, ProbeError> {
-        let unknown = || ProbeError::fail(format!("no such transfer: {case}"));
-        let set = TransferFiles::of(case).ok_or_else(unknown)?;
-        let (sender, receiver) = SenderMethod::of(case).zip(ReceiverMethod::of(case)).ok_or_else(unknown)?;
-        let (window, buffer) = WINDOW.number_in(case).zip(BUFFER.number_in(case)).ok_or_else(unknown)?;
-        let connection = match ConnectionPolicy::of(case).ok_or_else(unknown)? {
+    pub(super) fn from_case(case: &Case) -> Result<Self, IncompleteCase> {
+        let set = required(TransferFiles::of(case), case)?;
+        let connection = match required(ConnectionPolicy::of(case), case)? {
             ConnectionPolicy::PerFile => ConnectionLifetime::PerFile,
             ConnectionPolicy::Persistent => ConnectionLifetime::Persistent,
         };
-        let reply = ReplyPolicy::of(case).ok_or_else(unknown)? == ReplyPolicy::PerFile;
-        let mode = WaitMode::of(case).ok_or_else(unknown)?;
-        let call = CallSpec { window: window as usize, buffer: buffer as usize, mode };
+        let reply = required(ReplyPolicy::of(case), case)? == ReplyPolicy::PerFile;
+        let call = CallSpec {
+            window: required(WINDOW.number_in(case), case)? as usize,
+            buffer: required(BUFFER.number_in(case), case)? as usize,
+            mode: required(WaitMode::of(case), case)?,
+        };
         let [(files, bytes), small] = [set, TransferFiles::Small].map(TransferFiles::count_and_bytes);
         let limits = RawReceiveLimits { files: files.max(small.0), bytes: bytes.max(small.1) };
-        let sending = call.sender_end(sender, connection, reply).ok_or_else(unknown)?;
-        let receiving = call.receiver_end(receiver, connection, limits).ok_or_else(unknown)?;
+        let (sender, receiver) = (required(SenderMethod::of(case), case)?, required(ReceiverMethod::of(case), case)?);
+        let sending = required(call.sender_end(sender, connection, reply), case)?;
+        let receiving = required(call.receiver_end(receiver, connection, limits), case)?;
         Ok(Self { set, sending, receiving })
     }
 

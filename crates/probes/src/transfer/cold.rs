@@ -4,12 +4,11 @@
 //! of a hypervisor, a controller or a drive may answer.
 
 use kelvin_core::catalogue::transfer::{COLD_DEVICE, COLD_METRICS, COLD_TIME};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::PageCacheState;
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::cells;
 use super::trials::run_trials;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: COLD_TIME.id.as_str(),
@@ -31,24 +30,18 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["posix_fadvise(2), mincore(2), cachestat(2), getrusage(2)", "Linux mm/readahead.c, fs/splice.c"],
     },
     metrics: COLD_METRICS,
-    cases,
+    cases: |_, effort| cells::cold_cells(effort),
     run,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::new(
+            "how far the kernel reads ahead for each method, and how much of it overlaps with sending, is in no lower metric",
+        ))
+    },
 };
-
-fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    cells::cold_cells(effort)
-}
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (trials, _) = run_trials(bench, case, PageCacheState::Uncached)?;
     bench.record(&COLD_TIME, trials.iter().map(|trial| trial.time).collect());
     bench.record(&COLD_DEVICE, trials.iter().map(|trial| trial.fetched as f64).collect());
     Ok(())
-}
-
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::new(
-        "how far the kernel reads ahead for each method, and how much of it overlaps with sending, is in no lower metric",
-    ))
 }

@@ -8,9 +8,9 @@ use kelvin_file::cache::{PageCacheState, set_cache_state};
 use kelvin_file::{Target, random_data};
 use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::fs::kind;
-use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 use kelvin_transfer::wire::{Hash, Hasher};
 
+use crate::file::test_files::{io_failure, probe_error, written_back_bytes};
 use crate::room::has_room;
 
 /// Free space that the scratch directory must have, as a multiple of a set: the files, what arrives, and as much again.
@@ -48,7 +48,7 @@ impl ReadyFileSet {
             fs::write(&listed, digests?.join("\n")).map_err(|error| io_failure("write", &listed, &error))?;
         }
         let text = fs::read_to_string(&listed).map_err(|error| io_failure("read", &listed, &error))?;
-        let digests: Result<Vec<Hash>, _> = text.lines().map(Hash::from_hex).collect();
+        let digests = text.lines().map(Hash::from_hex).collect::<Result<Vec<Hash>, _>>();
         let digests = digests.map_err(|_| ProbeError::fail(format!("{} does not hold digests", listed.display())))?;
         Ok(Self { paths, bytes: lengths.iter().sum(), digests })
     }
@@ -89,10 +89,7 @@ impl ReadyFileSet {
         let mut written = 0;
         for sent in &self.paths {
             let arrived = directory.join(sent.file_name().unwrap_or_default());
-            let file = File::open(&arrived).map_err(|error| io_failure("open", &arrived, &error))?;
-            let bytes = file.metadata()?.len();
-            let unwritten = unwritten_pages(&file, bytes as usize)?.unwrap_or(0) * page_bytes() as u64;
-            written += bytes.saturating_sub(unwritten);
+            written += written_back_bytes(&Target::find(&arrived).map_err(probe_error)?)?;
         }
         Ok(written)
     }
@@ -115,11 +112,6 @@ fn digest(path: &Path) -> Result<Hash, ProbeError> {
     let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
     read.map_err(|error| io_failure("read", path, &error))?;
     Ok(hasher.finalize())
-}
-
-#[cold]
-fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
-    ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 #[cfg(test)]

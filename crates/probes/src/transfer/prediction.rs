@@ -13,16 +13,14 @@ use kelvin_core::catalogue::transfer::{
     RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_FAULTS, SENDER_CALLS, SENDER_CPU, SENDER_FAULTS, TIME,
 };
 use kelvin_core::units::value_text;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::PredictionInputs;
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, SendMethod};
 
 use super::cells::Cell;
 use super::cost_model::{CostCurve, ExpectedTransfer, LongFileCost, TransferCosts, TransferShape};
 use super::file_sets::file_lengths;
 use crate::file::new_file::{self, filled_case};
-use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{core_to_core, fault};
+use crate::prelude::*;
 
 /// The predicted range as a factor either way: of transfers each of whose steps is measured, of the CPU time of one end of those (of
 /// which more depends on which end does the kernel's work), and of others: methods that are
@@ -46,6 +44,8 @@ const KERNEL_END_REASON: &str = "what a call of the kernel module costs is in no
 const MESSAGE_SIZES: [u64; 3] = [64, 4 << 10, 64 << 10];
 /// Requests of file.engines that show the cost of a call and of a byte.
 const REQUEST_SIZES: [u64; 5] = [100, 1000, 4096, 64 << 10, 1 << 20];
+/// Files of file.new that are written through a mapping.
+const FILE_SIZES: [u64; 3] = [new_file::SMALL_FILE, new_file::MIDDLE_FILE, new_file::LARGE_FILE];
 /// The request of file.engines that every run measures for all engines.
 const BETWEEN_SIZE: u64 = 10_000;
 /// The message of net.bandwidth.tcp.way that every run measures.
@@ -53,15 +53,16 @@ const SEND_METHOD_MESSAGE: u64 = 64 << 10;
 
 /// The prediction of a metric of a cell.
 pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let cell =
-        Cell::from_case(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let cell = Cell::from_case(case)?;
     let lengths = file_lengths(cell.set);
     let (sending, receiving) = cell.process_ends().ok_or_else(|| NoPrediction::new(KERNEL_END_REASON))?;
     let transfer = TransferShape { lengths: &lengths, sending, receiving };
     if let Some(counted) = predict_count(&transfer, metric) {
         return counted;
     }
-    let (costs, inputs) = CostInputs::collect(facts, &transfer)?;
+    let mut asked = CostInputs { facts, inputs: Expr::from(0.0) };
+    let costs = asked.costs(&transfer)?;
+    let inputs = asked.inputs;
     let expected = transfer.expected_transfer(&costs);
     let time = |name, nanoseconds| given(name, nanoseconds, Unit::Nanoseconds).beside(&inputs);
     let bytes = given("bytes", lengths.iter().sum::<u64>() as f64, Unit::Bytes);
@@ -167,17 +168,7 @@ struct CostInputs<'a, 'f> {
     inputs: Expr,
 }
 
-impl<'a, 'f> CostInputs<'a, 'f> {
-    /// The costs that a transfer may meet, and the inputs that they rest on.
-    fn collect(
-        facts: &'a PredictionInputs<'f>,
-        transfer: &TransferShape<'_>,
-    ) -> Result<(TransferCosts, Expr), NoPrediction> {
-        let mut asked = Self { facts, inputs: Expr::from(0.0) };
-        let costs = asked.costs(transfer)?;
-        Ok((costs, asked.inputs))
-    }
-
+impl CostInputs<'_, '_> {
     fn get(&mut self, metric: &Metric, case: Case) -> Result<f64, NoPrediction> {
         let input = measured(self.facts, metric, &case)?;
         self.inputs = self.inputs.clone().beside(&input);
@@ -187,8 +178,11 @@ impl<'a, 'f> CostInputs<'a, 'f> {
     fn costs(&mut self, transfer: &TransferShape<'_>) -> Result<TransferCosts, NoPrediction> {
         let small = || Case::new().with_number(MESSAGE, MESSAGE_SIZES[0]);
         let one_cpu = || Case::new().with_word(PairPlacement::SameCpu);
-        let send = self.message_curve(&STREAM_TCP)?;
+        let message = |bytes| Case::new().with_number(MESSAGE, bytes);
+        let send = self.curve(&MESSAGE_SIZES, |costs, bytes| costs.get(&STREAM_TCP, message(bytes)))?;
         let (create, block) = self.block_times()?;
+        // By the kernel when it is first touched, or by the allocator when it is used again.
+        let (cleared_page, cleared_bytes) = fault::largest_anonymous_case(self.facts.machine());
         Ok(TransferCosts {
             connect: self.get(&CONNECT, Case::new().with_word(PairPlacement::TwoCpus))?,
             reconnect: self.get(&CONNECT, one_cpu())? + self.get(&CLOSE, one_cpu())?,
@@ -197,16 +191,18 @@ impl<'a, 'f> CostInputs<'a, 'f> {
             round_trip: self.get(&RTT_TCP, small().with_word(PairPlacement::TwoCpus))?,
             open: self.get(&METADATA_OPEN, Case::new().with_number(FILES, 1000).with_word(DirectoryCount::One))?,
             packet: self.get(&STACK_TCP, small())?,
-            receive: self.message_curve(&STREAM_TCP_RECEIVE)?,
-            line: self.line_time()?,
-            read: self.read_curve()?,
+            receive: self.curve(&MESSAGE_SIZES, |costs, bytes| costs.get(&STREAM_TCP_RECEIVE, message(bytes)))?,
+            line: self.get(&CORE_TO_CORE, core_to_core::default_pair(self.facts.machine()))?,
+            read: self.curve(&REQUEST_SIZES, |costs, bytes| costs.engine_time(ReadEngine::Pread, bytes))?,
             from_memory: self.engine_time(ReadEngine::Mmap, BETWEEN_SIZE)? / BETWEEN_SIZE as f64,
             window: self.get(&SYSCALL_MMAP_MUNMAP, Case::new())?,
             fault: self.get(&FAULT_MINOR, Case::new().with_word(FaultPage::FileAround))?,
             written_window: self.window_write_time()?,
             grown: self.long_file_cost()?,
-            cleared: self.clearing_time()?,
-            mapped: self.mapping_curve()?,
+            cleared: self.get(&FAULT_MINOR, cleared_page)? / cleared_bytes as f64,
+            mapped: self.curve(&FILE_SIZES, |costs, bytes| {
+                costs.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, bytes)
+            })?,
             mapped_window: new_file::MMAP_WINDOW as f64,
             referred: self.by_reference_time(transfer.sending.setup.method)?,
             request: self.request_time(transfer.sending.setup.mode)?,
@@ -216,20 +212,14 @@ impl<'a, 'f> CostInputs<'a, 'f> {
         })
     }
 
-    fn message_curve(&mut self, metric: &Metric) -> Result<CostCurve, NoPrediction> {
-        let of = |&bytes: &u64| Ok((bytes as f64, self.get(metric, Case::new().with_number(MESSAGE, bytes))?));
-        Ok(CostCurve::new(MESSAGE_SIZES.iter().map(of).collect::<Result<_, NoPrediction>>()?))
-    }
-
-    /// A line from the other CPU.
-    fn line_time(&mut self) -> Result<f64, NoPrediction> {
-        self.get(&CORE_TO_CORE, core_to_core::default_pair(self.facts.machine()))
-    }
-
-    /// A byte of a buffer that is cleared: by the kernel when it is first touched, or by the allocator when it is used again.
-    fn clearing_time(&mut self) -> Result<f64, NoPrediction> {
-        let (page, bytes) = fault::largest_anonymous_case(self.facts.machine());
-        Ok(self.get(&FAULT_MINOR, page)? / bytes as f64)
+    /// A cost at these sizes in bytes.
+    fn curve(
+        &mut self,
+        sizes: &[u64],
+        cost: impl Fn(&mut Self, u64) -> Result<f64, NoPrediction>,
+    ) -> Result<CostCurve, NoPrediction> {
+        let points = sizes.iter().map(|&bytes| Ok((bytes as f64, cost(self, bytes)?)));
+        Ok(CostCurve::new(points.collect::<Result<_, NoPrediction>>()?))
     }
 
     /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
@@ -244,11 +234,6 @@ impl<'a, 'f> CostInputs<'a, 'f> {
         self.get(&ENGINES, Case::new().with_word(engine).with_number(BLOCK, bytes))
     }
 
-    fn read_curve(&mut self) -> Result<CostCurve, NoPrediction> {
-        let of = |&bytes: &u64| Ok((bytes as f64, self.engine_time(ReadEngine::Pread, bytes)?));
-        Ok(CostCurve::new(REQUEST_SIZES.iter().map(of).collect::<Result<_, NoPrediction>>()?))
-    }
-
     fn new_file_time(&mut self, by: FillMethod, block: u64, bytes: u64) -> Result<f64, NoPrediction> {
         self.get(&NEW_FILE, filled_case(by, block, bytes))
     }
@@ -256,38 +241,25 @@ impl<'a, 'f> CostInputs<'a, 'f> {
     /// Creating and closing a file, which is what a small one takes beyond its block; and blocks.
     fn block_times(&mut self) -> Result<(f64, CostCurve), NoPrediction> {
         let small = self.new_file_time(FillMethod::Write, new_file::SMALL_FILE, new_file::SMALL_FILE)?;
-        let of = |&block: &u64| {
+        let block = self.curve(&new_file::WRITE_BLOCKS, |costs, block| {
             let blocks = new_file::MIDDLE_FILE / block;
-            Ok((block as f64, self.new_file_time(FillMethod::Write, block, new_file::MIDDLE_FILE)? / blocks as f64))
-        };
-        let block = CostCurve::new(new_file::WRITE_BLOCKS.iter().map(of).collect::<Result<_, NoPrediction>>()?);
+            Ok(costs.new_file_time(FillMethod::Write, block, new_file::MIDDLE_FILE)? / blocks as f64)
+        })?;
         Ok(((small - block.cost_at(new_file::SMALL_FILE as f64)).max(0.0), block))
     }
 
     /// What blocks of a long file take longer; one of no bytes takes no longer.
     fn long_file_cost(&mut self) -> Result<LongFileCost, NoPrediction> {
+        let lengths = [new_file::MIDDLE_FILE, new_file::LARGE_FILE];
         let mut more = vec![(0.0, 0.0)];
         for block in new_file::LARGE_FILE_BLOCKS {
-            let mut each =
-                |bytes: u64| Ok(self.new_file_time(FillMethod::Write, block, bytes)? * block as f64 / bytes as f64);
-            let (short, long) = (each(new_file::MIDDLE_FILE)?, each(new_file::LARGE_FILE)?);
-            more.push((block as f64, (long - short).max(0.0)));
+            let [short, long] = lengths.map(|bytes| {
+                self.new_file_time(FillMethod::Write, block, bytes).map(|time| time * block as f64 / bytes as f64)
+            });
+            let short = short?;
+            more.push((block as f64, (long? - short).max(0.0)));
         }
-        Ok(LongFileCost {
-            lengths: [new_file::MIDDLE_FILE, new_file::LARGE_FILE].map(|bytes| bytes as f64),
-            more: CostCurve::new(more),
-        })
-    }
-
-    fn mapping_curve(&mut self) -> Result<CostCurve, NoPrediction> {
-        let of =
-            |bytes: u64| Ok((bytes as f64, self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, bytes)?));
-        Ok(CostCurve::new(
-            [new_file::SMALL_FILE, new_file::MIDDLE_FILE, new_file::LARGE_FILE]
-                .map(of)
-                .into_iter()
-                .collect::<Result<_, NoPrediction>>()?,
-        ))
+        Ok(LongFileCost { lengths: lengths.map(|bytes| bytes as f64), more: CostCurve::new(more) })
     }
 
     /// A byte of a stream that is sent so, which a receiver takes too.

@@ -7,13 +7,12 @@ use kelvin_core::catalogue::transfer::{
     CACHED_METRICS, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES,
     SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
 };
-use kelvin_core::{Case, Machine, Metric};
 use kelvin_file::cache::PageCacheState;
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 
 use super::cells;
 use super::prediction;
 use super::trials::{TransferTrial, run_trials};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TIME.id.as_str(),
@@ -90,18 +89,17 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: CACHED_METRICS,
-    cases,
+    cases: |_, effort| cells::hot_cells(effort),
     run,
     predict: prediction::predict,
 };
 
-fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    cells::hot_cells(effort)
-}
-
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (trials, bytes) = run_trials(bench, case, PageCacheState::Cached)?;
-    record(bench, &trials, bytes);
+    for (metric, figure) in FIGURES {
+        bench.record(metric, trials.iter().map(figure).collect());
+    }
+    bench.record(&RATE, trials.iter().map(|trial| bytes as f64 * 1e9 / trial.time).collect());
     bench.note_last_reading("every trial's bytes were compared by their digest");
     Ok(())
 }
@@ -109,22 +107,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 /// A figure of a trial, in the unit of its metric.
 type TrialFigure = fn(&TransferTrial) -> f64;
 
-fn record(bench: &mut Bench<'_>, trials: &[TransferTrial], bytes: u64) {
-    let figures: [(&Metric, TrialFigure); 11] = [
-        (&TIME, |trial| trial.time),
-        (&SENDER_CPU, |trial| trial.sender.cpu as f64),
-        (&RECEIVER_CPU, |trial| trial.receiver.cpu as f64),
-        (&SENDER_CALLS, |trial| trial.sender.calls as f64),
-        (&RECEIVER_CALLS, |trial| trial.receiver.calls as f64),
-        (&SENDER_FAULTS, |trial| trial.sender.faults as f64),
-        (&RECEIVER_FAULTS, |trial| trial.receiver.faults as f64),
-        (&SENDER_SWITCHES, |trial| trial.sender.switches as f64),
-        (&RECEIVER_SWITCHES, |trial| trial.receiver.switches as f64),
-        (&SENDER_DEVICE, |trial| trial.fetched as f64),
-        (&RECEIVER_DEVICE, |trial| trial.written as f64),
-    ];
-    for (metric, figure) in figures {
-        bench.record(metric, trials.iter().map(figure).collect());
-    }
-    bench.record(&RATE, trials.iter().map(|trial| bytes as f64 * 1e9 / trial.time).collect());
-}
+static FIGURES: [(&Metric, TrialFigure); 11] = [
+    (&TIME, |trial| trial.time),
+    (&SENDER_CPU, |trial| trial.sender.cpu as f64),
+    (&RECEIVER_CPU, |trial| trial.receiver.cpu as f64),
+    (&SENDER_CALLS, |trial| trial.sender.calls as f64),
+    (&RECEIVER_CALLS, |trial| trial.receiver.calls as f64),
+    (&SENDER_FAULTS, |trial| trial.sender.faults as f64),
+    (&RECEIVER_FAULTS, |trial| trial.receiver.faults as f64),
+    (&SENDER_SWITCHES, |trial| trial.sender.switches as f64),
+    (&RECEIVER_SWITCHES, |trial| trial.receiver.switches as f64),
+    (&SENDER_DEVICE, |trial| trial.fetched as f64),
+    (&RECEIVER_DEVICE, |trial| trial.written as f64),
+];

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use kelvin_core::units::bytes as in_words;
-use kelvin_file::cache::{self, PageCacheState};
-use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target, random_data};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::{BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
 use kelvin_harness::{Bench, ProbeError, Setup};
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::fs::{kind, space};
 
+use super::super::cached_file::{BlockReader, set_cache_state};
 use super::super::test_files;
 use super::nfs_requests::NfsMount;
 
@@ -38,8 +39,7 @@ pub(super) struct ReadSpec {
 pub(super) struct DirectoryReader {
     target: Target,
     reading: ReadSpec,
-    reader: Reader,
-    requests: BlockRequests,
+    blocks: BlockReader,
     /// Blocks left in this pass, and passes so far.
     left: u64,
     passes: u64,
@@ -63,41 +63,29 @@ impl DirectoryReader {
         if reading.state == PageCacheState::Direct {
             check_direct_io(&target, directory)?;
         }
-        let found = cache::set_cache_state(&target, reading.state).map_err(test_files::probe_error)?;
+        let found = set_cache_state(&target, reading.state)?;
         let proof = format!("{}, {found} before a pass", kind(directory)?.name());
-        let (reader, requests) = open_pass(&target, reading, 0)?;
-        let (left, asked) = (requests.blocks(), RequestCounter::new(directory)?);
-        Ok(Self { target, reading, reader, requests, left, passes: 0, asked, proof })
+        let blocks = open_pass(&target, reading, 0)?;
+        let mut asked = RequestCounter { counted: NfsMount::find(directory), begun: 0, requests: 0, blocks: 0 };
+        asked.begun = asked.current()?;
+        Ok(Self { left: blocks.requests.blocks(), target, reading, blocks, passes: 0, asked, proof })
     }
 
     /// The ticks of the next blocks that are timed together.
     pub fn time_batch(&mut self, clock: Clock) -> Result<u64, ProbeError> {
         let blocks = self.reading.batch;
         if self.left < blocks {
-            self.start_pass()?;
+            self.asked.stop()?;
+            self.passes += 1;
+            set_cache_state(&self.target, self.reading.state)?;
+            self.blocks = open_pass(&self.target, self.reading, self.passes)?;
+            self.left = self.blocks.requests.blocks();
+            self.asked.begun = self.asked.current()?;
         }
-        let mut next = self.requests.clone().limit(blocks);
-        let mut tally = IoTally::default();
-        let begun = clock.start();
-        let outcome = self.reader.read(&mut next, &mut tally);
-        let ticks = clock.stop().wrapping_sub(begun);
-        outcome.map_err(test_files::probe_error)?;
-        if tally != (IoTally { bytes: blocks * BLOCK as u64, requests: blocks }) {
-            return Err(ProbeError::fail(format!("{blocks} blocks of {BLOCK} bytes came to {tally:?}")));
-        }
-        self.requests = next;
+        let ticks = self.blocks.time_next(clock, blocks)?;
         self.left -= blocks;
         self.asked.blocks += blocks;
         Ok(ticks)
-    }
-
-    fn start_pass(&mut self) -> Result<(), ProbeError> {
-        self.asked.stop()?;
-        self.passes += 1;
-        cache::set_cache_state(&self.target, self.reading.state).map_err(test_files::probe_error)?;
-        (self.reader, self.requests) = open_pass(&self.target, self.reading, self.passes)?;
-        self.left = self.requests.blocks();
-        self.asked.start()
     }
 
     /// Requests to the server for each block so far, where its client counts them.
@@ -108,19 +96,8 @@ impl DirectoryReader {
 }
 
 impl RequestCounter {
-    fn new(directory: &Path) -> Result<Self, ProbeError> {
-        let mut asked = Self { counted: NfsMount::find(directory), begun: 0, requests: 0, blocks: 0 };
-        asked.start()?;
-        Ok(asked)
-    }
-
     fn current(&self) -> Result<u64, ProbeError> {
         self.counted.as_ref().map_or(Ok(0), NfsMount::completed_requests)
-    }
-
-    fn start(&mut self) -> Result<(), ProbeError> {
-        self.begun = self.current()?;
-        Ok(())
     }
 
     fn stop(&mut self) -> Result<(), ProbeError> {
@@ -144,14 +121,13 @@ pub(super) fn check_direct_io(target: &Target, directory: &Path) -> Result<(), P
 }
 
 /// A fresh descriptor, so that the kernel remembers nothing of earlier passes, and the requests of a pass.
-fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<(Reader, BlockRequests), ProbeError> {
+fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<BlockReader, ProbeError> {
     let order = match reading.order {
         BlockOrder::Sequential => BlockOrder::Sequential,
         BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(passes) },
     };
     let how = ReadOptions { access: reading.state.access(), block: BLOCK, order, pages: PagePolicy::Base };
-    let reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
-    Ok((reader, BlockRequests::new(0..target.bytes(), BLOCK, order)))
+    BlockReader::open(target, Engine::Pread, how)
 }
 
 /// The file of so many bytes in a directory, written by the first round that needs it.
@@ -159,8 +135,9 @@ pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Re
     let path = file_path(directory, bytes);
     if !path.exists() {
         if bytes > TRIAL_BYTES {
-            let each =
-                remote_file(bench, directory, TRIAL_BYTES).and_then(|trial| recorded_write_time(trial.path()))?;
+            let trial = write_time_file(remote_file(bench, directory, TRIAL_BYTES)?.path());
+            let each = test_files::read_number(&trial)?
+                .ok_or_else(|| ProbeError::fail(format!("{} does not exist", trial.display())))?;
             let expected = each * (bytes / TRIAL_BYTES) as f64;
             check_write_time(directory, bytes, WriteTime { expected, most: MAX_WRITE_SHARE * bench.limit() })?;
         }
@@ -221,14 +198,7 @@ fn check_write_time(directory: &Path, bytes: u64, WriteTime { expected, most }: 
     )))
 }
 
-/// Nanoseconds that writing a file took.
-fn recorded_write_time(path: &Path) -> Result<f64, ProbeError> {
-    let text = std::fs::read_to_string(write_time_file(path))?;
-    text.parse()
-        .map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", write_time_file(path).display())))
-}
-
-/// Where that is kept.
+/// Where the nanoseconds that writing a file took are kept.
 fn write_time_file(path: &Path) -> PathBuf {
     path.with_extension("took")
 }

@@ -13,13 +13,13 @@ use std::path::Path;
 use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
 };
-use kelvin_core::{Case, Machine};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind, Setup};
+use kelvin_harness::Setup;
 use kelvin_sys::fs::kind;
 
 use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};
-use super::cases::{block_order, cache_state, required_for_run};
+use super::cases::{block_order, cache_state};
 use super::test_files::MIB;
+use crate::prelude::*;
 
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
@@ -97,14 +97,13 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         [(Direct, Random), (Uncached, Sequential), (Direct, Sequential), (Uncached, Random)];
     const CACHED_STATES: [(CacheState, AccessOrder); 2] = [(Cached, Random), (Cached, Sequential)];
     let of = |ways: &[(CacheState, AccessOrder)], sizes: &[u64]| {
-        let sizes = sizes.iter();
-        sizes.flat_map(|&size| ways.iter().map(move |&(cache, order)| case(cache, order, size))).collect::<Vec<_>>()
+        let of_size = |&size: &u64| ways.iter().map(move |&(cache, order)| case(cache, order, size));
+        sizes.iter().flat_map(of_size).collect::<Vec<_>>()
     };
-    match effort {
-        Effort::Quick => [of(&SERVER_STATES[..2], &[QUICK_SIZE]), of(&CACHED_STATES[..1], &[QUICK_SIZE])].concat(),
-        Effort::Default => [of(&SERVER_STATES, &DEFAULT_SIZES), of(&CACHED_STATES, &[QUICK_SIZE])].concat(),
-        Effort::Thorough => [of(&SERVER_STATES, &FILE_SIZES), of(&CACHED_STATES, &FILE_SIZES)].concat(),
-    }
+    let quick = [of(&SERVER_STATES[..2], &[QUICK_SIZE]), of(&CACHED_STATES[..1], &[QUICK_SIZE])];
+    let default = [of(&SERVER_STATES, &DEFAULT_SIZES), of(&CACHED_STATES, &[QUICK_SIZE])];
+    let thorough = [of(&SERVER_STATES, &FILE_SIZES), of(&CACHED_STATES, &FILE_SIZES)];
+    by_effort(effort, [quick, default, thorough]).concat()
 }
 
 fn case(cache: CacheState, order: AccessOrder, size: u64) -> Case {
@@ -140,7 +139,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     if !kind(&there)?.is_served() {
         bench.note("the remote directory is not on another machine or program: there is no network in the difference");
     }
-    let reading = read_spec(bench, case)?;
+    let batch = match CacheState::of(case) {
+        _ if has_read_ahead(case) => TIME_CHECK_BLOCKS,
+        Some(CacheState::Cached) => CACHED_BATCH,
+        _ => 1,
+    };
+    let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
+    let reading = ReadSpec { bytes: required(BYTES.number_in(case), case)?, state, order, batch };
     let mut both = RemoteAndLocal {
         remote: DirectoryReader::open(bench, &there, reading)?,
         local: DirectoryReader::open(bench, &here, reading)?,
@@ -158,16 +163,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         bench.record(&REMOTE_REQUESTS, vec![requests]);
     }
     Ok(())
-}
-
-fn read_spec(bench: &Bench<'_>, case: &Case) -> Result<ReadSpec, ProbeError> {
-    let together = match CacheState::of(case) {
-        _ if has_read_ahead(case) => TIME_CHECK_BLOCKS,
-        Some(CacheState::Cached) => CACHED_BATCH,
-        _ => 1,
-    };
-    let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
-    Ok(ReadSpec { bytes: required_for_run(BYTES.number_in(case), case)?, state, order, batch: together })
 }
 
 /// The two files, which are read in turn.

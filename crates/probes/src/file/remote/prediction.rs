@@ -4,16 +4,13 @@ use kelvin_core::catalogue::file::{
     BYTES, CacheState, LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD,
     REMOTE_ROUND_TRIP,
 };
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::PredictionInputs;
 
-use super::super::cases::required_for_prediction;
 use super::super::derived_time::bytes_of;
 use super::super::read_ahead_model;
 use super::directory_reader::BLOCK;
-use crate::formula::{Expr, given, measured};
 use crate::link_speed::fastest_link;
 use crate::memory::memory_budget;
+use crate::prelude::*;
 
 /// The predicted range of a remote block, as a factor either way.
 const SPREAD: f64 = 3.0;
@@ -26,7 +23,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
             _ => "it follows from the remote and the local block, of which the first is predicted",
         }));
     }
-    let cache = required_for_prediction(CacheState::of(case), case)?;
+    let cache = required(CacheState::of(case), case)?;
     let mut whole = measured(facts, &LOCAL_BLOCK, case)?;
     if cache != CacheState::Direct {
         // A read through the page cache asks first whether the file is still as it was.
@@ -51,7 +48,7 @@ fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, No
         return Ok(round_trip.variant("round trip"));
     }
     let window = measured(facts, &REMOTE_READ_AHEAD, &Case::new())?;
-    let whole = required_for_prediction(BYTES.number_in(case), case)?;
+    let whole = required(BYTES.number_in(case), case)?;
     let page = memory_budget::page_bytes(facts.machine());
     let blocks = super::read_ahead_blocks(whole);
     let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);

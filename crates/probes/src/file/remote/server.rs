@@ -10,18 +10,16 @@ use std::path::Path;
 use kelvin_core::catalogue::file::{
     LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP,
 };
-use kelvin_core::{Case, NoPrediction};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
-use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::super::cases::required_for_run;
+use super::super::cached_file::BlockReader;
 use super::super::read_ahead;
 use super::super::test_files::{self, MIB};
 use super::directory_reader::{self, BLOCK};
 use super::nfs_requests::NfsMount;
+use crate::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
@@ -50,7 +48,7 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&REMOTE_ROUND_TRIP, &REMOTE_ATTRIBUTES],
-    cases: |_, _| LookupDirectory::ALL.iter().map(|&directory| Case::new().with_word(directory)).collect(),
+    cases: |_, _| words(LookupDirectory::ALL),
     run: time_lookups,
     predict: |_, _, _| Err(NoPrediction::new("the distance to a server is a fact of the network")),
 };
@@ -111,7 +109,7 @@ const FILE_BYTES: u64 = 8 * MIB;
 const LARGE_REQUEST: usize = 4 << 20;
 
 fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let directory = match required_for_run(LookupDirectory::of(case), case)? {
+    let directory = match required(LookupDirectory::of(case), case)? {
         LookupDirectory::Remote => bench.remote()?.to_owned(),
         LookupDirectory::Local => bench.scratch().to_owned(),
     };
@@ -205,35 +203,22 @@ fn beyond_first_block(whole: u64, first: u64) -> u64 {
 
 /// The first request of a pass, again and again.
 struct FirstRequest {
-    reader: Reader,
+    blocks: BlockReader,
     first: BlockRequests,
 }
 
 impl FirstRequest {
     fn new(target: &Target, block: usize) -> Result<Self, ProbeError> {
-        let how = ReadOptions {
-            access: PageCacheState::Direct.access(),
-            block,
-            order: BlockOrder::Sequential,
-            pages: PagePolicy::for_buffer(block),
-        };
-        let reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
-        Ok(Self { reader, first: BlockRequests::new(0..target.bytes(), block, BlockOrder::Sequential).limit(1) })
+        let (order, pages) = (BlockOrder::Sequential, PagePolicy::for_buffer(block));
+        let how = ReadOptions { access: Access::Direct, block, order, pages };
+        let blocks = BlockReader::open(target, Engine::Pread, how)?;
+        Ok(Self { first: blocks.requests.clone(), blocks })
     }
 
     /// Its ticks.
     fn read(&mut self, clock: Clock) -> Result<u64, ProbeError> {
-        let (mut tally, mut first) = (IoTally::default(), self.first.clone());
-        let begun = clock.start();
-        let outcome = self.reader.read(&mut first, &mut tally);
-        let ticks = clock.stop().wrapping_sub(begun);
-        outcome.map_err(test_files::probe_error)?;
-        let wanted = IoTally { bytes: self.first.block() as u64, requests: 1 };
-        if tally == wanted {
-            Ok(ticks)
-        } else {
-            Err(ProbeError::fail(format!("a request came to {tally:?}, not {wanted:?}")))
-        }
+        self.blocks.requests = self.first.clone();
+        self.blocks.time_next(clock, 1)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kelvin_core::catalogue::Rival;
@@ -12,7 +12,6 @@ use kelvin_file::cache::PageCacheState;
 use kelvin_file::{BlockOrder, Target};
 use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::thread_spawn::process_error;
 
 use super::{RivalTask, SideResult};
 use crate::program::Program;
@@ -26,47 +25,29 @@ const MAX_CAT_COPIES: u64 = 256;
 /// Time limit for a program to read the file once while it is observed.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether it writes what it reads to its standard output, block by block.
-pub(super) const fn writes_output(rival: Rival) -> bool {
-    matches!(rival, Rival::Dd | Rival::Cat)
-}
-
-/// An installed program that reads files.
-#[derive(Debug)]
-pub(super) struct ReadTool(Program);
-
-impl ReadTool {
-    /// The program, if it is installed.
-    pub(super) fn find(program: Rival) -> Result<Self, ProbeError> {
-        Program::find(program).map(Self)
-    }
-
-    /// What it is.
-    pub(super) fn describe(&self) -> String {
-        self.0.describe()
-    }
-
+/// What an installed program does as a reader of files.
+impl Program {
     /// Whether it sums each word that it has read.
     pub(super) fn computes_digest(&self) -> bool {
-        self.0.rival == Rival::BwFileRd
+        self.rival == Rival::BwFileRd
     }
 
     /// The bytes of its reads where its user has no choice.
     pub(super) fn fixed_block(&self, target: &Target) -> Result<u64, ProbeError> {
-        match self.0.rival {
+        match self.rival {
             Rival::BwFileRd => Ok(XFERSIZE),
-            _ => observe_cat_block(&self.0.path, target),
+            _ => self.observe_cat_block(target),
         }
     }
 
     /// Its side of a task.
-    pub(super) fn run(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
-        match self.0.rival {
+    pub(super) fn read(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+        match self.rival {
             Rival::Fio => self.fio(task),
             Rival::Dd => self.dd(task),
             Rival::Cat => self.cat(task),
             Rival::BwFileRd => self.bw_file_rd(task),
-            Rival::Perf | Rival::Iperf3 => Err(ProbeError::fail(format!("{} reads no files", self.0.rival.name()))),
+            Rival::Perf | Rival::Iperf3 => Err(ProbeError::fail(format!("{} reads no files", self.rival.name()))),
         }
     }
 
@@ -76,9 +57,8 @@ impl ReadTool {
             // fio takes 32 bits of it.
             BlockOrder::Random { seed } => ("randread", seed & u64::from(u32::MAX)),
         };
-        let output = self.0.run_checked(
-            self.0
-                .command()
+        let output = self.run_checked(
+            self.command()
                 .arg(option_with_value("--filename=", &escape_fio_path(task.target.path())))
                 .args(["--name=kelvin", "--readonly", "--thread", "--time_based", "--ioengine=psync", "--invalidate=0"])
                 .args(["--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1"])
@@ -98,13 +78,13 @@ impl ReadTool {
     fn dd(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         let (mut bytes, mut seconds, mut passes) = (0, 0.0, 0);
         while seconds < task.time.as_secs_f64() {
-            let mut command = self.0.command();
+            let mut command = self.command();
             command.arg(option_with_value("if=", task.target.path().as_os_str())).arg("of=/dev/null");
             command.arg(format!("bs={}", task.block)).arg(format!("count={}", task.bytes / task.block));
             if task.state == PageCacheState::Direct {
                 command.arg("iflag=direct");
             }
-            let output = self.0.run_checked(&mut command)?;
+            let output = self.run_checked(&mut command)?;
             let (copied, took) = parse_dd_summary(&output.complaint)
                 .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
                 .ok_or_else(|| {
@@ -119,10 +99,10 @@ impl ReadTool {
     /// the difference.
     fn cat(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         let read = |copies: u64| -> Result<f64, ProbeError> {
-            let mut command = self.0.command();
+            let mut command = self.command();
             command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
             let begun = monotonic();
-            self.0.run_checked(&mut command)?;
+            self.run_checked(&mut command)?;
             Ok((monotonic() - begun) as f64 / 1e9)
         };
         // The first run finds the program itself in memory or not.
@@ -143,10 +123,9 @@ impl ReadTool {
             )));
         }
         let repetitions = 2;
-        let output = self.0.run_checked(
+        let output = self.run_checked(
             // Without its calibration of the clock, which takes seconds; a pass is far longer than the clock's steps.
-            self.0
-                .command()
+            self.command()
                 .envs([("TIMING_O", "0"), ("LOOP_O", "0")])
                 .env("ENOUGH", (task.time.as_micros() / repetitions).to_string())
                 .args(["-W", "0", "-N", &repetitions.to_string(), &task.bytes.to_string(), "io_only"])
@@ -156,6 +135,30 @@ impl ReadTool {
             .ok_or_else(|| ProbeError::fail(format!("bw_file_rd reports no rate: {}", output.one_line())))?;
         let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
         Ok(SideResult { rate, bytes: None, words })
+    }
+
+    /// The bytes of cat's reads: it is given the file and then its standard input, on which it waits while the kernel's count of
+    /// its calls is read.
+    fn observe_cat_block(&self, target: &Target) -> Result<u64, ProbeError> {
+        let mut command = self.command();
+        command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let reading = self.spawn(&mut command)?;
+        let counters = format!("/proc/{}/io", reading.0.id());
+        let deadline = monotonic() + OBSERVE_TIMEOUT.as_nanos() as u64;
+        while monotonic() < deadline {
+            let text = fs::read_to_string(&counters).map_err(|error| {
+                ProbeError::skip(format!("needs {counters}, from which cat's block is derived: {error}"))
+            })?;
+            if let Some(block) = block_from_counters(&text, target.bytes()) {
+                return Ok(block);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(ProbeError::skip(format!(
+            "needs a cat that reads by calls which {counters} counts: after {} s it had not read {} bytes",
+            OBSERVE_TIMEOUT.as_secs(),
+            target.bytes()
+        )))
     }
 }
 
@@ -180,12 +183,11 @@ fn option_with_value(option: &str, value: &OsStr) -> OsString {
 
 /// A path as fio takes it: a colon would begin the next one.
 fn escape_fio_path(path: &Path) -> OsString {
-    let bytes = path.as_os_str().as_bytes();
-    let escaped: Vec<u8> = bytes
-        .iter()
-        .flat_map(|&byte| if byte == b':' || byte == b'\\' { vec![b'\\', byte] } else { vec![byte] })
-        .collect();
-    OsStr::from_bytes(&escaped).to_owned()
+    let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
+        b':' | b'\\' => vec![b'\\', *byte],
+        other => vec![*other],
+    });
+    OsString::from_vec(escaped.collect())
 }
 
 /// Bytes and seconds of reading in fio's terse output, version 3: the sixth field is KiB, the ninth milliseconds.
@@ -213,44 +215,6 @@ fn parse_bw_file_rd(text: &str) -> Option<f64> {
     (fields.next().is_none() && rate > 0.0).then_some(rate * 1e6)
 }
 
-/// The bytes of cat's reads: it is given the file and then its standard input, on which it waits while the kernel's count of
-/// its calls is read.
-fn observe_cat_block(cat: &Path, target: &Target) -> Result<u64, ProbeError> {
-    let mut command = Command::new(cat);
-    command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command
-        .spawn()
-        .map_err(process_error)
-        .map_err(|error| ProbeError::fail(format!("cannot run {}: {error}", cat.display())))?;
-    let reading = BlockedChild(child);
-    let counters = format!("/proc/{}/io", reading.0.id());
-    let deadline = monotonic() + OBSERVE_TIMEOUT.as_nanos() as u64;
-    while monotonic() < deadline {
-        let text = fs::read_to_string(&counters).map_err(|error| {
-            ProbeError::skip(format!("needs {counters}, from which cat's block is derived: {error}"))
-        })?;
-        if let Some(block) = block_from_counters(&text, target.bytes()) {
-            return Ok(block);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Err(ProbeError::skip(format!(
-        "needs a cat that reads by calls which {counters} counts: after {} s it had not read {} bytes",
-        OBSERVE_TIMEOUT.as_secs(),
-        target.bytes()
-    )))
-}
-
-/// A program that waits for its standard input; ended and reaped when dropped.
-struct BlockedChild(Child);
-
-impl Drop for BlockedChild {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The bytes of a call, a power of two, by the counters of a process that has read so many bytes of a file and little else.
 fn block_from_counters(counters: &str, bytes: u64) -> Option<u64> {
     let count = |name: &str| counters.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
@@ -264,6 +228,7 @@ fn block_from_counters(counters: &str, bytes: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::script_program as script;
 
     #[test]
     fn program_outputs_are_parsed() {
@@ -296,10 +261,6 @@ mod tests {
         assert_eq!(escape_fio_path(Path::new("/a:b\\c")), OsStr::new("/a\\:b\\\\c"));
     }
 
-    fn script(directory: &Path, program: Rival, text: &str) -> ReadTool {
-        ReadTool(crate::program::script_program(directory, program, text))
-    }
-
     fn task(directory: &Path) -> RivalTask {
         let path = directory.join("data");
         fs::write(&path, vec![7; 1 << 20]).unwrap();
@@ -313,7 +274,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let says = "echo '1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.02 s, 52 MB/s' >&2";
         let dd = script(directory.path(), Rival::Dd, says);
-        let side = dd.run(&task(directory.path())).unwrap();
+        let side = dd.read(&task(directory.path())).unwrap();
         // Three passes of 20 ms for 50.
         assert_eq!(side.bytes, Some(3 << 20));
         assert!((side.rate - 52_428_800.0).abs() < 1.0, "{side:?}");
@@ -322,7 +283,7 @@ mod tests {
     #[test]
     fn short_or_failed_read_has_no_rate() {
         let directory = tempfile::tempdir().unwrap();
-        let fails = |program, text: &str| match script(directory.path(), program, text).run(&task(directory.path())) {
+        let fails = |program, text: &str| match script(directory.path(), program, text).read(&task(directory.path())) {
             Err(ProbeError::Fail(why)) => why,
             other => panic!("{other:?}"),
         };
