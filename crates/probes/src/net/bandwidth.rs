@@ -12,18 +12,17 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAMS, SendMethod,
 };
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
-use kelvin_core::{Case, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind, TcpOptions};
+use kelvin_harness::TcpOptions;
 use kelvin_sys::{Error, Result as Done, net};
 use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
-use super::bulk::{BulkStreams, StreamPlan, StreamReport, StreamTotals, place_streams};
+use super::bulk::{BulkStreams, StreamPlan, StreamReport, place_streams};
 use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
 use super::message_sizes::{SMALL_MESSAGE, message_bytes};
 use super::{sender, stream};
-use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
 use crate::os::ipc::partner_cpu;
+use crate::prelude::*;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
@@ -37,10 +36,15 @@ pub(super) static TCP: Probe = Probe {
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU],
     cases: tcp_cases,
-    run: |bench, case| run(bench, case, Protocol::Tcp),
-    predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
-        true => predict(facts, case, Protocol::Tcp),
-        false => Ok(busiest_cpu()),
+    run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP),
+    predict: |facts, metric, case| {
+        if metric.id == BANDWIDTH_TCP.id {
+            return predict(facts, case, Protocol::Tcp);
+        }
+        // Nothing waits for a device, so that its sender or its receiver has work all the time.
+        let busiest = fact("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for");
+        let remark = "less where each waits for the other in turn, and a little more by how CPU time is counted";
+        Ok(busiest.with_interval((0.8, 1.05)).explained(PredictionBasis::Derived, "one always works", remark))
     },
 };
 
@@ -51,7 +55,7 @@ pub(super) static TCP_SEND_METHOD: Probe = Probe {
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_METHOD],
     cases: send_method_cases,
-    run: |bench, case| run(bench, case, Protocol::Tcp),
+    run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP_METHOD),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
@@ -62,11 +66,11 @@ pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_SYSTEM],
     cases: |_, effort| {
-        let of_calls = Case::new().with_number(MESSAGE, CALL_BOUND_MESSAGE).with_word(PairPlacement::TwoCpus);
-        let of_bytes = if effort == Effort::Quick { Vec::new() } else { single_stream_cases(&[BYTE_BOUND_MESSAGE]) };
-        std::iter::once(of_calls).chain(of_bytes).collect()
+        let of_calls = numbers(MESSAGE, &[CALL_BOUND_MESSAGE]).words(&[PairPlacement::TwoCpus]);
+        let of_bytes: &[u64] = if effort == Effort::Quick { &[] } else { &[BYTE_BOUND_MESSAGE] };
+        [of_calls, numbers(MESSAGE, of_bytes).words(PairPlacement::ALL)].concat()
     },
-    run: |bench, case| run_with(bench, case, Protocol::Tcp, CongestionControl::Systems),
+    run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP_SYSTEM),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
@@ -77,26 +81,12 @@ pub(super) static UDP: Probe = Probe {
     method: METHOD,
     metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED],
     cases: |_, effort| {
-        let messages = match effort {
-            Effort::Quick => &[1472][..],
-            Effort::Default => &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM],
-            Effort::Thorough => &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM],
-        };
-        single_stream_cases(messages)
+        const THOROUGH: &[u64] = &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM];
+        let usual = &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM];
+        numbers(MESSAGE, by_effort(effort, [&[1472], usual, THOROUGH])).words(PairPlacement::ALL)
     },
-    run: |bench, case| run(bench, case, Protocol::Udp),
-    predict: |facts, metric, case| {
-        let because = |reason: &str| Err(NoPrediction::new(reason));
-        let share_a_cpu = PairPlacement::of(case) == Some(PairPlacement::SameCpu);
-        match metric.id {
-            id if id == BANDWIDTH_UDP.id && share_a_cpu => datagram_rate(facts, case),
-            id if id == BANDWIDTH_UDP_SENT.id && share_a_cpu => datagram_send_rate(facts, case),
-            id if [BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&id) => predict(facts, case, Protocol::Udp),
-            _ => {
-                because("it depends on how much the receiver's buffer holds, and on where the kernel runs its own work")
-            }
-        }
-    },
+    run: |bench, case| run(bench, case, Protocol::Udp, &BANDWIDTH_UDP),
+    predict: predict_datagrams,
 };
 
 pub(super) static UNIX: Probe = Probe {
@@ -105,8 +95,11 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UNIX],
-    cases: |_, effort| single_stream_cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
-    run: |bench, case| run(bench, case, Protocol::Unix),
+    cases: |_, effort| {
+        numbers(MESSAGE, if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] })
+            .words(PairPlacement::ALL)
+    },
+    run: |bench, case| run(bench, case, Protocol::Unix, &BANDWIDTH_UNIX),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
 };
 
@@ -162,21 +155,8 @@ const METHOD: Method = Method {
     ],
 };
 
-/// One stream each.
-fn single_stream_cases(messages: &[u64]) -> Vec<Case> {
-    with_placements(messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)), PairPlacement::ALL)
-}
-
 fn stream_cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
-    let of = |&bytes: &u64| {
-        streams.iter().map(move |&count| Case::new().with_number(MESSAGE, bytes).with_number(STREAMS, count))
-    };
-    with_placements(messages.iter().flat_map(of), PairPlacement::ALL)
-}
-
-/// Each of them at each placement.
-fn with_placements(cases: impl Iterator<Item = Case>, placements: &[PairPlacement]) -> Vec<Case> {
-    cases.flat_map(|case| placements.iter().map(move |&placement| case.clone().with_word(placement))).collect()
+    numbers(MESSAGE, messages).numbers(STREAMS, streams).words(PairPlacement::ALL)
 }
 
 /// One stream, two, and one for each CPU.
@@ -213,107 +193,65 @@ fn send_method_cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[64 << 10][..], SendMethod::ALL, two_cpus),
         Effort::Thorough => (&[4 << 10, 64 << 10][..], SendMethod::ALL, PairPlacement::ALL),
     };
-    let of = |&bytes| methods.iter().map(move |&method| Case::new().with_number(MESSAGE, bytes).with_word(method));
-    with_placements(messages.iter().flat_map(of), placements)
+    numbers(MESSAGE, messages).words(methods).words(placements)
 }
 
-/// Where the congestion control of TCP comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CongestionControl {
-    /// From the options of the run, else the usual one.
-    Chosen,
-    /// From the system, as for a program that chooses none.
-    Systems,
-}
-
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
-    run_with(bench, case, protocol, CongestionControl::Chosen)
-}
-
-fn run_with(
-    bench: &mut Bench<'_>,
-    case: &Case,
-    protocol: Protocol,
-    control: CongestionControl,
-) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static Metric) -> Result<(), ProbeError> {
     let plan = stream_plan(bench, case, protocol)?;
-    let connection = || match control {
-        CongestionControl::Chosen => connect_pair(protocol, bench.sockets()),
-        CongestionControl::Systems => {
-            Link::local_tcp_pair(|socket| set_options_over_system(socket, bench.sockets())).map_err(cannot_connect)
+    let (sockets, is_systems) = (bench.sockets(), metric.id == BANDWIDTH_TCP_SYSTEM.id);
+    let connect = |_| match protocol {
+        Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets, is_systems)),
+        Protocol::Udp => Link::pair(protocol),
+        Protocol::Unix => {
+            let (near, far) = Link::pair(protocol)?;
+            if let Some(bytes) = sockets.buffers {
+                net::set_buffers(&near, bytes)?;
+                net::set_buffers(&far, bytes)?;
+            }
+            Ok((near, far))
         }
     };
-    let connections = plan.streams.iter().map(|_| connection()).collect::<Result<_, ProbeError>>()?;
+    let connections = plan.streams.iter().map(connect).collect::<Done<_>>();
+    let connections = connections.map_err(|error| ProbeError::fail(format!("cannot connect: {error}")))?;
     let bulk = BulkStreams::over_links(connections, plan)?;
-    if protocol == Protocol::Tcp && control == CongestionControl::Chosen {
+    if protocol == Protocol::Tcp && !is_systems {
         bench.note(describe_options(bench.sockets(), DEFAULT_CONTROL_TEXT));
     }
     let settled = bulk.wait_until_settled()?;
-    let windows = count_windows(&bulk, bench.slice())?;
-    let (first, last) = (windows[0], windows[windows.len() - 1]);
+    // The totals at the beginning and at the end of each window.
+    let mut totals = vec![bulk.totals()?];
+    for _ in 0..((bench.slice() / COUNT_WINDOW.as_nanos() as f64) as u32).max(MIN_WINDOWS) {
+        std::thread::sleep(COUNT_WINDOW);
+        totals.push(bulk.totals()?);
+    }
+    let (first, last) = (totals[0], totals[totals.len() - 1]);
     let StreamReport { words, fullest } = bulk.finish()?;
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
-    let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
-    match protocol {
-        Protocol::Tcp if control == CongestionControl::Systems => bench.record(&BANDWIDTH_TCP_SYSTEM, rates),
-        Protocol::Tcp if SendMethod::of(case).is_some() => bench.record(&BANDWIDTH_TCP_METHOD, rates),
-        Protocol::Tcp => {
-            bench.record(&BANDWIDTH_TCP, rates);
-            bench.record(&BANDWIDTH_TCP_CPU, vec![fullest]);
-        }
-        Protocol::Unix => bench.record(&BANDWIDTH_UNIX, rates),
-        Protocol::Udp => {
-            let nothing = || ProbeError::fail("no datagram arrived");
-            bench.record(&BANDWIDTH_UDP, rates);
-            bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
-            bench.record(&BANDWIDTH_UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
-            bench.record(&BANDWIDTH_UDP_REORDERED, vec![last.reordered_since(&first).ok_or_else(nothing)?]);
-        }
+    bench.record(metric, totals.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
+    if metric.id == BANDWIDTH_TCP.id {
+        bench.record(&BANDWIDTH_TCP_CPU, vec![fullest]);
+    }
+    if protocol == Protocol::Udp {
+        let nothing = || ProbeError::fail("no datagram arrived");
+        let (lost, reordered) = (last.lost_since(&first), last.reordered_since(&first));
+        bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
+        bench.record(&BANDWIDTH_UDP_LOST, vec![lost.ok_or_else(nothing)?]);
+        bench.record(&BANDWIDTH_UDP_REORDERED, vec![reordered.ok_or_else(nothing)?]);
     }
     Ok(())
 }
 
-/// Both ends of a connection, with the requested options if it is TCP.
-fn connect_pair(protocol: Protocol, sockets: &TcpOptions) -> Result<(Link, Link), ProbeError> {
-    let pair = match protocol {
-        Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets)),
-        Protocol::Udp => Link::pair(protocol),
-        Protocol::Unix => Link::pair(protocol).and_then(|ends| with_buffers(ends, sockets)),
-    };
-    pair.map_err(cannot_connect)
-}
-
-fn cannot_connect(error: Error) -> ProbeError {
-    ProbeError::fail(format!("cannot connect: {error}"))
-}
-
-/// Both ends with buffers of the requested size: congestion control is TCP's alone.
-fn with_buffers((near, far): (Link, Link), wishes: &TcpOptions) -> Done<(Link, Link)> {
-    if let Some(bytes) = wishes.buffers {
-        net::set_buffers(&near, bytes)?;
-        net::set_buffers(&far, bytes)?;
+/// Sets what was requested of a socket, and otherwise the usual; of one that takes all from the system, nothing but what was requested
+/// over it.
+fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions, is_systems: bool) -> Done<()> {
+    if is_systems && !wishes.over_system {
+        return Ok(());
     }
-    Ok((near, far))
-}
-
-/// Sets what was requested, and otherwise the usual.
-fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
-    if wishes.congestion_control.is_none() {
-        prefer_congestion_control(socket)?;
-    }
-    set_requested(socket, wishes)
-}
-
-/// Sets what was requested of a socket that otherwise takes all from the system.
-fn set_options_over_system(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
-    if wishes.over_system { set_requested(socket, wishes) } else { Ok(()) }
-}
-
-/// Sets what was requested, and nothing else.
-fn set_requested(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
-    if let Some(name) = &wishes.congestion_control {
-        net::set_congestion_control(&socket, name)
-            .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?;
+    match &wishes.congestion_control {
+        Some(name) => net::set_congestion_control(&socket, name)
+            .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?,
+        None if is_systems => {}
+        None => prefer_congestion_control(socket)?,
     }
     wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }
@@ -352,49 +290,28 @@ pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
     all
 }
 
-/// The totals at the beginning and at the end of each window.
-fn count_windows(bulk: &BulkStreams, slice: f64) -> Result<Vec<StreamTotals>, ProbeError> {
-    let mut seen = vec![bulk.totals()?];
-    let windows = (slice / COUNT_WINDOW.as_nanos() as f64) as u32;
-    for _ in 0..windows.max(MIN_WINDOWS) {
-        std::thread::sleep(COUNT_WINDOW);
-        seen.push(bulk.totals()?);
+/// Of two processes that share a CPU the sender does not wait: the scheduler gives it half of the time, and what finds the receiver's
+/// buffer full by the time that it lets that one run is lost.
+fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if ![BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&metric.id) {
+        return Err(NoPrediction::new(
+            "it depends on how much the receiver's buffer holds, and on where the kernel runs its own work",
+        ));
     }
-    Ok(seen)
-}
-
-/// The busiest CPU of a stream: nothing waits for a device, so that its sender or its receiver has work all the time.
-fn busiest_cpu() -> Prediction {
-    let remark = "less where each waits for the other in turn, and a little more by how CPU time is counted";
-    fact("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for")
-        .with_interval((0.8, 1.05))
-        .explained(PredictionBasis::Derived, "one always works", remark)
-}
-
-/// The rate of datagrams that arrive at one of two processes that share a CPU: the sender does not wait, and what finds the receiver's
-/// buffer full by the time that the scheduler lets it run is lost.
-fn datagram_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
+        return predict(facts, case, Protocol::Udp);
+    }
+    if metric.id == BANDWIDTH_UDP_SENT.id {
+        let bytes = MESSAGE.number_in(case).unwrap_or(1);
+        let send = measured(facts, Protocol::Udp.metrics().send, &Case::new().with_number(MESSAGE, bytes))?;
+        let rate = given("message", bytes as f64, Unit::Bytes) / (2.0 * send);
+        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "half of the time"));
+    }
     let (sent, lost) = (measured(facts, &BANDWIDTH_UDP_SENT, case)?, measured(facts, &BANDWIDTH_UDP_LOST, case)?);
     if lost.value() >= 1.0 {
         return Err(NoPrediction::new("all datagrams were lost"));
     }
     Ok((sent * (1.0 - lost)).within(1.2).predict(PredictionBasis::Derived, "sent and not lost"))
-}
-
-/// The rate of datagrams sent by one of two processes that share a CPU, which the scheduler gives to either in turn.
-fn datagram_send_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.number_in(case).unwrap_or(1);
-    let metric = stream::EndMetrics::for_protocol(Protocol::Udp).send;
-    let send = measured(facts, metric, &Case::new().with_number(MESSAGE, bytes))?;
-    let rate = given("message", bytes as f64, Unit::Bytes) / (2.0 * send);
-    Ok(rate.within(2.0).predict(PredictionBasis::Derived, "half of the time"))
-}
-
-/// What a message costs beyond its sending and its receiving next to each other, to another CPU: the line of its book-keeping, and its own
-/// lines, several at a time.
-fn cross_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
-    let lines = 1.0 + core_to_core::extra_line_times(bytes as f64);
-    Ok(given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?)
 }
 
 /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
@@ -418,10 +335,16 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Res
     let part = bytes.min(stream::MAX_MESSAGE);
     let parts = given("parts", bytes as f64 / part as f64, Unit::Ratio);
     let part_case = Case::new().with_number(MESSAGE, part);
-    let ends = stream::EndMetrics::for_protocol(protocol);
+    let ends = protocol.metrics();
     let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
     let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
-    let overhead = if is_apart { cross_cpu_overhead(facts, part)? } else { same_cpu_overhead(facts, part, bytes)? };
+    // To another CPU: the line of its book-keeping, and its own lines, several at a time.
+    let overhead = if is_apart {
+        let lines = 1.0 + core_to_core::extra_line_times(part as f64);
+        given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?
+    } else {
+        same_cpu_overhead(facts, part, bytes)?
+    };
     let receiving = receive + overhead;
     let both = send.clone() + receiving.clone();
     let (alone, name) = match is_apart {

@@ -40,13 +40,6 @@ pub(crate) struct StreamPlan {
     pub streams: Vec<StreamCpus>,
 }
 
-impl StreamPlan {
-    /// Whether its streams reach their full rate only after a while.
-    fn has_slow_rise(&self) -> bool {
-        self.protocol == Protocol::Tcp && self.streams.iter().any(|ends| ends.sender != ends.receiver)
-    }
-}
-
 /// The CPUs of a stream's sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamCpus {
@@ -137,21 +130,29 @@ impl StreamTotals {
     }
 }
 
-/// CPU time that a thread used, and the time that passed meanwhile, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct CpuUse {
+fn start_error(error: Error) -> ProbeError {
+    ProbeError::fail(format!("cannot start the streams: {error}"))
+}
+
+/// The sender or receiver of a stream, and its CPU time and the time that passed meanwhile, in nanoseconds.
+#[derive(Debug)]
+struct EndUsage {
+    what: &'static str,
+    cpu: u32,
     busy: u64,
     passed: u64,
 }
 
-fn start_error(error: Error) -> ProbeError {
-    ProbeError::fail(format!("cannot start the streams: {error}"))
+impl EndUsage {
+    fn busy_share(&self) -> f64 {
+        self.busy as f64 / self.passed.max(1) as f64
+    }
 }
 
 /// What a sender reports when it ends.
 #[derive(Debug)]
 struct StreamSenderReport {
-    used: CpuUse,
+    used: EndUsage,
     /// What was achieved, where that may differ from what was asked.
     achieved: Option<String>,
 }
@@ -221,14 +222,17 @@ impl BulkStreams {
             let (links, accounts, stop) = (Arc::clone(&self.links), Arc::clone(&self.accounts), Arc::clone(&self.stop));
             let (way, message) = (self.plan.way, self.plan.message);
             let sending = move || {
+                let (link, account) = (&links[number], &accounts[number]);
                 cpu::pin(&[ends.sender])?;
-                let sender = MessageSender::new(way, &links[number], message)?;
+                let mut sender = MessageSender::new(way, link, message)?;
                 let (busy, begun) = (thread_cpu_time(), monotonic());
-                let achieved = send_until(&stop, sender, &links[number], &accounts[number], message)?;
-                Ok(StreamSenderReport {
-                    used: CpuUse { busy: thread_cpu_time() - busy, passed: monotonic() - begun },
-                    achieved,
-                })
+                while !stop.load(Ordering::Relaxed) {
+                    sender.send(link)?;
+                    account.add(CounterIndex::Sent, message as u64);
+                }
+                let achieved = sender.describe_achieved(link)?;
+                let (busy, passed) = (thread_cpu_time() - busy, monotonic() - begun);
+                Ok(StreamSenderReport { used: EndUsage { what: "sender", cpu: ends.sender, busy, passed }, achieved })
             };
             self.senders.push(ThreadBuilder::named("sender").start(sending)?);
         }
@@ -238,18 +242,16 @@ impl BulkStreams {
     /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
     pub(crate) fn wait_until_settled(&self) -> std::result::Result<Duration, ProbeError> {
         let begun = monotonic();
-        if self.plan.has_slow_rise() {
+        // Its streams reach their full rate only after a while.
+        if self.plan.protocol == Protocol::Tcp && self.plan.streams.iter().any(|ends| ends.sender != ends.receiver) {
             std::thread::sleep(TCP_RISE_TIME);
         }
-        wait_for_peak(MAX_SETTLE_WINDOWS, || self.measure_rate(SETTLE_WINDOW))?;
+        wait_for_peak(MAX_SETTLE_WINDOWS, || {
+            let before = self.totals()?;
+            std::thread::sleep(SETTLE_WINDOW);
+            Ok(self.totals()?.rate_since(&before))
+        })?;
         Ok(Duration::from_nanos(monotonic() - begun))
-    }
-
-    /// Bytes a second that arrive over a time from now on.
-    fn measure_rate(&self, time: Duration) -> std::result::Result<f64, ProbeError> {
-        let before = self.totals()?;
-        std::thread::sleep(time);
-        Ok(self.totals()?.rate_since(&before))
     }
 
     /// The totals so far.
@@ -279,15 +281,14 @@ impl BulkStreams {
     /// # Errors
     /// What went wrong in a sender or receiver.
     pub(crate) fn finish(mut self) -> std::result::Result<StreamReport, ProbeError> {
-        let link = self.links[0].describe()?;
+        let mut parts = vec![self.links[0].describe()?];
         self.stop.store(true, Ordering::Relaxed);
-        let mut parts = vec![link];
         let mut ends = Vec::new();
-        for (sender, at) in self.senders.drain(..).zip(&self.plan.streams) {
+        for sender in self.senders.drain(..) {
             let ended = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
             let StreamSenderReport { used, achieved } =
                 ended.map_err(|error| ProbeError::fail(format!("a sender: {error}")))?;
-            ends.push(EndUsage { what: "sender", cpu: at.sender, used });
+            ends.push(used);
             parts.extend(achieved);
         }
         self.shut_down();
@@ -297,15 +298,13 @@ impl BulkStreams {
         // Of the first stream, like the rest of its socket's facts: the others are made in the same way.
         parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(CounterIndex::Buffer) >> 10));
         for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
-            let used = CpuUse { busy: account.read(CounterIndex::Busy), passed: account.read(CounterIndex::Passed) };
-            ends.push(EndUsage { what: "receiver", cpu: at.receiver, used });
+            let [busy, passed] = [CounterIndex::Busy, CounterIndex::Passed].map(|figure| account.read(figure));
+            ends.push(EndUsage { what: "receiver", cpu: at.receiver, busy, passed });
         }
         parts.push(describe_load(&ends));
         parts.dedup();
-        Ok(StreamReport {
-            words: parts.join("; "),
-            fullest: cpu_loads(&ends).map(|(_, load)| load).fold(0.0, f64::max),
-        })
+        let fullest = cpu_loads(&ends).map(|(_, load)| load).fold(0.0, f64::max);
+        Ok(StreamReport { words: parts.join("; "), fullest })
     }
 
     /// Shows the receivers the end.
@@ -326,23 +325,12 @@ impl Drop for BulkStreams {
     }
 }
 
-/// The sender or receiver of a stream, and the CPU time it used.
-struct EndUsage {
-    what: &'static str,
-    cpu: u32,
-    used: CpuUse,
-}
-
-fn busy_share(used: CpuUse) -> f64 {
-    used.busy as f64 / used.passed.max(1) as f64
-}
-
 /// The CPUs of senders and receivers, each with the share of the time that they kept it busy.
 fn cpu_loads(ends: &[EndUsage]) -> impl Iterator<Item = (u32, f64)> {
     let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let load = |cpu| ends.iter().filter(|end| end.cpu == cpu).map(|end| busy_share(end.used)).sum::<f64>();
+    let load = |cpu| ends.iter().filter(|end| end.cpu == cpu).map(EndUsage::busy_share).sum::<f64>();
     cpus.into_iter().map(move |cpu| (cpu, load(cpu)))
 }
 
@@ -350,7 +338,7 @@ fn cpu_loads(ends: &[EndUsage]) -> impl Iterator<Item = (u32, f64)> {
 fn describe_load(ends: &[EndUsage]) -> String {
     let each: Vec<String> = ends
         .iter()
-        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * busy_share(end.used)))
+        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * end.busy_share()))
         .collect();
     let full: Vec<String> =
         cpu_loads(ends).filter(|&(_, load)| load >= SATURATED_SHARE).map(|(cpu, _)| cpu.to_string()).collect();
@@ -364,36 +352,19 @@ fn thread_cpu_time() -> u64 {
     used.user + used.system
 }
 
-/// Sends until stopped; what was achieved, where that may differ from what was asked.
-fn send_until(
-    stop: &AtomicBool,
-    mut sender: MessageSender,
-    link: &Link,
-    account: &StreamCounters,
-    bytes: usize,
-) -> Result<Option<String>> {
-    while !stop.load(Ordering::Relaxed) {
-        sender.send(link)?;
-        account.add(CounterIndex::Sent, bytes as u64);
-    }
-    sender.describe_achieved(link)
-}
-
 /// The receiving process: a thread for each stream.
 fn receive_all(plan: &StreamPlan, links: &[Link], accounts: &[StreamCounters], board: &PartnerStatus) -> Result<()> {
     std::thread::scope(|scope| {
-        let all: Vec<_> = links
-            .iter()
-            .zip(accounts)
-            .zip(&plan.streams)
-            .map(|((link, account), at)| {
-                let work = move || {
-                    cpu::pin(&[at.receiver])?;
-                    receive_stream(link, account, plan.message, board).inspect_err(|error| board.fail(error))
-                };
-                ThreadBuilder::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
-            })
-            .collect::<Result<_>>()?;
+        let start = |((link, account), at): ((_, _), &StreamCpus)| {
+            let cpu = at.receiver;
+            let work = move || {
+                cpu::pin(&[cpu])?;
+                receive_stream(link, account, plan.message, board).inspect_err(|error| board.fail(error))
+            };
+            ThreadBuilder::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
+        };
+        let streams = links.iter().zip(accounts).zip(&plan.streams);
+        let all: Vec<_> = streams.map(start).collect::<Result<_>>()?;
         all.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
     })
 }
@@ -413,11 +384,8 @@ fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &Pa
                 }
             }
             // The end of a stream is seen; datagrams have none.
-            Err(error) if is_timeout(&error) => {
-                if board.is_stopping() && matches!(link, Link::Udp(_)) {
-                    break;
-                }
-            }
+            Err(error) if is_timeout(&error) && board.is_stopping() && matches!(link, Link::Udp(_)) => break,
+            Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -557,7 +525,7 @@ mod tests {
 
     #[test]
     fn saturated_cpu_is_named() {
-        let end = |what, cpu, busy| EndUsage { what, cpu, used: CpuUse { busy, passed: 100 } };
+        let end = |what, cpu, busy| EndUsage { what, cpu, busy, passed: 100 };
         let words = describe_load(&[end("sender", 0, 40), end("receiver", 1, 99)]);
         assert_eq!(words, "sender on CPU 0 40 % busy, receiver on CPU 1 99 % busy: CPU-limited, CPU 1 is full");
         let words = describe_load(&[end("sender", 0, 50), end("receiver", 0, 47)]);

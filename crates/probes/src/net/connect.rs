@@ -5,14 +5,12 @@
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
 use super::message_sizes::SMALL_MESSAGE;
-use crate::formula::measured;
 use crate::os::ipc::partner_cpu;
 use crate::os::syscall_null;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONNECT.id.as_str(),
@@ -84,7 +82,7 @@ const TRANSACTIONS_PER_ITERATION: u64 = 16;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let placements = if effort == Effort::Quick { &[PairPlacement::SameCpu] } else { PairPlacement::ALL };
-    placements.iter().map(|&placement| Case::new().with_word(placement)).collect()
+    words(placements)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

@@ -5,14 +5,12 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::net::icmp;
 
 use super::link::{DATAGRAM_TIMEOUT, is_timeout};
 use super::message_sizes::{SMALL_MESSAGE, message_bytes};
-use crate::formula::{given, measured};
 use crate::os::syscall_null;
+use crate::prelude::*;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
@@ -45,7 +43,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&RTT_ICMP],
-    cases,
+    cases: |_, effort| {
+        let all = [SMALL_MESSAGE, 1 << 10, 16 << 10];
+        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
+    },
     run,
     predict,
 };
@@ -56,12 +57,6 @@ const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
 /// Most bytes of an IP header, which a raw socket receives too.
 const MAX_IP_HEADER: usize = 60;
-
-fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [SMALL_MESSAGE, 1 << 10, 16 << 10];
-    let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
-}
 
 /// A socket for echo requests, and the request that it sends.
 pub(super) struct Ping {

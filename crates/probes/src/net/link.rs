@@ -6,6 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use kelvin_core::Metric;
+use kelvin_core::catalogue::net::{
+    RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP,
+    STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
+};
 use kelvin_sys::{Error, Result, net};
 use kelvin_transfer::wire::socket_options::TcpEndInfo;
 
@@ -15,6 +20,50 @@ pub(crate) enum Protocol {
     Tcp,
     Udp,
     Unix,
+}
+
+/// What is measured over a protocol.
+pub(super) struct ProtocolMetrics {
+    /// A message sent and received by one process.
+    pub stack: &'static Metric,
+    /// Sender's and receiver's cost of a message of a stream.
+    pub send: &'static Metric,
+    pub receive: &'static Metric,
+    /// A message to another process and back.
+    pub round_trip: &'static Metric,
+}
+
+impl Protocol {
+    /// Its metrics.
+    pub(super) fn metrics(self) -> ProtocolMetrics {
+        let [stack, send, receive, round_trip] = match self {
+            Self::Tcp => [&STACK_TCP, &STREAM_TCP, &STREAM_TCP_RECEIVE, &RTT_TCP],
+            Self::Udp => [&STACK_UDP, &STREAM_UDP, &STREAM_UDP_RECEIVE, &RTT_UDP],
+            Self::Unix => [&STACK_UNIX, &STREAM_UNIX, &STREAM_UNIX_RECEIVE, &RTT_UNIX],
+        };
+        ProtocolMetrics { stack, send, receive, round_trip }
+    }
+}
+
+/// A protocol as a type, of which probes that are the same over each protocol are made.
+pub(super) trait ProtocolType {
+    const PROTOCOL: Protocol;
+}
+
+pub(super) struct Tcp;
+pub(super) struct Udp;
+pub(super) struct Unix;
+
+impl ProtocolType for Tcp {
+    const PROTOCOL: Protocol = Protocol::Tcp;
+}
+
+impl ProtocolType for Udp {
+    const PROTOCOL: Protocol = Protocol::Udp;
+}
+
+impl ProtocolType for Unix {
+    const PROTOCOL: Protocol = Protocol::Unix;
 }
 
 /// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.

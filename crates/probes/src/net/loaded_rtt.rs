@@ -5,15 +5,13 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::echo::EchoClient;
 use super::link::Protocol;
 use super::message_sizes::SMALL_MESSAGE;
-use crate::formula::measured;
 use crate::os::ipc::partner_cpu;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: LOADED_ROUND_TRIP.id.as_str(),
@@ -36,10 +34,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
     metrics: &[&LOADED_ROUND_TRIP],
-    cases: |_, effort| {
-        let placements = if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL };
-        placements.iter().map(|&placement| Case::new().with_word(placement)).collect()
-    },
+    cases: |_, effort| words(if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL }),
     run,
     predict,
 };

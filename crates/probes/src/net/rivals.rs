@@ -4,22 +4,20 @@
 //! which differ in what they do around the work.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kelvin_core::catalogue::net::{
     MESSAGE, RIVAL_COMPARISON_TCP, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod,
 };
 use kelvin_core::catalogue::{PairPlacement, Rival};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::net;
-use kelvin_sys::thread_spawn::process_error;
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::link::{Link, Protocol};
 use super::message_sizes::message_bytes;
 use crate::os::ipc::partner_cpu;
+use crate::prelude::*;
 use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {
@@ -62,10 +60,7 @@ const SPREAD: f64 = 1.25;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let placements = if effort == Effort::Quick { &[PairPlacement::TwoCpus][..] } else { PairPlacement::ALL };
-    placements
-        .iter()
-        .map(|&placement| Case::new().with_word(Rival::Iperf3).with_number(MESSAGE, MESSAGE_BYTES).with_word(placement))
-        .collect()
+    words(&[Rival::Iperf3]).numbers(MESSAGE, &[MESSAGE_BYTES]).words(placements)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -121,8 +116,7 @@ impl StreamComparison<'_> {
         let mut server = iperf.command();
         server.args(["--server", "--one-off", "--bind", &here, "--port", &port]);
         server.args(["--affinity", &self.ends.receiver.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-        let cannot = |error| ProbeError::fail(format!("cannot run {}: {error}", iperf.path.display()));
-        let _server = IperfServer(server.spawn().map_err(process_error).map_err(cannot)?);
+        let _server = iperf.spawn(&mut server)?;
         let mut output = None;
         for _ in 0..MAX_CONNECT_ATTEMPTS {
             std::thread::sleep(CONNECT_RETRY_PAUSE);
@@ -148,16 +142,6 @@ fn parse_arrived_rate(output: &ProgramOutput) -> Result<f64, ProbeError> {
     let said: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
     let bits = said["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
     bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(refused)
-}
-
-/// A server that ends after one client; ended and reaped when dropped.
-struct IperfServer(Child);
-
-impl Drop for IperfServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

@@ -4,62 +4,38 @@
 //! differ by direction.
 
 use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS, SWITCH_COST};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::echo::EchoClient;
-use super::link::Protocol;
-use super::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
-use crate::formula::{Expr, given, measured};
+use super::link::{self, Protocol, ProtocolType};
+use super::message_sizes::{message_bytes, round_trip_messages};
 use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::cross_cpu;
+use crate::prelude::*;
 
-/// What is measured over one protocol, and what its predictions rest on.
-struct RttSpec {
-    protocol: Protocol,
-    metric: &'static Metric,
-    stack: &'static Metric,
+pub(super) static TCP: Probe =
+    rtt_probe::<link::Tcp>("Round trip of a message between two processes over TCP", &[&RTT_TCP]);
+
+pub(super) static UDP: Probe =
+    rtt_probe::<link::Udp>("Round trip of a datagram between two processes over UDP", &[&RTT_UDP]);
+
+pub(super) static UNIX: Probe =
+    rtt_probe::<link::Unix>("Round trip of a message between two processes over Unix sockets", &[&RTT_UNIX]);
+
+const fn rtt_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
+    Probe {
+        id: metrics[0].id.as_str(),
+        summary,
+        kind: ProbeKind::Measure,
+        method: METHOD,
+        metrics,
+        cases: |_, effort| cases(effort, P::PROTOCOL),
+        run: |bench, case| run(bench, case, P::PROTOCOL),
+        predict: |facts, _, case| predict(facts, case, P::PROTOCOL),
+    }
 }
-
-static TCP_SPEC: RttSpec = RttSpec { protocol: Protocol::Tcp, metric: &RTT_TCP, stack: &STACK_TCP };
-static UDP_SPEC: RttSpec = RttSpec { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
-static UNIX_SPEC: RttSpec = RttSpec { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
-
-pub(super) static TCP: Probe = Probe {
-    id: RTT_TCP.id.as_str(),
-    summary: "Round trip of a message between two processes over TCP",
-    kind: ProbeKind::Measure,
-    method: METHOD,
-    metrics: &[&RTT_TCP],
-    cases: |_, effort| cases(effort, &TCP_SPEC),
-    run: |bench, case| run(bench, case, &TCP_SPEC),
-    predict: |facts, _, case| predict(facts, case, &TCP_SPEC),
-};
-
-pub(super) static UDP: Probe = Probe {
-    id: RTT_UDP.id.as_str(),
-    summary: "Round trip of a datagram between two processes over UDP",
-    kind: ProbeKind::Measure,
-    method: METHOD,
-    metrics: &[&RTT_UDP],
-    cases: |_, effort| cases(effort, &UDP_SPEC),
-    run: |bench, case| run(bench, case, &UDP_SPEC),
-    predict: |facts, _, case| predict(facts, case, &UDP_SPEC),
-};
-
-pub(super) static UNIX: Probe = Probe {
-    id: RTT_UNIX.id.as_str(),
-    summary: "Round trip of a message between two processes over Unix sockets",
-    kind: ProbeKind::Measure,
-    method: METHOD,
-    metrics: &[&RTT_UNIX],
-    cases: |_, effort| cases(effort, &UNIX_SPEC),
-    run: |bench, case| run(bench, case, &UNIX_SPEC),
-    predict: |facts, _, case| predict(facts, case, &UNIX_SPEC),
-};
 
 const METHOD: Method = Method {
     how: "One process sends a message and waits for another one to return it, both on one CPU or each pinned to its \
@@ -98,28 +74,23 @@ const METHOD: Method = Method {
     ],
 };
 
-fn cases(effort: Effort, what: &RttSpec) -> Vec<Case> {
-    let all = round_trip_messages(what.protocol);
-    let messages = if effort == Effort::Quick { &[SMALL_MESSAGE][..] } else { &all };
-    let of = |&bytes: &u64| {
-        PairPlacement::ALL.iter().map(move |&placement| Case::new().with_word(placement).with_number(MESSAGE, bytes))
-    };
-    messages.iter().flat_map(of).collect()
+fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
+    numbers(MESSAGE, &round_trip_messages(protocol, effort)).words(PairPlacement::ALL)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, what: &RttSpec) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
     let cpu = partner_cpu(bench, case)?;
-    let mut echo = EchoClient::start(what.protocol, message_bytes(case)?, cpu)?;
+    let mut echo = EchoClient::start(protocol, message_bytes(case)?, cpu)?;
     let proof = echo.warm_up_and_prove(bench, cpu)?;
     bench.note(proof);
-    bench.time_back_to_back([what.metric], |clock| Ok([echo.time_round_trip(clock)?]))?;
+    bench.time_back_to_back([protocol.metrics().round_trip], |clock| Ok([echo.time_round_trip(clock)?]))?;
     bench.note_last_reading(echo.describe()?);
     echo.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, case: &Case, what: &RttSpec) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
-    let stack = measured(facts, what.stack, &Case::new().with_number(MESSAGE, bytes))?;
+    let stack = measured(facts, protocol.metrics().stack, &Case::new().with_number(MESSAGE, bytes))?;
     let wake = WakeCost::for_placement(facts, case)?;
     let mut one_way = stack + wake.cost.clone();
     if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
@@ -128,7 +99,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, what: &RttSpec) -> Result<
     }
     let trip = 2.0 * one_way;
     let (low, high) = (trip.value() / wake.factor, trip.value() * wake.factor);
-    if what.protocol != Protocol::Unix {
+    if protocol != Protocol::Unix {
         return Ok(trip.with_interval((low, high)).predict(PredictionBasis::Derived, wake.rule));
     }
     // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
@@ -153,15 +124,13 @@ impl WakeCost {
     /// The one of a case's placement.
     pub(super) fn for_placement(facts: &PredictionInputs<'_>, case: &Case) -> Result<Self, NoPrediction> {
         match PairPlacement::of(case) {
-            Some(PairPlacement::SameCpu) => Self::same_cpu(facts),
+            // A switch.
+            Some(PairPlacement::SameCpu) => {
+                let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
+                Ok(Self { rule: "switches", cost: switch, factor: 1.4 })
+            }
             Some(PairPlacement::TwoCpus) | None => Self::cross_cpu(facts),
         }
-    }
-
-    /// On one CPU: a switch.
-    fn same_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
-        let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
-        Ok(Self { rule: "switches", cost: switch, factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
@@ -178,6 +147,7 @@ mod tests {
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::catalogue::mem::CORE_TO_CORE;
+    use kelvin_core::catalogue::net::{STACK_TCP, STACK_UNIX};
 
     fn case(placement: PairPlacement) -> Case {
         Case::new().with_word(placement).with_number(MESSAGE, 64)
@@ -193,18 +163,18 @@ mod tests {
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
         ];
         with_facts(&known, |facts| {
-            let same = predict(facts, &case(PairPlacement::SameCpu), &TCP_SPEC).unwrap();
+            let same = predict(facts, &case(PairPlacement::SameCpu), Protocol::Tcp).unwrap();
             assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
             assert_eq!(same.derivation, "2 x (3.00 µs + 1.50 µs) = 9.00 µs");
-            assert!(predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).is_err());
-            let two = predict(facts, &case(PairPlacement::TwoCpus), &TCP_SPEC).unwrap();
+            assert!(predict(facts, &case(PairPlacement::SameCpu), Protocol::Unix).is_err());
+            let two = predict(facts, &case(PairPlacement::TwoCpus), Protocol::Tcp).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
             assert_eq!(two.inputs.len(), 4);
             // 1024 lines, of which 1023 come ten at a time.
             let large = Case::new().with_word(PairPlacement::TwoCpus).with_number(MESSAGE, 65_536);
-            let large = predict(facts, &large, &TCP_SPEC).unwrap();
+            let large = predict(facts, &large, Protocol::Tcp).unwrap();
             assert!((large.value - 2.0 * (11_000.0 + 102.3 * 60.0)).abs() < 1e-6, "{large:?}");
-            assert!(predict(facts, &case(PairPlacement::SameCpu), &UDP_SPEC).is_err());
+            assert!(predict(facts, &case(PairPlacement::SameCpu), Protocol::Udp).is_err());
         });
     }
 
@@ -212,7 +182,7 @@ mod tests {
     fn unix_socket_may_switch_once_more() {
         let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (SWITCH_COST.id.as_str(), Some(2000.0))];
         with_facts(&known, |facts| {
-            let trip = predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).unwrap();
+            let trip = predict(facts, &case(PairPlacement::SameCpu), Protocol::Unix).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
             assert!(trip.derivation.contains("one more wake-up each way"), "{}", trip.derivation);
         });
@@ -220,7 +190,7 @@ mod tests {
 
     #[test]
     fn quick_run_has_small_message_placements() {
-        assert_eq!(cases(Effort::Quick, &UDP_SPEC), [case(PairPlacement::SameCpu), case(PairPlacement::TwoCpus)]);
-        assert_eq!(cases(Effort::Default, &UDP_SPEC).len(), 10);
+        assert_eq!(cases(Effort::Quick, Protocol::Udp), [case(PairPlacement::SameCpu), case(PairPlacement::TwoCpus)]);
+        assert_eq!(cases(Effort::Default, Protocol::Udp).len(), 10);
     }
 }

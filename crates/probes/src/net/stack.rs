@@ -4,44 +4,32 @@
 
 use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use super::link::{Link, Protocol};
+use super::link::{Link, Protocol, ProtocolType, Tcp, Udp, Unix};
 use super::message_sizes::{MEDIUM_MESSAGE, SMALL_MESSAGE, message_bytes, round_trip_messages};
-use crate::formula::{Expr, fact, given, measured};
 use crate::memory::bandwidth;
+use crate::prelude::*;
 
-pub(super) static TCP: Probe = stack_probe(
-    "Sending and receiving over a local TCP connection with nobody to wake",
-    &[&STACK_TCP],
-    |machine, effort| cases(machine, effort, Protocol::Tcp),
-    |bench, case| run(bench, case, Protocol::Tcp, &STACK_TCP),
-);
+pub(super) static TCP: Probe =
+    stack_probe::<Tcp>("Sending and receiving over a local TCP connection with nobody to wake", &[&STACK_TCP]);
 
-pub(super) static UDP: Probe = stack_probe(
-    "Sending and receiving a datagram over loopback with nobody to wake",
-    &[&STACK_UDP],
-    |machine, effort| cases(machine, effort, Protocol::Udp),
-    |bench, case| run(bench, case, Protocol::Udp, &STACK_UDP),
-);
+pub(super) static UDP: Probe =
+    stack_probe::<Udp>("Sending and receiving a datagram over loopback with nobody to wake", &[&STACK_UDP]);
 
-pub(super) static UNIX: Probe = stack_probe(
-    "Sending and receiving over Unix sockets with nobody to wake",
-    &[&STACK_UNIX],
-    |machine, effort| cases(machine, effort, Protocol::Unix),
-    |bench, case| run(bench, case, Protocol::Unix, &STACK_UNIX),
-);
+pub(super) static UNIX: Probe =
+    stack_probe::<Unix>("Sending and receiving over Unix sockets with nobody to wake", &[&STACK_UNIX]);
 
-/// What the three have in common.
-const fn stack_probe(
-    summary: &'static str,
-    metrics: &'static [&'static Metric],
-    cases: fn(&Machine, Effort) -> Vec<Case>,
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
-) -> Probe {
-    let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
+const fn stack_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
+    Probe {
+        id: metrics[0].id.as_str(),
+        summary,
+        kind: ProbeKind::Measure,
+        method: METHOD,
+        metrics,
+        cases: |_, effort| numbers(MESSAGE, &round_trip_messages(P::PROTOCOL, effort)),
+        run: |bench, case| run(bench, case, P::PROTOCOL),
+        predict,
+    }
 }
 
 const METHOD: Method = Method {
@@ -66,18 +54,12 @@ const METHOD: Method = Method {
     ],
 };
 
-fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
-    let all = round_trip_messages(protocol);
-    let messages = if effort == Effort::Quick { &[SMALL_MESSAGE][..] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
-}
-
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
     let size = message_bytes(case)?;
     let (near, far) = Link::single_process_pair(protocol)?;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let mut ends = [&near, &far];
-    bench.time(metric, |iterations| {
+    bench.time(protocol.metrics().stack, |iterations| {
         for _ in 0..iterations {
             ends[0].send(&sent)?;
             ends[1].receive(&mut arrived)?;
@@ -94,7 +76,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
 
 /// The smallest message has no formula; a medium one adds two copies, and all others lie on the line through both.
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let message = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    let message = required(MESSAGE.number_in(case), case)?;
     if message == SMALL_MESSAGE {
         return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }

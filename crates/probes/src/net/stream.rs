@@ -5,14 +5,11 @@
 use kelvin_core::catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_core::catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-use super::link::{LARGEST_DATAGRAM, Link, Protocol};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol, ProtocolMetrics, ProtocolType, Tcp, Udp, Unix};
 use super::message_sizes::{SMALL_MESSAGE, largest_message, message_bytes};
 use super::stack::{byte_cost, message_case};
-use crate::formula::{given, measured};
+use crate::prelude::*;
 
 /// Largest message measured: a larger one costs as many of these as it holds.
 pub(super) const MAX_MESSAGE: u64 = 64 << 10;
@@ -22,57 +19,32 @@ const WINDOW_BYTES: usize = 128 << 10;
 /// Most messages in flight where each is a packet of its own, with the kernel's book-keeping beside it.
 const MAX_PACKETS: usize = 64;
 
-/// Sender's and receiver's cost of a message.
-pub(super) struct EndMetrics {
-    pub send: &'static Metric,
-    pub receive: &'static Metric,
-}
-
-impl EndMetrics {
-    /// The metrics of a protocol.
-    pub(super) fn for_protocol(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Tcp => Self { send: &STREAM_TCP, receive: &STREAM_TCP_RECEIVE },
-            Protocol::Udp => Self { send: &STREAM_UDP, receive: &STREAM_UDP_RECEIVE },
-            Protocol::Unix => Self { send: &STREAM_UNIX, receive: &STREAM_UNIX_RECEIVE },
-        }
-    }
-}
-
-pub(super) static TCP: Probe = stream_probe(
+pub(super) static TCP: Probe = stream_probe::<Tcp>(
     "Sending and receiving of a local TCP stream, neither waiting for the other",
     &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
-    |_, effort| cases(effort, Protocol::Tcp),
-    |bench, case| run(bench, case, Protocol::Tcp),
-    |facts, metric, case| predict(facts, metric, case, Protocol::Tcp),
 );
 
-pub(super) static UDP: Probe = stream_probe(
+pub(super) static UDP: Probe = stream_probe::<Udp>(
     "Sending and receiving of datagrams over loopback, neither waiting for the other",
     &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
-    |_, effort| cases(effort, Protocol::Udp),
-    |bench, case| run(bench, case, Protocol::Udp),
-    |facts, metric, case| predict(facts, metric, case, Protocol::Udp),
 );
 
-pub(super) static UNIX: Probe = stream_probe(
+pub(super) static UNIX: Probe = stream_probe::<Unix>(
     "Sending and receiving of a stream over Unix sockets, neither waiting for the other",
     &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
-    |_, effort| cases(effort, Protocol::Unix),
-    |bench, case| run(bench, case, Protocol::Unix),
-    |facts, metric, case| predict(facts, metric, case, Protocol::Unix),
 );
 
-/// What the three have in common.
-const fn stream_probe(
-    summary: &'static str,
-    metrics: &'static [&'static Metric],
-    cases: fn(&Machine, Effort) -> Vec<Case>,
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
-    predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
-) -> Probe {
-    let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
+const fn stream_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
+    Probe {
+        id: metrics[0].id.as_str(),
+        summary,
+        kind: ProbeKind::Measure,
+        method: METHOD,
+        metrics,
+        cases: |_, effort| cases(effort, P::PROTOCOL),
+        run: |bench, case| run(bench, case, P::PROTOCOL),
+        predict: |facts, metric, case| predict(facts, metric, case, P::PROTOCOL),
+    }
 }
 
 const METHOD: Method = Method {
@@ -107,7 +79,7 @@ fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
     // A quick run predicts one size of each protocol, the second of these or the first.
     let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
     let messages = if effort == Effort::Quick { quick } else { all };
-    messages.iter().map(|&bytes| message_case(bytes)).collect()
+    numbers(MESSAGE, messages)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
@@ -116,7 +88,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Pro
     let most = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
     let window = (WINDOW_BYTES / size).clamp(1, most) as u64;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
-    let EndMetrics { send, receive } = EndMetrics::for_protocol(protocol);
+    let ProtocolMetrics { send, receive, .. } = protocol.metrics();
     bench.time_parts([send, receive], |clock, messages| {
         let mut ticks = [0.0; 2];
         let mut left = messages;
@@ -152,17 +124,13 @@ fn predict(
     case: &Case,
     protocol: Protocol,
 ) -> Result<Prediction, NoPrediction> {
-    let message = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    let message = required(MESSAGE.number_in(case), case)?;
     let least = message_sizes(protocol)[0];
     if message <= least {
         return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
     let smallest = measured(facts, metric, &message_case(least))?;
-    let stack = match protocol {
-        Protocol::Tcp => &STACK_TCP,
-        Protocol::Udp => &STACK_UDP,
-        Protocol::Unix => &STACK_UNIX,
-    };
+    let stack = protocol.metrics().stack;
     let most = largest_message(protocol);
     let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
     let each = byte_cost(small, measured(facts, stack, &message_case(most))?, most);
@@ -173,6 +141,7 @@ fn predict(
 #[cfg(test)]
 mod tests {
     use kelvin_core::MeasuredValue;
+    use kelvin_core::catalogue::net::STACK_TCP;
 
     use super::*;
 

@@ -3,15 +3,13 @@
 //! The call alone. It must not be taken for the time until the receiver runs.
 
 use kelvin_core::catalogue::net::{STACK_TCP, WAKE_TCP};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::echo::EchoClient;
 use super::link::Protocol;
 use super::message_sizes::SMALL_MESSAGE;
 use super::rtt::WakeCost;
 use super::stack::message_case;
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: WAKE_TCP.id.as_str(),

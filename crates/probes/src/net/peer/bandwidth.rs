@@ -6,12 +6,13 @@ use kelvin_core::catalogue::net::{
     PEER_BANDWIDTH, PEER_BANDWIDTH_BURST, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod,
     StreamDirection,
 };
-use kelvin_core::{Case, NoPrediction};
-use kelvin_harness::{Bench, BoundedMetric, Effort, Method, Probe, ProbeError, ProbeKind};
+use kelvin_harness::BoundedMetric;
 use kelvin_transfer::wire::message::TestDirection;
 
+use super::rate_windows::rates;
 use super::streams::{MESSAGE_BYTES, StreamSpec, run_streams};
 use super::{AGENT_PITFALL, link_rate};
+use crate::prelude::*;
 
 /// Fewest windows of a round: of three the median is left alone by one in which arrives what was lost, or held back, before it.
 const MIN_WINDOWS: u32 = 3;
@@ -50,16 +51,14 @@ pub(in crate::net) static PROBE: Probe = Probe {
     },
     metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
     cases: |_, effort| match effort {
-        Effort::Quick => both_directions(1).to_vec(),
+        Effort::Quick => numbers(STREAMS, &[1]).words(StreamDirection::ALL),
         // What more streams add depends on the hosts and the network, which seldom differs by direction.
-        Effort::Default => vec![
-            streams_to_agent(1),
-            streams_to_agent(2),
-            streams_to_agent(4),
-            streams_from_agent(1),
-            streams_from_agent(4),
-        ],
-        Effort::Thorough => [1, 2, 4].into_iter().flat_map(both_directions).collect(),
+        Effort::Default => [
+            numbers(STREAMS, &[1, 2, 4]).words(&[StreamDirection::ToAgent]),
+            numbers(STREAMS, &[1, 4]).words(&[StreamDirection::FromAgent]),
+        ]
+        .concat(),
+        Effort::Thorough => numbers(STREAMS, &[1, 2, 4]).words(StreamDirection::ALL),
     },
     run,
     predict: |facts, metric, _| match metric.id == PEER_BANDWIDTH.id {
@@ -85,15 +84,6 @@ pub(super) fn streams_to_agent(count: u64) -> Case {
     Case::new().with_number(STREAMS, count).with_word(StreamDirection::ToAgent)
 }
 
-/// The case of so many streams from the agent.
-fn streams_from_agent(count: u64) -> Case {
-    Case::new().with_number(STREAMS, count).with_word(StreamDirection::FromAgent)
-}
-
-fn both_directions(count: u64) -> [Case; 2] {
-    [streams_to_agent(count), streams_from_agent(count)]
-}
-
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let count = STREAMS.number_in(case).filter(|count| (1..=16).contains(count));
     let count = count.ok_or_else(|| ProbeError::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
@@ -102,16 +92,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         Some(StreamDirection::FromAgent) => TestDirection::FromAgent,
         None => return Err(ProbeError::fail(format!("the case needs direction to_agent or from_agent, not {case}"))),
     };
-    let wanted = StreamSpec {
-        direction,
-        streams: count as u32,
-        way: SendMethod::Send,
-        message: MESSAGE_BYTES,
-        windows: MIN_WINDOWS,
-    };
+    let (streams, message) = (count as u32, MESSAGE_BYTES);
+    let wanted = StreamSpec { direction, streams, way: SendMethod::Send, message, windows: MIN_WINDOWS };
     let streamed = run_streams(bench, wanted)?;
-    streamed.notes.iter().for_each(|note| bench.note(note));
-    bench.record(&PEER_BANDWIDTH, streamed.rates());
+    bench.record(&PEER_BANDWIDTH, rates(&streamed.windows));
     if let Some(burst) = streamed.burst {
         bench.record(&PEER_BANDWIDTH_BURST, vec![burst.size]);
     }

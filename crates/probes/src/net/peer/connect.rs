@@ -8,17 +8,15 @@ use std::net::{SocketAddr, TcpStream};
 use kelvin_core::catalogue::net::{
     CLOSE, CONNECT, MESSAGE, PEER_CLOSE, PEER_CONNECT, PEER_CRR, PEER_PING, PEER_RTT, RTT_ICMP,
 };
-use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_transfer::wire::client;
 use kelvin_transfer::wire::message::TestReport;
 
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
-use crate::formula::measured;
 use crate::net::accept_server::AcceptServer;
 use crate::net::connect::{self, time_connect_and_close, transact};
 use crate::net::held_ports;
 use crate::net::message_sizes::SMALL_MESSAGE;
+use crate::prelude::*;
 
 /// What both say of ports.
 const PORTS_TEXT: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \

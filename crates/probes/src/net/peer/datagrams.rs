@@ -8,14 +8,12 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kelvin_core::Bound;
 use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT,
 };
-use kelvin_core::{Bound, Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{
-    Bench, BoundedMetric, Effort, HardwareFacts, Method, PredictionInputs, Probe, ProbeError, ProbeKind,
-};
+use kelvin_harness::{BoundedMetric, HardwareFacts};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::message::TestDirection;
@@ -25,14 +23,12 @@ use super::bandwidth::streams_to_agent;
 use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};
 use super::pacer::Pacer;
 use super::rate_windows::{
-    MIN_WINDOWS, RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy,
-    host_busy_shares,
+    MIN_WINDOWS, RateWatch, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares, rates,
 };
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::formula::{Expr, fact, given, measured};
 use crate::net::link::{Link, Protocol};
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
-use crate::net::stream;
+use crate::prelude::*;
 
 /// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
 type DatagramMetrics = [&'static Metric; 4];
@@ -50,14 +46,9 @@ pub(in crate::net) static PROBE: Probe = Probe {
     metrics: &UNPACED_METRICS,
     cases: |_, effort| {
         let all = [PACKET_PAYLOAD, SMALL_MESSAGE];
-        let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
+        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
     },
-    run: |bench, case| {
-        let bytes = message_bytes(case)?;
-        let figures = measure(bench, bytes, None)?;
-        record(bench, &UNPACED_METRICS, &figures)
-    },
+    run: |bench, case| run(bench, message_bytes(case)?, None, &UNPACED_METRICS),
     predict: |facts, metric, case| {
         if metric.id != PEER_BANDWIDTH_UDP.id {
             return Err(no_own_prediction());
@@ -75,15 +66,13 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     metrics: &PACED_METRICS,
     cases: |_, effort| {
         let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
-        let rates = if effort == Effort::Quick { &all[..1] } else { &all };
-        rates.iter().map(|&rate| Case::new().with_number(OFFERED_RATE, rate)).collect()
+        numbers(OFFERED_RATE, if effort == Effort::Quick { &all[..1] } else { &all })
     },
     run: |bench, case| {
         let bits = OFFERED_RATE.number_in(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
         let bits =
             bits.ok_or_else(|| ProbeError::fail(format!("the case needs at least 1,000 bits per second, not {case}")))?;
-        let figures = measure(bench, PACKET_PAYLOAD as usize, Some(bits as f64 / 8.0))?;
-        record(bench, &PACED_METRICS, &figures)
+        run(bench, PACKET_PAYLOAD as usize, Some(bits as f64 / 8.0), &PACED_METRICS)
     },
     predict: |facts, metric, case| {
         if metric.id != PEER_OFFERED.id {
@@ -141,14 +130,13 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Linux's error where its own queue has no room: the datagram was not sent.
 const ENOBUFS: i32 = 105;
 
-/// The outcome.
-struct DatagramResult {
-    windows: Vec<RateWindow>,
-    notes: Vec<String>,
-}
-
 /// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
-fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<DatagramResult, ProbeError> {
+fn run(
+    bench: &mut Bench<'_>,
+    bytes: usize,
+    rate: Option<f64>,
+    [arrived, sent, lost, reordered]: &DatagramMetrics,
+) -> Result<(), ProbeError> {
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
     let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
@@ -166,10 +154,22 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Datagra
     })?;
     let known = Link::Udp(socket).describe()?;
     let seen = test.finish().map_err(probe_error)?;
-    let notes = [format!("{known}; {}", describe_agent_side(&seen, 1)), describe_interfaces(own, &seen)]
-        .into_iter()
-        .chain(burst.as_ref().map(describe_burst));
-    Ok(DatagramResult { windows, notes: notes.collect() })
+    let nothing = || ProbeError::fail("no datagram arrived");
+    let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
+    let dropped = last.counted.dropped - first.counted.dropped;
+    let numbers = (&last.counted.numbers, &first.counted.numbers);
+    bench.note(format!("{dropped} datagrams found the agent's socket full"));
+    bench.note(format!("{known}; {}", describe_agent_side(&seen, 1)));
+    bench.note(describe_interfaces(own, &seen));
+    burst.iter().for_each(|burst| bench.note(describe_burst(burst)));
+    if let Some(busy) = host_busy_shares(&windows) {
+        bench.note(describe_busy(&busy));
+    }
+    bench.record(arrived, rates(&windows));
+    bench.record(sent, vec![last.sent_since(first)]);
+    bench.record(lost, vec![numbers.0.loss_share_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(reordered, vec![numbers.0.reordered_share_since(numbers.1).ok_or_else(nothing)?]);
+    Ok(())
 }
 
 /// Sends until stopped.
@@ -204,28 +204,6 @@ fn send_until_stopped(
     Ok(())
 }
 
-fn record(
-    bench: &mut Bench<'_>,
-    [arrived, sent, lost, reordered]: &DatagramMetrics,
-    figures: &DatagramResult,
-) -> Result<(), ProbeError> {
-    let nothing = || ProbeError::fail("no datagram arrived");
-    let DatagramResult { windows, notes } = figures;
-    let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
-    let dropped = last.counted.dropped - first.counted.dropped;
-    let numbers = (&last.counted.numbers, &first.counted.numbers);
-    bench.note(format!("{dropped} datagrams found the agent's socket full"));
-    notes.iter().for_each(|note| bench.note(note));
-    if let Some(busy) = host_busy_shares(windows) {
-        bench.note(describe_busy(&busy));
-    }
-    bench.record(arrived, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
-    bench.record(sent, vec![last.sent_since(first)]);
-    bench.record(lost, vec![numbers.0.loss_share_since(numbers.1).ok_or_else(nothing)?]);
-    bench.record(reordered, vec![numbers.0.reordered_share_since(numbers.1).ok_or_else(nothing)?]);
-    Ok(())
-}
-
 fn no_own_prediction() -> NoPrediction {
     NoPrediction::new("it depends on the slowest of the link and the two hosts, and on the buffers between them")
 }
@@ -233,10 +211,18 @@ fn no_own_prediction() -> NoPrediction {
 fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
     let tcp = measured(facts, &PEER_BANDWIDTH, &streams_to_agent(1))?;
     let message = Case::new().with_number(MESSAGE, bytes);
-    let ends = stream::EndMetrics::for_protocol(Protocol::Udp);
+    let ends = Protocol::Udp.metrics();
     let (send, receive) = (measured(facts, ends.send, &message)?, measured(facts, ends.receive, &message)?);
     let hosts = given("message", bytes as f64, Unit::Bytes) / send.max(receive);
-    let carried = datagram_link_rate(facts.hardware(), tcp, bytes).min(hosts).source(link_rate::SOURCES);
+    // The link's rate of datagrams: by its line rate, or where that is not known by TCP's throughput.
+    let (hardware, datagrams) = (facts.hardware(), Payload::Datagrams(bytes));
+    let link = link_rate::payload_rate(hardware, datagrams).unwrap_or_else(|_| {
+        let packets = PacketLayout::to_agent(hardware);
+        let share =
+            |payload| given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
+        tcp * share(datagrams) / share(STREAM_PAYLOAD)
+    });
+    let carried = link.min(hosts).source(link_rate::SOURCES);
     let Some(offered) = offered else {
         return Ok(carried.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
     };
@@ -247,17 +233,6 @@ fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Re
     }
     let rate = rate.of_value([0.95, 1.01]).with_maximum(offered);
     Ok(rate.predict(PredictionBasis::Derived, "the rate offered"))
-}
-
-/// The link's rate of datagrams, in bytes per second: by its line rate, or where that is not known by TCP's throughput.
-fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Expr, bytes: u64) -> Expr {
-    let datagrams = Payload::Datagrams(bytes);
-    link_rate::payload_rate(hardware, datagrams).unwrap_or_else(|_| {
-        let packets = PacketLayout::to_agent(hardware);
-        let share =
-            |payload| given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
-        tcp * share(datagrams) / share(STREAM_PAYLOAD)
-    })
 }
 
 #[cfg(test)]

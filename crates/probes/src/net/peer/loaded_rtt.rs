@@ -1,8 +1,6 @@
 //! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
 
 use kelvin_core::catalogue::net::{PEER_LOADED, SendMethod};
-use kelvin_core::{Case, NoPrediction};
-use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
 use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
@@ -12,6 +10,7 @@ use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfac
 use crate::net::echo::EchoClient;
 use crate::net::link::Link;
 use crate::net::message_sizes::SMALL_MESSAGE;
+use crate::prelude::*;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
@@ -47,13 +46,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let links = duplicate_links(&mut stream)?;
     let mut messages = EchoClient::over_link(Link::Tcp(echo.socket().try_clone()?), SMALL_MESSAGE as usize)?;
     let moving = TransferState::default();
-    let wanted = StreamSpec {
-        direction: TestDirection::ToAgent,
-        streams: 1,
-        way: SendMethod::Send,
-        message: MESSAGE_BYTES,
-        windows: 1,
-    };
+    let (direction, way, message) = (TestDirection::ToAgent, SendMethod::Send, MESSAGE_BYTES);
+    let wanted = StreamSpec { direction, streams: 1, way, message, windows: 1 };
     let windows = std::thread::scope(|scope| {
         let sender = ThreadBuilder::named("sender").start_in(scope, || run_stream(&links[0], &wanted, &moving))?;
         let mut watched = RateWatch::start(&mut stream, &moving, wanted.direction, &links);

@@ -3,17 +3,17 @@
 //! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
 use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, SendMethod};
-use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, BoundedMetric, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_harness::BoundedMetric;
 use kelvin_transfer::wire::message::TestDirection;
 
+use super::rate_windows::rates;
 use super::streams::{StreamSpec, run_streams};
 use super::{AGENT_PITFALL, bandwidth, link_rate};
-use crate::formula::{given, measured};
 use crate::net::link::Protocol;
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
 use crate::net::sender;
-use crate::net::stream::{EndMetrics, MAX_MESSAGE};
+use crate::net::stream::MAX_MESSAGE;
+use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
@@ -52,13 +52,13 @@ pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {
 };
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of = |bytes, method: SendMethod| Case::new().with_number(MESSAGE, bytes).with_word(method);
     if effort == Effort::Quick {
-        return vec![of(4 << 10, SendMethod::Send)];
+        return numbers(MESSAGE, &[4 << 10]).words(&[SendMethod::Send]);
     }
-    let sent = [SMALL_MESSAGE, 4 << 10, MAX_MESSAGE, 1 << 20].map(|bytes| of(bytes, SendMethod::Send));
-    let others = SendMethod::ALL.iter().filter(|method| **method != SendMethod::Send);
-    sent.into_iter().chain(others.map(|&method| of(MAX_MESSAGE, method))).collect()
+    let sent = numbers(MESSAGE, &[SMALL_MESSAGE, 4 << 10, MAX_MESSAGE, 1 << 20]).words(&[SendMethod::Send]);
+    let mut others = numbers(MESSAGE, &[MAX_MESSAGE]).words(SendMethod::ALL);
+    others.retain(|case| !sent.contains(case));
+    [sent, others].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -67,15 +67,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let wanted =
         StreamSpec { direction: TestDirection::ToAgent, streams: 1, way, message: message_bytes(case)?, windows: 1 };
     let streamed = run_streams(bench, wanted)?;
-    streamed.notes.iter().for_each(|note| bench.note(note));
-    bench.record(&PEER_BANDWIDTH_MESSAGE, streamed.rates());
+    bench.record(&PEER_BANDWIDTH_MESSAGE, rates(&streamed.windows));
     Ok(())
 }
 
 fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
     let link = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
-    let (part, ends) = (bytes.min(MAX_MESSAGE), EndMetrics::for_protocol(Protocol::Tcp));
+    let (part, ends) = (bytes.min(MAX_MESSAGE), Protocol::Tcp.metrics());
     let part_case = Case::new().with_number(MESSAGE, part);
     let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
     let hosts = given("message", part as f64, Unit::Bytes) / send.max(receive);

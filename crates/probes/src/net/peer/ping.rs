@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use kelvin_core::catalogue::net::{MESSAGE, PEER_PING};
-use kelvin_core::{Case, Machine, NoPrediction};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 
 use crate::net::icmp::Ping;
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
+use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_PING.id.as_str(),
@@ -24,10 +23,9 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["RFC 792", "ping(8)"],
     },
     metrics: &[&PEER_PING],
-    cases: |_: &Machine, effort| {
+    cases: |_, effort| {
         let all = [SMALL_MESSAGE, 1 << 10];
-        let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
+        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
     },
     run,
     predict: |_, _, _| Err(NoPrediction::new("the distance to another host is a fact of the network")),
@@ -41,10 +39,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         return Err(ProbeError::skip("needs an agent with an IPv4 address"));
     };
     let mut ping = Ping::open(there, message_bytes(case)?, bench.seed() as u16)?;
-    if !is_answered(&mut ping)? {
-        return Err(ProbeError::skip(format!(
-            "needs a host and a network that answer echo requests, and {there} did not"
-        )));
+    let mut tries = 0;
+    while !ping.round_trip()? {
+        tries += 1;
+        if tries == MAX_LOST {
+            return Err(ProbeError::skip(format!(
+                "needs a host and a network that answer echo requests, and {there} did not"
+            )));
+        }
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);
@@ -61,14 +63,4 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     })?;
     bench.note_last_reading(format!("{lost} of {sent} requests or their replies were lost"));
     Ok(())
-}
-
-/// Whether one of the first few is answered.
-fn is_answered(ping: &mut Ping) -> Result<bool, ProbeError> {
-    for _ in 0..MAX_LOST {
-        if ping.round_trip()? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

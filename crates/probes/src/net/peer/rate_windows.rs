@@ -43,13 +43,6 @@ pub(super) struct TransferState {
     pub threads: ThreadClocks,
 }
 
-impl TransferState {
-    /// Counts bytes.
-    pub(super) fn add_bytes(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
 /// What was known at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateWindow {

@@ -3,16 +3,14 @@
 //! Half of it must not be called the one-way latency, which may differ by direction.
 
 use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
-use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::formula::{given, measured};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, Protocol};
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::net::rtt::WakeCost;
+use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_RTT.id.as_str(),
@@ -46,12 +44,9 @@ pub(super) fn small_tcp_case() -> Case {
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of = |transport, protocol| {
-        let all = round_trip_messages(protocol);
-        let messages = if effort == Effort::Quick { vec![SMALL_MESSAGE] } else { all.to_vec() };
-        messages.into_iter().map(move |bytes| Case::new().with_word(transport).with_number(MESSAGE, bytes))
-    };
-    of(Transport::Tcp, Protocol::Tcp).chain(of(Transport::Udp, Protocol::Udp)).collect()
+    let of =
+        |transport: Transport, protocol| words(&[transport]).numbers(MESSAGE, &round_trip_messages(protocol, effort));
+    [of(Transport::Tcp, Protocol::Tcp), of(Transport::Udp, Protocol::Udp)].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

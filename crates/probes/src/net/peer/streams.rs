@@ -11,13 +11,13 @@ use kelvin_stats::Burst;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, net};
 use kelvin_transfer::wire::address::DisplayAddr;
-use kelvin_transfer::wire::client::{AgentClient, RunningTest};
+use kelvin_transfer::wire::client::RunningTest;
 use kelvin_transfer::wire::cpu_usage::CpuUsage;
 use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
 use super::rate_windows::{
-    RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares, rates,
+    RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares,
 };
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::bandwidth::{describe_options, stream_cpus};
@@ -46,21 +46,17 @@ pub(super) struct StreamResult {
     pub burst: Option<Burst>,
     /// How busy this host was, and the agent's.
     pub busy: [CpuUsage; 2],
-    pub notes: Vec<String>,
 }
 
-impl StreamResult {
-    /// Bytes a second that arrived, window by window.
-    pub(super) fn rates(&self) -> Vec<f64> {
-        rates(&self.windows)
-    }
-}
-
-/// Streams for the length of the slice, or somewhat longer: some windows are needed.
-pub(super) fn run_streams(bench: &Bench<'_>, wanted: StreamSpec) -> Result<StreamResult, ProbeError> {
+/// Streams for the length of the slice, or somewhat longer: some windows are needed. What is known of the streams is noted.
+pub(super) fn run_streams(bench: &mut Bench<'_>, wanted: StreamSpec) -> Result<StreamResult, ProbeError> {
     let mut client = connect_agent(bench)?;
-    let own = client.local_addr();
-    let mut test = open_streams(&mut client, wanted.direction, wanted.streams, bench)?;
+    let (own, agent) = (client.local_addr(), DisplayAddr(client.agent_addr()));
+    let asked = bench.sockets();
+    let sockets = TestSocketOptions { congestion_control: asked.congestion_control.clone(), buffers: asked.buffers };
+    let mut test = client
+        .open_streams(wanted.direction, wanted.streams, &sockets)
+        .map_err(|error| ProbeError::fail(format!("{agent}: {error}")))?;
     let links = duplicate_links(&mut test)?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let moving = TransferState::default();
@@ -92,29 +88,13 @@ pub(super) fn run_streams(bench: &Bench<'_>, wanted: StreamSpec) -> Result<Strea
     let seen = test.finish().map_err(probe_error)?;
     let busy = host_busy_shares(&windows).ok_or_else(|| ProbeError::fail("nothing was counted"))?;
     notes.dedup();
-    notes.insert(
-        0,
-        format!("{}; here {known}", describe_options(bench.sockets(), "the congestion control of either system")),
-    );
-    if let Some(stream) = &seen.stream {
-        notes.push(format!("at the agent {stream}"));
-    }
+    let options = describe_options(bench.sockets(), "the congestion control of either system");
+    notes.insert(0, format!("{options}; here {known}"));
+    notes.extend(seen.stream.as_ref().map(|stream| format!("at the agent {stream}")));
     notes.extend([describe_agent_side(&seen, 1), describe_interfaces(own, &seen), describe_busy(&busy)]);
     notes.extend(burst.as_ref().map(describe_burst));
-    Ok(StreamResult { windows, burst, busy, notes })
-}
-
-/// The connections of a test, with the requested socket options.
-pub(super) fn open_streams<'a>(
-    client: &'a mut AgentClient,
-    direction: TestDirection,
-    streams: u32,
-    bench: &Bench<'_>,
-) -> Result<RunningTest<'a, Vec<TcpStream>>, ProbeError> {
-    let asked = bench.sockets();
-    let sockets = TestSocketOptions { congestion_control: asked.congestion_control.clone(), buffers: asked.buffers };
-    let agent = DisplayAddr(client.agent_addr());
-    client.open_streams(direction, streams, &sockets).map_err(|error| ProbeError::fail(format!("{agent}: {error}")))
+    notes.into_iter().for_each(|note| bench.note(note));
+    Ok(StreamResult { windows, burst, busy })
 }
 
 /// Duplicates of the connections.
@@ -146,18 +126,14 @@ pub(super) fn run_stream(
     moving: &TransferState,
 ) -> Result<Option<String>, ProbeError> {
     moving.threads.register();
-    match wanted.direction {
-        TestDirection::ToAgent => send(link, wanted, moving),
-        TestDirection::FromAgent => receive(link, moving).map(|()| None),
+    if wanted.direction == TestDirection::FromAgent {
+        return receive(link, moving).map(|()| None);
     }
-}
-
-fn send(link: &Link, wanted: &StreamSpec, moving: &TransferState) -> Result<Option<String>, ProbeError> {
     let failed = |error| ProbeError::fail(format!("cannot send to the agent: {error}"));
     let mut sender = MessageSender::new(wanted.way, link, wanted.message).map_err(failed)?;
     while !moving.is_over.load(Ordering::Relaxed) {
         match sender.send(link) {
-            Ok(()) => moving.add_bytes(wanted.message),
+            Ok(()) => drop(moving.bytes.fetch_add(wanted.message as u64, Ordering::Relaxed)),
             Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
             Err(error) => return Err(failed(error)),
         }
