@@ -20,6 +20,7 @@ mod page_tables;
 mod read_ahead;
 mod remote_interrupt;
 mod socket_buffers;
+mod spinners;
 mod timer_slack;
 mod zero_copy;
 

@@ -40,7 +40,8 @@ impl Cause {
     pub fn can_affect(&self, scene: &CauseContext<'_>) -> bool {
         match self.affected {
             AffectedMetrics::Listed(touches) => {
-                touches.iter().any(|touch| touch.is_metric_at(scene.metric, scene.case))
+                let is_here = |touch: &AffectedMetric| touch.only.is_none_or(|word| word.is_in_case(scene.case));
+                touches.iter().any(|touch| touch.metric.id == scene.metric.id && is_here(touch))
             }
             AffectedMetrics::AllWhere(is_here) => is_here(scene),
         }
@@ -73,13 +74,6 @@ pub struct AffectedMetric {
     pub metric: &'static Metric,
     /// The axis word at which alone it can.
     pub only: Option<AxisWord>,
-}
-
-impl AffectedMetric {
-    /// Whether a metric at a case is this one.
-    fn is_metric_at(&self, metric: &Metric, case: &Case) -> bool {
-        self.metric.id == metric.id && self.only.is_none_or(|there| there.is_in_case(case))
-    }
 }
 
 /// A metric at all its cases.
@@ -221,6 +215,14 @@ impl RoundConditions {
     /// As found.
     pub(crate) fn as_found(case: &Case, setup: &Setup, kept: &ExperimentState) -> Self {
         Self { case: case.clone(), setup: setup.clone(), held_for_round: Vec::new(), experiment: kept.clone() }
+    }
+
+    /// Sets a word of the case; a bystander that has no such axis stays as it is.
+    pub(crate) fn replace_word(&mut self, word: impl Into<AxisWord>) {
+        let word = word.into();
+        if self.case.get(&word.axis()).is_some() {
+            self.case = std::mem::take(&mut self.case).with_word(word);
+        }
     }
 
     /// Keeps something that undoes itself by drop until the round is over.

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::cpu::CLOCK_PAIR;
 use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
-use crate::causes::interventions::nearest_unlimited;
+use super::interventions::nearest_unlimited;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "group_quota",

@@ -1,9 +1,8 @@
 //! An empty page cache: what is not in memory has to come from the device, or from whatever stands for one.
 
-use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::{BLOCKSIZE_READ, CacheState, READ_ORDER, THREADS};
 
-use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call};
+use super::cause::{AffectedMetrics, Cause, Mechanism, at_word, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "cold_cache",
@@ -24,17 +23,13 @@ pub(crate) static CAUSE: Cause = Cause {
         at_word(&THREADS, UNCACHED_READ),
         at_word(&THREADS, DIRECT_READ),
     ]),
-    mechanisms: &[Mechanism::without("cached", "with all of it in the page cache", apply)],
+    mechanisms: &[Mechanism::without("cached", "with all of it in the page cache", |_, conditions| {
+        conditions.replace_word(CacheState::Cached);
+        Ok(())
+    })],
     negative_control: null_call,
     size: |_| None,
 };
 
 const UNCACHED_READ: kelvin_core::AxisWord = CacheState::Uncached.point();
 const DIRECT_READ: kelvin_core::AxisWord = CacheState::Direct.point();
-
-fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if CacheState::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with_word(CacheState::Cached);
-    }
-    Ok(())
-}

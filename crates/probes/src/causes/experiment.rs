@@ -8,9 +8,7 @@ use kelvin_core::{
 };
 use kelvin_harness::{Probe, ProbeRunner, RoundSpec, Setup};
 
-use crate::causes::cause::{
-    AmountSource, Cause, CauseContext, ExperimentState, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AmountSource, Cause, CauseContext, ExperimentState, Intervention, RoundConditions};
 
 /// Timing of a round, warm-up included: a quarter of it at most is warm-up.
 const ROUND_TIMING: Duration = Duration::from_millis(15);
@@ -217,7 +215,17 @@ impl<'a> ExperimentRunner<'a> {
         let (probe, case) = (scene.probe, scene.case.clone());
         let mut mechanisms = Vec::new();
         for mechanism in cause.mechanisms {
-            let Some(amount) = amount_formula(mechanism, &scene) else { continue };
+            let name = |control: Intervention| Name::new(control.id);
+            let amount = match &mechanism.source {
+                AmountSource::Without(control) => AmountFormula::Without(name(*control)),
+                AmountSource::Sweep(controls) => AmountFormula::Sweep(controls.map(name)),
+                AmountSource::Excess(controls) => AmountFormula::BeyondLinear(controls.map(name)),
+                AmountSource::Difference(difference) => match difference(&scene) {
+                    Some(difference) => AmountFormula::Difference(difference),
+                    // It says nothing of this figure.
+                    None => continue,
+                },
+            };
             mechanisms.push(MechanismTrial {
                 description: Name::new(mechanism.how),
                 amount,
@@ -235,13 +243,13 @@ impl<'a> ExperimentRunner<'a> {
             size: size.clone(),
         });
         for means in cause.mechanisms.iter().map(|mechanism| &mechanism.source) {
-            means
-                .interventions()
-                .iter()
-                .for_each(|control| self.add_condition(probe, case.clone(), &[*control], u32::MAX));
-            if let AmountSource::Difference(difference) = means {
-                let difference = difference(&self.subject.context());
-                difference.iter().for_each(|difference| self.add_difference(difference, u32::MAX));
+            for control in means.interventions() {
+                self.add_condition(probe, case.clone(), &[*control], u32::MAX);
+            }
+            if let AmountSource::Difference(difference) = means
+                && let Some(difference) = difference(&self.subject.context())
+            {
+                self.add_difference(&difference, u32::MAX);
             }
             if let (Some(control), Some(probe)) = (means.main_intervention(), self.subject.probe_for(&bystander)) {
                 self.add_condition(probe, bystander.case.clone(), &[], u32::MAX);
@@ -261,24 +269,21 @@ impl<'a> ExperimentRunner<'a> {
 
     /// Adds a condition, if it is not there.
     fn add_condition(&mut self, probe: &'static Probe, case: Case, controls: &[Intervention], passes: u32) {
+        let ids = |controls: &[Intervention]| controls.iter().map(|control| control.id).collect::<Vec<_>>();
         let is_same = |one: &&mut ExperimentCondition| {
-            let ids = |controls: &[Intervention]| controls.iter().map(|control| control.id).collect::<Vec<_>>();
             one.probe.id == probe.id && one.case == case && ids(&one.controls) == ids(controls)
         };
         match self.conditions.iter_mut().find(is_same) {
             Some(known) => known.passes = known.passes.max(passes),
-            None => {
-                let (controls, made) = (controls.to_vec(), case.clone());
-                self.conditions.push(ExperimentCondition {
-                    probe,
-                    case,
-                    controls,
-                    passes,
-                    effective_case: made,
-                    is_refused: false,
-                    rounds: Vec::new(),
-                });
-            }
+            None => self.conditions.push(ExperimentCondition {
+                probe,
+                controls: controls.to_vec(),
+                passes,
+                effective_case: case.clone(),
+                case,
+                is_refused: false,
+                rounds: Vec::new(),
+            }),
         }
     }
 }
@@ -291,16 +296,6 @@ impl ExperimentCondition {
         let under = self.controls.iter().map(|control| Name::new(control.id)).collect();
         Arm { controls: under, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
     }
-}
-
-/// How the amount of a cause follows from rounds; `None` where the mechanism says nothing of this figure.
-fn amount_formula(mechanism: &Mechanism, scene: &CauseContext<'_>) -> Option<AmountFormula> {
-    Some(match &mechanism.source {
-        AmountSource::Without(control) => AmountFormula::Without(Name::new(control.id)),
-        AmountSource::Sweep(controls) => AmountFormula::Sweep(controls.map(|control| Name::new(control.id))),
-        AmountSource::Excess(controls) => AmountFormula::BeyondLinear(controls.map(|control| Name::new(control.id))),
-        AmountSource::Difference(difference) => AmountFormula::Difference(difference(scene)?),
-    })
 }
 
 /// Notes that a control cannot be made here.

@@ -1,9 +1,8 @@
 //! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
 
-use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::{FlushMethod, SYNC_WRITE};
 
-use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call};
+use super::cause::{AffectedMetrics, Cause, Mechanism, at_word, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "flush",
@@ -22,15 +21,10 @@ pub(crate) static CAUSE: Cause = Cause {
         at_word(&SYNC_WRITE, FlushMethod::Fsync.point()),
         at_word(&SYNC_WRITE, FlushMethod::Dsync.point()),
     ]),
-    mechanisms: &[Mechanism::without("no_flush", "without the flush", apply)],
+    mechanisms: &[Mechanism::without("no_flush", "without the flush", |_, conditions| {
+        conditions.replace_word(FlushMethod::Nothing);
+        Ok(())
+    })],
     negative_control: null_call,
     size: |_| None,
 };
-
-fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    // Its own case only: the bystander has no such axis.
-    if FlushMethod::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with_word(FlushMethod::Nothing);
-    }
-    Ok(())
-}

@@ -14,10 +14,10 @@ use kelvin_core::{Case, FigureDifference, Metric, MetricCase};
 use super::cause::{
     AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, at_all_cases, at_word,
 };
-use crate::causes::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
+use super::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
 
 /// The placement at which another CPU is woken.
-pub(crate) const TWO_CPUS: kelvin_core::AxisWord = PairPlacement::TwoCpus.point();
+const TWO_CPUS: kelvin_core::AxisWord = PairPlacement::TwoCpus.point();
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "idle_wake",
@@ -57,8 +57,8 @@ pub(crate) static CAUSE: Cause = Cause {
     size: size_by_formula,
 };
 
-/// Metrics of which an operation wakes another CPU, or its own.
-static WAKING_METRICS: [AffectedMetric; 17] = [
+/// Metrics of which an operation wakes another CPU, first those that interrupt it to wake a task there, or its own.
+pub(crate) static WAKING_METRICS: [AffectedMetric; 17] = [
     at_word(&RTT_TCP, TWO_CPUS),
     at_word(&RTT_UDP, TWO_CPUS),
     at_word(&RTT_UNIX, TWO_CPUS),
@@ -66,17 +66,19 @@ static WAKING_METRICS: [AffectedMetric; 17] = [
     at_word(&CLOSE, TWO_CPUS),
     at_word(&CRR, TWO_CPUS),
     at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
-    at_word(&BANDWIDTH_UNIX, TWO_CPUS),
     at_word(&BANDWIDTH_TCP, TWO_CPUS),
     at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
     at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
-    at_word(&BANDWIDTH_UDP, TWO_CPUS),
+    at_word(&BANDWIDTH_UNIX, TWO_CPUS),
     at_all_cases(&WAKE_TCP),
     at_word(&IPC_LATENCY, TWO_CPUS),
-    at_word(&IPC_BANDWIDTH, TWO_CPUS),
     at_all_cases(&SWITCH_CROSS_CPU),
+    at_word(&BANDWIDTH_UDP, TWO_CPUS),
+    at_word(&IPC_BANDWIDTH, TWO_CPUS),
     at_all_cases(&TIMER_WAKEUP),
 ];
+/// How many of them interrupt the other CPU.
+pub(crate) const INTERRUPTING_METRICS: usize = 14;
 
 const SHORT_GAP: Intervention = Intervention {
     id: "idle_for_1us",

@@ -8,7 +8,7 @@ use kelvin_core::{Case, MetricCase, SkipReason};
 use kelvin_file::cgroup::{Controller, own_cgroup};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
-use crate::causes::interventions::nearest_unlimited;
+use super::interventions::nearest_unlimited;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "memory_limit",

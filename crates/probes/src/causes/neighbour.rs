@@ -8,7 +8,7 @@ use kelvin_core::catalogue::mem::{
 use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, at_word};
-use crate::causes::interventions::{SpinPurpose, Spinners};
+use super::spinners::{SpinPurpose, Spinners};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "neighbour",

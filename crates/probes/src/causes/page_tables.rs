@@ -33,10 +33,7 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
     if RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
         return Err(SkipReason::new("its memory is smaller than a huge page"));
     }
-    // Its own case only: the bystander has no such axis.
-    if PageSize::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with_word(PageSize::Huge);
-    }
+    conditions.replace_word(PageSize::Huge);
     Ok(())
 }
 

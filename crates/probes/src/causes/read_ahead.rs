@@ -30,8 +30,6 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
             "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off",
         ));
     }
-    if ReadAhead::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with_word(ReadAhead::Off);
-    }
+    conditions.replace_word(ReadAhead::Off);
     Ok(())
 }

@@ -45,10 +45,7 @@ fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), S
     if copied < calls {
         return Err(SkipReason::new(format!("of {calls} zero-copy calls the kernel marked {copied} as copied")));
     }
-    // Its own case only: the bystander has no such axis.
-    if SendMethod::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with_word(SendMethod::Send);
-    }
+    conditions.replace_word(SendMethod::Send);
     Ok(())
 }
 

@@ -1,0 +1,48 @@
+//! Interventions that causes share.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kelvin_core::SkipReason;
+
+use super::cause::Intervention;
+use super::spinners::{SpinPurpose, Spinners};
+
+/// CPUs kept awake by spinners.
+pub(crate) const KEEP_AWAKE: Intervention = Intervention {
+    id: "awake",
+    apply: |scene, conditions| {
+        if scene.cpu_quota().is_some() {
+            return Err(SkipReason::new("a spinner would use up the CPU quota of this control group"));
+        }
+        conditions.keep_for_round(Spinners::start(&scene.cpus(), SpinPurpose::KeepAwake)?);
+        Ok(())
+    },
+};
+
+const CPU_DMA_LATENCY_PATH: &str = "/dev/cpu_dma_latency";
+
+/// CPUs that poll instead of entering an idle state: a limit of zero on the exit latency of idle states, which the kernel keeps while
+/// the file is open (admin-guide/pm/cpuidle.rst, "Power Management Quality of Service").
+pub(crate) const NO_IDLE_STATES: Intervention = Intervention {
+    id: "no_idle_states",
+    apply: |_, conditions| {
+        let refused = |error| SkipReason::new(format!("needs {CPU_DMA_LATENCY_PATH}, which root may open: {error}"));
+        let mut limit = File::options().write(true).open(CPU_DMA_LATENCY_PATH).map_err(refused)?;
+        // A 32-bit number of microseconds.
+        limit.write_all(&0i32.to_ne_bytes()).map_err(refused)?;
+        conditions.keep_for_round(limit);
+        Ok(())
+    },
+};
+
+/// The file by which processes enter a group, which every group has.
+const CGROUP_PROCS: &str = "cgroup.procs";
+
+/// The nearest group above all limits that bind this one.
+pub(crate) fn nearest_unlimited(group: &Path, is_limited: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let groups = group.ancestors().take_while(|one| one.join(CGROUP_PROCS).exists());
+    let highest = groups.filter(|one| is_limited(one)).last()?;
+    highest.parent().filter(|above| above.join(CGROUP_PROCS).exists()).map(Path::to_path_buf)
+}
