@@ -11,7 +11,6 @@ mod cpu;
 mod default_costs;
 mod file;
 mod formula;
-mod link_speed;
 mod load;
 mod memory;
 mod net;

@@ -39,12 +39,17 @@ impl Spinners {
         for &cpu in cpus {
             let (stop, ready) = (Arc::clone(&spinners.stop), ready.clone());
             let name = format!("spinner-{cpu}");
-            let thread = ThreadBuilder::named(&name).start(move || spin((cpu, purpose), &stop, &ready));
+            let thread = ThreadBuilder::named(&name).start(move || spin(cpu, purpose, &stop, &ready));
             spinners.threads.push(thread.map_err(|error| SkipReason::new(error.to_string()))?);
         }
         drop(ready);
         for outcome in started.iter().take(cpus.len()) {
-            outcome.map_err(|error| SkipReason::new(purpose.refusal_text(&error)))?;
+            outcome.map_err(|error| match purpose {
+                SpinPurpose::KeepAwake => SkipReason::new(format!("cannot keep a CPU awake: {error}")),
+                SpinPurpose::HoldCpu => SkipReason::new(format!(
+                    "needs CAP_SYS_NICE, to hold the other CPUs at real-time priority: {error}"
+                )),
+            })?;
         }
         Ok(spinners)
     }
@@ -60,26 +65,12 @@ impl Drop for Spinners {
     }
 }
 
-impl SpinPurpose {
-    fn prepare(self, cpu: u32) -> kelvin_sys::Result<()> {
-        cpu::pin(&[cpu])?;
-        match self {
-            Self::KeepAwake => cpu::set_idle_priority(),
-            Self::HoldCpu => cpu::set_realtime_thread(),
-        }
-    }
-
-    fn refusal_text(self, error: &kelvin_sys::Error) -> String {
-        match self {
-            Self::KeepAwake => format!("cannot keep a CPU awake: {error}"),
-            Self::HoldCpu => format!("needs CAP_SYS_NICE, to hold the other CPUs at real-time priority: {error}"),
-        }
-    }
-}
-
 /// Not the processor's pause instruction: a hypervisor takes many of them for a lock that waits, and takes the CPU away.
-fn spin((cpu, purpose): (u32, SpinPurpose), stop: &AtomicBool, ready: &Sender<kelvin_sys::Result<()>>) {
-    let prepared = purpose.prepare(cpu);
+fn spin(cpu: u32, purpose: SpinPurpose, stop: &AtomicBool, ready: &Sender<kelvin_sys::Result<()>>) {
+    let prepared = cpu::pin(&[cpu]).and_then(|()| match purpose {
+        SpinPurpose::KeepAwake => cpu::set_idle_priority(),
+        SpinPurpose::HoldCpu => cpu::set_realtime_thread(),
+    });
     let is_prepared = prepared.is_ok();
     let _ = ready.send(prepared);
     let mut begun = Instant::now();

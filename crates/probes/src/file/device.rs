@@ -3,6 +3,7 @@
 //! They explain reading and writing of files. They must not be taken for those of the medium: a drive, a controller or a
 //! hypervisor may answer from its own cache, below the kernel.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::{
@@ -10,14 +11,15 @@ use kelvin_core::catalogue::file::{
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
 use kelvin_file::read_job::{EndCondition, ReadJob};
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
+use kelvin_file::{Access, BlockOrder, BlockRequest, BlockRequests, Engine, Observer, PagePolicy, ReadOptions, Target};
+use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
+use kelvin_sys::clock::monotonic;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
 use super::cached_file::BlockReader;
 use super::device_proof::DeviceCounters;
 use super::overwrite::{Overwriter, stream_overwrite};
-use super::request_bursts;
 use super::test_files::{self, FULL_QUEUE_DEPTH, MIB, QueuedReads, SHARED_BYTES};
 use crate::prelude::*;
 
@@ -224,14 +226,67 @@ fn random_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError>
     bench.note(wide.description.as_str());
     let (mut rate, mut bytes) = (done.requests_per_second(), done.total.bytes);
     // With a thread for each, no one sees when each is done.
-    if rate < request_bursts::SLOW_DEVICE_IOPS && wide.threads == 1 {
-        let (paced, read) = request_bursts::read_randomly(target, &wide, RANDOM_BLOCK, bench.seed())?;
-        bench.note(request_bursts::describe_pacing(&paced));
+    if rate < SLOW_DEVICE_IOPS && wide.threads == 1 {
+        let (paced, read) = read_randomly(target, &wide, RANDOM_BLOCK, bench.seed())?;
+        bench.note(describe_pacing(&paced));
         (rate, bytes) = (paced.rate, bytes + read);
     }
     bench.note(counters.prove_read(bytes)?);
     bench.record(&DEVICE_REQUESTS, vec![rate]);
     Ok(())
+}
+
+/// Requests a second below which a device is slow: it does fewer than a hundred in the shortest measure.
+const SLOW_DEVICE_IOPS: f64 = 5000.0;
+/// Seconds for which a slow one is watched: six periods of a limit of the kernel's, a tenth of a second each.
+const SLOW_DEVICE_SECONDS: f64 = 0.65;
+
+/// What was done by when.
+#[derive(Debug)]
+struct CompletionTimes {
+    begun: u64,
+    bytes: u64,
+    done: Vec<ProgressPoint>,
+}
+
+impl Observer for CompletionTimes {
+    type Stamp = ();
+
+    fn begin(&mut self) {}
+
+    fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
+        let at = (monotonic() - self.begun) as f64 / 1e9;
+        self.bytes += request.bytes as u64;
+        self.done.push(ProgressPoint { seconds: at, amount: self.done.len() as f64 + 1.0 });
+        if at < SLOW_DEVICE_SECONDS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+/// Keeps requests of a block each in flight at random places; how they come, and the bytes that were read.
+fn read_randomly(target: &Target, wide: &QueuedReads, block: usize, seed: u64) -> Result<(PacedRate, u64), ProbeError> {
+    let order = BlockOrder::Random { seed };
+    let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
+    let mut reader = wide.engine.open(target, how).map_err(test_files::probe_error)?;
+    let mut course = CompletionTimes { begun: monotonic(), bytes: 0, done: Vec::new() };
+    reader
+        .read(&mut BlockRequests::new(0..target.bytes(), block, order).endless(), &mut course)
+        .map_err(test_files::probe_error)?;
+    let paced = paced_rate(&course.done).ok_or_else(|| ProbeError::fail("no two requests were done"))?;
+    Ok((paced, course.bytes))
+}
+
+/// How requests come, in words.
+fn describe_pacing(paced: &PacedRate) -> String {
+    let slow = format!(
+        "fewer than {SLOW_DEVICE_IOPS:.0} requests a second were done: they were watched for {SLOW_DEVICE_SECONDS} s"
+    );
+    match paced.bunches {
+        Some([amount, seconds]) => {
+            let each = seconds * 1e3;
+            format!("{slow}, and come in bunches of {amount:.0} every {each:.0} ms: a limit lets them through")
+        }
+        None => format!("{slow}, and come evenly"),
+    }
 }
 
 fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
@@ -288,5 +343,12 @@ mod tests {
         let says = |now| compare_with_first_pass(200e6, now);
         assert!(says(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
         assert!(says(380e6).ends_with("no sign of a cache below the kernel"));
+    }
+
+    #[test]
+    fn bursts_are_described_with_size() {
+        let says = |bunches| describe_pacing(&PacedRate { rate: 333.0, bunches });
+        assert!(says(Some([33.3, 0.1])).ends_with("come in bunches of 33 every 100 ms: a limit lets them through"));
+        assert!(says(None).ends_with("come evenly"));
     }
 }

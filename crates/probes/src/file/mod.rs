@@ -23,7 +23,6 @@ mod queue_depth;
 mod read_ahead;
 mod read_ahead_model;
 pub(crate) mod remote;
-mod request_bursts;
 mod rivals;
 mod sequential_random;
 mod sync;

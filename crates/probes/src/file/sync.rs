@@ -132,15 +132,12 @@ fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> Result<String, Pr
 
 /// The file, and what was written to it. One that was appended to is removed when dropped.
 struct FlushedWrites {
-    path: PathBuf,
     target: Target,
     file: File,
     by: FlushMethod,
     append: bool,
     /// Where blocks are written over.
     places: BlockRequests,
-    /// Where the next block is appended.
-    end: u64,
     block: Vec<u8>,
     seed: u64,
     /// Blocks written.
@@ -163,13 +160,11 @@ impl FlushedWrites {
         let target = Target::find(&path).map_err(probe_error)?;
         let order = BlockOrder::Random { seed: bench.seed() };
         Ok(Self {
-            path,
             target,
             file,
             by,
             append,
             places: BlockRequests::new(0..FILE_BYTES, WRITE_BYTES, order).endless(),
-            end: 0,
             block: vec![0; WRITE_BYTES],
             seed: bench.seed(),
             done: 0,
@@ -181,7 +176,11 @@ impl FlushedWrites {
         // No block is like another, nor like the one it replaces.
         self.seed = self.seed.wrapping_add(1);
         RandomData::new(self.seed).fill(&mut self.block);
-        let offset = if self.append { self.end } else { self.places.next().map_or(0, |request| request.offset) };
+        let offset = if self.append {
+            self.done * WRITE_BYTES as u64
+        } else {
+            self.places.next().map_or(0, |request| request.offset)
+        };
         let begun = clock.start();
         let written = self.file.write_at(&self.block, offset);
         let flushed = match self.by {
@@ -193,10 +192,9 @@ impl FlushedWrites {
         match written {
             Ok(WRITE_BYTES) => {}
             Ok(part) => return Err(ProbeError::fail(format!("a write wrote {part} of {WRITE_BYTES} bytes"))),
-            Err(error) => return Err(io_failure("write", &self.path, &error)),
+            Err(error) => return Err(io_failure("write", self.target.path(), &error)),
         }
-        flushed.map_err(|error| io_failure("flush", &self.path, &error))?;
-        self.end += u64::from(self.append) * WRITE_BYTES as u64;
+        flushed.map_err(|error| io_failure("flush", self.target.path(), &error))?;
         self.done += 1;
         Ok(ticks)
     }
@@ -242,7 +240,7 @@ fn judge_device_bytes(by: FlushMethod, bytes: u64, written: u64) -> Result<Strin
 impl Drop for FlushedWrites {
     fn drop(&mut self) {
         if self.append {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(self.target.path());
         }
     }
 }

@@ -47,6 +47,28 @@ impl Tree {
         }
         Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
     }
+
+    /// The path of one of its files.
+    pub(super) fn file(&self, number: u64) -> PathBuf {
+        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
+        directory.join(file_name(number))
+    }
+
+    /// The kind of file system, and whether it is one that remembers removed files; see the pitfalls of file.metadata.
+    pub(super) fn file_system(&self) -> Result<String, ProbeError> {
+        let first = self.file(0);
+        let name = kind(&first)?.name();
+        let device =
+            Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::of_file(&target));
+        // The kernel lists the journals under the names of their devices.
+        let (Ok(device), Ok(journals)) = (device, fs::read_dir("/proc/fs/jbd2")) else { return Ok(name) };
+        let journals: Vec<String> =
+            journals.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        if name != "ext4" || has_journal(&journals, &device.name) {
+            return Ok(name);
+        }
+        Ok("ext4 without a journal: files removed from this block group in the last minutes slow down new ones".into())
+    }
 }
 
 /// A directory of one round in a place of its own on the disk, for the reason that file.metadata gives; removed on drop with all that
@@ -83,33 +105,6 @@ fn create_trees_directory(bench: &mut Bench<'_>, top: &Path) -> Result<(), Probe
         bench.note(format!("its trees lie near each other, as this file system spreads no directories: {error}"));
     }
     Ok(())
-}
-
-impl Tree {
-    /// The path of one of its files.
-    pub(super) fn file(&self, number: u64) -> PathBuf {
-        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
-        directory.join(file_name(number))
-    }
-
-    /// The kind of file system, and whether it is one that remembers removed files; see the pitfalls of file.metadata.
-    pub(super) fn file_system(&self) -> Result<String, ProbeError> {
-        let first = self.file(0);
-        let name = kind(&first)?.name();
-        let device =
-            Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::of_file(&target));
-        // The kernel lists the journals under the names of their devices.
-        let journals = fs::read_dir("/proc/fs/jbd2").map(|entries| {
-            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-            names.collect::<Vec<String>>()
-        });
-        let (Ok(device), Ok(journals)) = (device, journals) else { return Ok(name) };
-        Ok(if name == "ext4" && !has_journal(&journals, &device.name) {
-            "ext4 without a journal: files removed from this block group in the last minutes slow down new ones".into()
-        } else {
-            name
-        })
-    }
 }
 
 fn file_name(number: u64) -> String {

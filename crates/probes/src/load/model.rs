@@ -1,7 +1,7 @@
 //! What capacities alone say of a number of users: a closed network of the devices, by exact mean value analysis.
 
 use kelvin_core::Name;
-use kelvin_core::catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK_TIME, USERS};
+use kelvin_core::catalogue::load::{CAPACITY, Resource, SERVERS, THINK_TIME, USERS};
 use kelvin_stats::{ClosedNetwork, DevicePart, whole_servers};
 
 use crate::prelude::*;
@@ -17,8 +17,6 @@ pub(super) struct ExpectedLoad {
     /// The most and the least that the demands allow at all.
     pub max_throughput: f64,
     pub min_response: f64,
-    /// Bytes of a file.
-    pub bytes: f64,
     /// The capacities and the number of users that it follows from.
     pub inputs: Expr,
     /// The resource with the least of them, and its requests a second.
@@ -49,7 +47,6 @@ pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result
         response: solved.response,
         max_throughput: bounds.max_throughput,
         min_response: bounds.min_response,
-        bytes: FILE_BYTES.number_in(case).unwrap_or(0) as f64,
         inputs,
         bottleneck: limit,
     })
@@ -76,7 +73,7 @@ pub(super) fn single_resource_case(case: &Case, resource: Resource) -> Case {
 #[cfg(test)]
 mod tests {
     use kelvin_core::catalogue::file::CacheState;
-    use kelvin_core::catalogue::load::{FILES, NetworkSetup, RequestPattern};
+    use kelvin_core::catalogue::load::{FILE_BYTES, FILES, NetworkSetup, RequestPattern};
     use kelvin_core::{Machine, MeasuredValue};
 
     use super::*;

@@ -75,54 +75,50 @@ pub(super) fn base_case() -> Case {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match metric.id {
-        id if id == THROUGHPUT.id => Ok(throughput_times(&expected_load(facts, case)?, 1.0.into())),
-        id if id == RATE.id || id == SENT_BYTE_RATE.id => {
+    let times = match metric.id {
+        // R(n) = n / X(n) - Z.
+        id if id == RESPONSE.id => {
+            let ExpectedLoad { users, throughput, response, min_response, inputs, .. } = expected_load(facts, case)?;
+            let low = (response / RANGE_FACTOR).max(min_response / RANGE_FACTOR.sqrt()).min(response);
+            let remark = format!(
+                "{users} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {min_response:.6} s"
+            );
+            let [response, low, high] = [response, low, response * RANGE_FACTOR].map(|seconds| seconds * 1e9);
+            let time = given("R(n) by mean value analysis", response, Unit::Nanoseconds).beside(&inputs);
+            let time = time.with_interval((low, high));
+            return Ok(time.explained(PredictionBasis::Derived, "mean value analysis", &remark));
+        }
+        // Little's law.
+        id if id == IN_FLIGHT.id => {
             let expected = expected_load(facts, case)?;
-            Ok(throughput_times(&expected, given("bytes of a file", expected.bytes, Unit::Bytes)))
+            let throughput = given("X(n)", expected.throughput, Unit::PerSecond).beside(&expected.inputs);
+            let inside = throughput * given("R(n)", expected.response * 1e9, Unit::Nanoseconds);
+            let value = inside.value();
+            let high = (value * RANGE_FACTOR).min(expected.users as f64 * 1.02).max(value);
+            let inside = inside.with_interval((value / RANGE_FACTOR, high));
+            return Ok(inside.predict(PredictionBasis::Derived, "Little's law"));
         }
-        id if id == RESPONSE.id => Ok(response_time(&expected_load(facts, case)?)),
-        id if id == IN_FLIGHT.id => Ok(in_flight(&expected_load(facts, case)?)),
         id if id == DISK_BYTE_RATE.id => {
-            Err(NoPrediction::new("what is read ahead, and what of it is read again, follows from no lower metric"))
+            return Err(NoPrediction::new(
+                "what is read ahead, and what of it is read again, follows from no lower metric",
+            ));
         }
-        id if id == ERRORS.id => Err(NoPrediction::new("a server that is in order makes none")),
-        _ => Err(NoPrediction::new("it follows from no capacity")),
-    }
-}
-
-/// X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity.
-fn throughput_times(expected: &ExpectedLoad, times: Expr) -> Prediction {
-    let &ExpectedLoad { throughput, max_throughput, bottleneck: (resource, capacity), .. } = expected;
+        id if id == ERRORS.id => return Err(NoPrediction::new("a server that is in order makes none")),
+        id if id == THROUGHPUT.id => Expr::from(1.0),
+        id if id == RATE.id || id == SENT_BYTE_RATE.id => {
+            given("bytes of a file", FILE_BYTES.number_in(case).unwrap_or(0) as f64, Unit::Bytes)
+        }
+        _ => return Err(NoPrediction::new("it follows from no capacity")),
+    };
+    // X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity.
+    let expected = expected_load(facts, case)?;
+    let ExpectedLoad { users, throughput, max_throughput, bottleneck: (resource, capacity), .. } = expected;
     let high = (throughput * RANGE_FACTOR).min(max_throughput * RANGE_FACTOR.sqrt()).max(throughput);
     let remark = format!(
-        "{} users: at most {max_throughput:.4} requests/s; the least capacity is that of {}, {capacity:.4} requests/s",
-        expected.users,
+        "{users} users: at most {max_throughput:.4} requests/s; the least capacity is that of {}, {capacity:.4} requests/s",
         resource.name()
     );
     let requests = given("X(n) by mean value analysis", throughput, Unit::PerSecond).beside(&expected.inputs);
     let rate = times * requests.with_interval((throughput / RANGE_FACTOR, high));
-    rate.explained(PredictionBasis::Derived, "mean value analysis", &remark)
-}
-
-/// R(n) = n / X(n) - Z.
-fn response_time(expected: &ExpectedLoad) -> Prediction {
-    let &ExpectedLoad { throughput, response, min_response, .. } = expected;
-    let low = (response / RANGE_FACTOR).max(min_response / RANGE_FACTOR.sqrt()).min(response);
-    let remark = format!(
-        "{} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {min_response:.6} s",
-        expected.users
-    );
-    let [response, low, high] = [response, low, response * RANGE_FACTOR].map(|seconds| seconds * 1e9);
-    let time = given("R(n) by mean value analysis", response, Unit::Nanoseconds).beside(&expected.inputs);
-    time.with_interval((low, high)).explained(PredictionBasis::Derived, "mean value analysis", &remark)
-}
-
-/// Little's law.
-fn in_flight(expected: &ExpectedLoad) -> Prediction {
-    let throughput = given("X(n)", expected.throughput, Unit::PerSecond).beside(&expected.inputs);
-    let inside = throughput * given("R(n)", expected.response * 1e9, Unit::Nanoseconds);
-    let value = inside.value();
-    let high = (value * RANGE_FACTOR).min(expected.users as f64 * 1.02).max(value);
-    inside.with_interval((value / RANGE_FACTOR, high)).predict(PredictionBasis::Derived, "Little's law")
+    Ok(rate.explained(PredictionBasis::Derived, "mean value analysis", &remark))
 }

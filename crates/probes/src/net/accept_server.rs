@@ -43,7 +43,7 @@ pub(super) struct LocalAcceptServer {
     board: Arc<Shared<PartnerStatus>>,
     /// Carries the futex, if it waits for one.
     word: Option<Arc<HandoffChannel>>,
-    partner: Option<PartnerTask>,
+    partner: PartnerTask,
 }
 
 impl LocalAcceptServer {
@@ -65,7 +65,7 @@ impl LocalAcceptServer {
             })
         };
         let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, serve).map_err(starting)?;
-        Ok(Self { address, partner: Some(partner), board, word })
+        Ok(Self { address, partner, board, word })
     }
 
     /// Returns when the server waits on the futex again; at once if it waits for packets.
@@ -88,14 +88,14 @@ impl LocalAcceptServer {
     }
 
     /// Ends it.
-    pub(super) fn finish(mut self) -> Result<(), ProbeError> {
+    pub(super) fn finish(self) -> Result<(), ProbeError> {
         self.board.stop();
         // It sees that it is to end when it is woken.
         match &self.word {
             Some(word) => word.hand_over(HandoffSide::Near)?,
             None => drop(self.connect()?),
         }
-        self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(ProbeError::from))
+        Ok(self.partner.join(&self.board)?)
     }
 }
 

@@ -17,8 +17,9 @@ use kelvin_sys::{Error, Result as Done, net};
 use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
 use super::bulk::{BulkStreams, StreamPlan, StreamReport, place_streams};
-use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
-use super::message_sizes::{SMALL_MESSAGE, message_bytes};
+use super::link::{
+    DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, SMALL_MESSAGE, message_bytes, prefer_congestion_control,
+};
 use super::{sender, stream};
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
 use crate::os::ipc::partner_cpu;

@@ -7,7 +7,7 @@ use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_T
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
-use super::message_sizes::SMALL_MESSAGE;
+use super::link::SMALL_MESSAGE;
 use crate::os::ipc::partner_cpu;
 use crate::os::syscall_null;
 use crate::prelude::*;

@@ -32,7 +32,7 @@ pub(crate) struct EchoClient {
 #[derive(Debug)]
 struct EchoProcess {
     board: Arc<Shared<PartnerStatus>>,
-    partner: Option<PartnerTask>,
+    partner: PartnerTask,
 }
 
 impl EchoClient {
@@ -42,7 +42,7 @@ impl EchoClient {
         let (link, far) = Link::pair(protocol).map_err(starting)?;
         let board = PartnerStatus::new().map_err(starting)?;
         let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, move |board| echo_loop(&far, size, board));
-        let far = EchoProcess { partner: Some(partner.map_err(starting)?), board };
+        let far = EchoProcess { partner: partner.map_err(starting)?, board };
         Ok(Self { far: Some(far), ..Self::over_link(link, size)? })
     }
 
@@ -157,10 +157,10 @@ impl EchoClient {
 
     /// Ends the echo process.
     pub(super) fn finish(mut self) -> Result<(), ProbeError> {
-        let Some(mut far) = self.far.take() else { return Ok(()) };
+        let Some(far) = self.far.take() else { return Ok(()) };
         far.board.stop();
         self.link.send(&self.message)?;
-        far.partner.take().map_or(Ok(()), |partner| partner.join(&far.board).map_err(ProbeError::from))
+        Ok(far.partner.join(&far.board)?)
     }
 }
 

@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use kelvin_core::Metric;
 use kelvin_core::catalogue::net::{
-    RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP,
+    MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP,
     STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
+use kelvin_core::{Case, Metric};
+use kelvin_harness::{Effort, ProbeError};
 use kelvin_sys::{Error, Result, net};
 use kelvin_transfer::wire::socket_options::TcpEndInfo;
 
@@ -68,6 +69,36 @@ impl ProtocolType for Unix {
 
 /// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.
 pub(crate) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
+/// Message sizes of a round trip: the least, a small one, and up to the most that a datagram holds; of a quick run the small one.
+pub(super) fn round_trip_messages(protocol: Protocol, effort: Effort) -> Vec<u64> {
+    match effort {
+        Effort::Quick => vec![SMALL_MESSAGE],
+        _ => vec![1, SMALL_MESSAGE, 1 << 10, MEDIUM_MESSAGE, largest_message(protocol)],
+    }
+}
+
+/// A small message, whose bytes themselves cost next to nothing.
+pub(super) const SMALL_MESSAGE: u64 = 64;
+
+/// One whose bytes cost about as much as all else, and fit the nearest cache on their way.
+pub(super) const MEDIUM_MESSAGE: u64 = 16 << 10;
+
+/// The largest of a protocol's round trips.
+pub(super) fn largest_message(protocol: Protocol) -> u64 {
+    if protocol == Protocol::Udp { LARGEST_DATAGRAM } else { 64 << 10 }
+}
+
+/// Bytes that are sent at a time at most.
+const MAX_MESSAGE_BYTES: u64 = 1 << 30;
+
+/// The bytes of a case's message.
+pub(super) fn message_bytes(case: &Case) -> std::result::Result<usize, ProbeError> {
+    match MESSAGE.number_in(case) {
+        Some(bytes @ 1..=MAX_MESSAGE_BYTES) => Ok(bytes as usize),
+        _ => Err(ProbeError::fail(format!("the case needs a message of at least 1 byte, not {case}"))),
+    }
+}
+
 /// A datagram that was not answered after so long counts as lost.
 pub(crate) const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(500);
 /// A link that receives nothing for so long, or cannot send for so long, is stuck: no process is kept off its CPU for so long.

@@ -8,8 +8,7 @@ use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMetho
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::echo::EchoClient;
-use super::link::Protocol;
-use super::message_sizes::SMALL_MESSAGE;
+use super::link::{Protocol, SMALL_MESSAGE};
 use crate::os::ipc::partner_cpu;
 use crate::prelude::*;
 

@@ -9,7 +9,6 @@ mod held_ports;
 mod icmp;
 pub(crate) mod link;
 mod loaded_rtt;
-mod message_sizes;
 mod peer;
 mod rivals;
 mod rtt;

@@ -14,8 +14,7 @@ use kelvin_core::catalogue::{PairPlacement, Rival};
 use kelvin_sys::net;
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
-use super::link::{Link, Protocol};
-use super::message_sizes::message_bytes;
+use super::link::{Link, Protocol, message_bytes};
 use crate::os::ipc::partner_cpu;
 use crate::prelude::*;
 use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};

@@ -8,8 +8,7 @@ use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS, SWITCH_COST};
 
 use super::echo::EchoClient;
-use super::link::{self, Protocol, ProtocolType};
-use super::message_sizes::{message_bytes, round_trip_messages};
+use super::link::{self, Protocol, ProtocolType, message_bytes, round_trip_messages};
 use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::cross_cpu;

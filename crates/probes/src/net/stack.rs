@@ -5,8 +5,9 @@
 use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
 
-use super::link::{Link, Protocol, ProtocolType, Tcp, Udp, Unix};
-use super::message_sizes::{MEDIUM_MESSAGE, SMALL_MESSAGE, message_bytes, round_trip_messages};
+use super::link::{
+    Link, MEDIUM_MESSAGE, Protocol, ProtocolType, SMALL_MESSAGE, Tcp, Udp, Unix, message_bytes, round_trip_messages,
+};
 use crate::memory::bandwidth;
 use crate::prelude::*;
 

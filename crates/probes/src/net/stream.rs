@@ -6,8 +6,10 @@ use kelvin_core::catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
 
-use super::link::{LARGEST_DATAGRAM, Link, Protocol, ProtocolMetrics, ProtocolType, Tcp, Udp, Unix};
-use super::message_sizes::{SMALL_MESSAGE, largest_message, message_bytes};
+use super::link::{
+    LARGEST_DATAGRAM, Link, Protocol, ProtocolMetrics, ProtocolType, SMALL_MESSAGE, Tcp, Udp, Unix, largest_message,
+    message_bytes,
+};
 use super::stack::{byte_cost, message_case};
 use crate::prelude::*;
 

@@ -5,8 +5,7 @@
 use kelvin_core::catalogue::net::{STACK_TCP, WAKE_TCP};
 
 use super::echo::EchoClient;
-use super::link::Protocol;
-use super::message_sizes::SMALL_MESSAGE;
+use super::link::{Protocol, SMALL_MESSAGE};
 use super::rtt::WakeCost;
 use super::stack::message_case;
 use crate::prelude::*;

@@ -49,14 +49,6 @@ pub(super) struct LongFileCost {
     pub more: CostCurve,
 }
 
-impl LongFileCost {
-    /// For all blocks of a file.
-    fn file_cost(&self, bytes: f64, each: f64) -> f64 {
-        let [short, long] = self.lengths;
-        ((bytes - short) / (long - short)).clamp(0.0, 1.0) * self.more.calls_cost(bytes, each)
-    }
-}
-
 /// What all bytes of a file cost, so many by a call.
 fn calls_cost(bytes: f64, each: f64, at: impl Fn(f64) -> f64) -> f64 {
     let rest = bytes % each;
@@ -143,13 +135,6 @@ impl TransferCosts {
     fn by_reference_time(&self) -> f64 {
         BY_REFERENCE_SHARE * self.referred.unwrap_or(0.0)
     }
-
-    /// From the connection until the receiver may take what the sender sends: both make their buffers meanwhile, and a receiver that
-    /// is ready first sleeps again.
-    fn setup_time(&self, sender: usize, receiver: usize) -> f64 {
-        let [sender, receiver] = [sender, receiver].map(|bytes| bytes as f64 * self.cleared);
-        if sender > self.wake + receiver { sender + self.wake } else { self.wake + receiver }
-    }
 }
 
 impl TransferShape<'_> {
@@ -161,8 +146,11 @@ impl TransferShape<'_> {
         let again = reconnecting * (files - 1.0);
         let sender = lengths().map(|bytes| sender_time(&self.sending.setup, bytes, costs)).sum::<f64>() + again;
         let lines = lengths().map(|bytes| line_transfer_time(&self.sending.setup, bytes, costs)).sum::<f64>();
-        let received =
-            |bytes| receiver_time(&self.receiving.setup, bytes, costs) + bytes * self.arrival_copy_time(costs);
+        // Over loopback the kernel copies what is sent without a copy when it arrives (skb_orphan_frags_rx), which the sender's call does,
+        // or the receiver's that acknowledges and so has the next segment delivered.
+        let is_copied = self.sending.setup.method == SendMethod::ZeroCopy;
+        let arrival_copy = if is_copied { costs.by_reference_time() } else { 0.0 };
+        let received = |bytes| receiver_time(&self.receiving.setup, bytes, costs) + bytes * arrival_copy;
         let receiver = lengths().map(received).sum::<f64>() + again;
         // A sender that is ahead waits with its buffer full, so that a page comes back to it long after the other CPU has read it: no
         // cache of that CPU holds its lines any more.
@@ -176,16 +164,13 @@ impl TransferShape<'_> {
         let turns = if self.sending.reply { files } else { 1.0 };
         let between = if self.sending.reply { files * costs.round_trip } else { 0.0 };
         let first_or_last = if sender > receiver { each_received } else { each_sent };
-        let ready = costs.setup_time(self.sending.setup.memory_bytes(), self.receiving.setup.memory_bytes());
+        // From the connection until the receiver may take what the sender sends: both make their buffers meanwhile, and a receiver that
+        // is ready first sleeps again.
+        let [clearing, clearing_there] = [self.sending.setup.memory_bytes(), self.receiving.setup.memory_bytes()]
+            .map(|bytes| bytes as f64 * costs.cleared);
+        let ready = costs.wake + if clearing > costs.wake + clearing_there { clearing } else { clearing_there };
         let alone = costs.connect + ready + turns * first_or_last + between;
         ExpectedTransfer { sender, receiver, wakes, alone, time: alone + sender.max(receiver) }
-    }
-
-    /// What a byte costs the receiver beside its own calls: over loopback the kernel copies what is sent without a copy when it
-    /// arrives (skb_orphan_frags_rx), which the sender's call does, or the receiver's that acknowledges and so has the next segment
-    /// delivered.
-    fn arrival_copy_time(&self, costs: &TransferCosts) -> f64 {
-        if self.sending.setup.method == SendMethod::ZeroCopy { costs.by_reference_time() } else { 0.0 }
     }
 
     /// System calls of the sender as its path counts them, where its method fixes them.
@@ -303,7 +288,10 @@ fn receiver_time(setup: &ReceiveSetup, bytes: f64, costs: &TransferCosts) -> f64
         }
         // What has arrived is copied into the file, wherever it was before.
         ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {
-            let written = costs.create + costs.block.calls_cost(bytes, each) + costs.grown.file_cost(bytes, each);
+            let [short, long] = costs.grown.lengths;
+            let share = ((bytes - short) / (long - short)).clamp(0.0, 1.0);
+            let grown = share * costs.grown.more.calls_cost(bytes, each);
+            let written = costs.create + costs.block.calls_cost(bytes, each) + grown;
             written + costs.receive.calls_cost(bytes, each)
         }
     };

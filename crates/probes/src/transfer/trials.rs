@@ -1,12 +1,13 @@
 //! The trials of a round: a set of files sent from this process to another, each time timed, compared and removed.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use kelvin_core::Case;
 use kelvin_core::catalogue::transfer::TransferFiles;
 use kelvin_file::cache::PageCacheState;
 use kelvin_harness::{Bench, ProbeError};
+use kelvin_sys::net::connect_local_pair;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::cells::Cell;
@@ -64,31 +65,21 @@ pub(super) fn run_trials(
     ends.run_trial(&small)?;
     let one = |_| {
         if state == PageCacheState::Uncached {
-            drop_sent_pages()
-                .map_err(|error| ProbeError::fail(format!("cannot connect to this process itself: {error}")))?;
+            // This CPU frees what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when
+            // a packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in
+            // memory.
+            drop(connect_local_pair(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, |_| Ok(()))?);
         }
         set.set_cache_state(state)?;
         ends.run_trial(&set)
     };
     let trials = (0..trial_count(cell.set)).map(one).collect::<Result<Vec<TransferTrial>, ProbeError>>()?;
     receiver.stop()?;
-    bench.note(format!("{} files of {} bytes", set.paths.len(), describe_lengths(cell.set)));
-    Ok((trials, set.bytes))
-}
-
-/// Has this CPU free what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when a
-/// packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in memory.
-fn drop_sent_pages() -> std::io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let near = TcpStream::connect(listener.local_addr()?)?;
-    listener.accept().map(|_| drop(near))
-}
-
-/// The lengths of a set's files in words.
-fn describe_lengths(set: TransferFiles) -> String {
-    let mut lengths = file_lengths(set);
+    let mut lengths = file_lengths(cell.set);
     lengths.dedup();
-    lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
+    let lengths: Vec<String> = lengths.iter().map(u64::to_string).collect();
+    bench.note(format!("{} files of {} bytes", set.paths.len(), lengths.join(" and ")));
+    Ok((trials, set.bytes))
 }
 
 /// Both ends of the transfers of a round.
@@ -102,14 +93,6 @@ struct TransferEnds<'a, 'b> {
 impl TransferEnds<'_, '_> {
     /// One transfer of a set, compared and removed.
     fn run_trial(&self, set: &ReadyFileSet) -> Result<TransferTrial, ProbeError> {
-        let trial = self.transfer(set)?;
-        let written = set.written_back_bytes(self.target)?;
-        set.compare(self.target)?;
-        self.bench.reserve_write(written)?;
-        Ok(TransferTrial { written, ..trial })
-    }
-
-    fn transfer(&self, set: &ReadyFileSet) -> Result<TransferTrial, ProbeError> {
         self.receiver.accept()?;
         // Of the process, since a ring has threads of the kernel, which are counted as its own.
         let before = read_usage(UsageScope::Process);
@@ -127,7 +110,10 @@ impl TransferEnds<'_, '_> {
             return Err(ProbeError::fail("the clocks of the two CPUs differ by more than a transfer takes"));
         }
         let (time, fetched) = (self.bench.nanoseconds(end - start), used.read_from_device);
-        Ok(TransferTrial { time, sender: ReceiverWork::from_usage(&moved, used), receiver, fetched, written: 0 })
+        let written = set.written_back_bytes(self.target)?;
+        set.compare(self.target)?;
+        self.bench.reserve_write(written)?;
+        Ok(TransferTrial { time, sender: ReceiverWork::from_usage(&moved, used), receiver, fetched, written })
     }
 }
 

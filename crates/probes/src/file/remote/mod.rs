@@ -5,20 +5,24 @@
 
 mod directory_reader;
 mod nfs_requests;
-mod prediction;
 mod server;
 
 use std::path::Path;
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
+    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE,
+    REMOTE_READ_AHEAD, REMOTE_REQUESTS, REMOTE_ROUND_TRIP, REMOTE_SHARE,
 };
+use kelvin_core::{Input, Nic};
 use kelvin_harness::Setup;
 use kelvin_sys::fs::kind;
 
 use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};
 use super::cases::{block_order, cache_state};
+use super::derived_time::bytes_of;
+use super::read_ahead_model;
 use super::test_files::MIB;
+use crate::memory::memory_budget;
 use crate::prelude::*;
 
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
@@ -72,7 +76,7 @@ pub(crate) static PROBE: Probe = Probe {
     metrics: &[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS],
     cases,
     run,
-    predict: prediction::predict,
+    predict,
 };
 
 const IOPING: &str = "ioping: a request at a time on any directory";
@@ -208,12 +212,80 @@ fn upper_median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The predicted range of a remote block, as a factor either way.
+const SPREAD: f64 = 3.0;
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id != REMOTE_BLOCK.id {
+        return Err(NoPrediction::new(match metric.id {
+            id if id == LOCAL_BLOCK.id => "file.seqrand measures blocks of this machine's own device",
+            id if id == REMOTE_ATTRIBUTES.id => "whether attributes are asked for is a setting of the mount",
+            _ => "it follows from the remote and the local block, of which the first is predicted",
+        }));
+    }
+    let cache = required(CacheState::of(case), case)?;
+    let mut whole = measured(facts, &LOCAL_BLOCK, case)?;
+    if cache != CacheState::Direct {
+        // A read through the page cache asks first whether the file is still as it was.
+        let [remote, local] = [LookupDirectory::Remote, LookupDirectory::Local]
+            .map(|place| measured(facts, &REMOTE_ATTRIBUTES, &Case::new().with_word(place)));
+        // Noise may reverse the order of two figures.
+        whole = whole + (remote?.variant("attributes") - local?).at_least_zero();
+    }
+    if cache != CacheState::Cached {
+        whole = whole + round_trip_time(facts, case)?;
+        if let Some(rate) = transfer_rate(facts) {
+            whole = whole + bytes_of("block", BLOCK as u64) / rate;
+        }
+    }
+    Ok(whole.within(SPREAD).predict(PredictionBasis::Derived, "parts"))
+}
+
+/// Round trips of a block: one, or its share of the windows that are read ahead.
+fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+    let round_trip = measured(facts, &REMOTE_ROUND_TRIP, &Case::new().with_word(LookupDirectory::Remote))?;
+    if !has_read_ahead(case) {
+        return Ok(round_trip.variant("round trip"));
+    }
+    let window = measured(facts, &REMOTE_READ_AHEAD, &Case::new())?;
+    let whole = required(BYTES.number_in(case), case)?;
+    let page = memory_budget::page_bytes(facts.machine());
+    let blocks = read_ahead_blocks(whole);
+    let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);
+    // The first window comes alone. After that, touching the first page of a window asks for the next one, before the page itself is
+    // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
+    let trips = (given("windows", windows as f64, Unit::Count).variant("windows") + 1.0) / 2.0;
+    Ok((trips * round_trip / given("blocks", blocks as f64, Unit::Count)).beside(&window))
+}
+
+/// The server's rate; without one, that of the fastest advertised link; without that, nothing.
+fn transfer_rate(facts: &PredictionInputs<'_>) -> Option<Expr> {
+    match measured(facts, &REMOTE_RATE, &Case::new()) {
+        Ok(rate) => Some(rate.variant("server")),
+        Err(_) => fastest_link(facts.machine()).map(|(link, _)| Expr::from(link).variant("link")),
+    }
+}
+
+/// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.
+fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
+    let claims = machine.nics.iter().filter_map(|nic| {
+        let bits = *nic.bits_per_second.get().filter(|bits| **bits > 0.0)?;
+        let source = nic.bits_per_second.source_or_reason().to_owned();
+        let name = format!("rate of {}", nic.name);
+        Some((Input { name, value: bits / 8.0, unit: Unit::BytesPerSecond, source }, nic))
+    });
+    claims.max_by(|(one, _), (other, _)| one.value.total_cmp(&other.value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::AccessOrder::{Random, Sequential};
     use super::CacheState::{Cached, Direct, Uncached};
     use super::*;
-    use crate::testing::machine;
+    use crate::testing::{machine, nic};
+    use kelvin_core::Fact;
+    use kelvin_core::catalogue::file::REMOTE_SHARE;
+    use kelvin_harness::MeasuredValue;
 
     #[test]
     fn quick_run_has_all_orders_and_states() {
@@ -254,5 +326,94 @@ mod tests {
             [upper_median(vec![3.0, 1.0, 2.0]), upper_median(vec![1.0, 2.0]), upper_median(vec![])],
             [2.0, 2.0, 0.0]
         );
+    }
+
+    const KIB: u64 = 1 << 10;
+
+    fn remote_case(cache: CacheState, order: AccessOrder) -> Case {
+        Case::new().with_word(cache).with_word(order).with_number(BYTES, 8192 * KIB)
+    }
+
+    /// Local blocks of 10 us, round trips of 1 ms, attributes of 1 ms beside 300 ns, windows of 256 KiB, and this rate.
+    fn known(rate: Option<f64>) -> impl Fn(&str, &Case) -> Option<MeasuredValue> {
+        move |id, case| {
+            let remote = LookupDirectory::of(case) == Some(LookupDirectory::Remote);
+            let value = match id {
+                id if LOCAL_BLOCK.id == *id => 10_000.0,
+                id if REMOTE_ROUND_TRIP.id == *id => 1e6,
+                id if REMOTE_ATTRIBUTES.id == *id => {
+                    if remote {
+                        1_000_300.0
+                    } else {
+                        300.0
+                    }
+                }
+                id if REMOTE_READ_AHEAD.id == *id => 262_144.0,
+                id if REMOTE_RATE.id == *id => rate?,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        }
+    }
+
+    #[test]
+    fn remote_block_adds_network_time() {
+        let (machine, measured) = (machine(), known(Some(40.96e6)));
+        let facts = PredictionInputs::new(&machine, &measured);
+        let time = |cache, order| predict(&facts, &REMOTE_BLOCK, &remote_case(cache, order)).unwrap().value;
+        // 10 us, 1 ms, and 4096 bytes at 40.96 MB/s.
+        assert_eq!(time(Direct, Random), 1_110_000.0);
+        assert_eq!(time(Direct, Sequential), time(Direct, Random));
+        assert_eq!(time(Uncached, Random), 2_110_000.0, "attributes as well");
+        assert_eq!(time(Cached, Random), 1_010_000.0, "only attributes");
+        // 36 windows, as an NFS client of Linux 6.1 asked for 8 MiB, two at a time.
+        assert!((time(Uncached, Sequential) - (1_110_000.0 + 18.5e6 / 2048.0)).abs() < 1e-6);
+        let prediction = predict(&facts, &REMOTE_BLOCK, &remote_case(Uncached, Sequential)).unwrap();
+        assert_eq!(
+            prediction.derivation,
+            "10.0 µs + 1.00 ms - 300 ns + (36 + 1) / 2 x 1.00 ms / 2048 + 4.00 KiB / 41.0 MB/s = 1.12 ms"
+        );
+        assert_eq!((prediction.inputs.len(), prediction.high / prediction.low), (6, 9.0));
+    }
+
+    #[test]
+    fn missing_server_rate_uses_link_speed() {
+        let (mut machine, measured) = (machine(), known(None));
+        let time = |machine: &_| {
+            predict(&PredictionInputs::new(machine, &measured), &REMOTE_BLOCK, &remote_case(Direct, Random)).unwrap()
+        };
+        assert_eq!(time(&machine).value, 1_010_000.0);
+        machine.nics = vec![nic("lo", Fact::unknown("has no speed")), nic("eth0", Fact::known(1e9, "ethtool"))];
+        // 4096 bytes at 125 MB/s.
+        assert_eq!(time(&machine).value, 1_042_768.0);
+        assert!(time(&machine).derivation.contains("4.00 KiB / 125 MB/s"), "{}", time(&machine).derivation);
+    }
+
+    #[test]
+    fn only_the_remote_block_is_predicted() {
+        let (machine, measured) = (machine(), known(None));
+        let facts = PredictionInputs::new(&machine, &measured);
+        for metric in [&LOCAL_BLOCK, &REMOTE_SHARE] {
+            assert!(predict(&facts, metric, &remote_case(Direct, Random)).is_err(), "{}", metric.id);
+        }
+        let none = |_: &str, _: &Case| None;
+        let reason =
+            predict(&PredictionInputs::new(&machine, &none), &REMOTE_BLOCK, &remote_case(Direct, Random)).unwrap_err();
+        assert!(reason.0.contains(LOCAL_BLOCK.id.as_str()), "{}", reason.0);
+    }
+
+    #[test]
+    fn fastest_advertised_link_speed_is_used() {
+        let mut machine = machine();
+        assert!(fastest_link(&machine).is_none());
+        machine.nics = vec![
+            nic("lo", Fact::unknown("has no speed")),
+            nic("eth0", Fact::known(1e9, "ethtool")),
+            nic("eth1", Fact::known(1e8, "ethtool")),
+            nic("eth2", Fact::known(-1.0, "ethtool")),
+        ];
+        let (rate, nic) = fastest_link(&machine).unwrap();
+        assert_eq!((rate.name.as_str(), rate.value, nic.name.as_str()), ("rate of eth0", 125e6, "eth0"));
+        assert_eq!(rate.source, "ethtool");
     }
 }

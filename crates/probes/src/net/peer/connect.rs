@@ -15,7 +15,7 @@ use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfac
 use crate::net::accept_server::AcceptServer;
 use crate::net::connect::{self, time_connect_and_close, transact};
 use crate::net::held_ports;
-use crate::net::message_sizes::SMALL_MESSAGE;
+use crate::net::link::SMALL_MESSAGE;
 use crate::prelude::*;
 
 /// What both say of ports.

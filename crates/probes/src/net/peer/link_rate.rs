@@ -4,7 +4,7 @@
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
 use crate::formula::{Expr, given};
-use kelvin_core::{Bound, Fact, Input, NetworkPath, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Bound, Input, NetworkPath, Nic, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{HardwareFacts, PredictionInputs};
 
 /// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
@@ -64,7 +64,7 @@ pub(super) struct PacketLayout {
 impl PacketLayout {
     /// Those to the agent as far as they are known: no larger than the MTU of either interface.
     pub(super) fn to_agent(hardware: HardwareFacts<'_>) -> Self {
-        let here = EgressInterface::to_agent(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
+        let here = EgressInterface::to_agent(hardware).ok().and_then(|leaving| leaving.nic.mtu.get().copied());
         let there = hardware.network_path.and_then(|way| way.agent_mtu.get().copied());
         let mtu = here.into_iter().chain(there).min().unwrap_or(DEFAULT_MTU);
         Self { protocol: hardware.network_path.map_or(4, |way| way.protocol), mtu }
@@ -115,9 +115,7 @@ impl PacketLayout {
 /// The interface of this host by which packets to the agent leave.
 struct EgressInterface<'a> {
     way: &'a NetworkPath,
-    name: &'a str,
-    line_rate: &'a Fact<f64>,
-    mtu: &'a Fact<u32>,
+    nic: &'a Nic,
 }
 
 impl<'a> EgressInterface<'a> {
@@ -135,20 +133,25 @@ impl<'a> EgressInterface<'a> {
                                            interfaces"
             ))
         })?;
-        Ok(Self { way, name, line_rate: &nic.line_rate, mtu: &nic.mtu })
+        Ok(Self { way, nic })
     }
 
     /// Its line rate in bytes per second.
     fn line_rate(&self) -> Result<Input, NoPrediction> {
-        let bits = self.line_rate.get().ok_or_else(|| {
-            let why = self.line_rate.source_or_reason();
+        let bits = self.nic.line_rate.get().ok_or_else(|| {
+            let why = self.nic.line_rate.source_or_reason();
             NoPrediction::new(format!(
                 "packets to the agent leave by {}, whose line rate is not known: {why}",
-                self.name
+                self.nic.name
             ))
         })?;
-        let source = self.line_rate.source_or_reason().to_owned();
-        Ok(Input { name: format!("line rate of {}", self.name), value: bits / 8.0, unit: Unit::BytesPerSecond, source })
+        let source = self.nic.line_rate.source_or_reason().to_owned();
+        Ok(Input {
+            name: format!("line rate of {}", self.nic.name),
+            value: bits / 8.0,
+            unit: Unit::BytesPerSecond,
+            source,
+        })
     }
 
     /// That rate, or the advertised one of the agent's interface if it is slower. That one bounds nothing: whether it is a real
@@ -169,7 +172,7 @@ impl<'a> EgressInterface<'a> {
 /// The most that can arrive at the agent in bytes per second; `None` where no line rate is known.
 pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Option<Bound> {
     let leaving = EgressInterface::to_agent(hardware).ok()?;
-    let (rate, &mtu) = (leaving.line_rate().ok()?, leaving.mtu.get()?);
+    let (rate, &mtu) = (leaving.line_rate().ok()?, leaving.nic.mtu.get()?);
     let packets = PacketLayout { protocol: leaving.way.protocol, mtu };
     let share = packets.payload_share(payload);
     let most = rate.value * share * CLOCK_TOLERANCE;
@@ -178,16 +181,16 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
         limit: most,
         derivation: format!(
             "{} carries {:.1} MB/s x {} of payload, and 1 % for the clocks",
-            leaving.name,
+            leaving.nic.name,
             rate.value / 1e6,
             packets.describe_payload_share(payload)
         ),
         likely_cause: format!(
             "not all bytes went by {}: they took another route or another link of several, or its line has become \
              faster since the run began",
-            leaving.name
+            leaving.nic.name
         ),
-        inputs: vec![rate, mtu_as_input(mtu, leaving.mtu.source_or_reason())],
+        inputs: vec![rate, mtu_as_input(mtu, leaving.nic.mtu.source_or_reason())],
     })
 }
 
@@ -205,8 +208,8 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPred
 pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<Expr, NoPrediction> {
     let leaving = EgressInterface::to_agent(hardware)?;
     let rate = leaving.path_rate()?;
-    if leaving.mtu.get().is_none() {
-        let (name, why) = (leaving.name, leaving.mtu.source_or_reason());
+    if leaving.nic.mtu.get().is_none() {
+        let (name, why) = (&leaving.nic.name, leaving.nic.mtu.source_or_reason());
         return Err(NoPrediction::new(format!("the MTU of {name} is not known: {why}")));
     }
     let packets = PacketLayout::to_agent(hardware);
@@ -220,7 +223,7 @@ fn mtu_as_input(mtu: u32, source: &str) -> Input {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::{Case, Machine};
+    use kelvin_core::{Case, Fact, Machine};
 
     use super::*;
     use crate::testing::{machine, nic};

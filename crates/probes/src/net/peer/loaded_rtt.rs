@@ -8,8 +8,7 @@ use super::rate_windows::{RateWatch, TransferState, describe_busy, host_busy_sha
 use super::streams::{MESSAGE_BYTES, StreamSpec, duplicate_links, run_stream, stop_streams};
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::echo::EchoClient;
-use crate::net::link::Link;
-use crate::net::message_sizes::SMALL_MESSAGE;
+use crate::net::link::{Link, SMALL_MESSAGE};
 use crate::prelude::*;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 

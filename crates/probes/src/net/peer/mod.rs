@@ -6,7 +6,6 @@ pub(super) mod datagrams;
 mod link_rate;
 pub(super) mod loaded_rtt;
 pub(super) mod message_streams;
-mod pacer;
 pub(super) mod ping;
 mod rate_windows;
 pub(super) mod rtt;

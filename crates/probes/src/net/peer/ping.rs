@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use kelvin_core::catalogue::net::{MESSAGE, PEER_PING};
 
 use crate::net::icmp::Ping;
-use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
+use crate::net::link::{SMALL_MESSAGE, message_bytes};
 use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {

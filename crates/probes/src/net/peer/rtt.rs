@@ -7,8 +7,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::echo::EchoClient;
-use crate::net::link::{Link, Protocol};
-use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
+use crate::net::link::{Link, Protocol, SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::net::rtt::WakeCost;
 use crate::prelude::*;
 
