@@ -16,9 +16,9 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{Name, Prediction, PredictionBasis};
+use kelvin_core::{Better, Name, Prediction, PredictionBasis};
 use kelvin_harness::{ReferenceHeadline, ReferenceRecord};
-use kelvin_probes::calibration::{CoverageSummary, PredictedFigure, flagged_if_metric_slower, predict_figures};
+use kelvin_probes::calibration::{CoverageSummary, PredictedFigure, predict_figures};
 use kelvin_stats::median;
 
 /// Runs that had no part in any formula, constant or range.
@@ -96,6 +96,25 @@ fn print_whole_metrics(machines: &[ReferenceRecord]) {
         let shares = counts.map(|count| format!("{:.0} %", 100.0 * count as f64 / inside.max(1) as f64));
         println!("| {area} | {metrics} | {inside} | {} |", shares.join(" | "));
     }
+}
+
+/// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
+/// a count for each of these factors.
+fn flagged_if_metric_slower(here: &ReferenceRecord, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
+    let predicted = predict_figures(here).into_iter().filter(|one| one.prediction.is_some());
+    let metrics: BTreeMap<Name, Better> = predicted.map(|one| (one.figure.metric, one.better)).collect();
+    let flagged = |metric: Name, better, slower: f64| {
+        let times = if better == Better::Higher { 1.0 / slower } else { slower };
+        let mut changed = here.clone();
+        for figure in changed.figures.iter_mut().filter(|figure| figure.metric == metric) {
+            figure.value *= times;
+            figure.half_width *= times;
+        }
+        let own = predict_figures(&changed).into_iter().filter(|one| one.figure.metric == metric);
+        own.filter(|one| one.overlaps_range(1.0) == Some(false)).count()
+    };
+    let of = |(metric, better)| (metric, slower.iter().map(|slower| flagged(metric, better, *slower)).collect());
+    metrics.into_iter().map(of).collect()
 }
 
 fn read_record(file: &String) -> ReferenceRecord {

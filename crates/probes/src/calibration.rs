@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::{Better, Case, Metric, Name, PlannedMeasurement, Prediction, PredictionRecord};
-use kelvin_harness::{PredictionInputs, ReferenceHeadline, ReferenceMachines, ReferenceRecord, prediction_records};
+use kelvin_harness::{PredictionInputs, Probe, ReferenceHeadline, ReferenceRecord, prediction_records};
 use kelvin_stats::median;
 
 /// A figure beside its prediction.
@@ -11,7 +11,8 @@ use kelvin_stats::median;
 pub struct PredictedFigure {
     /// The figure.
     pub figure: ReferenceHeadline,
-    better: Better,
+    /// Which way it is better.
+    pub better: Better,
     /// Its prediction, if there is one.
     pub prediction: Option<Prediction>,
 }
@@ -51,63 +52,22 @@ impl CoverageSummary {
 
 /// The figures of a machine, predicted from its lower metrics and from the other machines.
 pub fn predict_figures(here: &ReferenceRecord) -> Vec<PredictedFigure> {
-    let plan = measured_plan(here);
-    PredictedFigure::predict_all(here, &plan, &crate::reference_machines(&here.machine, &plan))
-}
-
-/// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
-/// a count for each of these factors.
-pub fn flagged_if_metric_slower(here: &ReferenceRecord, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
-    // The same figures at any speed, and what others tell of them.
-    let plan = measured_plan(here);
-    let elsewhere = crate::reference_machines(&here.machine, &plan);
-    let metrics: BTreeMap<Name, Better> = PredictedFigure::predict_all(here, &plan, &elsewhere)
-        .into_iter()
-        .filter(|one| one.prediction.is_some())
-        .map(|one| (one.figure.metric, one.better))
-        .collect();
-    let flagged = |metric: Name, better, slower: f64| {
-        let times = if better == Better::Higher { 1.0 / slower } else { slower };
-        let mut changed = here.clone();
-        for figure in changed.figures.iter_mut().filter(|figure| figure.metric == metric) {
-            figure.value *= times;
-            figure.half_width *= times;
-        }
-        let own = PredictedFigure::predict_all(&changed, &plan, &elsewhere)
-            .into_iter()
-            .filter(|one| one.figure.metric == metric);
-        own.filter(|one| one.overlaps_range(1.0) == Some(false)).count()
-    };
-    let of = |(metric, better)| (metric, slower.iter().map(|slower| flagged(metric, better, *slower)).collect());
-    metrics.into_iter().map(of).collect()
-}
-
-/// The figures of a machine as a plan of what is measured.
-fn measured_plan(here: &ReferenceRecord) -> Vec<PlannedMeasurement> {
     let probes = crate::all();
+    let metrics: BTreeMap<Name, (&Probe, &Metric)> =
+        probes.iter().flat_map(|probe| probe.metrics.iter().map(|metric| (metric.id, (*probe, *metric)))).collect();
+    // The figures as a plan of what is measured.
     let planned = |figure: &ReferenceHeadline| {
-        let probe = probes.iter().find(|probe| probe.metrics.iter().any(|metric| metric.id == figure.metric))?;
-        let (probe, metrics) = (Name::new(probe.id), vec![figure.metric]);
+        let (probe, metrics) = (Name::new(metrics.get(&figure.metric)?.0.id), vec![figure.metric]);
         Some(PlannedMeasurement { probe, metrics, case: figure.case.clone(), only_input: false })
     };
-    here.figures.iter().filter_map(planned).collect()
-}
-
-impl PredictedFigure {
-    /// Those of a machine that are planned, by what others tell.
-    fn predict_all(here: &ReferenceRecord, plan: &[PlannedMeasurement], elsewhere: &ReferenceMachines) -> Vec<Self> {
-        let headlines = crate::headline_table(here);
-        let find = |metric: &str, case: &Case| headlines.lookup(metric, case);
-        let probes = crate::all();
-        let metrics: BTreeMap<Name, &Metric> =
-            probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect();
-        let facts = PredictionInputs::new(&here.machine, &find).with_references(elsewhere);
-        let of = |record: PredictionRecord| {
-            let is_this = |figure: &&ReferenceHeadline| figure.metric == record.metric && figure.case == record.case;
-            let figure = here.figures.iter().find(is_this)?;
-            let better = metrics.get(&record.metric)?.better;
-            Some(Self { figure: figure.clone(), better, prediction: record.prediction })
-        };
-        prediction_records(&probes, plan, &facts).into_iter().filter_map(of).collect()
-    }
+    let plan: Vec<PlannedMeasurement> = here.figures.iter().filter_map(planned).collect();
+    let (elsewhere, headlines) = (crate::reference_machines(&here.machine, &plan), crate::headline_table(here));
+    let find = |metric: &str, case: &Case| headlines.lookup(metric, case);
+    let facts = PredictionInputs::new(&here.machine, &find).with_references(&elsewhere);
+    let of = |record: PredictionRecord| {
+        let is_this = |figure: &&ReferenceHeadline| figure.metric == record.metric && figure.case == record.case;
+        let figure = here.figures.iter().find(is_this)?.clone();
+        Some(PredictedFigure { figure, better: metrics.get(&record.metric)?.1.better, prediction: record.prediction })
+    };
+    prediction_records(&probes, &plan, &facts).into_iter().filter_map(of).collect()
 }

@@ -84,15 +84,11 @@ fn case(call: ByteCall, bytes: u64) -> Case {
     Case::new().with_word(call).with_number(FILE_BYTES, bytes)
 }
 
-/// The largest file that is brought into memory: an eighth of what is free there.
-fn max_file_bytes(machine: &Machine) -> u64 {
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    // The largest file that is brought into memory: an eighth of what is free there.
     let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
     let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
-    (available.min(limit) / 8).max(MIB)
-}
-
-fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = max_file_bytes(machine);
+    let most = (available.min(limit) / 8).max(MIB);
     let usual = |call: ByteCall| match (effort, call) {
         (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
         (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL_FILE_BYTES],
@@ -116,19 +112,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let begun = clock.start();
     caller.make_calls(TRIAL_CALLS)?;
     let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL_CALLS as f64;
-    bench.note(format!("{}; {}", cached.proof, describe_rates(call, nanoseconds)));
-    bench.time(&BYTE_CALLS, |calls| Ok(caller.make_calls(calls)?))?;
-    cached.check_resident()
-}
-
-/// The rates of so many nanoseconds a call.
-fn describe_rates(call: ByteCall, nanoseconds: f64) -> String {
     let calls = 1e9 / nanoseconds;
     let bytes = match call {
         ByteCall::Lseek => "no bytes".into(),
         _ => format!("{:.2} MiB/s", calls / MIB as f64),
     };
-    format!("in a trial {calls:.0} calls a second, {bytes}")
+    bench.note(format!("{}; in a trial {calls:.0} calls a second, {bytes}", cached.proof));
+    bench.time(&BYTE_CALLS, |calls| Ok(caller.make_calls(calls)?))?;
+    cached.check_resident()
 }
 
 /// A file, and where the next call goes.

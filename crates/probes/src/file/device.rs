@@ -242,7 +242,6 @@ const SLOW_DEVICE_IOPS: f64 = 5000.0;
 const SLOW_DEVICE_SECONDS: f64 = 0.65;
 
 /// What was done by when.
-#[derive(Debug)]
 struct CompletionTimes {
     begun: u64,
     bytes: u64,

@@ -9,7 +9,6 @@ use kelvin_harness::ProbeError;
 const MIN_DEVICE_SHARE: f64 = 0.95;
 
 /// The counters of the device below a file, from which a later reading is counted.
-#[derive(Debug)]
 pub(super) struct DeviceCounters(Result<(Device, DeviceTraffic), String>);
 
 impl DeviceCounters {

@@ -9,8 +9,8 @@ use kelvin_core::catalogue::file::{
     CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine,
 };
 use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{EndCondition, IoResult, ReadJob};
-use kelvin_file::{Engine, PagePolicy, Target, successive_halving};
+use kelvin_file::read_job::{EndCondition, ReadJob};
+use kelvin_file::{Engine, PagePolicy, successive_halving};
 
 use super::cases::cache_state;
 use super::test_files::{self, SHARED_BYTES};
@@ -128,7 +128,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let count = candidates.len();
     let trials = successive_halving::budget_shares(count) as f64 + 2.0 * FINAL_RUNS as f64 * FINAL_RUN_FACTOR;
     let trial = (bench.slice() / trials).max(MIN_TRIAL_NANOSECONDS);
-    let reading = |setting: &ReadConfig, nanoseconds: f64| read_for(&target, state, *setting, nanoseconds);
+    let reading = |&ReadConfig { engine, block, threads }: &ReadConfig, nanoseconds: f64| {
+        let (job, pages) = (test_files::direct_read_job(&target, engine, block), PagePolicy::for_buffer(block));
+        let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
+        test_files::run_job(&ReadJob { state, threads, until, pages, ..job })
+    };
     let found = successive_halving::find_best(candidates, |setting, doublings| {
         match reading(setting, trial * f64::from(1u32 << doublings)) {
             Ok(done) => Ok(Some(done.rate())),
@@ -146,7 +150,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let mut shown = String::new();
     for _ in 0..FINAL_RUNS {
         let done = reading(&best, FINAL_RUN_FACTOR * trial)?;
-        shown = describe_source(&done);
+        shown = match &done.device {
+            Ok((name, moved)) => format!("{name} counted {} bytes for {} bytes read", moved.read, done.total.bytes),
+            Err(reason) => format!("no device counters: {reason}"),
+        };
+        shown = format!("before: {}; {shown}", done.before);
         tuned.push(done.rate());
         plain.push(reading(&BASELINE_CONFIG, FINAL_RUN_FACTOR * trial)?.rate());
     }
@@ -161,33 +169,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     bench.record(&TUNE_THREADS, vec![f64::from(best.threads)]);
     bench.record(&TUNE_DEPTH, vec![f64::from(best.engine.depth())]);
     Ok(())
-}
-
-/// Reads for so long.
-fn read_for(
-    target: &Target,
-    state: PageCacheState,
-    setting: ReadConfig,
-    nanoseconds: f64,
-) -> Result<IoResult, ProbeError> {
-    let ReadConfig { engine, block, threads } = setting;
-    let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
-    test_files::run_job(&ReadJob {
-        state,
-        threads,
-        until,
-        pages: PagePolicy::for_buffer(block),
-        ..test_files::direct_read_job(target, engine, block)
-    })
-}
-
-/// Where the bytes came from, in words.
-fn describe_source(done: &IoResult) -> String {
-    let device = match &done.device {
-        Ok((name, moved)) => format!("{name} counted {} bytes for {} bytes read", moved.read, done.total.bytes),
-        Err(reason) => format!("no device counters: {reason}"),
-    };
-    format!("before: {}; {device}", done.before)
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl FileFiller {
         let file = file.map_err(|error| io_failure("create", path, &error))?;
         let filled = match self {
             Self::Write(block) => write_blocks(&file, block, bytes),
-            Self::Mmap { window, zeros } => write_mapped(&file, (window, zeros), bytes),
+            Self::Mmap { window, zeros } => write_mapped(&file, window, zeros, bytes),
         };
         drop(file);
         let ended = clock.stop();
@@ -172,7 +172,7 @@ fn write_blocks(file: &File, block: &[u8], bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-fn write_mapped(file: &File, (window, zeros): (&mut FileWindow, &File), bytes: u64) -> Result<(), Error> {
+fn write_mapped(file: &File, window: &mut FileWindow, zeros: &File, bytes: u64) -> Result<(), Error> {
     file.set_len(bytes.next_multiple_of(page_bytes() as u64))?;
     let mut done = 0;
     while done < bytes {

@@ -135,6 +135,7 @@ struct TimedSpan {
 }
 
 /// Blocks that a stream has begun and done.
+#[derive(Default)]
 struct BlockCounter {
     blocks: u64,
     started: u64,
@@ -145,9 +146,7 @@ struct BlockCounter {
 
 impl BlockCounter {
     fn new(target: &Target) -> Self {
-        let blocks = target.bytes() / STREAM_BLOCK as u64;
-        let zero = || AtomicU64::new(0);
-        Self { blocks, started: monotonic(), begun: zero(), next: zero(), done: zero() }
+        Self { blocks: target.bytes() / STREAM_BLOCK as u64, started: monotonic(), ..Self::default() }
     }
 
     /// The place of the next block, if there is to be one.

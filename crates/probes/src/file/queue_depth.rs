@@ -48,7 +48,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED],
-    cases,
+    cases: |_, effort| {
+        const THOROUGH: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+        numbers(QUEUE_DEPTH, by_effort(effort, [&[1, 16], &[1, 4, 16, 64, 256], THOROUGH]))
+    },
     run,
     predict,
 };
@@ -65,11 +68,6 @@ const MAX_ROUND_NANOSECONDS: f64 = 2e9;
 const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 /// Share of the requested depth that may be done and wait to be reaped, as a factor.
 const REAPING_FACTOR: f64 = 1.25;
-
-fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    const THOROUGH: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
-    numbers(QUEUE_DEPTH, by_effort(effort, [&[1, 16], &[1, 4, 16, 64, 256], THOROUGH]))
-}
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let depth = required(QUEUE_DEPTH.number_in(case), case)? as u32;

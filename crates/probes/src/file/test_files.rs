@@ -212,7 +212,6 @@ pub(super) fn run_job(job: &ReadJob) -> Result<IoResult, ProbeError> {
 pub(super) const FULL_QUEUE_DEPTH: u32 = 16;
 
 /// A way of keeping so many requests in flight past the page cache.
-#[derive(Debug)]
 pub(super) struct QueuedReads {
     pub engine: Engine,
     pub threads: u32,
@@ -273,10 +272,10 @@ pub(super) fn check_direct_io(target: &Target, block: u64) -> Result<(), ProbeEr
     if block.is_multiple_of(alignment) {
         return Ok(());
     }
+    let [block, alignment] = [block, alignment].map(units::bytes);
+    let directory = target.path().parent().unwrap_or(target.path()).display();
     Err(ProbeError::skip(format!(
-        "needs direct I/O in blocks of {}, and here they must be multiples of {}; choose another directory by --dir",
-        units::bytes(block),
-        units::bytes(alignment)
+        "needs direct I/O in blocks of {block}, and {directory} requires multiples of {alignment}; choose another directory"
     )))
 }
 

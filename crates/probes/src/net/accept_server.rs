@@ -37,7 +37,6 @@ pub(super) enum ServerWait {
 }
 
 /// The accepting process, on this machine.
-#[derive(Debug)]
 pub(super) struct LocalAcceptServer {
     address: SocketAddr,
     board: Arc<Shared<PartnerStatus>>,

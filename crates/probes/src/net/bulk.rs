@@ -54,7 +54,6 @@ pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<S
 }
 
 /// The counters of one stream, in memory that both processes share. Each is written by one thread.
-#[derive(Debug)]
 struct StreamCounters(Shared<[AtomicU64; CounterIndex::Sent as usize + 1]>);
 
 /// The counters. The sender's lie two cache lines from the receiver's: neither evicts the other's.
@@ -135,7 +134,6 @@ fn start_error(error: Error) -> ProbeError {
 }
 
 /// The sender or receiver of a stream, and its CPU time and the time that passed meanwhile, in nanoseconds.
-#[derive(Debug)]
 struct EndUsage {
     what: &'static str,
     cpu: u32,
@@ -150,7 +148,6 @@ impl EndUsage {
 }
 
 /// What a sender reports when it ends.
-#[derive(Debug)]
 struct StreamSenderReport {
     used: EndUsage,
     /// What was achieved, where that may differ from what was asked.
@@ -158,7 +155,6 @@ struct StreamSenderReport {
 }
 
 /// What is known of streams that have ended.
-#[derive(Debug)]
 pub(crate) struct StreamReport {
     /// Their sockets, and how busy each sender and receiver was, in words.
     pub words: String,
@@ -167,7 +163,6 @@ pub(crate) struct StreamReport {
 }
 
 /// Streams that run. Dropped, they are cut off.
-#[derive(Debug)]
 pub(crate) struct BulkStreams {
     plan: StreamPlan,
     links: Arc<Vec<Link>>,

@@ -17,7 +17,6 @@ const PROOF_TRIPS: u64 = 64;
 const MAX_LOST: u32 = 5;
 
 /// The client of an echo server.
-#[derive(Debug)]
 pub(crate) struct EchoClient {
     link: Link,
     /// Nothing, if it is not ours to end.
@@ -29,7 +28,6 @@ pub(crate) struct EchoClient {
 }
 
 /// The echo process, on this machine.
-#[derive(Debug)]
 struct EchoProcess {
     board: Arc<Shared<PartnerStatus>>,
     partner: PartnerTask,

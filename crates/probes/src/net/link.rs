@@ -113,7 +113,6 @@ const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 pub(super) const DEFAULT_CONTROL_TEXT: &str = "cubic where the kernel grants it, else reno";
 
 /// One end of a connection.
-#[derive(Debug)]
 pub(crate) enum Link {
     Tcp(TcpStream),
     Udp(UdpSocket),

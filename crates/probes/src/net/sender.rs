@@ -25,9 +25,7 @@ pub(super) fn send_method(case: &Case) -> std::result::Result<SendMethod, ProbeE
 const MAX_PENDING: u32 = 32;
 
 /// What one thread sends with.
-pub(crate) struct MessageSender(SendMethodState);
-
-enum SendMethodState {
+pub(crate) enum MessageSender {
     Send { message: Vec<u8>, number: Option<u64> },
     Sendfile { file: File, bytes: usize },
     Splice { file: File, splicer: Splicer, bytes: usize },
@@ -39,24 +37,22 @@ impl MessageSender {
     pub(crate) fn new(method: SendMethod, link: &Link, bytes: usize) -> Result<Self> {
         let message = vec![0x5a; bytes];
         let file = || socket_send::memory_file_with(&vec![0x5a; bytes]);
-        Ok(Self(match method {
-            SendMethod::Send => {
-                SendMethodState::Send { number: (link.protocol() == Protocol::Udp).then_some(0), message }
-            }
-            SendMethod::Sendfile => SendMethodState::Sendfile { file: file()?, bytes },
-            SendMethod::Splice => SendMethodState::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
+        Ok(match method {
+            SendMethod::Send => Self::Send { number: (link.protocol() == Protocol::Udp).then_some(0), message },
+            SendMethod::Sendfile => Self::Sendfile { file: file()?, bytes },
+            SendMethod::Splice => Self::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
             SendMethod::ZeroCopy => {
                 socket_send::set_zero_copy(link)?;
-                SendMethodState::ZeroCopy { message, pending: 0, all: ZeroCopyCompletions::default() }
+                Self::ZeroCopy { message, pending: 0, all: ZeroCopyCompletions::default() }
             }
-        }))
+        })
     }
 
     /// Sends one message.
     #[inline(always)]
     pub(crate) fn send(&mut self, link: &Link) -> Result<()> {
-        match &mut self.0 {
-            SendMethodState::Send { message, number } => {
+        match self {
+            Self::Send { message, number } => {
                 if let Some(number) = number {
                     *number += 1;
                     let head = message.first_chunk_mut().ok_or_else(|| Error::other("no room for a number"))?;
@@ -64,9 +60,9 @@ impl MessageSender {
                 }
                 link.send(message)
             }
-            SendMethodState::Sendfile { file, bytes } => socket_send::send_file(link, file, *bytes),
-            SendMethodState::Splice { file, splicer, bytes } => splicer.send(link, file, *bytes),
-            SendMethodState::ZeroCopy { message, pending, all } => {
+            Self::Sendfile { file, bytes } => socket_send::send_file(link, file, *bytes),
+            Self::Splice { file, splicer, bytes } => splicer.send(link, file, *bytes),
+            Self::ZeroCopy { message, pending, all } => {
                 if *pending >= MAX_PENDING {
                     reap_completions(link, pending, all)?;
                 }
@@ -93,12 +89,12 @@ impl MessageSender {
     }
 
     /// What was achieved, where that may differ from what was asked.
-    pub(crate) fn describe_achieved(mut self, link: &Link) -> Result<Option<String>> {
-        match &mut self.0 {
-            SendMethodState::Send { .. } | SendMethodState::Sendfile { .. } => Ok(None),
-            SendMethodState::Splice { splicer, .. } => Ok(Some(format!("a pipe of {} KiB", splicer.capacity()? >> 10))),
-            SendMethodState::ZeroCopy { pending, all, .. } => {
-                reap_completions(link, pending, all)?;
+    pub(crate) fn describe_achieved(self, link: &Link) -> Result<Option<String>> {
+        match self {
+            Self::Send { .. } | Self::Sendfile { .. } => Ok(None),
+            Self::Splice { splicer, .. } => Ok(Some(format!("a pipe of {} KiB", splicer.capacity()? >> 10))),
+            Self::ZeroCopy { mut pending, mut all, .. } => {
+                reap_completions(link, &mut pending, &mut all)?;
                 let ZeroCopyCompletions { calls, copied } = all;
                 Ok(Some(format!("of {calls} zero-copy calls, {copied} completed as copied")))
             }

@@ -25,7 +25,6 @@ pub(super) fn file_lengths(set: TransferFiles) -> Vec<u64> {
 }
 
 /// A set of files to be sent.
-#[derive(Debug)]
 pub(super) struct ReadyFileSet {
     /// Where they are.
     pub paths: Vec<PathBuf>,

@@ -61,7 +61,7 @@ impl DirectoryReader {
     pub fn open(bench: &Bench<'_>, directory: &Path, reading: ReadSpec) -> Result<Self, ProbeError> {
         let target = remote_file(bench, directory, reading.bytes)?;
         if reading.state == PageCacheState::Direct {
-            check_direct_io(&target, directory)?;
+            test_files::check_direct_io(&target, BLOCK as u64)?;
         }
         let found = set_cache_state(&target, reading.state)?;
         let proof = format!("{}, {found} before a pass", kind(directory)?.name());
@@ -104,20 +104,6 @@ impl RequestCounter {
         self.requests += self.current()?.saturating_sub(self.begun);
         Ok(())
     }
-}
-
-/// That a file can be read past the page cache in blocks.
-pub(super) fn check_direct_io(target: &Target, directory: &Path) -> Result<(), ProbeError> {
-    let alignment = target.alignment().map_err(test_files::probe_error)?;
-    if (BLOCK as u64).is_multiple_of(alignment) {
-        return Ok(());
-    }
-    Err(ProbeError::skip(format!(
-        "needs direct I/O in blocks of {}, and {} requires multiples of {}",
-        in_words(BLOCK as u64),
-        directory.display(),
-        in_words(alignment)
-    )))
 }
 
 /// A fresh descriptor, so that the kernel remembers nothing of earlier passes, and the requests of a pass.

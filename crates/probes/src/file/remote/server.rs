@@ -182,7 +182,7 @@ fn empty_file(directory: &Path) -> Result<File, ProbeError> {
 fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let directory = bench.remote()?.to_owned();
     let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
-    directory_reader::check_direct_io(&target, &directory)?;
+    test_files::check_direct_io(&target, BLOCK as u64)?;
     let [mut large, mut small] = [FirstRequest::new(&target, LARGE_REQUEST)?, FirstRequest::new(&target, BLOCK)?];
     bench.note(format!(
         "{}, requests of {} and {}",

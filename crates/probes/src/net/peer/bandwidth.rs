@@ -87,10 +87,9 @@ pub(super) fn streams_to_agent(count: u64) -> Case {
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let count = STREAMS.number_in(case).filter(|count| (1..=16).contains(count));
     let count = count.ok_or_else(|| ProbeError::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
-    let direction = match StreamDirection::of(case) {
-        Some(StreamDirection::ToAgent) => TestDirection::ToAgent,
-        Some(StreamDirection::FromAgent) => TestDirection::FromAgent,
-        None => return Err(ProbeError::fail(format!("the case needs direction to_agent or from_agent, not {case}"))),
+    let direction = match required(StreamDirection::of(case), case)? {
+        StreamDirection::ToAgent => TestDirection::ToAgent,
+        StreamDirection::FromAgent => TestDirection::FromAgent,
     };
     let (streams, message) = (count as u32, MESSAGE_BYTES);
     let wanted = StreamSpec { direction, streams, way: SendMethod::Send, message, windows: MIN_WINDOWS };

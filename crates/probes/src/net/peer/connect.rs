@@ -56,9 +56,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
             time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting)
         })
     },
-    predict: |facts, metric, _| {
-        if metric.id == PEER_CONNECT.id { predict_connect(facts) } else { predict_close(facts) }
-    },
+    predict,
 };
 
 pub(in crate::net) static RATE: Probe = Probe {
@@ -92,7 +90,7 @@ pub(in crate::net) static RATE: Probe = Probe {
             })
         })
     },
-    predict: |facts, _, _| predict_transactions(facts),
+    predict,
 };
 
 /// The agent, accepting connections.
@@ -139,25 +137,25 @@ fn with_agent(
     Ok(())
 }
 
-fn predict_connect(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
-    let ping = measured(facts, &PEER_PING, &small)?;
-    let own = measured(facts, &CONNECT, &connect::one_cpu_case())?;
-    let beyond = (own - measured(facts, &RTT_ICMP, &small)?).at_least_zero();
-    let time = (ping + beyond).source("RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply");
-    Ok(time.within(2.0).predict(PredictionBasis::Derived, "ping and connect"))
-}
-
-fn predict_close(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let close = measured(facts, &CLOSE, &connect::one_cpu_case())?;
-    Ok(close.within(2.0).predict(PredictionBasis::Derived, "close over loopback"))
-}
-
-fn predict_transactions(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let each = measured(facts, &PEER_CONNECT, &Case::new())?
-        + measured(facts, &PEER_RTT, &rtt::small_tcp_case())?
-        + measured(facts, &PEER_CLOSE, &Case::new())?;
-    Ok((1.0 / each).within(2.0).predict(PredictionBasis::Derived, "connect, ask and close"))
+/// Of connecting, of closing, and of one after another with a request on each.
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let (figure, name) = match metric.id {
+        id if id == PEER_CONNECT.id => {
+            let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
+            let ping = measured(facts, &PEER_PING, &small)?;
+            let beyond = (measured(facts, &CONNECT, &connect::one_cpu_case())? - measured(facts, &RTT_ICMP, &small)?)
+                .at_least_zero();
+            let source = "RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply";
+            ((ping + beyond).source(source), "ping and connect")
+        }
+        id if id == PEER_CLOSE.id => (measured(facts, &CLOSE, &connect::one_cpu_case())?, "close over loopback"),
+        _ => {
+            let opened =
+                measured(facts, &PEER_CONNECT, &Case::new())? + measured(facts, &PEER_RTT, &rtt::small_tcp_case())?;
+            (1.0 / (opened + measured(facts, &PEER_CLOSE, &Case::new())?), "connect, ask and close")
+        }
+    };
+    Ok(figure.within(2.0).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]
@@ -177,17 +175,17 @@ mod tests {
             (PEER_CLOSE.id.as_str(), Some(10_000.0)),
         ];
         with_facts(&known, |facts| {
-            let connect = predict_connect(facts).unwrap();
+            let connect = predict(facts, &PEER_CONNECT, &Case::new()).unwrap();
             assert_eq!((connect.value, connect.low, connect.high), (110_000.0, 55_000.0, 220_000.0));
-            assert_eq!(predict_close(facts).unwrap().value, 6000.0);
+            assert_eq!(predict(facts, &PEER_CLOSE, &Case::new()).unwrap().value, 6000.0);
             // 120 + 270 + 10 microseconds.
-            let rate = predict_transactions(facts).unwrap();
+            let rate = predict(facts, &PEER_CRR, &Case::new()).unwrap();
             assert_eq!((rate.value, rate.inputs.len()), (2500.0, 3));
         });
         with_facts(&known[1..4], |facts| {
-            let why = predict_connect(facts).unwrap_err();
+            let why = predict(facts, &PEER_CONNECT, &Case::new()).unwrap_err();
             assert!(why.0.contains(&*PEER_PING.id), "{}", why.0);
-            assert!(predict_transactions(facts).is_err());
+            assert!(predict(facts, &PEER_CRR, &Case::new()).is_err());
         });
     }
 }

@@ -208,7 +208,6 @@ const MAX_BACKLOG_NANOSECONDS: f64 = 10e6;
 const MIN_SLEEP: Duration = Duration::from_micros(200);
 
 /// Messages due one after the other. Times are nanoseconds of the monotonic clock.
-#[derive(Debug)]
 struct Pacer {
     /// Nanoseconds from one to the next.
     gap: f64,

@@ -52,18 +52,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let size = message_bytes(case)?;
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
-    let seen = match Transport::of(case) {
-        Some(Transport::Tcp) => {
+    let seen = match required(Transport::of(case), case)? {
+        Transport::Tcp => {
             let mut test = client.echo_tcp(size as u32).map_err(probe_error)?;
             time_round_trips(bench, Link::Tcp(test.socket().try_clone()?), size)?;
             test.finish()
         }
-        Some(Transport::Udp) => {
+        Transport::Udp => {
             let mut test = client.echo_udp(size as u32).map_err(probe_error)?;
             time_round_trips(bench, Link::Udp(test.socket().try_clone()?), size)?;
             test.finish()
         }
-        None => return Err(ProbeError::fail(format!("the case needs protocol tcp or udp, not {case}"))),
     };
     let seen = seen.map_err(probe_error)?;
     bench.note_last_reading(format!("the agent returned {} messages; {}", seen.arrived, describe_agent_side(&seen, 1)));
