@@ -125,16 +125,6 @@ impl BufferedLibrary {
     }
 }
 
-/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one folio
-/// and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured
-/// that.
-fn fault_around_time(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
-    let one = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
-    let around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
-    let most = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * one.clone());
-    Ok(one.spanning(most))
-}
-
 /// The prediction of a request.
 pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     request_time(facts, case).map(predict_within)
@@ -156,7 +146,12 @@ pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<
         Engine::BufReader => RUST_LIBRARY.request_time(&costs, bytes),
         Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
             let windows = bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64);
-            let faults = given("windows of 16 pages", windows, Unit::Ratio) * fault_around_time(facts)?;
+            // A fault that maps the pages around: from one that maps a single page, where the pages around are of one folio and mapped
+            // in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured that.
+            let one = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
+            let around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
+            let around = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * one.clone());
+            let faults = given("windows of 16 pages", windows, Unit::Ratio) * one.spanning(around);
             if engine == Engine::Mmap {
                 faults.variant("faults") + costs.copy_time(bytes)
             } else {

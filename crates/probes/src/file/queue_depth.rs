@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
-use kelvin_file::read_job::{EndCondition, IoResult, ReadJob};
+use kelvin_file::read_job::{EndCondition, ReadJob};
 use kelvin_file::{BlockOrder, Engine};
 
 use super::derived_time::{self, format_time};
@@ -90,7 +90,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         done = read(longer)?;
         bytes += done.total.bytes;
     }
-    let law = LittlesLaw::from_result(&done, depth).ok_or_else(|| ProbeError::fail("no request completed"))?;
+    let latency = done.latencies.as_ref().and_then(|latencies| latencies.mean());
+    let (latency, counted_in_flight) =
+        latency.zip(done.achieved_depth).ok_or_else(|| ProbeError::fail("no request completed"))?;
+    let edge_requests = f64::from(depth) / done.total.requests as f64;
+    let law = LittlesLaw { rate: done.requests_per_second(), latency, counted_in_flight, edge_requests };
     law.check()?;
     bench.note(counters.prove_read(bytes)?);
     bench.note(format!(
@@ -123,15 +127,6 @@ struct LittlesLaw {
 }
 
 impl LittlesLaw {
-    fn from_result(done: &IoResult, depth: u32) -> Option<Self> {
-        Some(Self {
-            rate: done.requests_per_second(),
-            latency: done.latencies.as_ref()?.mean()?,
-            counted_in_flight: done.achieved_depth?,
-            edge_requests: f64::from(depth) / done.total.requests as f64,
-        })
-    }
-
     /// Requests in flight by the law.
     fn in_flight(&self) -> f64 {
         self.rate * self.latency / 1e9

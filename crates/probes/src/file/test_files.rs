@@ -49,8 +49,9 @@ pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Probe
     let path = bench.scratch().join(format!("{READ_FILE}-{bytes}"));
     let is_new = !path.exists();
     let target = find_or_create(bench, &path, bytes, READ_SEED)?;
-    if is_new && let Some(rate) = direct_pass_rate(&target)? {
-        std::fs::write(with_suffix(&path, FIRST_PASS), rate.to_string())?;
+    if is_new && check_direct_io(&target, MIB).is_ok() {
+        let job = queued_reads(&target, FULL_QUEUE_DEPTH)?.job(&target, MIB as usize, 0..bytes);
+        std::fs::write(with_suffix(&path, FIRST_PASS), run_job(&job)?.rate().to_string())?;
     }
     Ok(target)
 }
@@ -192,15 +193,6 @@ fn find_or_create(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Resu
 #[cold]
 pub(crate) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
     ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
-}
-
-/// Bytes per second of one pass past the page cache; `None` where direct I/O is impossible.
-fn direct_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError> {
-    if check_direct_io(target, MIB).is_err() {
-        return Ok(None);
-    }
-    let job = queued_reads(target, FULL_QUEUE_DEPTH)?.job(target, MIB as usize, 0..target.bytes());
-    Ok(Some(run_job(&job)?.rate()))
 }
 
 /// Runs a job.

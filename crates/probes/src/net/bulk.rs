@@ -17,7 +17,7 @@ use kelvin_sys::{Error, Result, cpu, net};
 use kelvin_transfer::wire::cpu_usage::SATURATED_SHARE;
 use kelvin_transfer::wire::sequence::SequenceCounts;
 
-use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout};
+use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout, of_socket};
 use super::sender::MessageSender;
 use super::steady_state::{per_second, wait_for_peak};
 
@@ -184,9 +184,12 @@ impl BulkStreams {
     pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (one, other) in pairs {
-            one.allow_coalescing().map_err(start_error)?;
+            // The kernel may gather small writes into packets, as it does by default.
+            if let Link::Tcp(stream) = &one {
+                stream.set_nodelay(false).map_err(start_error)?;
+            }
             // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for their end.
-            one.set_send_timeout(LINK_TIMEOUT).map_err(start_error)?;
+            of_socket!(&one, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).map_err(start_error)?;
             other.set_receive_timeout(SETTLE_WINDOW).map_err(start_error)?;
             near.push(one);
             far.push(other);
@@ -406,23 +409,6 @@ fn count_datagram(account: &StreamCounters, datagram: &[u8]) -> Result<()> {
 }
 
 impl Link {
-    /// Lets the kernel gather small writes into packets, as it does by default.
-    fn allow_coalescing(&self) -> Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_nodelay(false),
-            Self::Udp(_) | Self::Unix(_) => Ok(()),
-        }
-    }
-
-    /// Makes a send that waits longer than this fail.
-    fn set_send_timeout(&self, limit: Duration) -> Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
-            Self::Udp(socket) => socket.set_write_timeout(Some(limit)),
-            Self::Unix(stream) => stream.set_write_timeout(Some(limit)),
-        }
-    }
-
     /// Receives up to a buffer full, waiting for some; 0 at the end of a stream.
     fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
         use std::io::Read;

@@ -119,6 +119,18 @@ pub(crate) enum Link {
     Unix(UnixStream),
 }
 
+/// The same call of whichever socket a link has.
+macro_rules! of_socket {
+    ($link:expr, $socket:ident => $call:expr) => {
+        match $link {
+            Link::Tcp($socket) => $call,
+            Link::Udp($socket) => $call,
+            Link::Unix($socket) => $call,
+        }
+    };
+}
+pub(super) use of_socket;
+
 impl Link {
     /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
     pub(crate) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
@@ -221,11 +233,7 @@ impl Link {
 
     /// Makes a `receive` that waits longer than this fail; see [`is_timeout`].
     pub(crate) fn set_receive_timeout(&self, limit: Duration) -> Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
-            Self::Udp(socket) => socket.set_read_timeout(Some(limit)),
-            Self::Unix(stream) => stream.set_read_timeout(Some(limit)),
-        }
+        of_socket!(self, socket => socket.set_read_timeout(Some(limit)))
     }
 
     /// What the kernel reports of this socket, in words.
@@ -240,11 +248,7 @@ impl Link {
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Udp(socket) => socket.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
+        of_socket!(self, socket => socket.as_fd())
     }
 }
 

@@ -78,7 +78,11 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         }
     };
     let is_time = [TIME, RATE].contains(metric);
-    let (factor, name) = match is_measured_step_by_step(&transfer) && expected.time >= SHORT_NANOSECONDS {
+    // Whether each step of both ends is measured by itself.
+    let is_measured = matches!(sending.setup.method, SendMethod::ReadWrite | SendMethod::Mmap)
+        && receiving.setup.method != ReceiveMethod::Uring
+        && ![sending.setup.mode, receiving.setup.mode].contains(&Mode::Uring);
+    let (factor, name) = match is_measured && expected.time >= SHORT_NANOSECONDS {
         true if is_time => (TIME_RANGE_FACTOR, "measured steps"),
         true => (CPU_RANGE_FACTOR, "measured steps"),
         false => (OTHER_RANGE_FACTOR, "other steps"),
@@ -151,15 +155,6 @@ fn count_prediction(transfer: &TransferShape<'_>, (least, most): (f64, f64), for
         .beside(&fact("bytes", bytes as f64, Unit::Bytes, "the data set"))
         .with_interval(range)
         .explained(PredictionBasis::Derived, formula, &remark)
-}
-
-/// Whether each step of both ends is measured by itself.
-fn is_measured_step_by_step(transfer: &TransferShape<'_>) -> bool {
-    let (sending, receiving) = (transfer.sending.setup, transfer.receiving.setup);
-    let is_ring = sending.mode == Mode::Uring || receiving.mode == Mode::Uring;
-    matches!(sending.method, SendMethod::ReadWrite | SendMethod::Mmap)
-        && receiving.method != ReceiveMethod::Uring
-        && !is_ring
 }
 
 /// Inputs that were asked for.

@@ -234,7 +234,10 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     }
     if cache != CacheState::Cached {
         whole = whole + round_trip_time(facts, case)?;
-        if let Some(rate) = transfer_rate(facts) {
+        // The server's rate; without one, that of the fastest advertised link; without that, nothing.
+        let server = measured(facts, &REMOTE_RATE, &Case::new()).map(|rate| rate.variant("server")).ok();
+        let link = || fastest_link(facts.machine()).map(|(link, _)| Expr::from(link).variant("link"));
+        if let Some(rate) = server.or_else(link) {
             whole = whole + bytes_of("block", BLOCK as u64) / rate;
         }
     }
@@ -256,14 +259,6 @@ fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, No
     // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
     let trips = (given("windows", windows as f64, Unit::Count).variant("windows") + 1.0) / 2.0;
     Ok((trips * round_trip / given("blocks", blocks as f64, Unit::Count)).beside(&window))
-}
-
-/// The server's rate; without one, that of the fastest advertised link; without that, nothing.
-fn transfer_rate(facts: &PredictionInputs<'_>) -> Option<Expr> {
-    match measured(facts, &REMOTE_RATE, &Case::new()) {
-        Ok(rate) => Some(rate.variant("server")),
-        Err(_) => fastest_link(facts.machine()).map(|(link, _)| Expr::from(link).variant("link")),
-    }
 }
 
 /// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.

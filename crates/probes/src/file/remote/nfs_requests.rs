@@ -27,13 +27,6 @@ impl NfsMount {
         requests_of(&counts, &self.mount)
             .ok_or_else(|| ProbeError::fail(format!("{MOUNTSTATS} no longer has the mount {}", self.mount)))
     }
-
-    /// Requests while something is done.
-    pub fn count_during(&self, work: impl FnOnce() -> Result<(), ProbeError>) -> Result<u64, ProbeError> {
-        let before = self.completed_requests()?;
-        work()?;
-        Ok(self.completed_requests()?.saturating_sub(before))
-    }
 }
 
 /// The counts of all mounts; a path that is not UTF-8 is found by none.
@@ -72,16 +65,13 @@ fn requests_of(counts: &str, mount: &str) -> Option<u64> {
         } else if is_ours && line.trim() == "per-op statistics" {
             in_operations = true;
         } else if is_ours && in_operations {
-            found = found.map(|sum: u64| sum.saturating_add(completed_operations(line)));
+            // A line that is no operation counts nothing.
+            let figures = line.split_once(':').map(|(_, figures)| figures);
+            let completed = figures.and_then(|figures| figures.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+            found = found.map(|sum: u64| sum.saturating_add(completed));
         }
     }
     found
-}
-
-/// How often an operation was completed; 0 for a line that is none.
-fn completed_operations(line: &str) -> u64 {
-    let figures = line.split_once(':').map(|(_, figures)| figures);
-    figures.and_then(|figures| figures.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -117,7 +117,10 @@ fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let requests = lookups.requests_per_lookup()?;
     bench.note(format!("{}{}", kind(&directory)?.name(), requests.map_or_else(String::new, describe_lookup)));
     bench.time_each([&REMOTE_ROUND_TRIP], |clock| Ok([lookups.time_next(clock)? / requests.unwrap_or(1)]))?;
-    let file = empty_file(&directory)?;
+    // Open for reading, and for nothing else: of such a file an NFSv4 server may leave the attributes to its client.
+    let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
+    let made = File::create(&path).and_then(|made| made.sync_all()).and_then(|()| File::open(&path));
+    let file = made.map_err(|error| test_files::io_failure("make", &path, &error))?;
     bench.time(&REMOTE_ATTRIBUTES, |iterations| {
         for _ in 0..iterations {
             file.metadata()?;
@@ -160,8 +163,9 @@ impl<'a> FreshLookups<'a> {
     /// Requests for one of them, where a client counts them.
     fn requests_per_lookup(&mut self) -> Result<Option<u64>, ProbeError> {
         let Some(counted) = NfsMount::find(self.directory) else { return Ok(None) };
-        let all = counted
-            .count_during(|| (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop)))?;
+        let before = counted.completed_requests()?;
+        (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop))?;
+        let all = counted.completed_requests()?.saturating_sub(before);
         Ok(Some(rounded_ratio(all, COUNTED_LOOKUPS)))
     }
 }
@@ -169,14 +173,6 @@ impl<'a> FreshLookups<'a> {
 /// The nearest whole number of requests for one of so many, at least 1.
 fn rounded_ratio(requests: u64, of: u64) -> u64 {
     ((requests + of / 2) / of).max(1)
-}
-
-/// A file of a directory that is open for reading, and for nothing else: of such a one an NFSv4 server may leave the attributes
-/// to its client.
-fn empty_file(directory: &Path) -> Result<File, ProbeError> {
-    let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
-    let made = File::create(&path).and_then(|made| made.sync_all());
-    made.and_then(|()| File::open(&path)).map_err(|error| test_files::io_failure("make", &path, &error))
 }
 
 fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
