@@ -159,7 +159,7 @@ impl<'a> Bench<'a> {
     ) -> Result<(), ProbeError> {
         let slice = self.slice_share(K);
         let begun = self.clock.deadline_nanoseconds();
-        let gap = self.ticks(self.setup().gap);
+        let gap = self.ticks(self.setup().idle_before_operation);
         let mut timed = |clock: Clock, count: u64| {
             for _ in 1..count {
                 operation(clock)?;
@@ -292,7 +292,7 @@ impl<'a> Bench<'a> {
 
     /// Nanoseconds after which this round is given up, whatever it does.
     pub fn limit(&self) -> f64 {
-        self.request.limit as f64
+        self.request.time_limit as f64
     }
 
     /// The CPU that this process is pinned to.
@@ -330,7 +330,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// A reason to skip, if none was named.
     pub fn remote(&self) -> Result<&Path, ProbeError> {
-        let named = self.setup().remote.as_deref().map(Path::new);
+        let named = self.setup().remote_directory.as_deref().map(Path::new);
         named.ok_or_else(|| ProbeError::skip("needs a directory mounted from another machine: give --remote DIR"))
     }
 
@@ -415,7 +415,7 @@ impl<'a> Bench<'a> {
     ) -> Result<(), ProbeError> {
         let metric = metrics[0].for_case(&self.request.case);
         let guards = metric.canaries;
-        let beyond = self.request.beyond.filter(|_| CoreSteadyState::is_guarding(guards, metric.headline));
+        let beyond = self.request.extension.filter(|_| CoreSteadyState::is_guarding(guards, metric.headline));
         let treatment = if metric.own_frequency { HeadlineSamples::CycleNormalised } else { metric.headline };
         let quiet = beyond.map(|Extension { core, .. }| UndisturbedCriterion { core, treatment });
         let mut halfway = Some(GIVE_UP_SHARE * sampling.slice);
@@ -446,8 +446,8 @@ impl<'a> Bench<'a> {
         self.read_canaries(guards, &mut taken.canaries)?;
         if let Some((beyond, quiet)) = beyond.zip(quiet) {
             let left = (sampling.slice - spent).max(0.0);
-            self.extension_left += beyond.most as f64 * self.slice_share(K) / self.slice();
-            let worth = MAX_GROUP_SHARE * (left + beyond.most as f64);
+            self.extension_left += beyond.max_nanoseconds as f64 * self.slice_share(K) / self.slice();
+            let worth = MAX_GROUP_SHARE * (left + beyond.max_nanoseconds as f64);
             let went_on =
                 self.extend((guards, &quiet), (left + self.extension_left, worth), &mut taken, (sampling, timed))?;
             let beyond = (went_on - left).max(0.0);

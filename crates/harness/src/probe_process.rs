@@ -24,7 +24,7 @@ pub fn run_probe_process(probes: &[&Probe]) -> Result<(), String> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|error| format!("cannot read the request: {error}"))?;
     let request: RoundRequest = serde_json::from_slice(&text).map_err(|error| format!("bad request: {error}"))?;
-    child::die_with_parent(request.parent);
+    child::die_with_parent(request.parent_pid);
     let probe = probes
         .iter()
         .find(|probe| probe.id == request.probe)
@@ -40,7 +40,7 @@ pub fn run_probe_process(probes: &[&Probe]) -> Result<(), String> {
 }
 
 fn run_probe(probe: &Probe, request: &RoundRequest) -> Result<RoundResponse, ProbeError> {
-    for group in &request.setup.groups {
+    for group in &request.setup.cgroups {
         // 0 stands for the process that writes.
         std::fs::write(Path::new(group).join("cgroup.procs"), "0").map_err(|error| {
             ProbeError::skip(format!("needs the right to enter another control group (root): {error}"))
@@ -55,10 +55,10 @@ fn run_probe(probe: &Probe, request: &RoundRequest) -> Result<RoundResponse, Pro
     let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&request.case)).count();
     let mut bench = Bench::new(request, clock::clock_of_kind(request.setup.clock.kind), metrics);
     (probe.run)(&mut bench, &request.case)?;
-    let beyond = bench.extended_by();
+    let extended_by = bench.extended_by();
     let readings = bench.into_readings();
     if readings.is_empty() {
         return Err(ProbeError::fail("the probe ended without a reading and without an error"));
     }
-    Ok(RoundResponse { attempt: RoundOutcome::Measured(readings), beyond })
+    Ok(RoundResponse { attempt: RoundOutcome::Measured(readings), extended_by })
 }

@@ -57,10 +57,10 @@ impl ProbeRunner {
             case: wanted.case.clone(),
             round: wanted.index,
             slice: wanted.timing.as_nanos() as u64,
-            beyond: None,
-            limit: limit.as_nanos() as u64,
+            extension: None,
+            time_limit: limit.as_nanos() as u64,
             seed: self.random.next_u64(),
-            parent: std::process::id(),
+            parent_pid: std::process::id(),
             setup: wanted.setup.clone(),
         };
         let begun = self.launch.now();

@@ -21,12 +21,12 @@ pub(crate) struct RoundRequest {
     /// Nanoseconds for timing, warm-up included.
     pub slice: u64,
     /// How far it may go on beyond that.
-    pub beyond: Option<Extension>,
+    pub extension: Option<Extension>,
     /// Nanoseconds after which the round is given up.
-    pub limit: u64,
+    pub time_limit: u64,
     pub seed: u64,
     /// The process that asks; the probe dies with it.
-    pub parent: u32,
+    pub parent_pid: u32,
     pub setup: Setup,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct RoundRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Extension {
     /// Nanoseconds, of all its metrics together.
-    pub most: u64,
+    pub max_nanoseconds: u64,
     /// How the core reads that is left alone.
     pub core: CoreSteadyState,
 }
@@ -44,13 +44,13 @@ pub(crate) struct Extension {
 pub(crate) struct RoundResponse {
     pub attempt: RoundOutcome,
     /// Nanoseconds by which it went on beyond its time.
-    pub beyond: u64,
+    pub extended_by: u64,
 }
 
 impl From<RoundOutcome> for RoundResponse {
     /// Of a round that took no more than its time.
     fn from(attempt: RoundOutcome) -> Self {
-        Self { attempt, beyond: 0 }
+        Self { attempt, extended_by: 0 }
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn response_round_trips() {
-        let answer = RoundResponse { attempt: RoundOutcome::Skipped(SkipReason::new("no second CPU")), beyond: 7 };
+        let answer = RoundResponse { attempt: RoundOutcome::Skipped(SkipReason::new("no second CPU")), extended_by: 7 };
         assert_eq!(decode_response(&encode_response(&answer).unwrap()), Ok(answer));
     }
 

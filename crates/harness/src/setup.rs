@@ -25,7 +25,7 @@ pub struct Setup {
     /// Directory for the files of probes.
     pub scratch: OsString,
     /// A second such directory on a network file system, if one was named.
-    pub remote: Option<OsString>,
+    pub remote_directory: Option<OsString>,
     /// Maximum bytes that all rounds together may write to files.
     pub write_limit: u64,
     /// The agent of another host, if one was named.
@@ -34,10 +34,10 @@ pub struct Setup {
     pub sockets: TcpOptions,
     /// Nanoseconds that the timing thread spins before each operation that is timed by itself: for so long the other end of a pair
     /// has been idle.
-    pub gap: u64,
+    pub idle_before_operation: u64,
     /// The directories of control groups that the process of a round enters, where not those of its parent: in version 1 one for each
     /// hierarchy.
-    pub groups: Vec<OsString>,
+    pub cgroups: Vec<OsString>,
     /// Environment variables of the process of a round, beside those of its parent.
     pub environment: Vec<(String, String)>,
 }
@@ -70,7 +70,7 @@ pub struct TcpOptions {
     /// Bytes in each of a socket's two buffers.
     pub buffers: Option<u32>,
     /// Whether they hold also for a stream that otherwise takes all from the system: in an experiment on such a stream.
-    pub over_system: bool,
+    pub override_system: bool,
 }
 
 impl Setup {
@@ -104,12 +104,12 @@ impl Setup {
             realtime: false,
             throttle_file: None,
             scratch: OsString::new(),
-            remote: None,
+            remote_directory: None,
             write_limit: 0,
             agent: None,
             sockets: TcpOptions::default(),
-            gap: 0,
-            groups: Vec::new(),
+            idle_before_operation: 0,
+            cgroups: Vec::new(),
             environment: Vec::new(),
         }
     }

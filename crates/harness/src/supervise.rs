@@ -177,7 +177,7 @@ impl<'r> RoundLoop<'r> {
         });
         let patience = self.patience(next, begun);
         let request = self.round_request(next, patience);
-        let Some(RoundResponse { attempt, beyond }) = launch.launch(&request, patience) else { return };
+        let Some(RoundResponse { attempt, extended_by: beyond }) = launch.launch(&request, patience) else { return };
         let beyond = beyond as f64;
         self.extended_by += beyond;
         let took = launch.now() - begun;
@@ -216,10 +216,10 @@ impl<'r> RoundLoop<'r> {
             case: unit.case.clone(),
             round: next.round,
             slice: next.slice as u64,
-            beyond: self.steady_core.map(|core| Extension { most: next.max_extension as u64, core }),
-            limit: patience.initial.as_nanos() as u64,
+            extension: self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core }),
+            time_limit: patience.initial.as_nanos() as u64,
             seed: self.random.next_u64(),
-            parent: std::process::id(),
+            parent_pid: std::process::id(),
             setup: self.options.setup.clone(),
         }
     }

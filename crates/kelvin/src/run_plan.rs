@@ -82,12 +82,12 @@ impl RunPlan {
             realtime: options.realtime,
             throttle_file: kelvin_machine::throttle_file(Path::new("/")),
             scratch: scratch.path().into(),
-            remote: remote.as_ref().map(|remote| remote.path().into()),
+            remote_directory: remote.as_ref().map(|remote| remote.path().into()),
             write_limit: options.write_limit,
             agent,
             sockets,
-            gap: 0,
-            groups: Vec::new(),
+            idle_before_operation: 0,
+            cgroups: Vec::new(),
             environment: Vec::new(),
         };
         let nanoseconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;

@@ -13,10 +13,10 @@ fn request(slice: u64) -> RoundRequest {
         case: Case::new(),
         round: 0,
         slice,
-        beyond: None,
-        limit: u64::MAX,
+        extension: None,
+        time_limit: u64::MAX,
         seed: 1,
-        parent: 0,
+        parent_pid: 0,
         setup: Setup::scripted(kelvin_sys::cpu::current()),
     }
 }
@@ -209,7 +209,10 @@ fn samples_after_canary_pause_are_dropped() {
 /// A core whose canaries read 20 ns, as a script with that step makes them.
 fn extension(milliseconds: u64) -> Option<Extension> {
     let steady = SteadyState { nanoseconds: 20.0, tolerance: 0.02 };
-    Some(Extension { most: milliseconds * 1_000_000, core: CoreSteadyState { chain: steady, block: steady } })
+    Some(Extension {
+        max_nanoseconds: milliseconds * 1_000_000,
+        core: CoreSteadyState { chain: steady, block: steady },
+    })
 }
 
 /// Times operations of 60 us one by one, or of 10 us back to back, which take half as long again on a core that is disturbed
@@ -221,7 +224,7 @@ fn timed_with_interference(
     disturbed: impl Fn(u64) -> bool,
 ) -> (Batches, f64) {
     let script = ScriptedClock::leak(20);
-    let request = RoundRequest { beyond: extension(most), ..request(5_000_000) };
+    let request = RoundRequest { extension: extension(most), ..request(5_000_000) };
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let work = |clock: Clock| {
         let start = clock.start();
@@ -290,7 +293,7 @@ fn never_quiet_core_extends_to_maximum() {
 #[test]
 fn long_operations_are_not_extended() {
     let script = ScriptedClock::leak(32);
-    let request = RoundRequest { beyond: extension(50), ..request(5_000_000) };
+    let request = RoundRequest { extension: extension(50), ..request(5_000_000) };
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let work = |clock: Clock| {
         let start = clock.start();

@@ -42,8 +42,8 @@ struct ScriptedLauncher<F> {
 impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F> {
     fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse> {
         let n = N.number_in(&request.case).unwrap();
-        let beyond = request.beyond.map_or(0, |beyond| beyond.most / 2);
-        self.extensions.push(request.beyond);
+        let beyond = request.extension.map_or(0, |extension| extension.max_nanoseconds / 2);
+        self.extensions.push(request.extension);
         let took = (self.overhead)(n) + (request.slice + beyond) as f64;
         let most = patience.max.as_nanos() as f64;
         self.now.set(self.now.get() + took.min(most));
@@ -52,7 +52,7 @@ impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F
         } else {
             (self.answer)(n, request.round)
         };
-        attempt.map(|attempt| RoundResponse { attempt, beyond })
+        attempt.map(|attempt| RoundResponse { attempt, extended_by: beyond })
     }
 
     fn now(&self) -> f64 {
@@ -320,11 +320,11 @@ fn extensions_begin_once_core_is_known() {
     assert!(
         asked[FIRST_CORE_CHECK..]
             .iter()
-            .all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.most > 0))
+            .all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.max_nanoseconds > 0))
     );
     // What they took of it is time of timing, and is told.
     let timing: f64 = run.measurements.iter().flat_map(|one| &one.rounds).filter_map(|round| round.timing).sum();
-    let beyond: u64 = asked.iter().flatten().map(|beyond| beyond.most / 2).sum();
+    let beyond: u64 = asked.iter().flatten().map(|beyond| beyond.max_nanoseconds / 2).sum();
     assert!(timing > beyond as f64 / 1e9, "{timing} {beyond}");
     assert!(run.notes.iter().any(|note| note.starts_with("rounds went on for ")), "{:?}", run.notes);
     assert!(run.seconds <= 1.0, "{}", run.seconds);

@@ -31,7 +31,7 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
     let group = file.and_then(Path::parent).ok_or_else(|| SkipReason::new("needs to see its control group"))?;
     let above = nearest_unlimited(group, has_quota)
         .ok_or_else(|| SkipReason::new("needs a control group above that has no quota"))?;
-    conditions.setup.groups = vec![above.into()];
+    conditions.setup.cgroups = vec![above.into()];
     Ok(())
 }
 

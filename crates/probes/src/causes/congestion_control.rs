@@ -48,6 +48,6 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
     let other =
         other.ok_or_else(|| SkipReason::new(format!("needs another congestion control than {found} in the kernel")))?;
     conditions.setup.sockets.congestion_control = Some(other.to_owned());
-    conditions.setup.sockets.over_system = is_systems;
+    conditions.setup.sockets.override_system = is_systems;
     Ok(())
 }

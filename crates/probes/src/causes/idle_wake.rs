@@ -83,7 +83,7 @@ pub(crate) const INTERRUPTING_METRICS: usize = 14;
 const SHORT_GAP: Intervention = Intervention {
     id: "idle_for_1us",
     apply: |_, conditions| {
-        conditions.setup.gap = 1_000;
+        conditions.setup.idle_before_operation = 1_000;
         Ok(())
     },
 };
@@ -91,7 +91,7 @@ const SHORT_GAP: Intervention = Intervention {
 const LONG_GAP: Intervention = Intervention {
     id: "idle_for_1ms",
     apply: |_, conditions| {
-        conditions.setup.gap = 1_000_000;
+        conditions.setup.idle_before_operation = 1_000_000;
         Ok(())
     },
 };

@@ -41,7 +41,7 @@ fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), S
     if tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0) {
         return Err(SkipReason::new("its counter shows that the limit was never met"));
     }
-    conditions.setup.groups = vec![above.into()];
+    conditions.setup.cgroups = vec![above.into()];
     Ok(())
 }
 

@@ -35,6 +35,6 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
         Some(_) => None,
         None => Some(AMPLE_BUFFER_BYTES),
     };
-    conditions.setup.sockets.over_system = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
+    conditions.setup.sockets.override_system = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
     Ok(())
 }

@@ -245,7 +245,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static 
 /// Sets what was requested of a socket, and otherwise the usual; of one that takes all from the system, nothing but what was requested
 /// over it.
 fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions, is_systems: bool) -> Done<()> {
-    if is_systems && !wishes.over_system {
+    if is_systems && !wishes.override_system {
         return Ok(());
     }
     match &wishes.congestion_control {

@@ -228,9 +228,9 @@ fn request(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) 
         "case": case,
         "round": 0,
         "slice": slice_ms * 1_000_000,
-        "limit": ROUND_LIMIT.as_nanos() as u64,
+        "time_limit": ROUND_LIMIT.as_nanos() as u64,
         "seed": 42,
-        "parent": std::process::id(),
+        "parent_pid": std::process::id(),
         "setup": setup(directories),
     })
 }
@@ -249,12 +249,12 @@ fn setup(directories: &TestDirectories) -> Setup {
         realtime: false,
         throttle_file: None,
         scratch: directories.scratch.clone().into(),
-        remote: directories.remote.clone().map(Into::into),
+        remote_directory: directories.remote.clone().map(Into::into),
         write_limit: 1 << 30,
         agent,
         sockets: TcpOptions::default(),
-        gap: 0,
-        groups: Vec::new(),
+        idle_before_operation: 0,
+        cgroups: Vec::new(),
         environment: Vec::new(),
     }
 }

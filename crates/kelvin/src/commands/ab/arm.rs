@@ -88,20 +88,20 @@ impl Arm {
             SettingKind::Quota(share) => {
                 let group = Cgroup::create(Controller::Cpu)?;
                 group.limit_cpu((share * CPU_QUOTA_PERIOD.as_micros() as f64) as u64, CPU_QUOTA_PERIOD)?;
-                setup.groups.push(group.path().into());
+                setup.cgroups.push(group.path().into());
                 self.groups.push(group);
             }
             SettingKind::Memory(bytes) => {
                 let group = Cgroup::create(Controller::Memory)?;
                 group.limit_memory(*bytes)?;
-                setup.groups.push(group.path().into());
+                setup.cgroups.push(group.path().into());
                 self.groups.push(group);
             }
             SettingKind::Group(directory) => {
                 if !directory.join("cgroup.procs").is_file() {
                     bail!("it is not a control group: it has no file cgroup.procs");
                 }
-                setup.groups.push(directory.into());
+                setup.cgroups.push(directory.into());
             }
             SettingKind::Environment(name) => setup.environment.push((name.clone(), setting.value.clone())),
         }

@@ -121,7 +121,7 @@ pub(crate) fn case_at_size(case: &Case, bytes: u64) -> Case {
 
 /// Writes the files of so many bytes to both directories before the first round: over a slow link that takes longer than a round may.
 pub(crate) fn write_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
-    let directories = [setup.remote.as_deref(), Some(setup.scratch.as_os_str())];
+    let directories = [setup.remote_directory.as_deref(), Some(setup.scratch.as_os_str())];
     directories
         .into_iter()
         .flatten()
