@@ -89,7 +89,7 @@ fn applied_settings_are_restored_once() {
 fn untrusted_journal_is_refused() {
     let journal = |path: &str, from: &str| {
         format!(
-            r#"{{"format":1,"boot":null,"entries":[{{"path":"{path}","from":"{from}","to":"0","why":"","optional":false}}]}}"#
+            r#"{{"format":1,"boot_id":null,"entries":[{{"path":"{path}","from":"{from}","to":"0","benefit":"","optional":false}}]}}"#
         )
     };
     let ours = journal("/sys/kernel/mm/ksm/run", "1");

@@ -8,7 +8,7 @@ use crate::root::FileRoot;
 /// The control groups of a process.
 #[derive(Clone, Debug)]
 pub struct ProcessCgroups<'a> {
-    root: FileRoot<'a>,
+    pub(crate) root: FileRoot<'a>,
     memberships: Vec<CgroupMembership>,
     mounts: Vec<MountInfo>,
 }

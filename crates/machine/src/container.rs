@@ -8,7 +8,7 @@ use kelvin_core::Fact;
 use kelvin_sys::procfs::{CgroupMembership, MountInfo};
 
 use crate::disks;
-use crate::root::FileRoot;
+use crate::root::{FileRoot, known_name};
 
 /// The name of the container manager, or `None` on a host.
 pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
@@ -39,7 +39,7 @@ pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
     if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(overlay_store) {
         return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
     }
-    if let Some(name) = base.and_then(manager_of_directory) {
+    if let Some(name) = base.and_then(|mount| known_name("container_root", |part| mount.root.contains(part))) {
         return Fact::known(Some(name.into()), "/ is a directory of its store in /proc/self/mountinfo");
     }
     if let Some((name, source)) = kernel_manager(root) {
@@ -110,20 +110,9 @@ fn manager_of_cgroup(path: &str) -> Option<&'static str> {
     (0..parts.len()).rev().find_map(|at| manager_of_part(&parts, at))
 }
 
-/// What begins the name of a container's group, before its identifier: `docker-0f3a....scope`, `libpod-...`.
-const CGROUP_PREFIXES: [(&str, &str); 7] = [
-    ("docker", "docker"),
-    ("libpod", "podman"),
-    ("libpod-payload", "podman"),
-    ("cri-containerd", "containerd"),
-    ("nerdctl", "containerd"),
-    ("containerd", "containerd"),
-    ("crio", "cri-o"),
-];
-
 fn manager_of_part(parts: &[&str], at: usize) -> Option<&'static str> {
     let (part, before) = (parts[at], parts[..at].last().copied());
-    let named = |name: &str| CGROUP_PREFIXES.iter().find(|(own, _)| *own == name).map(|(_, manager)| *manager);
+    let named = |name: &str| known_name("container_cgroup", |own| own == name);
     // runc with systemd's paths not expanded: `system.slice:docker:0f3a...`.
     if let [.., name, identifier] = part.split(':').collect::<Vec<_>>()[..]
         && is_container_id(identifier)
@@ -181,49 +170,9 @@ fn is_container_id(text: &str) -> bool {
         && text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Files that a manager binds into a container are those of its own store, also where the process sees no group above its own.
-const BOUND_FILES: [(&str, &str); 5] = [
-    ("/docker/containers/", "docker"),
-    ("/overlay-containers/", "podman"),
-    ("/kubelet/pods/", "kubernetes"),
-    ("/io.containerd.grpc.v1.cri/sandboxes/", "kubernetes"),
-    ("/io.containerd.", "containerd"),
-];
-
 fn manager_of_bound_file(mount: &MountInfo) -> Option<&'static str> {
     let is_bound = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"].contains(&mount.target.as_str());
-    let found = BOUND_FILES.iter().find(|(part, _)| is_bound && mount.root.contains(part));
-    found.map(|(_, manager)| *manager)
-}
-
-/// Where container managers keep the layers of overlays.
-const OVERLAY_STORES: [(&str, &str); 10] = [
-    ("/containers/storage/", "podman"),
-    ("/docker/", "docker"),
-    ("/overlay2/", "docker"),
-    ("io.containerd.", "containerd"),
-    ("/snapshots/", "containerd"),
-    ("/buildkit/", "buildkit"),
-    ("/lxc/", "lxc"),
-    ("/grootfs/", "garden"),
-    ("/apptainer/", "apptainer"),
-    ("/singularity/", "singularity"),
-];
-
-/// Where container managers keep whole roots, as directories or subvolumes.
-const ROOT_STORES: [(&str, &str); 7] = [
-    ("/docker/vfs/dir/", "docker"),
-    ("/docker/btrfs/subvolumes/", "docker"),
-    ("/containers/storage/vfs/dir/", "podman"),
-    ("/containers/storage/btrfs/subvolumes/", "podman"),
-    ("/var/lib/machines/", "systemd-nspawn"),
-    ("/var/lib/lxc/", "lxc"),
-    ("/lxd/storage-pools/", "lxc"),
-];
-
-/// The manager in whose store the root lies.
-fn manager_of_directory(mount: &MountInfo) -> Option<&'static str> {
-    ROOT_STORES.iter().find(|(part, _)| mount.root.contains(part)).map(|(_, manager)| *manager)
+    known_name("container_bound_file", |part| is_bound && mount.root.contains(part))
 }
 
 /// The mount that the kernel makes first, in the mount namespace of process 1 of a host: its root lies in it. Each further namespace has
@@ -248,7 +197,7 @@ fn shares_root_with_init(root: FileRoot<'_>, mount: &MountInfo) -> bool {
 }
 
 fn overlay_store(mount: &MountInfo) -> Option<&'static str> {
-    OVERLAY_STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
+    known_name("container_overlay", |part| mount.super_options.contains(part))
 }
 
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.

@@ -115,6 +115,9 @@ pub(crate) fn throttle_file(root: FileRoot<'_>) -> Option<String> {
     texts.into_iter().find(|(_, text)| CpuThrottling::parse(text).is_some()).map(|(path, _)| path)
 }
 
+/// Where they are counted.
+pub(crate) const THERMAL_THROTTLE_FILES: &str = "/sys/devices/system/cpu/cpu*/thermal_throttle";
+
 /// Thermal throttling events, summed over all cores; `None` if not reported.
 pub(crate) fn thermal_throttles(root: FileRoot<'_>) -> Option<u64> {
     const CPUS: &str = "/sys/devices/system/cpu";

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::catalogue::ModelContradiction;
-use kelvin_core::{Cpu, Fact, Mitigation, Name};
+use kelvin_core::{Cpu, Fact, Mitigation, Name, Tlb};
 
 use crate::cpuid::Cpuid;
-use crate::root::{FileRoot, excerpt, parse_number};
+use crate::root::{FileRoot, excerpt, fact_of, non_empty, parse_number, required};
 use crate::smbios::Smbios;
 use crate::{microarchitecture, tlb};
 
 pub(crate) const CPUINFO: &str = "/proc/cpuinfo";
 const VULNERABILITIES: &str = "sys/devices/system/cpu/vulnerabilities";
 
-/// Sources of the facts of the processor.
+/// The processor by its sources.
 pub(crate) struct CpuSources<'a> {
     pub(crate) root: FileRoot<'a>,
     pub(crate) cpuid: &'a Cpuid,
@@ -26,36 +26,40 @@ pub(crate) struct CpuSources<'a> {
 type CpuinfoBlock = BTreeMap<String, String>;
 
 /// All facts of the processor, and its architecture.
-pub(crate) fn read(sources: &CpuSources<'_>) -> (Name, Cpu) {
-    let info = Cpuinfo::read(sources);
-    let vendor = info.vendor();
-    let (family, model, stepping) = info.family_model_stepping();
-    let microarchitecture = info.microarchitecture(&vendor, &family, &model, &stepping);
-    let tlbs = tlbs(sources, &vendor);
-    let frequencies = Frequencies { sources, info: &info, vendor: &vendor };
+pub(crate) fn read(sources: CpuSources<'_>) -> (Name, Cpu) {
+    let processor = Processor { block: cpuinfo_block(&sources), sources };
+    let vendor = processor.vendor();
+    let keys = match processor.is_arm() {
+        true => ["CPU architecture", "CPU part", "CPU revision"],
+        false => ["cpu family", "model", "stepping"],
+    };
+    let [family, model, stepping] = keys.map(|key| processor.fact(key, parse_integer));
+    let root = processor.sources.root;
     let mut cpu = Cpu {
-        model_name: info.model_name(sources),
-        microcode: info.fact("microcode", |text| Some(text.to_owned())),
-        nominal_hz: frequencies.nominal(),
-        maximum_hz: frequencies.maximum(),
+        model_name: processor.model_name(),
+        microcode: processor.fact("microcode", |text| Some(text.to_owned())),
+        nominal_hz: processor.nominal_hz(),
+        maximum_hz: processor.maximum_hz(),
         measured_hz: Fact::unknown("not measured: a run measures it with a chain of dependent multiplies"),
-        counter_hz: frequencies.counter(),
-        flags: info.flags(),
-        governor: governor(sources),
-        mitigations: mitigations(sources.root),
+        counter_hz: processor.counter_hz(&vendor),
+        flags: processor.fact(if processor.is_arm() { "Features" } else { "flags" }, |text| {
+            Some(text.split_ascii_whitespace().map(str::to_owned).collect())
+        }),
+        governor: root.fact(&processor.path("cpufreq/scaling_governor"), non_empty),
+        mitigations: mitigations(root),
+        microarchitecture: fact_of(processor.microarchitecture([&family, &model, &stepping], &vendor)),
+        tlbs: fact_of(processor.tlbs(&vendor)),
         vendor,
         family,
         model,
         stepping,
-        microarchitecture,
-        tlbs,
     };
     if let Some(ModelContradiction { claimed, flag, cores: of_cores }) = ModelContradiction::from_cpu(&cpu) {
         let source = cpu.microarchitecture.source_or_reason();
         let source = format!("{source}; contradicted by the flag {flag}, as only {} have", of_cores.join(", "));
         cpu.microarchitecture = Fact::known(claimed.to_owned(), source);
     }
-    (info.architecture(sources.root), cpu)
+    (processor.architecture(), cpu)
 }
 
 /// Whether the processor is of Arm's architecture.
@@ -65,32 +69,29 @@ pub(crate) fn is_arm(root: FileRoot<'_>) -> bool {
 }
 
 /// The block of /proc/cpuinfo of the CPU that probes run on.
-struct Cpuinfo {
+fn cpuinfo_block(sources: &CpuSources<'_>) -> Result<CpuinfoBlock, String> {
+    let mut blocks = parse_cpuinfo(&sources.root.read(CPUINFO)?);
+    let wanted = sources.first.to_string();
+    let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
+    // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
+    let shared = blocks.iter().find(|block| block.contains_key("CPU implementer"));
+    let shared = shared.filter(|block| !block.contains_key("processor")).cloned();
+    if blocks.is_empty() {
+        return Err(format!("{CPUINFO} is empty"));
+    }
+    let mut own = blocks.swap_remove(index);
+    for (key, value) in shared.into_iter().flatten() {
+        own.entry(key).or_insert(value);
+    }
+    Ok(own)
+}
+
+struct Processor<'a> {
+    sources: CpuSources<'a>,
     block: Result<CpuinfoBlock, String>,
 }
 
-impl Cpuinfo {
-    fn read(sources: &CpuSources<'_>) -> Self {
-        let block = sources.root.read(CPUINFO).and_then(|text| {
-            let mut blocks = parse_cpuinfo(&text);
-            let wanted = sources.first.to_string();
-            let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
-            // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
-            let shared = blocks.iter().position(|block| block.contains_key("CPU implementer"));
-            let shared =
-                shared.filter(|&place| !blocks[place].contains_key("processor")).map(|place| blocks[place].clone());
-            if blocks.is_empty() {
-                return Err(format!("{CPUINFO} is empty"));
-            }
-            let mut own = blocks.swap_remove(index);
-            for (key, value) in shared.into_iter().flatten() {
-                own.entry(key).or_insert(value);
-            }
-            Ok(own)
-        });
-        Self { block }
-    }
-
+impl Processor<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.block.as_ref().ok()?.get(key).map(String::as_str)
     }
@@ -117,16 +118,17 @@ impl Cpuinfo {
         Some((parse_integer(self.get("CPU implementer")?)?, parse_integer(self.get("CPU part")?)?))
     }
 
-    fn architecture(&self, root: FileRoot<'_>) -> Name {
+    fn architecture(&self) -> Name {
         match () {
-            () if root.is_live() => Name::new(std::env::consts::ARCH),
+            () if self.sources.root.is_live() => Name::new(std::env::consts::ARCH),
             // Other processors have a vendor too; flags are x86's, and `lm` is the long mode of 64 bits.
-            () if self.get("vendor_id").is_some() && self.has_flag("lm") => Name::new("x86_64"),
+            () if self.get("vendor_id").is_some() && self.lists("flags", "lm") => Name::new("x86_64"),
             () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("i686"),
             () if self.get("vendor_id") == Some("IBM/S390") => Name::new("s390x"),
+            // No feature of 64-bit kernels is called `thumb`, which is a set of instructions of 32-bit ones.
             () if self.is_arm()
                 && (self.get("CPU architecture").and_then(parse_integer).is_some_and(|version| version < 8)
-                    || self.has_feature("thumb")) =>
+                    || self.lists("Features", "thumb")) =>
             {
                 Name::new("arm")
             }
@@ -144,117 +146,62 @@ impl Cpuinfo {
         self.fact("vendor_id", |text| Some(text.to_owned()))
     }
 
-    /// Family, model and stepping; on Arm architecture, part and revision.
-    fn family_model_stepping(&self) -> (Fact<u32>, Fact<u32>, Fact<u32>) {
-        if self.is_arm() {
-            (
-                self.fact("CPU architecture", parse_integer),
-                self.fact("CPU part", parse_integer),
-                self.fact("CPU revision", parse_integer),
-            )
-        } else {
-            (
-                self.fact("cpu family", parse_integer),
-                self.fact("model", parse_integer),
-                self.fact("stepping", parse_integer),
-            )
-        }
-    }
-
-    fn model_name(&self, sources: &CpuSources<'_>) -> Fact<String> {
+    fn model_name(&self) -> Fact<String> {
         if self.get("model name").is_some() || !self.is_arm() {
             return self.fact("model name", |text| Some(text.to_owned()));
         }
         // Arm has no model name: the firmware may state one, and on EC2 the core identifies it.
-        if let Ok(Some(name)) = sources.smbios.as_ref().map(|table| table.processor.as_ref()?.name.clone()) {
+        if let Ok(Some(name)) = self.sources.smbios.as_ref().map(|table| table.processor.as_ref()?.name.clone()) {
             return Fact::known(name, "SMBIOS type 4, version");
         }
-        let amazon = sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
-        match self
-            .arm_implementer_and_part()
-            .and_then(|(implementer, part)| microarchitecture::graviton(implementer, part))
-        {
-            Some(name) if amazon => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
-            _ => Fact::unknown(
-                "/proc/cpuinfo has no processor name on Arm; the firmware table may have one (run as \
-                                root)",
+        let amazon = self.sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
+        let numbers = self.arm_implementer_and_part().filter(|_| amazon);
+        match numbers.and_then(|(implementer, part)| microarchitecture::graviton(implementer, part)) {
+            Some(name) => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
+            None => Fact::unknown(
+                "/proc/cpuinfo has no processor name on Arm; the firmware table may have one (run as root)",
             ),
         }
     }
 
     fn microarchitecture(
         &self,
+        [family, model, stepping]: [&Fact<u32>; 3],
         vendor: &Fact<String>,
-        family: &Fact<u32>,
-        model: &Fact<u32>,
-        stepping: &Fact<u32>,
-    ) -> Fact<String> {
-        let known = |name: Option<&'static str>, numbers: String| match name {
-            Some(name) => Fact::known(name.to_owned(), format!("{numbers}, kelvin's table")),
-            None => Fact::unknown(format!("{numbers} is not in kelvin's table")),
-        };
-        if let Some((implementer, part)) = self.arm_implementer_and_part() {
-            let name = microarchitecture::arm(implementer, part);
-            return known(name, format!("implementer {implementer:#04x} part {part:#05x}"));
-        }
-        match (vendor, family, model, stepping.get()) {
-            (
-                Fact::Known { value: vendor, .. },
-                Fact::Known { value: family, .. },
-                Fact::Known { value: model, .. },
-                stepping,
-            ) => {
-                let name = microarchitecture::x86(vendor, *family, *model, stepping.copied().unwrap_or(0));
-                known(name, format!("{vendor} family {family:#x} model {model:#x}"))
+    ) -> Result<(String, String), String> {
+        let (name, numbers) = match self.arm_implementer_and_part() {
+            Some((implementer, part)) => {
+                let numbers = format!("implementer {implementer:#04x} part {part:#05x}");
+                (microarchitecture::arm(implementer, part), numbers)
             }
-            (Fact::Unknown { reason }, ..)
-            | (_, Fact::Unknown { reason }, ..)
-            | (_, _, Fact::Unknown { reason }, _) => Fact::unknown(reason.as_str()),
+            None => {
+                let (vendor, family, model) = (required(vendor)?, *required(family)?, *required(model)?);
+                let stepping = stepping.get().copied().unwrap_or(0);
+                let numbers = format!("{vendor} family {family:#x} model {model:#x}");
+                (microarchitecture::x86(vendor, family, model, stepping), numbers)
+            }
+        };
+        let name = name.ok_or_else(|| format!("{numbers} is not in kelvin's table"))?;
+        Ok((name.to_owned(), format!("{numbers}, kelvin's table")))
+    }
+
+    fn tlbs(&self, vendor: &Fact<String>) -> Result<(Vec<Tlb>, String), String> {
+        let vendor = vendor.get().ok_or("the vendor of the processor is unknown")?;
+        let cpuid = self.sources.cpuid;
+        let found = tlb::tlbs(cpuid, vendor);
+        if found.is_empty() {
+            return Err(cpuid.unavailable_reason("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
         }
+        let stated = if cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
+        Ok((found, format!("cpuid{stated}")))
     }
 
-    fn flags(&self) -> Fact<Vec<String>> {
-        let key = if self.is_arm() { "Features" } else { "flags" };
-        self.fact(key, |text| Some(text.split_ascii_whitespace().map(str::to_owned).collect()))
+    /// Whether a line is a list with this word.
+    fn lists(&self, key: &str, word: &str) -> bool {
+        self.get(key).is_some_and(|words| words.split_ascii_whitespace().any(|one| one == word))
     }
 
-    /// Of 64-bit kernels none is called `thumb`, which is a set of instructions of 32-bit ones.
-    fn has_feature(&self, feature: &str) -> bool {
-        self.get("Features").is_some_and(|features| features.split_ascii_whitespace().any(|one| one == feature))
-    }
-
-    fn has_flag(&self, flag: &str) -> bool {
-        self.get("flags").is_some_and(|flags| flags.split_ascii_whitespace().any(|one| one == flag))
-    }
-}
-
-/// Blocks of /proc/cpuinfo, one for each CPU.
-pub(crate) fn parse_cpuinfo(text: &str) -> Vec<CpuinfoBlock> {
-    text.split("\n\n").map(parse_block).filter(|block| !block.is_empty()).collect()
-}
-
-fn parse_block(text: &str) -> CpuinfoBlock {
-    let pairs = text.lines().filter_map(|line| line.split_once(':'));
-    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
-}
-
-/// A decimal number, or a hexadecimal one after `0x`.
-fn parse_integer(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-/// The frequencies of the processor, each from the best available source.
-struct Frequencies<'a> {
-    sources: &'a CpuSources<'a>,
-    info: &'a Cpuinfo,
-    vendor: &'a Fact<String>,
-}
-
-impl Frequencies<'_> {
-    fn nominal(&self) -> Fact<f64> {
+    fn nominal_hz(&self) -> Fact<f64> {
         let tries = [
             self.sysfs_frequency("cpufreq/base_frequency", 1e3),
             self.sysfs_frequency("acpi_cppc/nominal_freq", 1e6),
@@ -268,7 +215,7 @@ impl Frequencies<'_> {
         })
     }
 
-    fn maximum(&self) -> Fact<f64> {
+    fn maximum_hz(&self) -> Fact<f64> {
         const FILE: &str = "cpufreq/cpuinfo_max_freq";
         let tries = [self.sysfs_frequency(FILE, 1e3), self.leaf_16h(1)];
         let stated = || self.sources.root.text(&self.path(FILE)).map(|text| excerpt(text.trim()));
@@ -281,19 +228,21 @@ impl Frequencies<'_> {
         })
     }
 
-    fn counter(&self) -> Fact<f64> {
-        if self.info.is_arm() {
+    fn counter_hz(&self, vendor: &Fact<String>) -> Fact<f64> {
+        if self.is_arm() {
             let stated = self.sources.root.is_live().then(kelvin_sys::cpuid::stated_counter_hz).flatten();
             return stated
                 .map(|hertz| Fact::known(hertz, "CNTFRQ_EL0"))
                 .unwrap_or_else(|| Fact::unknown("CNTFRQ_EL0 can only be read on the running machine"));
         }
-        self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter()).unwrap_or_else(|| {
-            Fact::unknown(format!(
-                "{}, and no hypervisor states it in leaf 40000010h; a run calibrates it",
-                self.sources.cpuid.unavailable_reason("15h")
-            ))
-        })
+        self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter_hz(vendor)).unwrap_or_else(
+            || {
+                Fact::unknown(format!(
+                    "{}, and no hypervisor states it in leaf 40000010h; a run calibrates it",
+                    self.sources.cpuid.unavailable_reason("15h")
+                ))
+            },
+        )
     }
 
     fn path(&self, name: &str) -> String {
@@ -314,7 +263,7 @@ impl Frequencies<'_> {
 
     /// `... CPU @ 2.60GHz`, `...@2.2+GHz`.
     fn frequency_in_name(&self) -> Option<Fact<f64>> {
-        let (_, after) = self.info.get("model name")?.rsplit_once('@')?;
+        let (_, after) = self.get("model name")?.rsplit_once('@')?;
         let gigahertz = parse_number(after.trim().strip_suffix("GHz")?.trim_end_matches('+'))?;
         (gigahertz > 0.0).then(|| Fact::known(gigahertz * 1e9, "model name in /proc/cpuinfo"))
     }
@@ -322,10 +271,10 @@ impl Frequencies<'_> {
     /// Without cpufreq and APERF/MPERF, `cpu MHz` is the fixed figure that the kernel found at boot (`show_cpuinfo` in
     /// arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
     fn constant_cpuinfo_mhz(&self) -> Option<Fact<f64>> {
-        if self.info.has_flag("aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
+        if self.lists("flags", "aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
             return None;
         }
-        let megahertz = parse_number(self.info.get("cpu MHz")?).filter(|value| *value > 0.0)?;
+        let megahertz = parse_number(self.get("cpu MHz")?).filter(|value| *value > 0.0)?;
         Some(Fact::known(megahertz * 1e6, "'cpu MHz' in /proc/cpuinfo, which is a constant without cpufreq"))
     }
 
@@ -352,25 +301,26 @@ impl Frequencies<'_> {
     }
 
     /// On AMD the kernel's fixed figure is the frequency of the counter itself.
-    fn amd_counter(&self) -> Option<Fact<f64>> {
-        let amd = matches!(self.vendor.get()?.as_str(), "AuthenticAMD" | "HygonGenuine");
-        if amd { self.constant_cpuinfo_mhz() } else { None }
+    fn amd_counter_hz(&self, vendor: &Fact<String>) -> Option<Fact<f64>> {
+        matches!(vendor.get()?.as_str(), "AuthenticAMD" | "HygonGenuine").then(|| self.constant_cpuinfo_mhz()).flatten()
     }
 }
 
-fn tlbs(sources: &CpuSources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_core::Tlb>> {
-    let Some(vendor) = vendor.get() else { return Fact::unknown("the vendor of the processor is unknown") };
-    let found = tlb::tlbs(sources.cpuid, vendor);
-    if found.is_empty() {
-        return Fact::unknown(sources.cpuid.unavailable_reason("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
-    }
-    let stated = if sources.cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
-    Fact::known(found, format!("cpuid{stated}"))
+/// Blocks of /proc/cpuinfo, one for each CPU.
+pub(crate) fn parse_cpuinfo(text: &str) -> Vec<CpuinfoBlock> {
+    let block = |text: &str| -> CpuinfoBlock {
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+    };
+    text.split("\n\n").map(block).filter(|block| !block.is_empty()).collect()
 }
 
-fn governor(sources: &CpuSources<'_>) -> Fact<String> {
-    let name = format!("sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", sources.first);
-    sources.root.fact(&name, |text| (!text.is_empty()).then(|| text.to_owned()))
+/// A decimal number, or a hexadecimal one after `0x`.
+fn parse_integer(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 fn mitigations(root: FileRoot<'_>) -> Fact<Vec<Mitigation>> {

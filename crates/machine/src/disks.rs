@@ -5,42 +5,11 @@ use std::collections::HashSet;
 use kelvin_core::{BlockDevice, Fact, Mount};
 use kelvin_sys::procfs::MountInfo;
 
-use crate::root::{FileRoot, bracketed_word};
+use crate::root::{FileRoot, bracketed_word, known_name};
 
 /// Where the kernel shows disks, and not their partitions.
 pub const BLOCK_DIRECTORY: &str = "/sys/block";
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
-
-/// Pseudo file systems: the kernel's own interfaces.
-const PSEUDO_FILE_SYSTEMS: [&str; 27] = [
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "nsfs",
-    "nfsd",
-    "proc",
-    "pstore",
-    "ramfs",
-    "rootfs",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "sysfs",
-    "tracefs",
-    "fuse.lxcfs",
-    "fuse.portal",
-    "fuse.gvfsd-fuse",
-];
 
 /// Block devices that have a size; loop devices only if in use.
 pub(crate) fn disks(root: FileRoot<'_>) -> Vec<BlockDevice> {
@@ -143,7 +112,7 @@ pub(crate) fn mounts(root: FileRoot<'_>) -> Vec<Mount> {
     // From the last one on, since a host of containers has thousands.
     for line in mount_lines(root).into_iter().rev().filter(|line| covered.insert(line.target.clone())) {
         let of_the_kernel = ["/proc/", "/sys/"].iter().any(|top| line.target.starts_with(top));
-        if !of_the_kernel && !PSEUDO_FILE_SYSTEMS.contains(&line.kind.as_str()) {
+        if !of_the_kernel && file_system_class(&line.kind) != Some("pseudo") {
             let options = match line.super_options.as_str() {
                 "" => line.options,
                 more => format!("{},{more}", line.options),
@@ -158,6 +127,11 @@ pub(crate) fn mounts(root: FileRoot<'_>) -> Vec<Mount> {
     }
     mounts.reverse();
     mounts
+}
+
+/// Whether a kind of file system is one of the `network`, in `memory`, `layered` over another, or a `pseudo` one of the kernel's own.
+pub(crate) fn file_system_class(kind: &str) -> Option<&'static str> {
+    known_name("file_system", |known| known == kind)
 }
 
 /// Options of mount and file system together, each once.

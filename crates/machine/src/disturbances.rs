@@ -7,8 +7,8 @@ use kelvin_core::{Hazard, Severity, cpu_ranges};
 use crate::cgroups::ProcessCgroups;
 use kelvin_sys::procfs::CpuThrottling;
 
-use crate::counters::{self, CpuStat, busy_share, ratio, steal_share};
-use crate::hazards::{HazardBuilder, PRESSURE_RULES, STOP_OTHER_WORK, hazard, percent, severity_at, stat_difference};
+use crate::counters::{self, CpuStat, THERMAL_THROTTLE_FILES, busy_share, ratio, steal_share};
+use crate::hazards::{PRESSURE_RULES, PressureRule, hazard, percent, severity_at, stat_difference};
 use crate::kernel::CLOCK_SOURCE_FILE;
 use crate::root::FileRoot;
 
@@ -84,36 +84,24 @@ impl CounterInterval<'_> {
 
     fn clock_source(&self) -> Option<Hazard> {
         let (before, after) = (self.start.clock_source.as_ref()?, self.end.clock_source.as_ref()?);
-        if before == after {
-            return None;
-        }
         let summary = format!("the kernel's clock source changed from '{before}' to '{after}' during the run");
-        let effect = "times before and after are from different clocks: discard the run";
-        Some(hazard("clock_source_changed", Severity::Serious, summary, effect).with_source(CLOCK_SOURCE_FILE))
+        (before != after).then(|| hazard("clock_source_changed", Severity::Serious, summary, CLOCK_SOURCE_FILE))
     }
 
     fn throttled(&self) -> Option<Hazard> {
         let (before, after) = (self.start.throttled?, self.end.throttled?);
         let times = after.throttled_periods.saturating_sub(before.throttled_periods);
-        if times == 0 {
-            return None;
-        }
         let milliseconds = after.microseconds.saturating_sub(before.microseconds) as f64 / 1e3;
         let summary = format!("the CPU quota throttled the control group {times} times, {milliseconds:.0} ms in all");
-        let effect = "affected samples contain a pause of up to 100 ms";
-        Some(hazard("throttled", Severity::Serious, summary, effect).with_source("cpu.stat of the control group"))
+        (times > 0).then(|| hazard("throttled", Severity::Serious, summary, "cpu.stat of the control group"))
     }
 
     fn steal(&self) -> Option<Hazard> {
-        let all = self.cpu_stat()?.all;
-        if all.steal == 0 {
-            return None;
-        }
+        let all = self.cpu_stat().map(|stat| stat.all).filter(|all| all.steal > 0)?;
         let thresholds = [(0.05, Severity::Serious), (0.005, Severity::Warning), (0.0, Severity::Note)];
         let severity = severity_at(steal_share(all), &thresholds)?;
         let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", steal_share(all) * 100.0);
-        let effect = "affected samples are marked";
-        Some(hazard("steal_during", severity, summary, effect).with_source("/proc/stat"))
+        Some(hazard("steal_during", severity, summary, "/proc/stat"))
     }
 
     fn other_work(&self) -> Option<Hazard> {
@@ -131,43 +119,29 @@ impl CounterInterval<'_> {
              {where_})",
             percent(part)
         );
-        let effect = "other work competes for CPU time, caches and memory bandwidth";
-        Some(
-            hazard("other_work", severity, summary, effect)
-                .remedy_advice(STOP_OTHER_WORK)
-                .with_source("/proc/stat less /proc/self/stat"),
-        )
+        Some(hazard("other_work", severity, summary, "/proc/stat less /proc/self/stat"))
     }
 
     fn thermal(&self) -> Option<Hazard> {
         let times = self.end.thermal?.checked_sub(self.start.thermal?).filter(|times| *times > 0)?;
         let summary = format!("the processor was thermally throttled {times} times during the run");
-        let effect = "the frequency fell during measurements";
-        Some(
-            hazard("thermal_throttling_during", Severity::Serious, summary, effect)
-                .remedy_advice("improve cooling, or pause between runs")
-                .with_source("/sys/devices/system/cpu/cpu*/thermal_throttle"),
-        )
+        Some(hazard("thermal_throttling_during", Severity::Serious, summary, THERMAL_THROTTLE_FILES))
     }
 
     /// Pressure as a share of the run, whose length is the ticks of one CPU: Linux shows programs 100 per second on
     /// every architecture.
     fn pressure(&self, index: usize) -> Option<Hazard> {
         const TICK_MICROSECONDS: u64 = 10_000;
-        let rule = &PRESSURE_RULES[index];
+        let PressureRule { resource, waiting_for, .. } = PRESSURE_RULES[index];
         let stat = self.cpu_stat()?;
         let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
         let waited = self.end.pressures[index]?.saturating_sub(self.start.pressures[index]?);
         let part = ratio(waited, length).min(1.0);
         // kelvin's own tasks wait too, so this says less than other work: only large values are reported.
         let severity = severity_at(part, &[(0.25, Severity::Warning), (0.05, Severity::Note)])?;
-        let waited_for = rule.waiting_for;
-        let summary = format!("tasks, including kelvin's, waited for {waited_for} during {} of the run", percent(part));
-        Some(
-            hazard(rule.id_during, severity, summary, "probes may have waited too")
-                .affecting(rule.affected_metrics)
-                .with_source(format!("/proc/pressure/{}", rule.resource)),
-        )
+        let summary =
+            format!("tasks, including kelvin's, waited for {waiting_for} during {} of the run", percent(part));
+        Some(hazard(&format!("pressure_{resource}_during"), severity, summary, format!("/proc/pressure/{resource}")))
     }
 }
 
@@ -237,7 +211,7 @@ mod tests {
         );
         assert!(of("other_work").summary.ends_with("work: 0)"));
         // As that of the load before the run: it is told once.
-        assert_eq!(of("other_work").remedy.as_deref(), Some(STOP_OTHER_WORK));
+        assert_eq!(of("other_work").remedy, hazard("load", Severity::Note, "", "").remedy);
         assert!(of("throttled").summary.contains("4 times, 80 ms"));
         assert!(of("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
         assert!(of("thermal_throttling_during").summary.contains("1 times"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::cgroups::ProcessCgroups;
-use crate::limits;
+use crate::limits::parse_limit;
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 
@@ -38,8 +38,8 @@ pub struct BoundTerm {
     pub bytes: i64,
 }
 
-fn term(what: &'static str, bytes: i64) -> BoundTerm {
-    BoundTerm { name: what, bytes }
+fn term(name: &'static str, bytes: i64) -> BoundTerm {
+    BoundTerm { name, bytes }
 }
 
 /// The maximum file cache of this process without swapping.
@@ -58,11 +58,8 @@ pub fn file_cache(root: &Path) -> Result<FileCache, String> {
 
 /// Bytes of pages of files, from the text of /proc/meminfo.
 pub fn file_page_bytes(meminfo: &str) -> Option<u64> {
-    kibibytes(meminfo, ACTIVE_FILE)?.checked_add(kibibytes(meminfo, INACTIVE_FILE)?)
+    kibibytes(meminfo, "Active(file)")?.checked_add(kibibytes(meminfo, "Inactive(file)")?)
 }
-
-const ACTIVE_FILE: &str = "Active(file)";
-const INACTIVE_FILE: &str = "Inactive(file)";
 
 /// The kernel's estimate of memory available without swapping, already less its reserves and what it cannot reclaim
 /// (Documentation/filesystems/proc.rst, MemAvailable).
@@ -97,7 +94,7 @@ fn cgroup_bounds(root: FileRoot<'_>) -> Vec<FileCacheBound> {
     };
     let limits = files.iter().flat_map(|file| groups.read_with_ancestors(&place, file));
     let bound = |(name, text): (String, String)| {
-        let limit = limits::parse_amount(&text)?;
+        let limit = parse_limit(&text)??;
         let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
         let mut bound = FileCacheBound {
             bytes: limit,

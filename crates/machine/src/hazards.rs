@@ -13,12 +13,12 @@ use std::path::Path;
 use kelvin_core::{Hazard, Machine, Name, Severity};
 
 use crate::counters::CpuStat;
-use crate::root::FileRoot;
+use crate::root::{FileRoot, data_lines};
 
 /// Time between the two readings of /proc/stat that show the current steal and load.
 const STAT_SAMPLE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
-pub(crate) use current_load::PRESSURE_RULES;
+pub(crate) use current_load::{PRESSURE_RULES, PressureRule};
 pub use processor::{busy_siblings, siblings_not_sampled};
 
 /// All hazards of a machine before a run, the worst first; `scratch` is the directory for files.
@@ -110,56 +110,29 @@ pub(crate) fn stat_difference(later: &CpuStat, earlier: &CpuStat) -> CpuStat {
     }
 }
 
-/// A hazard under construction: the required parts.
-pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<String>, effect: &str) -> Hazard {
+/// The hazards: id, affected metrics, remedy and effect, by tabs.
+const HAZARDS: &str = include_str!("../data/hazards.txt");
+
+/// A hazard that was found, with what `data/hazards.txt` says of its id.
+pub(crate) fn hazard(id: &str, severity: Severity, summary: impl Into<String>, source: impl Into<String>) -> Hazard {
+    let row = data_lines(HAZARDS).map(|row| row.split('\t').collect::<Vec<_>>()).find(|row| row[0] == id);
+    let [_, affects, remedy, effect] = row.unwrap_or_default()[..] else { unreachable!("{id} has no row") };
+    let command = remedy.strip_prefix("$ ");
     Hazard {
-        id: Name::new(id),
+        id: Name::intern(id),
         severity,
         summary: summary.into(),
         effect: effect.to_owned(),
-        affects: Vec::new(),
-        remedy: None,
-        remedy_is_command: false,
-        source: String::new(),
+        affects: affects.split(' ').filter(|prefix| *prefix != "*").map(Name::intern).collect(),
+        remedy: Some(command.unwrap_or(remedy).to_owned()).filter(|remedy| remedy != "-"),
+        remedy_is_command: command.is_some(),
+        source: source.into(),
     }
 }
 
-/// The command that puts the machine in a quiet state: it writes settings of the kernel, which root may.
-pub(crate) const TUNE_COMMAND: &str = "sudo kelvin tune --apply";
-
-/// What makes other work go away, whichever sign of it was seen: one remedy is told once.
-pub(crate) const STOP_OTHER_WORK: &str = "find the other work with top, stop it, and wait until the load falls";
-
-/// The optional parts of a hazard.
-pub(crate) trait HazardBuilder {
-    /// Prefixes of the affected metrics; all by default.
-    fn affecting(self, prefixes: &[&'static str]) -> Self;
-    /// The command that removes it, with sudo where it needs the rights of root.
-    fn remedy_command(self, command: impl Into<String>) -> Self;
-    /// What removes it, in words.
-    fn remedy_advice(self, advice: impl Into<String>) -> Self;
-    /// Where it was read.
-    fn with_source(self, source: impl Into<String>) -> Self;
-}
-
-impl HazardBuilder for Hazard {
-    fn affecting(mut self, prefixes: &[&'static str]) -> Self {
-        self.affects = prefixes.iter().map(|prefix| Name::new(prefix)).collect();
-        self
-    }
-
-    fn remedy_command(self, command: impl Into<String>) -> Self {
-        Self { remedy: Some(command.into()), remedy_is_command: true, ..self }
-    }
-
-    fn remedy_advice(self, advice: impl Into<String>) -> Self {
-        Self { remedy: Some(advice.into()), remedy_is_command: false, ..self }
-    }
-
-    fn with_source(mut self, source: impl Into<String>) -> Self {
-        self.source = source.into();
-        self
-    }
+/// The same hazard with the command that removes it here.
+pub(crate) fn with_command(hazard: Hazard, command: String) -> Hazard {
+    Hazard { remedy: Some(command), remedy_is_command: true, ..hazard }
 }
 
 /// The severity of the first threshold that a share reaches; none if it reaches none.
@@ -171,4 +144,24 @@ pub(crate) fn severity_at(share: f64, thresholds: &[(f64, Severity)]) -> Option<
 pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value >= 9.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rows_are_complete_and_name_metrics() {
+        let mut ids = BTreeSet::new();
+        for row in data_lines(HAZARDS) {
+            let id = row.split('\t').next().unwrap();
+            let found = hazard(id, Severity::Note, "", "");
+            assert!(ids.insert(id) && !found.effect.is_empty(), "{row}");
+            for prefix in found.affects {
+                let is_affected = |metric: &kelvin_core::Metric| metric.id.starts_with(prefix.as_str());
+                assert!(kelvin_core::catalogue::all().any(is_affected) || prefix == "mem.page", "{row}");
+            }
+        }
+    }
 }

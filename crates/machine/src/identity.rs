@@ -1,53 +1,52 @@
 //! The hash that identifies runs of one machine in one configuration.
 
-use kelvin_core::{Cpu, Fact, Kernel, Machine};
+use kelvin_core::{Cache, CacheKind, Fact, Machine, Mitigation};
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
-const IDENTITY_VERSION: &str = "kelvin machine 1";
+const IDENTITY_VERSION: &str = "kelvin machine 2";
 
 /// A 128-bit FNV-1a hash, in hexadecimal, of the facts that make two runs comparable: processor, number of CPUs,
 /// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
 pub(crate) fn identity(machine: &Machine) -> String {
-    let cpu = &machine.cpu;
-    let gibibytes = machine.memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
-    let caches = machine.topology.caches.get().map(|caches| {
-        caches.iter().map(|cache| format!("{} {:?} {}", cache.level, cache.kind, cache.bytes)).collect::<Vec<_>>()
-    });
-    let mitigations = cpu
-        .mitigations
-        .get()
-        .map(|all| all.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect::<Vec<_>>());
-    let parts = [
-        IDENTITY_VERSION.to_owned(),
-        machine.architecture.to_string(),
-        fact_text(&cpu.vendor),
-        fact_text(&cpu.family),
-        fact_text(&cpu.model),
-        fact_text(&cpu.stepping),
-        format!("{:?}", machine.topology.online.get().map(Vec::len)),
-        format!("{caches:?}"),
-        format!("{gibibytes:?}"),
-        fact_text(&machine.kernel.release),
-        format!("{mitigations:?}"),
-        fact_text(&machine.platform.hypervisor),
-    ];
-    format!("{:032x}", fnv_1a(parts.join("\n").as_bytes()))
+    hash_facts(machine, machine.kernel.release.get(), machine.cpu.mitigations.get())
 }
 
-/// The same of the facts that stay when the kernel is upgraded or its settings change, and so tell one machine over its history:
+/// The hash of the facts that stay when the kernel is upgraded or its settings change, and so identify one machine over its history:
 /// processor, number of CPUs, caches, memory to the nearest GiB, hypervisor. Two alike guests are one machine by it, as by its identity.
 pub fn hardware_identity(machine: &Machine) -> String {
-    let known = Machine {
-        kernel: Kernel { release: Fact::default(), ..machine.kernel.clone() },
-        cpu: Cpu { mitigations: Fact::default(), ..machine.cpu.clone() },
-        ..machine.clone()
-    };
-    identity(&known)
+    hash_facts(machine, None, None)
 }
 
-/// The value alone: its source, or the reason for none, is not part of the identity.
-fn fact_text<T: std::fmt::Debug>(fact: &Fact<T>) -> String {
-    format!("{:?}", fact.get())
+/// The values alone: the source of one, or the reason for none, is not part of the identity.
+fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&Vec<Mitigation>>) -> String {
+    let Machine { cpu, topology, memory, platform, .. } = machine;
+    let gibibytes = memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
+    let cache = |cache: &Cache| {
+        let kind = match cache.kind {
+            CacheKind::Data => "data",
+            CacheKind::Instruction => "instruction",
+            CacheKind::Unified => "unified",
+        };
+        format!("{} {kind} {}", cache.level, cache.bytes)
+    };
+    let mitigation = |one: &Mitigation| format!("{}: {}", one.vulnerability, one.status);
+    let number = |fact: &Fact<u32>| fact.get().map(u32::to_string);
+    let parts = [
+        Some(IDENTITY_VERSION.to_owned()),
+        Some(machine.architecture.to_string()),
+        cpu.vendor.get().cloned(),
+        number(&cpu.family),
+        number(&cpu.model),
+        number(&cpu.stepping),
+        topology.online.get().map(|cpus| cpus.len().to_string()),
+        topology.caches.get().map(|all| all.iter().map(cache).collect::<Vec<_>>().join(", ")),
+        gibibytes.map(|gibibytes| gibibytes.to_string()),
+        release.cloned(),
+        mitigations.map(|all| all.iter().map(mitigation).collect::<Vec<_>>().join(", ")),
+        platform.hypervisor.get().map(|name| name.clone().unwrap_or_else(|| "none".to_owned())),
+    ];
+    let lines = parts.map(|part| part.map_or("unknown".to_owned(), |text| format!("= {text}")));
+    format!("{:032x}", fnv_1a(lines.join("\n").as_bytes()))
 }
 
 /// FNV-1a with the parameters for 128 bits (RFC 9923, section 5).

@@ -1,8 +1,11 @@
 //! Kernel, distribution and C library.
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use kelvin_core::{Fact, Kernel};
 
-use crate::root::{FileRoot, absolute_name, boot_option, value_of_key};
+use crate::root::{FileRoot, absolute_name, boot_option, fact_of, non_empty, value_of_key};
 
 const VERSION_FILE: &str = "/proc/version";
 const COMMAND_LINE_FILE: &str = "/proc/cmdline";
@@ -18,7 +21,7 @@ pub(crate) fn read(root: FileRoot<'_>) -> Kernel {
         command_line: root.fact(COMMAND_LINE_FILE, |text| Some(text.to_owned())),
         omitted_boot_parameters: None,
         preemption: preemption(root, &config),
-        timer_hz: timer_hz(&config),
+        timer_hz: fact_of(timer_hz(&config)),
         scheduler: scheduler(root, &release),
         congestion_control: root.fact("/proc/sys/net/ipv4/tcp_congestion_control", non_empty),
         clock_source: root.fact(CLOCK_SOURCE_FILE, non_empty),
@@ -26,18 +29,14 @@ pub(crate) fn read(root: FileRoot<'_>) -> Kernel {
     }
 }
 
-fn non_empty(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
 fn release(root: FileRoot<'_>) -> Fact<String> {
     let own = root.fact("/proc/sys/kernel/osrelease", non_empty);
-    match own {
-        Fact::Known { .. } => own,
-        Fact::Unknown { .. } => root.fact(VERSION_FILE, |text| {
-            text.strip_prefix("Linux version ")?.split_ascii_whitespace().next().map(str::to_owned)
-        }),
+    if own.get().is_some() {
+        return own;
     }
+    root.fact(VERSION_FILE, |text| {
+        text.strip_prefix("Linux version ")?.split_ascii_whitespace().next().map(str::to_owned)
+    })
 }
 
 fn distribution(root: FileRoot<'_>) -> Fact<String> {
@@ -82,40 +81,41 @@ fn glibc_banner(bytes: &[u8]) -> Option<String> {
     non_empty(version[..end].trim_end_matches('.'))
 }
 
+/// Maximum unpacked length; a kernel configuration is about 300 kB.
+const MAX_UNPACKED_BYTES: u64 = 8 << 20;
+
+/// The content of a gzip file; `None` if damaged or too long. The checksum is verified.
+pub(crate) fn unpack_gzip(file: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let length = GzDecoder::new(file).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut text).ok()?;
+    (length as u64 <= MAX_UNPACKED_BYTES).then_some(text)
+}
+
 /// The kernel's build configuration and its source; or why it is unknown.
 fn kernel_config(root: FileRoot<'_>, release: &Fact<String>) -> Result<(String, String), String> {
     if let Ok(bytes) = root.bytes("proc/config.gz") {
-        let unpacked = crate::gzip::unpack(&bytes).map(|text| String::from_utf8_lossy(&text).into_owned());
-        return match unpacked {
-            Some(text) => Ok((text, "/proc/config.gz".into())),
-            None => Err("/proc/config.gz is damaged".into()),
-        };
+        let text = unpack_gzip(&bytes).ok_or("/proc/config.gz is damaged")?;
+        return Ok((String::from_utf8_lossy(&text).into_owned(), "/proc/config.gz".into()));
     }
     let Some(release) = release.get() else {
         return Err("there is no /proc/config.gz, and the kernel's release is unknown".into());
     };
-    let places = [format!("boot/config-{release}"), format!("lib/modules/{release}/config")];
-    for place in &places {
-        if let Ok(text) = root.read(place) {
-            return Ok((text, absolute_name(place)));
-        }
-    }
-    Err(format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
+    let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
+    let found = files.into_iter().find_map(|file| Some((root.text(&file)?, file)));
+    found.ok_or_else(|| format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
 }
 
-fn timer_hz(config: &Result<(String, String), String>) -> Fact<u32> {
-    match config {
-        Err(reason) => Fact::unknown(reason.as_str()),
-        Ok((text, source)) => match value_of_key(text, "CONFIG_HZ", '=').and_then(|value| value.parse().ok()) {
-            Some(hertz) => Fact::known(hertz, format!("CONFIG_HZ in {source}")),
-            None => Fact::unknown(format!("{source} states no CONFIG_HZ")),
-        },
-    }
+fn timer_hz(config: &Result<(String, String), String>) -> Result<(u32, String), String> {
+    let (text, source) = config.as_ref().map_err(String::clone)?;
+    let hertz = value_of_key(text, "CONFIG_HZ", '=').and_then(|value| value.parse().ok());
+    Ok((hertz.ok_or_else(|| format!("{source} states no CONFIG_HZ"))?, format!("CONFIG_HZ in {source}")))
 }
 
 fn preemption(root: FileRoot<'_>, config: &Result<(String, String), String>) -> Fact<String> {
     const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
-    if let Some(mode) = root.text(SWITCH).and_then(|text| parenthesised(&text)) {
+    // `full` of `none voluntary (full)`
+    let chosen = |text: &str| non_empty(text.split_once('(')?.1.split_once(')')?.0);
+    if let Some(mode) = root.text(SWITCH).and_then(|text| chosen(&text)) {
         return Fact::known(format!("dynamic ({mode})"), SWITCH);
     }
     let version = match root.read(VERSION_FILE) {
@@ -123,22 +123,17 @@ fn preemption(root: FileRoot<'_>, config: &Result<(String, String), String>) -> 
         Err(reason) => return Fact::unknown(reason),
     };
     let has = |word: &str| version.split_ascii_whitespace().any(|one| one == word);
-    if has("PREEMPT_RT") {
-        return Fact::known("full, real-time".into(), VERSION_FILE);
-    }
-    if has("PREEMPT_DYNAMIC") {
+    if has("PREEMPT_DYNAMIC") && !has("PREEMPT_RT") {
         return dynamic_preemption(&root.text(COMMAND_LINE_FILE).unwrap_or_default(), config);
     }
-    if has("PREEMPT") {
-        return Fact::known("full".into(), VERSION_FILE);
+    if let Some((_, mode)) =
+        [("PREEMPT_RT", "full, real-time"), ("PREEMPT", "full")].into_iter().find(|(word, _)| has(word))
+    {
+        return Fact::known(mode.into(), VERSION_FILE);
     }
-    match config {
-        Err(_) => Fact::known("none or voluntary".into(), VERSION_FILE),
-        Ok((text, source)) => match built_preemption(text) {
-            Some(mode) => Fact::known(mode.into(), source.as_str()),
-            None => Fact::known("none or voluntary".into(), VERSION_FILE),
-        },
-    }
+    let built = config.as_ref().ok().and_then(|(text, source)| Some((built_preemption(text)?, source.as_str())));
+    let (mode, source) = built.unwrap_or(("none or voluntary", VERSION_FILE));
+    Fact::known(mode.into(), source)
 }
 
 /// The mode of a kernel with dynamic preemption: from the boot line, else its build default.
@@ -162,12 +157,6 @@ fn built_preemption(config: &str) -> Option<&'static str> {
     modes.into_iter().find(|(key, _)| value_of_key(config, key, '=') == Some("y")).map(|(_, mode)| mode)
 }
 
-/// `full` of `none voluntary (full)`
-fn parenthesised(text: &str) -> Option<String> {
-    let (_, after) = text.split_once('(')?;
-    non_empty(after.split_once(')')?.0)
-}
-
 fn scheduler(root: FileRoot<'_>, release: &Fact<String>) -> Fact<String> {
     if root.text("/sys/kernel/sched_ext/state").as_deref() == Some("enabled") {
         let name = root.text("/sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".into());
@@ -187,6 +176,8 @@ fn scheduler(root: FileRoot<'_>, release: &Fact<String>) -> Fact<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write;
 
     #[test]
     fn glibc_banner_is_found() {
@@ -202,7 +193,45 @@ mod tests {
         let lazy = config("CONFIG_PREEMPT_BUILD=y\nCONFIG_PREEMPT_NONE=y\nCONFIG_PREEMPT_DYNAMIC=y\nCONFIG_HZ=250");
         assert_eq!(dynamic_preemption("quiet", &lazy).get().map(String::as_str), Some("dynamic (none)"));
         assert_eq!(dynamic_preemption("preempt=full", &lazy).get().map(String::as_str), Some("dynamic (full)"));
-        assert_eq!(timer_hz(&lazy).get(), Some(&250));
-        assert_eq!(timer_hz(&Err("because".into())).source_or_reason(), "because");
+        assert_eq!(timer_hz(&lazy).unwrap().0, 250);
+        assert_eq!(timer_hz(&Err("because".into())), Err("because".into()));
+    }
+
+    /// `printf 'CONFIG_HZ=250\n' | gzip -n`.
+    const PACKED_TEXT: &[u8] = &[
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x73, 0xf6, 0xf7, 0x73, 0xf3, 0x74, 0x8f, 0xf7, 0x88, 0xb2, 0x35, 0x32,
+        0x35, 0xe0, 0x02, 0x00, 0xfb, 0x5f, 0x3a, 0x01, 14, 0, 0, 0,
+    ];
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn gzip_output_is_unpacked() {
+        assert_eq!(unpack_gzip(PACKED_TEXT).as_deref(), Some(&b"CONFIG_HZ=250\n"[..]));
+    }
+
+    #[test]
+    fn damaged_file_is_refused() {
+        for length in 0..PACKED_TEXT.len() {
+            assert_eq!(unpack_gzip(&PACKED_TEXT[..length]), None, "{length}");
+        }
+        for place in 10..PACKED_TEXT.len() {
+            let mut damaged = PACKED_TEXT.to_vec();
+            damaged[place] ^= 1;
+            assert_eq!(unpack_gzip(&damaged), None, "{place}");
+        }
+    }
+
+    #[test]
+    fn oversized_unpacked_file_is_refused() {
+        assert_eq!(
+            unpack_gzip(&packed(&vec![0; MAX_UNPACKED_BYTES as usize])).map(|text| text.len() as u64),
+            Some(MAX_UNPACKED_BYTES)
+        );
+        assert_eq!(unpack_gzip(&packed(&vec![0; MAX_UNPACKED_BYTES as usize + 1])), None);
     }
 }

@@ -5,31 +5,28 @@
 //! of a file.
 #![forbid(unsafe_code)]
 
-mod boot_parameters;
-pub mod cgroups;
+mod cgroups;
 mod container;
-pub mod counters;
+mod counters;
 mod cpu;
 mod cpuid;
-pub mod disks;
+mod disks;
 mod disturbances;
 mod file_cache;
-#[cfg(test)]
-mod fuzz;
-mod gzip;
 mod hazards;
 mod identity;
 mod kernel;
-pub mod limits;
-mod line_rate;
+mod limits;
 pub mod memory;
 mod microarchitecture;
-pub mod nics;
+mod nics;
 mod platform;
 pub mod redact;
 pub mod resources;
-pub mod root;
+mod root;
 mod smbios;
+#[cfg(test)]
+mod tests;
 mod tlb;
 mod topology;
 pub mod tune;
@@ -75,7 +72,7 @@ pub fn read(root: &Path) -> Machine {
     let smbios = Smbios::read(root);
     let topology = topology::read(root);
     let first = topology::first_allowed(&topology.allowed);
-    let (architecture, cpu) = cpu::read(&cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, first });
+    let (architecture, cpu) = cpu::read(cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, first });
     let platform = platform::read(root, architecture, &cpuid);
     let mut machine = Machine {
         identity: String::new(),

@@ -2,7 +2,7 @@
 
 use kelvin_core::{Fact, Memory, Name};
 
-use crate::root::{FileRoot, absolute_name, bracketed_word, value_of_key};
+use crate::root::{FileRoot, absolute_name, bracketed_word, fact_of, value_of_key};
 use crate::smbios::{MemoryModule, Smbios, TABLE_FILE};
 
 /// Where the kernel counts its memory.
@@ -23,9 +23,9 @@ pub(crate) fn read(root: FileRoot<'_>, architecture: Name, smbios: &Result<Smbio
         transparent_huge_pages: root
             .fact("/sys/kernel/mm/transparent_hugepage/enabled", |text| bracketed_word(text).map(str::to_owned)),
         kind: modules.kind(),
-        transfers_per_second: modules.transfers_per_second(),
-        channels: modules.channels(),
-        peak_bytes_per_second: modules.peak_bytes_per_second(),
+        transfers_per_second: fact_of(modules.transfers_per_second()),
+        channels: fact_of(modules.channels()),
+        peak_bytes_per_second: fact_of(modules.peak_bytes_per_second()),
     }
 }
 
@@ -56,14 +56,12 @@ fn huge_pages(root: FileRoot<'_>) -> Fact<Vec<u64>> {
     if !root.exists(HUGE_PAGES_DIRECTORY) {
         return Fact::unknown(format!("there is no {HUGE_PAGES_DIRECTORY}: the kernel is built without huge pages"));
     }
-    let mut sizes: Vec<u64> = root.names(HUGE_PAGES_DIRECTORY).iter().filter_map(|name| huge_page_size(name)).collect();
+    // `hugepages-2048kB`
+    let size =
+        |name: &String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024);
+    let mut sizes: Vec<u64> = root.names(HUGE_PAGES_DIRECTORY).iter().filter_map(size).collect();
     sizes.sort_unstable();
     Fact::known(sizes, HUGE_PAGES_DIRECTORY)
-}
-
-/// `hugepages-2048kB`
-fn huge_page_size(name: &str) -> Option<u64> {
-    name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The memory modules as the firmware states them.
@@ -75,69 +73,50 @@ impl MemoryModules<'_> {
     }
 
     /// One property that all modules share.
-    fn common_value<T: PartialEq>(&self, what: &str, property: impl Fn(&MemoryModule) -> Option<T>) -> Fact<T> {
-        let modules = match self.0 {
-            Ok(table) => &table.modules,
-            Err(reason) => return Fact::unknown(reason.as_str()),
-        };
-        let Some(first) = modules.first() else {
-            return Fact::unknown("the firmware table lists no memory module");
-        };
+    fn common_value<T: PartialEq>(
+        &self,
+        what: &str,
+        property: impl Fn(&MemoryModule) -> Option<T>,
+    ) -> Result<T, String> {
+        let modules = &self.0.as_ref().map_err(String::clone)?.modules;
+        let first = modules.first().ok_or("the firmware table lists no memory module")?;
         match property(first) {
-            Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => {
-                Fact::known(value, self.source())
-            }
-            Some(_) => Fact::unknown(format!("the memory modules differ in {what}")),
-            None => Fact::unknown(format!(
-                "the firmware table does not state the {what}, as is usual in virtual \
-                                           machines"
-            )),
+            Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => Ok(value),
+            Some(_) => Err(format!("the memory modules differ in {what}")),
+            None => Err(format!("the firmware table does not state the {what}, as is usual in virtual machines")),
         }
     }
 
     fn kind(&self) -> Fact<String> {
-        self.common_value("type", |module| module.kind.map(str::to_owned))
+        fact_of(self.common_value("type", |module| module.kind.map(str::to_owned)).map(|kind| (kind, self.source())))
     }
 
-    fn transfers_per_second(&self) -> Fact<f64> {
-        let rate = self.common_value("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6);
-        match (rate, self.common_value("clock", |module| module.clock)) {
-            (Fact::Known { value, source }, Fact::Known { value: clock, .. }) => {
-                Fact::known(value, format!("{source}, two transfers for each cycle of the {clock} MHz that it states"))
-            }
-            (rate, _) => rate,
-        }
+    fn transfers_per_second(&self) -> Result<(f64, String), String> {
+        let rate = f64::from(self.common_value("rate", |module| module.megatransfers)?) * 1e6;
+        let source = self.source();
+        Ok(match self.common_value("clock", |module| module.clock) {
+            Ok(clock) => (rate, format!("{source}, two transfers for each cycle of the {clock} MHz that it states")),
+            Err(_) => (rate, source),
+        })
     }
 
-    fn channels(&self) -> Fact<u32> {
-        match self.0 {
-            Err(reason) => Fact::unknown(reason.as_str()),
-            Ok(table) => match table.channels() {
-                Some(channels) => Fact::known(channels, format!("slot names in {}", self.source())),
-                None => Fact::unknown(format!(
-                    "the firmware lists {} memory modules, and their slot names do not identify channels",
-                    table.modules.len()
-                )),
-            },
-        }
+    fn channels(&self) -> Result<(u32, String), String> {
+        let table = self.0.as_ref().map_err(String::clone)?;
+        let channels = table.channels().ok_or_else(|| {
+            format!(
+                "the firmware lists {} memory modules, and their slot names do not identify channels",
+                table.modules.len()
+            )
+        })?;
+        Ok((channels, format!("slot names in {}", self.source())))
     }
 
     /// Channels times transfers per second times bytes of one transfer.
-    fn peak_bytes_per_second(&self) -> Fact<f64> {
-        let bits = self.common_value("data width", |module| module.data_bits);
-        match (self.channels(), self.transfers_per_second(), bits) {
-            (
-                Fact::Known { value: channels, .. },
-                Fact::Known { value: rate, .. },
-                Fact::Known { value: bits, source },
-            ) => {
-                let peak = f64::from(channels) * rate * f64::from(bits) / 8.0;
-                Fact::known(peak, format!("channels x rate x {bits} bit, from {source}"))
-            }
-            (Fact::Unknown { reason }, ..) | (_, Fact::Unknown { reason }, _) | (.., Fact::Unknown { reason }) => {
-                Fact::unknown(reason)
-            }
-        }
+    fn peak_bytes_per_second(&self) -> Result<(f64, String), String> {
+        let ((channels, _), (rate, _)) = (self.channels()?, self.transfers_per_second()?);
+        let bits = self.common_value("data width", |module| module.data_bits)?;
+        let peak = f64::from(channels) * rate * f64::from(bits) / 8.0;
+        Ok((peak, format!("channels x rate x {bits} bit, from {}", self.source())))
     }
 }
 

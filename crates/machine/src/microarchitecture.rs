@@ -8,7 +8,7 @@
 //! generation in the AWS Graviton Technical Guide (github.com/aws/aws-graviton-getting-started), and for the first one
 //! Wikipedia, "AWS Graviton".
 
-use crate::root::data_lines;
+use crate::root::{data_lines, known_name};
 
 /// Vendor, family, models, steppings and name, by tabs.
 const PROCESSORS: &str = include_str!("../data/processors.txt");
@@ -38,34 +38,12 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
 
 /// The company behind an implementer code of the main ID register.
 pub(crate) fn arm_implementer(code: u32) -> Option<&'static str> {
-    Some(match code {
-        0x41 => "ARM",
-        0x42 => "Broadcom",
-        0x43 => "Cavium",
-        0x46 => "Fujitsu",
-        0x48 => "HiSilicon",
-        0x4e => "NVIDIA",
-        0x50 => "APM",
-        0x51 => "Qualcomm",
-        0x53 => "Samsung",
-        0x56 => "Marvell",
-        0x61 => "Apple",
-        0x6d => "Microsoft",
-        0x70 => "Phytium",
-        0xc0 => "Ampere",
-        _ => return None,
-    })
+    known_name("arm_implementer", |known| known == format!("{code:#04x}"))
 }
 
 /// The Graviton generation by its core; valid only on Amazon EC2.
 pub(crate) fn graviton(implementer: u32, part: u32) -> Option<&'static str> {
-    Some(match (implementer, part) {
-        (0x41, 0xd08) => "AWS Graviton",
-        (0x41, 0xd0c) => "AWS Graviton2",
-        (0x41, 0xd40) => "AWS Graviton3",
-        (0x41, 0xd4f) => "AWS Graviton4",
-        _ => return None,
-    })
+    known_name("graviton", |known| known == format!("{implementer:#04x} {part:#05x}"))
 }
 
 #[cfg(test)]

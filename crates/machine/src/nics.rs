@@ -2,9 +2,13 @@
 
 use kelvin_core::{Fact, Nic};
 
-use crate::line_rate::{self, INTERFACES_DIRECTORY};
-use crate::root::FileRoot;
+use crate::root::{FileRoot, known_name, value_of_key};
 
+/// Where the kernel shows network interfaces.
+const INTERFACES_DIRECTORY: &str = "/sys/class/net";
+
+/// `ARPHRD_ETHER` of `linux/if_arp.h`, in the file `type`.
+const ETHERNET_TYPE: &str = "1";
 /// `ARPHRD_LOOPBACK` of `linux/if_arp.h`, in the file `type`.
 const LOOPBACK_TYPE: &str = "772";
 /// Bits of the negotiated features of a virtio network device (virtio 1.3, 5.1.3), and ethtool's names of the offloads.
@@ -35,7 +39,7 @@ fn nic(root: FileRoot<'_>, name: String, hypervisor: &Fact<Option<String>>) -> N
     let loopback = is_loopback(root, &name);
     let (driver, bits_per_second) = (driver(root, &name, loopback), link_speed(root, &name, loopback));
     Nic {
-        line_rate: line_rate::line_rate_of(root, &name, &bits_per_second, &driver, hypervisor),
+        line_rate: line_rate(root, &name, &bits_per_second, &driver, hypervisor),
         driver,
         bits_per_second,
         mtu: root.fact(&file("mtu"), |text| text.parse().ok()),
@@ -64,8 +68,7 @@ fn driver(root: FileRoot<'_>, name: &str, loopback: bool) -> Fact<String> {
 
 /// `bridge`, `veth`, `vlan` of a virtual interface, where stated.
 fn interface_kind(root: FileRoot<'_>, name: &str) -> Option<String> {
-    crate::root::value_of_key(&root.text(&format!("{INTERFACES_DIRECTORY}/{name}/uevent"))?, "DEVTYPE", '=')
-        .map(str::to_owned)
+    value_of_key(&root.text(&format!("{INTERFACES_DIRECTORY}/{name}/uevent"))?, "DEVTYPE", '=').map(str::to_owned)
 }
 
 /// The speed that an interface advertises, in bits per second, or why it has none.
@@ -100,5 +103,128 @@ fn offloads(root: FileRoot<'_>, name: &str) -> Fact<Vec<String>> {
             Fact::known(on.map(|(_, name)| (*name).to_owned()).collect(), features)
         }
         None => Fact::unknown("a recorded tree has no driver to ask for offloads"),
+    }
+}
+
+/// The line rate of an interface in bits per second, or why its advertised speed is not one, which nothing can exceed.
+///
+/// A software limit taken for a line rate makes good measurements look impossible; a line rate not taken for one only costs a check. So
+/// in doubt it is not.
+fn line_rate(
+    root: FileRoot<'_>,
+    name: &str,
+    advertised: &Fact<f64>,
+    driver: &Fact<String>,
+    hypervisor: &Fact<Option<String>>,
+) -> Fact<f64> {
+    match doubt_reason(root, name, driver, hypervisor).filter(|_| advertised.get().is_some()) {
+        Some(why) => Fact::unknown(format!("the advertised link speed of {name} is not a line rate: {why}")),
+        None => advertised.clone(),
+    }
+}
+
+/// Why an advertised speed need not be a line rate.
+fn doubt_reason(
+    root: FileRoot<'_>,
+    name: &str,
+    driver: &Fact<String>,
+    hypervisor: &Fact<Option<String>>,
+) -> Option<String> {
+    let file = |what: &str| format!("{INTERFACES_DIRECTORY}/{name}/{what}");
+    if !root.exists(&file("device")) {
+        return Some("it is virtual and reports the speed of the interfaces below it".into());
+    }
+    if root.text(&file("type")).as_deref() != Some(ETHERNET_TYPE) {
+        return Some("it is not Ethernet".into());
+    }
+    if root.exists(&file("wireless")) || root.exists(&file("phy80211")) {
+        return Some("it is wireless".into());
+    }
+    let Some(driver) = driver.get() else { return Some("its driver is unknown".into()) };
+    if known_name("network_driver", |known| known == driver).is_some() {
+        return Some(format!("the driver {driver} reports a speed that the host or the other device sets"));
+    }
+    // Traffic between two functions of a card never leaves the card.
+    if root.exists(&file("device/physfn")) {
+        return Some("it is a virtual function of a shared card".into());
+    }
+    if root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0") {
+        return Some("its card has virtual functions, and traffic among them does not cross the line".into());
+    }
+    match hypervisor {
+        Fact::Known { value: None, .. } => None,
+        Fact::Known { value: Some(hypervisor), .. } => {
+            Some(format!("this is a virtual machine ({hypervisor}), and its card may be emulated"))
+        }
+        Fact::Unknown { reason } => Some(format!("whether a hypervisor emulates it is unknown ({reason})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// An interface in sysfs: files with their content, and the driver of its device, if any.
+    fn nic_line_rate(driver: Option<&str>, files: &[(&str, &str)], hypervisor: Fact<Option<String>>) -> Fact<f64> {
+        let tree = tempfile::tempdir().unwrap();
+        let interface = tree.path().join("sys/class/net/eth0");
+        fs::create_dir_all(&interface).unwrap();
+        if let Some(driver) = driver {
+            fs::create_dir_all(interface.join("device")).unwrap();
+            symlink(format!("../../../../bus/pci/drivers/{driver}"), interface.join("device/driver")).unwrap();
+        }
+        for (file, text) in [("type", "1"), ("mtu", "1500"), ("speed", "10000")].iter().chain(files) {
+            let path = interface.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        let [nic] = &super::read(FileRoot::new(tree.path()), &hypervisor)[..] else { panic!("one interface") };
+        nic.line_rate.clone()
+    }
+
+    fn no_hypervisor() -> Fact<Option<String>> {
+        Fact::known(None, "a test")
+    }
+
+    #[test]
+    fn bare_metal_nic_has_line_rate() {
+        for driver in ["ixgbe", "mlx5_core", "e1000e", "r8152"] {
+            assert_eq!(nic_line_rate(Some(driver), &[], no_hypervisor()).get(), Some(&10e9), "{driver}");
+        }
+        let rate = nic_line_rate(Some("ixgbe"), &[("device/sriov_numvfs", "0")], no_hypervisor());
+        assert_eq!(rate, Fact::known(10e9, "/sys/class/net/eth0/speed"));
+    }
+
+    #[test]
+    fn missing_line_rate_has_reason() {
+        let reason = |driver, files: &[(&str, &str)], hypervisor| {
+            let rate = nic_line_rate(driver, files, hypervisor);
+            assert_eq!(rate.get(), None, "{driver:?} {files:?}");
+            rate.source_or_reason().to_owned()
+        };
+        let says = |reason: String, words: &str| assert!(reason.contains(words), "{reason}");
+        let no_files: &[(&str, &str)] = &[];
+        says(reason(None, &[("uevent", "DEVTYPE=veth")], no_hypervisor()), "has no device");
+        says(reason(None, &[("uevent", "DEVTYPE=bridge")], no_hypervisor()), "has no device");
+        says(reason(None, &[("uevent", "DEVTYPE=bond")], no_hypervisor()), "the speed of the interfaces below it");
+        says(reason(None, &[("uevent", "DEVTYPE=vlan")], no_hypervisor()), "the speed of the interfaces below it");
+        for driver in ["virtio_net", "vif", "hv_netvsc", "vmxnet3", "ena", "gve", "cdc_ncm"] {
+            says(reason(Some(driver), no_files, no_hypervisor()), driver);
+        }
+        says(reason(Some("ixgbe"), &[("type", "32")], no_hypervisor()), "not Ethernet");
+        says(reason(Some("ixgbe"), &[("type", "772")], no_hypervisor()), "no line rate");
+        says(reason(Some("iwlwifi"), &[("wireless/status", "0")], no_hypervisor()), "wireless");
+        says(
+            reason(Some("iavf"), &[("device/physfn/vendor", "0x8086")], no_hypervisor()),
+            "virtual function of a shared card",
+        );
+        says(reason(Some("ixgbe"), &[("device/sriov_numvfs", "4")], no_hypervisor()), "has virtual functions");
+        says(reason(Some("ixgbe"), &[("speed", "-1")], no_hypervisor()), "states no speed");
+        // A gigabit card emulated by QEMU carries many gigabits.
+        says(reason(Some("e1000"), no_files, Fact::known(Some("KVM".into()), "a test")), "a virtual machine (KVM)");
+        says(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is unknown (no cpuid)");
     }
 }

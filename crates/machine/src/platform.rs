@@ -5,7 +5,7 @@ use kelvin_core::{Chassis, Fact, Name, Platform};
 use crate::container;
 use crate::cpu;
 use crate::cpuid::Cpuid;
-use crate::root::{FileRoot, value_of_key};
+use crate::root::{FileRoot, known_name, value_of_key};
 
 const DMI_DIRECTORY: &str = "/sys/class/dmi/id";
 const DEVICE_TREE_DIRECTORY: &str = "/sys/firmware/devicetree/base";
@@ -46,47 +46,9 @@ fn product(root: FileRoot<'_>) -> Fact<String> {
     }
 }
 
-/// Hypervisor signatures in cpuid leaf 4000_0000h.
-const HYPERVISOR_SIGNATURES: [(&str, &str); 14] = [
-    ("KVMKVMKVM", "KVM"),
-    ("Linux KVM Hv", "KVM"),
-    ("VMwareVMware", "VMware"),
-    ("Microsoft Hv", "Hyper-V"),
-    ("XenVMMXenVMM", "Xen"),
-    ("bhyve bhyve", "bhyve"),
-    ("TCGTCGTCGTCG", "QEMU (TCG)"),
-    ("VBoxVBoxVBox", "VirtualBox"),
-    ("prl hyperv", "Parallels"),
-    ("lrpepyh vr", "Parallels"),
-    ("ACRNACRNACRN", "ACRN"),
-    ("QNXQVMBSQG", "QNX"),
-    ("Jailhouse", "Jailhouse"),
-    ("SRESRESRESRE", "SRE"),
-];
-
-/// Prefixes of `vendor product` in DMI that only virtual machines have.
-const VIRTUAL_PRODUCTS: [(&str, &str); 13] = [
-    ("QEMU", "KVM or QEMU"),
-    ("KVM", "KVM"),
-    ("Amazon EC2", "KVM (Nitro)"),
-    ("Google Google Compute Engine", "KVM"),
-    ("VMware", "VMware"),
-    ("innotek GmbH VirtualBox", "VirtualBox"),
-    ("Microsoft Corporation Virtual Machine", "Hyper-V"),
-    ("Xen", "Xen"),
-    ("Parallels", "Parallels"),
-    ("OpenStack", "KVM or QEMU"),
-    ("Alibaba Cloud", "KVM"),
-    ("Apple Inc. Apple Virtualization", "Apple Virtualization"),
-    ("DigitalOcean Droplet", "KVM"),
-];
-
 fn hypervisor(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<String>> {
     if let Some(signature) = cpuid.hypervisor_signature() {
-        let known = HYPERVISOR_SIGNATURES
-            .iter()
-            .find(|(own, _)| signature.starts_with(own))
-            .map(|(_, name)| (*name).to_owned());
+        let known = known_name("hypervisor_signature", |key| signature.starts_with(key)).map(str::to_owned);
         return Fact::known(Some(known.unwrap_or(signature)), "cpuid leaf 40000000h");
     }
     if let Some(kind) = root.text("/sys/hypervisor/type").filter(|text| !text.is_empty()) {
@@ -94,7 +56,9 @@ fn hypervisor(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Opt
         return Fact::known(Some(name), "/sys/hypervisor/type");
     }
     let product = product(root);
-    let named = product.get().filter(|name| !name.contains(".metal")).and_then(|name| virtual_product(name));
+    let named = product.get().filter(|name| !name.contains(".metal"));
+    let named = named.and_then(|name| known_name("virtual_product", |beginning| name.starts_with(beginning)));
+    let named = named.map(str::to_owned);
     match architecture.as_str() {
         "x86_64" => x86_hypervisor(root, cpuid, &product, named),
         "s390x" => s390_hypervisor(root),
@@ -113,10 +77,6 @@ fn s390_hypervisor(root: FileRoot<'_>) -> Fact<Option<String>> {
         });
         program.or_else(|| value_of_key(text, "LPAR Number", ':').map(|_| "PR/SM".to_owned())).map(Some)
     })
-}
-
-fn virtual_product(product: &str) -> Option<String> {
-    VIRTUAL_PRODUCTS.iter().find(|(beginning, _)| product.starts_with(beginning)).map(|(_, name)| (*name).to_owned())
 }
 
 /// A cloud that rents out whole machines under the product name of its virtual ones.

@@ -9,36 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use crate::boot_parameters::boot_parameters;
-use crate::root::data_lines;
+use crate::root::{data_lines, known_name};
 
 /// Replaces what is hidden.
 pub const REDACTED: &str = "…";
-
-/// System directories: no user names what is below them.
-const SYSTEM_DIRECTORIES: [&str; 12] =
-    ["proc", "sys", "etc", "usr", "lib", "lib32", "lib64", "bin", "sbin", "boot", ".dockerenv", "nix"];
-
-/// Directories that are shown, but nothing below them.
-const TOP_LEVEL_DIRECTORIES: [&str; 17] = [
-    "dev",
-    "home",
-    "root",
-    "tmp",
-    "var",
-    "run",
-    "opt",
-    "srv",
-    "mnt",
-    "media",
-    "data",
-    "scratch",
-    "export",
-    "storage",
-    "snap",
-    "workspace",
-    "work",
-];
 
 /// What is shown below those.
 const SHOWN_PATHS: [&str; 5] = ["/dev/shm", "/var/tmp", "/var/log", "/run/.containerenv", "/run/systemd/container"];
@@ -54,6 +28,27 @@ const MOUNT_OPTIONS: &str = include_str!("../data/mount_options.txt");
 
 /// Mount sources that are not devices and identify nobody.
 const SHOWN_MOUNT_SOURCES: [&str; 6] = ["none", "shm", "udev", "tmpfs", "overlay", "rootfs"];
+
+/// Boot parameters that a run records, by what they change.
+const RECORDED_PARAMETERS: &str = include_str!("../data/boot_parameters.txt");
+
+/// The parameters of a boot line that affect measurements, in their order, and the number of others, which may name disks, hosts, users
+/// and secrets.
+pub fn boot_parameters(line: &str) -> (String, u32) {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    // What follows goes to init, not to the kernel.
+    let own = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let is_recorded = |word: &&str| {
+        // The kernel treats `-` and `_` alike.
+        let name = word.split('=').next().unwrap_or_default().replace('-', "_");
+        data_lines(RECORDED_PARAMETERS)
+            .map(|known| known.replace('-', "_"))
+            .any(|known| name == known || known.ends_with('.') && name.starts_with(&known))
+    };
+    let kept: Vec<&str> = words[..own].iter().copied().filter(is_recorded).collect();
+    let left_out = words.iter().filter(|word| **word != "--").count() - kept.len();
+    (kept.join(" "), u32::try_from(left_out).unwrap_or(u32::MAX))
+}
 
 /// Hides what identifies the owner of a machine. What is already hidden stays so.
 pub fn redact_machine(machine: &mut Machine) {
@@ -166,15 +161,16 @@ fn redact_path(path: &str) -> String {
         return redact_cgroup(group);
     }
     // A unit such as `/s` is not a path.
-    let is_told = match below {
-        [] => top.len() == 1 || SYSTEM_DIRECTORIES.contains(top) || TOP_LEVEL_DIRECTORIES.contains(top),
+    let class = known_name("directory", |name| name == *top);
+    let is_shown = match below {
+        [] => top.len() == 1 || class.is_some(),
         [_] if *top == "dev" => true,
-        _ => SYSTEM_DIRECTORIES.contains(top) || SHOWN_PATHS.contains(&path.trim_end_matches('/')),
+        _ => class == Some("system") || SHOWN_PATHS.contains(&path.trim_end_matches('/')),
     };
-    match (is_told, TOP_LEVEL_DIRECTORIES.contains(top)) {
-        (true, _) => redact_interface(path),
-        (false, true) => format!("/{top}/{REDACTED}"),
-        (false, false) => format!("/{REDACTED}"),
+    match class {
+        _ if is_shown => redact_interface(path),
+        Some("top") => format!("/{top}/{REDACTED}"),
+        _ => format!("/{REDACTED}"),
     }
 }
 
@@ -313,5 +309,25 @@ mod tests {
         redact_machine(&mut machine);
         assert_eq!(machine, once, "what is left out stays out, and is counted once");
         assert_eq!(redact_value(&machine).unwrap(), machine);
+    }
+
+    #[test]
+    fn unlisted_parameters_are_only_counted() {
+        let line = "BOOT_IMAGE=/vmlinuz root=UUID=1c2d-33 ro quiet mitigations=off isolcpus=2-3 nohz_full=2-3 hugepages=16 \
+                    kvm-intel.ept=1 rcutree.kthread_prio=1 ip=10.0.0.5::10.0.0.1 password=x -- --addr 10.0.0.7 nosmt";
+        let expected = "mitigations=off isolcpus=2-3 nohz_full=2-3 hugepages=16 kvm-intel.ept=1 rcutree.kthread_prio=1";
+        assert_eq!(boot_parameters(line), (expected.into(), 9));
+        assert_eq!(boot_parameters(expected), (expected.into(), 0), "what is kept stays");
+        assert_eq!(boot_parameters(""), (String::new(), 0));
+        assert_eq!(boot_parameters("mitigationsx=off xmitigations=off kvm=1"), (String::new(), 3));
+    }
+
+    #[test]
+    fn parameter_names_are_unique() {
+        let mut names: Vec<&str> = data_lines(RECORDED_PARAMETERS).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
     }
 }

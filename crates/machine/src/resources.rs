@@ -2,8 +2,6 @@
 //!
 //! Everything is read below a root directory: `/` for this machine, or a recorded tree. Nothing here panics on the content of a file.
 mod disks;
-#[cfg(test)]
-mod fuzz;
 mod host;
 mod links;
 mod process;

@@ -109,6 +109,24 @@ impl<'a> FileRoot<'a> {
     }
 }
 
+/// The value of a fact, or why it is unknown.
+pub(crate) fn required<T>(fact: &Fact<T>) -> Result<&T, String> {
+    fact.get().ok_or_else(|| fact.source_or_reason().to_owned())
+}
+
+/// A fact from a value and its source, or from the reason for none.
+pub(crate) fn fact_of<T, S: Into<String>>(found: Result<(T, S), String>) -> Fact<T> {
+    match found {
+        Ok((value, source)) => Fact::known(value, source),
+        Err(reason) => Fact::unknown(reason),
+    }
+}
+
+/// A text that says something.
+pub(crate) fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 /// The absolute name of a file, as sources and reasons show it.
 pub(crate) fn absolute_name(name: &str) -> String {
     format!("/{}", name.trim_start_matches('/'))
@@ -197,6 +215,17 @@ pub(crate) fn suffixed_size(text: &str) -> Option<u64> {
 /// A value of the boot line: `preempt` of `quiet preempt=full`.
 pub(crate) fn boot_option<'t>(line: &'t str, key: &str) -> Option<&'t str> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// Names by which things are recognised, by kind.
+const NAMES: &str = include_str!("../data/names.txt");
+
+/// What the first key of a kind that fits stands for, by `data/names.txt`.
+pub(crate) fn known_name(kind: &str, fits: impl Fn(&str) -> bool) -> Option<&'static str> {
+    data_lines(NAMES).find_map(|row| {
+        let (key, name) = row.strip_prefix(kind)?.strip_prefix('\t')?.split_once('\t')?;
+        fits(key).then_some(name)
+    })
 }
 
 /// The lines of a list in `data`, without its comments.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kelvin_core::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
 
 use crate::cpu;
-use crate::root::{FileRoot, cpu_list, cpu_mask, suffixed_size, value_of_key};
+use crate::root::{FileRoot, cpu_list, cpu_mask, fact_of, required, suffixed_size, value_of_key};
 
 const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
 const NODE_DIRECTORY: &str = "/sys/devices/system/node";
@@ -14,11 +14,13 @@ pub(crate) fn read(root: FileRoot<'_>) -> Topology {
     let online = online_cpus(root);
     let allowed = allowed_cpus(root, None);
     let first = first_allowed(&allowed);
-    let places = cpu_locations(root, &online);
+    let locations = cpu_locations(root, &online);
+    let siblings = fact_of(locations.clone())
+        .map(|cpus: Vec<CpuLocation>| cpus.into_iter().map(|cpu| cpu.threads).collect::<Vec<Vec<u32>>>());
     Topology {
-        sockets: sockets(root, &places),
-        cores: cores(&places),
-        siblings: siblings(&places),
+        sockets: fact_of(locations.and_then(|(cpus, source)| Ok((sockets(root, &cpus)?, source)))),
+        cores: siblings.clone().map(|cores| cores.into_iter().collect::<BTreeSet<_>>().len() as u32),
+        siblings,
         caches: caches(root, first),
         nodes: nodes(root),
         online,
@@ -52,6 +54,10 @@ fn non_empty_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpu_list(text).filter(|cpus| !cpus.is_empty())
 }
 
+fn non_empty_cpu_mask(text: &str) -> Option<Vec<u32>> {
+    cpu_mask(text).filter(|cpus| !cpus.is_empty())
+}
+
 fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
     let listed = root.fact(&format!("{CPU_DIRECTORY}/online"), non_empty_cpu_list);
     if listed.get().is_some() {
@@ -80,10 +86,6 @@ fn cpus_of(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
     files.iter().find_map(|(list, mask)| read(list, non_empty_cpu_list).or_else(|| read(mask, non_empty_cpu_mask)))
 }
 
-fn non_empty_cpu_mask(text: &str) -> Option<Vec<u32>> {
-    cpu_mask(text).filter(|cpus| !cpus.is_empty())
-}
-
 /// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
 /// with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list is cut to the CPUs
 /// that were online there.
@@ -97,14 +99,12 @@ pub fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> 
     let of_line = |key: &str, parse: fn(&str) -> Option<Vec<u32>>| {
         root.line_fact(&file, key, |text, key| parse(value_of_key(text, key, ':')?))
     };
-    let listed = of_line("Cpus_allowed_list", non_empty_cpu_list);
-    // Before 2.6.26 there is only the mask.
-    let masked = || of_line("Cpus_allowed", |text| cpu_mask(text).filter(|cpus| !cpus.is_empty()));
-    let listed = if listed.get().is_some() {
-        listed
-    } else {
-        Some(masked()).filter(|mask| mask.get().is_some()).unwrap_or(listed)
-    };
+    let mut listed = of_line("Cpus_allowed_list", non_empty_cpu_list);
+    if listed.get().is_none() {
+        // Before 2.6.26 there is only the mask.
+        let masked = of_line("Cpus_allowed", non_empty_cpu_mask);
+        listed = if masked.get().is_some() { masked } else { listed };
+    }
     let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online_cpus(root))
     else {
         return listed;
@@ -134,30 +134,20 @@ struct CpuLocation {
 }
 
 /// The place of every online CPU, from sysfs or else from /proc/cpuinfo.
-fn cpu_locations(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<CpuLocation>> {
-    let cpus = match online {
-        Fact::Known { value, .. } => value,
-        Fact::Unknown { reason } => return Fact::unknown(reason.as_str()),
+fn cpu_locations(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Result<(Vec<CpuLocation>, String), String> {
+    let cpus = required(online)?;
+    let listed: Result<Vec<CpuLocation>, u32> = cpus.iter().map(|&cpu| cpu_location(root, cpu).ok_or(cpu)).collect();
+    let unlisted = match listed {
+        Ok(locations) => return Ok((locations, format!("{CPU_DIRECTORY}/cpu*/topology"))),
+        Err(cpu) => format!("{CPU_DIRECTORY}/cpu{cpu}/topology"),
     };
-    let listed: Option<Vec<CpuLocation>> = cpus.iter().map(|&cpu| cpu_location(root, cpu)).collect();
-    if let Some(places) = listed {
-        return Fact::known(places, format!("{CPU_DIRECTORY}/cpu*/topology"));
-    }
     match locations_from_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
-        Some(places) => Fact::known(places, cpu::CPUINFO),
-        None => Fact::unknown(missing_siblings_reason(root, cpus)),
-    }
-}
-
-/// Why it is not known which CPUs share a core.
-fn missing_siblings_reason(root: FileRoot<'_>, cpus: &[u32]) -> String {
-    let none = cpus.iter().find(|&&cpu| cpu_location(root, cpu).is_none());
-    match none.map(|cpu| format!("{CPU_DIRECTORY}/cpu{cpu}/topology")).filter(|directory| root.exists(directory)) {
-        Some(directory) => format!(
-            "{directory} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
+        Some(locations) => Ok((locations, cpu::CPUINFO.into())),
+        None if root.exists(&unlisted) => Err(format!(
+            "{unlisted} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
              /proc/cpuinfo does not show it either"
-        ),
-        None => format!("neither {CPU_DIRECTORY}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core"),
+        )),
+        None => Err(format!("neither {CPU_DIRECTORY}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core")),
     }
 }
 
@@ -192,36 +182,22 @@ fn locations_from_cpuinfo(text: &str) -> Option<Vec<CpuLocation>> {
     Some(places.collect()).filter(|places: &Vec<CpuLocation>| !places.is_empty())
 }
 
-fn sockets(root: FileRoot<'_>, places: &Fact<Vec<CpuLocation>>) -> Fact<u32> {
-    let (places, source) = match places {
-        Fact::Unknown { reason } => return Fact::unknown(reason.as_str()),
-        Fact::Known { value, source } => (value, source),
+fn sockets(root: FileRoot<'_>, locations: &[CpuLocation]) -> Result<u32, String> {
+    let sockets: Option<BTreeSet<u32>> = locations.iter().map(|location| location.socket).collect();
+    let sockets = sockets.ok_or("the platform numbers no sockets (physical_package_id is -1)")?;
+    // Whether the numbers of sockets may be those of clusters: the device tree names both, and before Linux 6.0 the kernel stated the cluster
+    // as the socket (`parse_cluster` in drivers/base/arch_topology.c), and no cluster of its own.
+    let may_be_clusters = || {
+        let has_clusters = locations.iter().any(|location| location.has_cluster);
+        cpu::is_arm(root) && !root.exists("/sys/firmware/acpi") && !has_clusters
     };
-    let Some(sockets) = places.iter().map(|place| place.socket).collect::<Option<BTreeSet<u32>>>() else {
-        return Fact::unknown("the platform numbers no sockets (physical_package_id is -1)");
-    };
-    if sockets.len() > 1 && are_clusters(root, places) {
-        return Fact::unknown(
-            "on Arm without ACPI a kernel before 6.0 gives the number of a cluster of cores as physical_package_id",
+    if sockets.len() > 1 && may_be_clusters() {
+        return Err(
+            "on Arm without ACPI a kernel before 6.0 gives the number of a cluster of cores as physical_package_id"
+                .into(),
         );
     }
-    Fact::known(sockets.len() as u32, source.as_str())
-}
-
-/// Whether the numbers of sockets may be those of clusters: the device tree names both, and before Linux 6.0 the kernel stated the cluster as
-/// the socket (`parse_cluster` in drivers/base/arch_topology.c), and no cluster of its own.
-fn are_clusters(root: FileRoot<'_>, places: &[CpuLocation]) -> bool {
-    cpu::is_arm(root) && !root.exists("/sys/firmware/acpi") && !places.iter().any(|place| place.has_cluster)
-}
-
-fn cores(places: &Fact<Vec<CpuLocation>>) -> Fact<u32> {
-    let distinct =
-        |places: Vec<CpuLocation>| places.into_iter().map(|place| place.threads).collect::<BTreeSet<_>>().len() as u32;
-    places.clone().map(distinct)
-}
-
-fn siblings(places: &Fact<Vec<CpuLocation>>) -> Fact<Vec<Vec<u32>>> {
-    places.clone().map(|places| places.into_iter().map(|place| place.threads).collect())
+    Ok(sockets.len() as u32)
 }
 
 fn caches(root: FileRoot<'_>, cpu: u32) -> Fact<Vec<Cache>> {
@@ -274,43 +250,46 @@ fn nodes(root: FileRoot<'_>) -> Fact<Vec<NumaNode>> {
 fn node(root: FileRoot<'_>, id: u32) -> Option<NumaNode> {
     let file = |name: &str| root.text(&format!("{NODE_DIRECTORY}/node{id}/{name}"));
     let distances = file("distance").unwrap_or_default();
+    // `Node 0 MemTotal:       65639228 kB`
+    let memory = |text: String| {
+        let (_, after) = text.lines().find(|line| line.contains("MemTotal:"))?.split_once(':')?;
+        after.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
     Some(NumaNode {
         id,
         // A node may have memory and no CPUs.
         cpus: file("cpulist").and_then(|list| cpu_list(&list)).or_else(|| cpu_mask(&file("cpumap")?))?,
-        bytes: file("meminfo").and_then(|text| node_memory(&text)),
+        bytes: file("meminfo").and_then(memory),
         distances: distances.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect(),
     })
 }
 
-/// `Node 0 MemTotal:       65639228 kB`
-fn node_memory(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.contains("MemTotal:"))?;
-    let (_, after) = line.split_once(':')?;
-    after.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::tests::FixtureTree;
 
     #[test]
     fn cores_fall_back_to_cpuinfo() {
         let text = "processor : 0\nphysical id : 0\ncore id : 0\n\nprocessor : 1\nphysical id : 0\ncore id : 0\n\n\
                     processor : 2\nphysical id : 1\ncore id : 0\n\n";
-        let places = Fact::known(locations_from_cpuinfo(text).unwrap(), "x");
-        assert_eq!(cores(&places).get(), Some(&2));
-        assert_eq!(sockets(FileRoot::new(Path::new("/nosuch")), &places).get(), Some(&2));
-        assert_eq!(siblings(&places).get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
+        let tree = FixtureTree::default();
+        tree.fill("proc/cpuinfo", text);
+        let topology = read(FileRoot::new(tree.path()));
+        assert_eq!(topology.cores.get(), Some(&2));
+        assert_eq!(topology.sockets.get(), Some(&2));
+        assert_eq!(topology.siblings.get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
         assert_eq!(locations_from_cpuinfo("processor : 0\n\n"), None);
     }
 
     #[test]
     fn negative_socket_is_unknown() {
-        let places = Fact::known(vec![CpuLocation { socket: None, threads: vec![0], has_cluster: false }], "x");
-        assert!(sockets(FileRoot::new(Path::new("/nosuch")), &places).get().is_none());
-        assert_eq!(cores(&places).get(), Some(&1));
+        let tree = FixtureTree::default();
+        tree.fill("sys/devices/system/cpu/online", "0");
+        tree.fill("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0");
+        tree.fill("sys/devices/system/cpu/cpu0/topology/physical_package_id", "-1");
+        let topology = read(FileRoot::new(tree.path()));
+        assert!(topology.sockets.get().is_none());
+        assert_eq!(topology.cores.get(), Some(&1));
     }
 }

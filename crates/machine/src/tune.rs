@@ -34,12 +34,12 @@ pub struct SettingChange {
     /// Its new value.
     pub to: String,
     /// The benefit.
-    pub why: String,
+    pub benefit: String,
     /// Whether it is only offered: it changes the machine itself, not just its quietness.
     pub optional: bool,
     /// Whether it is a value that a user asked an experiment to try, and not one that tune knows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub asked: bool,
+    pub requested: bool,
 }
 
 /// Where a difference between two values of a setting would show.
@@ -96,16 +96,16 @@ pub enum ChangeResult {
         to: String,
     },
     /// It already had the right value.
-    AsWanted(String),
+    AlreadySet(String),
     /// Changed by somebody else since; left alone.
-    ChangedByOthers {
+    ChangedByOther {
         /// The value that we had set.
         ours: String,
         /// Its current value.
         now: String,
     },
     /// Gone: a device or CPU that no longer exists.
-    Gone(String),
+    Missing(String),
     /// Not changed, for this reason.
     Refused(String),
 }
@@ -254,9 +254,9 @@ fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
 /// Of a setting that an experiment switched between several values, what was done for the one that it had.
 fn deduplicate_outcomes(outcomes: &mut Vec<ChangeOutcome>) {
     let weight = |outcome: &ChangeOutcome| match outcome.result {
-        ChangeResult::ChangedByOthers { .. } => 0,
-        ChangeResult::AsWanted(_) => 1,
-        ChangeResult::Gone(_) | ChangeResult::Refused(_) => 2,
+        ChangeResult::ChangedByOther { .. } => 0,
+        ChangeResult::AlreadySet(_) => 1,
+        ChangeResult::Missing(_) | ChangeResult::Refused(_) => 2,
         ChangeResult::Changed { .. } => 3,
     };
     let all = std::mem::take(outcomes);
@@ -282,30 +282,30 @@ fn apply_change(
 ) -> ChangeResult {
     match now {
         Err(reason) => ChangeResult::Refused(reason),
-        Ok(now) if now == change.to => ChangeResult::AsWanted(now),
+        Ok(now) if now == change.to => ChangeResult::AlreadySet(now),
         Ok(now) if now == change.from => write_and_verify(root, &change.path, &now, &change.to, write),
-        Ok(now) => ChangeResult::ChangedByOthers { ours: change.from.clone(), now },
+        Ok(now) => ChangeResult::ChangedByOther { ours: change.from.clone(), now },
     }
 }
 
 fn restore_change(root: FileRoot<'_>, entry: &SettingChange, write: SettingWriter<'_>) -> ChangeResult {
     if !root.exists(&entry.path) {
-        return ChangeResult::Gone(format!("{} no longer exists", entry.path));
+        return ChangeResult::Missing(format!("{} no longer exists", entry.path));
     }
     match current_value(root, &entry.path) {
         Err(reason) => ChangeResult::Refused(reason),
-        Ok(now) if now == entry.from => ChangeResult::AsWanted(now),
+        Ok(now) if now == entry.from => ChangeResult::AlreadySet(now),
         Ok(now) if is_same_value(&now, &entry.to) => write_and_verify(root, &entry.path, &now, &entry.from, write),
-        Ok(now) => ChangeResult::ChangedByOthers { ours: entry.to.clone(), now },
+        Ok(now) => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
     }
 }
 
 /// Settings in /proc and /sys do not survive a reboot, so none of them is ours.
 fn outcome_after_reboot(root: FileRoot<'_>, entry: &SettingChange) -> ChangeResult {
     match current_value(root, &entry.path) {
-        Ok(now) if now == entry.from => ChangeResult::AsWanted(now),
-        Ok(now) => ChangeResult::ChangedByOthers { ours: entry.to.clone(), now },
-        Err(reason) => ChangeResult::Gone(reason),
+        Ok(now) if now == entry.from => ChangeResult::AlreadySet(now),
+        Ok(now) => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
+        Err(reason) => ChangeResult::Missing(reason),
     }
 }
 

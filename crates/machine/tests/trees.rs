@@ -159,7 +159,7 @@ fn masked_processor_tree_is_read() {
     assert_known(&machine.limits.memory_bytes, None);
     assert_known(&machine.limits.cpu_quota, None);
     // Runs of this machine are stored (crates/store/tests/runs): with another identity they would not match it.
-    assert_eq!(machine.identity, "b17db3aadfb967b5f9d88a4d77c0224d");
+    assert_eq!(machine.identity, "826cdabc6498a2e6b93cbbfe3db1f3ff");
 
     let found = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(

@@ -108,7 +108,7 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
     writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {
         let optional = if change.optional { "  (only with --optional)" } else { "" };
-        writeln!(out, "  {}: {} -> {}{optional}\n    {}", change.path, change.from, change.to, change.why)?;
+        writeln!(out, "  {}: {} -> {}{optional}\n    {}", change.path, change.from, change.to, change.benefit)?;
     }
     Ok(())
 }
@@ -133,11 +133,11 @@ fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneRep
     outcomes.iter().flatten().try_for_each(|outcome| {
         let result = match &outcome.result {
             Step::Changed { from, to } => format!("{from} -> {to}"),
-            Step::AsWanted(value) => format!("already {value}"),
-            Step::ChangedByOthers { ours, now } => {
+            Step::AlreadySet(value) => format!("already {value}"),
+            Step::ChangedByOther { ours, now } => {
                 format!("left alone: changed from {ours} to {now} by someone else")
             }
-            Step::Gone(reason) => format!("gone: {reason}"),
+            Step::Missing(reason) => format!("gone: {reason}"),
             Step::Refused(reason) => format!("NOT changed: {reason}"),
         };
         writeln!(out, "{}: {result}", outcome.path)

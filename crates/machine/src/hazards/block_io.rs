@@ -1,32 +1,24 @@
 //! The hazard of a block I/O limit on this process's control group: the limit is measured instead of the disk.
 
-use kelvin_core::catalogue::mem::FAULT_MAJOR;
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardBuilder, HazardContext, hazard};
+use super::{HazardContext, hazard, with_command};
 use crate::cgroups::ProcessCgroups;
+use crate::disks::BLOCK_DIRECTORY;
 use crate::root::FileRoot;
 
-/// Files of version 1, what they limit, and whether in bytes or requests per second.
-const FILES_V1: [(&str, &str, bool); 4] = [
-    ("blkio.throttle.read_bps_device", "reads", true),
-    ("blkio.throttle.write_bps_device", "writes", true),
-    ("blkio.throttle.read_iops_device", "reads", false),
-    ("blkio.throttle.write_iops_device", "writes", false),
+/// Limits: their file of version 1, their key in the one file of version 2, what they limit, and whether in bytes per second or requests.
+const LIMITS: [(&str, &str, &str, bool); 4] = [
+    ("blkio.throttle.read_bps_device", "rbps", "reads", true),
+    ("blkio.throttle.write_bps_device", "wbps", "writes", true),
+    ("blkio.throttle.read_iops_device", "riops", "reads", false),
+    ("blkio.throttle.write_iops_device", "wiops", "writes", false),
 ];
-/// The same as keys in the one file of version 2.
-const FILE_V2: &str = "io.max";
-const KEYS_V2: [(&str, &str, bool); 4] =
-    [("rbps", "reads", true), ("wbps", "writes", true), ("riops", "reads", false), ("wiops", "writes", false)];
 
 /// One limit on one device.
 struct BlockIoLimit {
-    /// `major:minor`.
-    device: String,
-    /// `reads`, `writes`.
-    operation: &'static str,
-    is_bytes: bool,
-    per_second: u64,
+    /// `vda reads 20.0 MB/s`, `254:16 writes 120 per second`
+    description: String,
     /// Where it is set, and what removes it.
     file: String,
     unlimited: String,
@@ -35,64 +27,53 @@ struct BlockIoLimit {
 pub(super) fn limits(look: &HazardContext<'_>) -> Option<Hazard> {
     let limits = find_limits(look.root);
     let first = limits.first()?;
-    let said: Vec<String> = limits.iter().map(|limit| limit.description(look.root)).collect();
+    let descriptions: Vec<&str> = limits.iter().map(|limit| limit.description.as_str()).collect();
     let commands: Vec<String> =
         limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.unlimited, limit.file)).collect();
-    let effect = "file probes measure this limit, not the disk; buffered writes escape it until they are synced";
-    let summary = format!("the control group limits block I/O: {}", said.join(", "));
-    Some(
-        hazard("block_io_limit", Severity::Serious, summary, effect)
-            .affecting(&["file.", FAULT_MAJOR.id.as_str()])
-            .remedy_command(commands.join("; "))
-            .with_source(first.file.as_str()),
-    )
+    let summary = format!("the control group limits block I/O: {}", descriptions.join(", "));
+    let found = hazard("block_io_limit", Severity::Serious, summary, first.file.as_str());
+    Some(with_command(found, commands.join("; ")))
 }
 
 /// All limits in force on this process.
 fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
     let Ok(groups) = ProcessCgroups::read(root) else { return Vec::new() };
     let Ok(Some(place)) = groups.controller_path("blkio") else { return Vec::new() };
-    let mut found = Vec::new();
+    let lines = |text: &str| -> Vec<(String, String)> {
+        let pairs = text.lines().filter_map(|line| line.split_once(' '));
+        pairs.map(|(device, rest)| (device.to_owned(), rest.trim().to_owned())).collect()
+    };
+    let mut settings = Vec::new();
     if place.version == 1 {
-        for (file, operation, is_bytes) in FILES_V1 {
+        for limit in &LIMITS {
             // Without a hierarchy of limits in version 1 only those of the group itself are in force
             // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
-            let Some((file, text)) = groups.read_with_ancestors(&place, file).into_iter().next() else { continue };
-            for (device, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-                let Ok(per_second) = value.trim().parse() else { continue };
-                let (device, unlimited) = (device.to_owned(), format!("{device} 0"));
-                found.push(BlockIoLimit { device, operation, is_bytes, per_second, file: file.clone(), unlimited });
+            let Some((file, text)) = groups.read_with_ancestors(&place, limit.0).into_iter().next() else { continue };
+            for (device, value) in lines(&text) {
+                settings.push((limit, value, file.clone(), format!("{device} 0"), device));
             }
         }
-        return found;
-    }
-    for (file, text) in groups.read_with_ancestors(&place, FILE_V2) {
-        for (device, settings) in text.lines().filter_map(|line| line.split_once(' ')) {
-            for (key, value) in settings.split_ascii_whitespace().filter_map(|setting| setting.split_once('=')) {
-                let known = KEYS_V2.iter().find(|(name, ..)| *name == key);
-                let (Some(&(_, operation, is_bytes)), Ok(per_second)) = (known, value.parse()) else { continue };
-                let (device, unlimited) = (device.to_owned(), format!("{device} {key}=max"));
-                found.push(BlockIoLimit { device, operation, is_bytes, per_second, file: file.clone(), unlimited });
+    } else {
+        for (file, text) in groups.read_with_ancestors(&place, "io.max") {
+            for (device, of_device) in lines(&text) {
+                for (key, value) in of_device.split_ascii_whitespace().filter_map(|setting| setting.split_once('=')) {
+                    let Some(limit) = LIMITS.iter().find(|(_, known, ..)| *known == key) else { continue };
+                    let unlimited = format!("{device} {key}=max");
+                    settings.push((limit, value.to_owned(), file.clone(), unlimited, device.clone()));
+                }
             }
         }
     }
-    found
+    let disks = root.names(BLOCK_DIRECTORY);
+    let in_force = settings.into_iter().filter_map(|(&(_, _, operation, is_bytes), value, file, unlimited, device)| {
+        let per_second: u64 = value.parse().ok()?;
+        let is_device = |name: &&String| root.text(&format!("{BLOCK_DIRECTORY}/{name}/dev")).as_ref() == Some(&device);
+        let name = disks.iter().find(is_device).unwrap_or(&device);
+        let description = match is_bytes {
+            true => format!("{name} {operation} {:.1} MB/s", per_second as f64 / 1e6),
+            false => format!("{name} {operation} {per_second} per second"),
+        };
+        Some(BlockIoLimit { description, file, unlimited })
+    });
+    in_force.collect()
 }
-
-impl BlockIoLimit {
-    /// `vda reads 20.0 MB/s`, `254:16 writes 120 per second`
-    fn description(&self, root: FileRoot<'_>) -> String {
-        let name = root
-            .names(BLOCK)
-            .into_iter()
-            .find(|name| root.text(&format!("{BLOCK}/{name}/dev")).is_some_and(|numbers| numbers == self.device));
-        let name = name.as_deref().unwrap_or(&self.device);
-        let Self { operation: what, per_second, .. } = self;
-        match self.is_bytes {
-            true => format!("{name} {what} {:.1} MB/s", *per_second as f64 / 1e6),
-            false => format!("{name} {what} {per_second} per second"),
-        }
-    }
-}
-
-const BLOCK: &str = "/sys/block";

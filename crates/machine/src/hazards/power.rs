@@ -2,22 +2,19 @@
 
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardBuilder, HazardContext, hazard};
-use crate::counters;
+use super::{HazardContext, hazard, with_command};
+use crate::counters::{THERMAL_THROTTLE_FILES, thermal_throttles};
 
 /// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
 const MIN_EXIT_LATENCY: u64 = 5;
 
 pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
-    const AFFECTED_METRICS: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
     if look.is_virtual() {
         let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
                       idle";
-        return Some(
-            hazard("idle_states", Severity::Note, summary, effect).affecting(AFFECTED_METRICS).with_source(directory),
-        );
+        return Some(Hazard { effect: effect.into(), ..hazard("idle_states", Severity::Note, summary, directory) });
     }
     let states = look.root.names(&directory).into_iter().filter_map(|state| {
         let file = |name: &str| look.root.text(&format!("{directory}/{state}/{name}"));
@@ -25,18 +22,10 @@ pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
         let latency: u64 = file("latency")?.parse().ok()?;
         enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
     });
-    let (latency, name) = states.max()?;
-    if latency < MIN_EXIT_LATENCY {
-        return None;
-    }
+    let (latency, name) = states.max().filter(|(latency, _)| *latency >= MIN_EXIT_LATENCY)?;
     let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
-    let effect = "each remote wake-up may cost that much; a busy machine looks faster than an idle one";
-    Some(
-        hazard("idle_states", Severity::Note, summary, effect)
-            .affecting(AFFECTED_METRICS)
-            .remedy_command(format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}"))
-            .with_source(directory),
-    )
+    let found = hazard("idle_states", Severity::Note, summary, directory);
+    Some(with_command(found, format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}")))
 }
 
 pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
@@ -48,21 +37,12 @@ pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
             && file("status").as_deref() == Some("Discharging")
             && file("scope").as_deref() != Some("Device")
     })?;
-    let effect = "firmware and kernel lower the frequency to save power";
-    Some(
-        hazard("battery", Severity::Serious, "the machine runs on battery", effect)
-            .remedy_advice("plug in the power supply")
-            .with_source(format!("{SUPPLIES}/{discharging}/status")),
-    )
+    let source = format!("{SUPPLIES}/{discharging}/status");
+    Some(hazard("battery", Severity::Serious, "the machine runs on battery", source))
 }
 
 pub(super) fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
-    let times = counters::thermal_throttles(look.root).filter(|times| *times > 0)?;
+    let times = thermal_throttles(look.root).filter(|times| *times > 0)?;
     let summary = format!("the processor was thermally throttled {times} times since boot");
-    let effect = "under sustained load the frequency falls";
-    Some(
-        hazard("thermal_throttling", Severity::Note, summary, effect)
-            .remedy_advice("improve cooling, or pause between runs")
-            .with_source("/sys/devices/system/cpu/cpu*/thermal_throttle"),
-    )
+    Some(hazard("thermal_throttling", Severity::Note, summary, THERMAL_THROTTLE_FILES))
 }

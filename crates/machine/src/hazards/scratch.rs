@@ -1,36 +1,9 @@
 //! Hazards of the file system under the scratch directory: full, remote, in memory, layered.
 
-use std::path::Path;
+use kelvin_core::{Hazard, Severity};
 
-use kelvin_core::{Hazard, Mount, Severity};
-
-use super::{HazardBuilder, HazardContext, hazard, percent};
-use crate::disks::MOUNTS;
-
-/// File systems served by another machine or by the host.
-const NETWORK_FILE_SYSTEMS: [&str; 15] = [
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "9p",
-    "virtiofs",
-    "ceph",
-    "glusterfs",
-    "fuse.glusterfs",
-    "fuse.sshfs",
-    "afs",
-    "lustre",
-    "beegfs",
-    "fuse.ceph",
-];
-
-/// The mount of a path: the one with the longest target above it.
-fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
-    let above = mounts.iter().filter(|mount| path.starts_with(&mount.target));
-    above.max_by_key(|mount| mount.target.len())
-}
+use super::{HazardContext, hazard, percent};
+use crate::disks::{MOUNTS, file_system_class};
 
 pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
     let scratch = Some(look.scratch).filter(|_| look.root.is_live())?;
@@ -42,50 +15,28 @@ pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
         _ => return None,
     };
     let summary = format!("only {} of the file system of {} is free", percent(share), scratch.display());
-    let effect = "new files are fragmented, and a nearly full disk writes more slowly";
-    Some(
-        hazard("file_system_full", severity, summary, effect)
-            .affecting(&["file."])
-            .remedy_advice("free some space, or choose another scratch directory")
-            .with_source(format!("statvfs of {}", existing.display())),
-    )
+    Some(hazard("file_system_full", severity, summary, format!("statvfs of {}", existing.display())))
 }
 
 pub(super) fn unsuitable_file_system(look: &HazardContext<'_>) -> Option<Hazard> {
-    let mount = mount_of(&look.machine.mounts, look.scratch)?;
-    let (kind, place) = (mount.kind.as_str(), look.scratch.display());
-    let found = match kind {
-        kind if NETWORK_FILE_SYSTEMS.contains(&kind) => hazard(
-            "network_file_system",
-            Severity::Serious,
-            format!("{place} is on {kind}, served by another machine or by the host"),
-            "file probes measure the path to the server and its cache, not a local disk",
-        ),
-        "tmpfs" | "ramfs" => hazard(
-            "scratch_in_memory",
-            Severity::Serious,
-            format!("{place} is on {kind}, in memory"),
-            "no disk is measured; O_DIRECT works there but still reads memory",
-        ),
-        "overlay" | "aufs" => hazard(
-            "scratch_layered",
-            Severity::Warning,
-            format!("{place} is on {kind}, layered over another file system"),
-            "open and the first write cost more, and the cache state is not known exactly",
-        ),
+    // The mount of a path is the one with the longest target above it.
+    let above = look.machine.mounts.iter().filter(|mount| look.scratch.starts_with(&mount.target));
+    let mount = above.max_by_key(|mount| mount.target.len())?;
+    let (id, severity, what) = match file_system_class(&mount.kind)? {
+        "network" => ("network_file_system", Severity::Serious, "served by another machine or by the host"),
+        "memory" => ("scratch_in_memory", Severity::Serious, "in memory"),
+        "layered" => ("scratch_layered", Severity::Warning, "layered over another file system"),
         _ => return None,
     };
-    Some(
-        found
-            .affecting(&["file."])
-            .remedy_advice("choose a scratch directory on a local disk")
-            .with_source(format!("{MOUNTS}, {}", mount.target)),
-    )
+    let summary = format!("{} is on {}, {what}", look.scratch.display(), mount.kind);
+    Some(hazard(id, severity, summary, format!("{MOUNTS}, {}", mount.target)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelvin_core::Mount;
+    use std::path::Path;
 
     fn mount(target: &str, kind: &str) -> Mount {
         Mount { target: target.into(), source: "x".into(), kind: kind.into(), options: "rw".into() }

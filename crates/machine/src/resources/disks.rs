@@ -85,7 +85,7 @@ fn whole_disk(device: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::fuzz::FixtureTree;
+    use crate::tests::FixtureTree;
 
     const STATS: &str = "   7       0 loop0 211095 2083 24021151 38005 16877 6619 13059841 49164 0 44520 96867 0 0 0 0 4102 9697\n \
                          259      0 nvme0n1 10 1 16 2 20 3 32 4 5 6 7\n 259      1 nvme0n1p1 9 1 16 2 20 3 32 4 5 6 7\n \

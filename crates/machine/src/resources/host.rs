@@ -3,7 +3,7 @@
 use crate::cgroups::ProcessCgroups;
 use crate::counters::{StallKind, cpu_throttling, parse_stat, pressure_of};
 use crate::file_page_bytes;
-use crate::limits::{cpu_quota, is_cpu_quota_known};
+use crate::limits::cpu_quota;
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::{CpuStats, MemoryStats, PressureStall};
@@ -23,7 +23,8 @@ pub(crate) fn throttled_for(groups: &ProcessCgroups<'_>) -> Option<f64> {
 pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allowed: &[u32]) -> CpuStats {
     let text = root.text("/proc/stat").unwrap_or_default();
     let stat = parse_stat(&text).unwrap_or_default();
-    let quota = groups.and_then(cpu_quota);
+    let known_quota = groups.and_then(|groups| cpu_quota(groups).get().copied());
+    let quota = known_quota.flatten();
     let throttled = groups.and_then(cpu_throttling);
     let cpus = stat.cpus.len() as u32;
     let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
@@ -41,7 +42,7 @@ pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allow
         allowed_busy: of_own(|ticks| ticks.user.saturating_add(ticks.system).saturating_add(ticks.steal)),
         allowed_idle: of_own(|ticks| ticks.idle),
         quota,
-        is_quota_known: groups.is_some_and(is_cpu_quota_known),
+        is_quota_known: known_quota.is_some(),
         throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
         throttled_periods: throttled.map(|throttled| throttled.throttled_periods),
         periods: throttled.map(|throttled| throttled.periods),
@@ -79,7 +80,7 @@ pub(crate) fn pressure(root: FileRoot<'_>) -> PressureStall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::fuzz::FixtureTree;
+    use crate::tests::FixtureTree;
 
     const STAT: &str =
         "cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 40 4 0 2 3 9 9\ncpu1 0 0 0 40 0 0 0 0 0 0\nintr 1\nprocs_running 3\n";

@@ -96,7 +96,7 @@ fn snmp_counter(text: &str, table: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::fuzz::FixtureTree;
+    use crate::tests::FixtureTree;
 
     const DEV: &str = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs \
                        drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    lo: \

@@ -189,7 +189,7 @@ impl ThreadTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::fuzz::FixtureTree;
+    use crate::tests::FixtureTree;
 
     fn schedule(cpu: u64, without_cpu: u64, switches: u64) -> SchedStat {
         SchedStat { cpu, without_cpu, switches }

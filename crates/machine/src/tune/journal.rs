@@ -27,15 +27,15 @@ const FILE_MODE: u32 = 0o600;
 pub(super) struct Journal {
     format: u32,
     /// The boot in which the settings were changed; they do not survive it.
-    boot: Option<String>,
+    boot_id: Option<String>,
     /// In the order of change.
     pub(super) entries: Vec<SettingChange>,
 }
 
 /// Whether tune makes such a change.
 fn validate_change(change: &SettingChange) -> Result<(), String> {
-    let SettingChange { path, from, to, asked, .. } = change;
-    if *asked {
+    let SettingChange { path, from, to, requested, .. } = change;
+    if *requested {
         return setting_switch::validate_setting(path, from).and_then(|()| setting_switch::validate_setting(path, to));
     }
     match TunableSetting::for_path(path) {
@@ -51,11 +51,11 @@ fn boot_id(root: FileRoot<'_>) -> Option<String> {
 
 impl Journal {
     pub(super) fn new(root: FileRoot<'_>, entries: Vec<SettingChange>) -> Self {
-        Self { format: JOURNAL_FORMAT, boot: boot_id(root), entries }
+        Self { format: JOURNAL_FORMAT, boot_id: boot_id(root), entries }
     }
 
     pub(super) fn is_of_an_earlier_boot(&self, root: FileRoot<'_>) -> bool {
-        matches!((&self.boot, boot_id(root)), (Some(then), Some(now)) if *then != now)
+        matches!((&self.boot_id, boot_id(root)), (Some(then), Some(now)) if *then != now)
     }
 
     /// The journal at a path, if any: only one that nobody else can have written, with changes that tune makes.

@@ -40,7 +40,7 @@ pub(super) struct TunableSetting {
     /// The values that it is changed from, hence the only ones ever put back.
     noisy: NoisyValue,
     pub(super) to: &'static str,
-    pub(super) why: &'static str,
+    pub(super) benefit: &'static str,
     pub(super) optional: bool,
     /// Where a difference would show.
     visible_in: VisibleIn,
@@ -56,19 +56,19 @@ enum NoisyValue {
 const fn setting(
     path: &'static str,
     (noisy, to): (&'static str, &'static str),
-    why: &'static str,
+    benefit: &'static str,
     shows: VisibleIn,
 ) -> TunableSetting {
-    TunableSetting { path, noisy: NoisyValue::Word(noisy), to, why, optional: false, visible_in: shows }
+    TunableSetting { path, noisy: NoisyValue::Word(noisy), to, benefit, optional: false, visible_in: shows }
 }
 
 const fn governor(path: &'static str) -> TunableSetting {
-    let why = "the core runs at full speed from the start";
+    let benefit = "the core runs at full speed from the start";
     TunableSetting {
         path,
         noisy: NoisyValue::Governor,
         to: "performance",
-        why,
+        benefit,
         optional: false,
         visible_in: VISIBLE_IN_FREQUENCY,
     }
@@ -150,8 +150,15 @@ impl TunableSetting {
             NoisyValue::Governor => offers_performance(root, &path),
             NoisyValue::Word(_) => self.path != SWAPPINESS || has_swap(root),
         };
-        let Self { to, why, optional, .. } = *self;
-        can_be.then(|| SettingChange { path, from, to: to.to_owned(), why: why.to_owned(), optional, asked: false })
+        let Self { to, benefit, optional, .. } = *self;
+        can_be.then(|| SettingChange {
+            path,
+            from,
+            to: to.to_owned(),
+            benefit: benefit.to_owned(),
+            optional,
+            requested: false,
+        })
     }
 }
 

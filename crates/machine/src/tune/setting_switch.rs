@@ -51,9 +51,9 @@ impl SettingSwitch {
                 path: path.to_owned(),
                 from: from.clone(),
                 to: value.to_owned(),
-                why: "tried in an experiment".to_owned(),
+                benefit: "tried in an experiment".to_owned(),
                 optional: false,
-                asked: true,
+                requested: true,
             };
             (!is_same_value(from, value)).then_some(change)
         };
@@ -200,7 +200,7 @@ mod tests {
             let (now, is_ours) = (bench.says(SWAPPINESS), left != "7");
             assert_eq!(now == "60", is_ours, "{left}: {outcomes:?}");
             assert_eq!(
-                matches!(outcomes[0].result, ChangeResult::ChangedByOthers { .. }),
+                matches!(outcomes[0].result, ChangeResult::ChangedByOther { .. }),
                 !is_ours,
                 "{left}: {outcomes:?}"
             );

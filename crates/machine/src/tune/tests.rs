@@ -126,7 +126,7 @@ fn plan_lists_changes_with_reasons() {
     );
     assert_eq!((plan[4].from.as_str(), plan[4].to.as_str()), ("always", "madvise"));
     assert!(plan[6].optional && plan[..6].iter().all(|change| !change.optional));
-    assert!(plan.iter().all(|change| !change.why.is_empty()));
+    assert!(plan.iter().all(|change| !change.benefit.is_empty()));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn foreign_value_is_kept_and_reported() {
     bench.write(GOVERNOR_0, "ondemand");
     let outcomes = bench.restore().unwrap();
     let of = outcomes.iter().find(|outcome| outcome.path == GOVERNOR_0).unwrap();
-    assert_eq!(of.result, ChangeResult::ChangedByOthers { ours: "performance".into(), now: "ondemand".into() });
+    assert_eq!(of.result, ChangeResult::ChangedByOther { ours: "performance".into(), now: "ondemand".into() });
     assert_eq!(bench.says(GOVERNOR_0), "ondemand");
     assert_eq!(bench.says(GOVERNOR_1), "schedutil");
     assert!(!bench.journal.exists());
@@ -225,7 +225,7 @@ fn unwritable_setting_does_not_stop_others() {
     );
     assert_eq!(outcomes[3], changed_outcome(BALANCING, "1", "0"));
     let outcomes = bench.restore().unwrap();
-    assert_eq!(outcomes[1], ChangeOutcome { path: TURBO.into(), result: ChangeResult::AsWanted("0".into()) });
+    assert_eq!(outcomes[1], ChangeOutcome { path: TURBO.into(), result: ChangeResult::AlreadySet("0".into()) });
     assert_eq!(bench.says(BALANCING), "1");
     assert!(!bench.journal.exists());
 }
@@ -260,7 +260,7 @@ fn missing_setting_does_not_stop_others() {
     bench.apply().unwrap();
     fs::remove_file(FileRoot::new(&bench.root()).resolve(GOVERNOR_1)).unwrap();
     let outcomes = bench.restore().unwrap();
-    assert!(matches!(&outcomes[2].result, ChangeResult::Gone(_)), "{outcomes:?}");
+    assert!(matches!(&outcomes[2].result, ChangeResult::Missing(_)), "{outcomes:?}");
     assert_eq!(bench.says(GOVERNOR_0), "powersave");
     assert!(!bench.journal.exists());
 }
@@ -275,7 +275,7 @@ fn journal_of_earlier_boot_is_dropped() {
     assert_eq!(bench.says(TURBO), "1", "set at boot");
     assert!(
         outcomes
-            .contains(&ChangeOutcome { path: GOVERNOR_0.into(), result: ChangeResult::AsWanted("powersave".into()) })
+            .contains(&ChangeOutcome { path: GOVERNOR_0.into(), result: ChangeResult::AlreadySet("powersave".into()) })
     );
     assert!(!bench.journal.exists());
 }
@@ -295,7 +295,7 @@ fn concurrent_tune_is_refused() {
 fn invalid_journal_is_an_error() {
     let bench = TuneFixture::new();
     let before = bench.all();
-    for text in ["", "{}", r#"{"format":2,"boot":null,"entries":[]}"#] {
+    for text in ["", "{}", r#"{"format":2,"boot_id":null,"entries":[]}"#] {
         fs::write(&bench.journal, text).unwrap();
         assert!(matches!(bench.apply(), Err(TuneError::CorruptJournal { .. })), "{text}");
         assert!(matches!(bench.restore(), Err(TuneError::CorruptJournal { .. })), "{text}");
@@ -345,8 +345,8 @@ fn journal_is_private_to_owner() {
 
 /// A journal with one change.
 fn journal_of(path: &str, from: &str, to: &str) -> String {
-    let change = serde_json::json!({ "path": path, "from": from, "to": to, "why": "", "optional": false });
-    serde_json::json!({ "format": 1, "boot": null, "entries": [change] }).to_string()
+    let change = serde_json::json!({ "path": path, "from": from, "to": to, "benefit": "", "optional": false });
+    serde_json::json!({ "format": 1, "boot_id": null, "entries": [change] }).to_string()
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn journal_with_unknown_change_is_refused() {
     fs::write(&bench.journal, journal_of(TURBO, "0", "1")).unwrap();
     assert_eq!(
         bench.restore().unwrap(),
-        [ChangeOutcome { path: TURBO.into(), result: ChangeResult::AsWanted("0".into()) }]
+        [ChangeOutcome { path: TURBO.into(), result: ChangeResult::AlreadySet("0".into()) }]
     );
 }
 
@@ -467,6 +467,6 @@ fn foreign_change_after_plan_is_kept() {
     let plan = plan_changes(&bench.root());
     bench.write(BALANCING, "2");
     let outcomes = apply(&bench.root(), &bench.journal, &plan).unwrap();
-    assert_eq!(outcomes[3].result, ChangeResult::ChangedByOthers { ours: "1".into(), now: "2".into() });
+    assert_eq!(outcomes[3].result, ChangeResult::ChangedByOther { ours: "1".into(), now: "2".into() });
     assert_eq!((bench.says(BALANCING).as_str(), pending_changes(&bench.journal).unwrap().len()), ("2", 3));
 }

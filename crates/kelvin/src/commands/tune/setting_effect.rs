@@ -90,7 +90,7 @@ pub fn write_effects(out: &mut dyn Write, worths: &[SettingEffect]) -> io::Resul
         for SettingChange { path, from, to, .. } in changes {
             writeln!(out, "{path}: {from} -> {to}")?;
         }
-        changes.first().map_or(Ok(()), |change| writeln!(out, "  {}", change.why))?;
+        changes.first().map_or(Ok(()), |change| writeln!(out, "  {}", change.benefit))?;
         if let Some(why) = not_measured {
             writeln!(out, "  not measured: {why}")?;
         }
