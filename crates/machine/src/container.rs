@@ -12,13 +12,12 @@ use crate::root::{FileRoot, known_name};
 
 /// The name of the container manager, or `None` on a host.
 pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
-    if let Some((name, source)) = declared_manager(root) {
-        return Fact::known(Some(name), source);
-    }
     let cgroup = root.read("/proc/self/cgroup");
     let mut groups = cgroup.as_deref().unwrap_or_default().lines().filter_map(CgroupMembership::parse);
-    if let Some(name) = groups.find_map(|group| manager_of_cgroup(&group.path)) {
-        return Fact::known(Some(name.into()), "/proc/self/cgroup");
+    let of_group =
+        groups.find_map(|group| manager_of_cgroup(&group.path)).map(|name| (name.to_owned(), "/proc/self/cgroup"));
+    if let Some((name, source)) = declared_manager(root).or(of_group) {
+        return Fact::known(Some(name), source);
     }
     let mounts = disks::mount_lines(root);
     let base = mounts.iter().rfind(|mount| mount.target == "/");
@@ -33,20 +32,20 @@ pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
             None => Fact::known(Some(name.into()), file),
         };
     }
-    if let Some(name) = mounts.iter().find_map(manager_of_bound_file) {
-        return Fact::known(Some(name.into()), "files below /etc in /proc/self/mountinfo");
-    }
-    if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(overlay_store) {
-        return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
-    }
-    if let Some(name) = base.and_then(|mount| known_name("container_root", |part| mount.root.contains(part))) {
-        return Fact::known(Some(name.into()), "/ is a directory of its store in /proc/self/mountinfo");
-    }
-    if let Some((name, source)) = kernel_manager(root) {
+    let overlay = base.filter(|mount| mount.kind == "overlay").and_then(overlay_store);
+    let store = base.and_then(|mount| known_name("container_root", |part| mount.root.contains(part)));
+    let user_map = root.text("/proc/self/uid_map");
+    // `0 0 4294967295`: user ids are not mapped.
+    let is_mapped = user_map.is_some_and(|map| !map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    let found = [
+        mounts.iter().find_map(manager_of_bound_file).map(|name| (name, "files below /etc in /proc/self/mountinfo")),
+        overlay.map(|name| (name, "/ is an overlay in /proc/self/mountinfo")),
+        store.map(|name| (name, "/ is a directory of its store in /proc/self/mountinfo")),
+        kernel_manager(root),
+        is_mapped.then_some(("a user namespace", "/proc/self/uid_map")),
+    ];
+    if let Some((name, source)) = found.into_iter().flatten().next() {
         return Fact::known(Some(name.into()), source);
-    }
-    if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
-        return Fact::known(Some("a user namespace".into()), "/proc/self/uid_map");
     }
     match (cgroup, base) {
         (Err(reason), _) => Fact::unknown(reason),
@@ -203,9 +202,4 @@ fn overlay_store(mount: &MountInfo) -> Option<&'static str> {
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.
 fn is_whole_disk(mount: &MountInfo) -> bool {
     mount.root == "/" && mount.source.starts_with("/dev/") && !mount.source.starts_with("/dev/mapper/docker")
-}
-
-/// `0 0 4294967295`: user ids are not mapped.
-fn is_whole_uid_map(map: &str) -> bool {
-    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -68,7 +68,7 @@ pub fn group_by_setting(changes: &[SettingChange]) -> Vec<SettingChanges> {
         match settings.iter_mut().find(|(of, _)| std::ptr::eq(*of, known)) {
             Some((_, setting)) => setting.changes.push(change.clone()),
             None => {
-                settings.push((known, SettingChanges { changes: vec![change.clone()], visible_in: known.visible_in() }))
+                settings.push((known, SettingChanges { changes: vec![change.clone()], visible_in: known.visible_in }))
             }
         }
     }
@@ -206,17 +206,21 @@ fn apply_with(
     // The settings may have changed since the plan was made: read them again.
     let found: Vec<(&SettingChange, Result<String, String>)> =
         changes.iter().map(|change| (change, current_value(root, &change.path))).collect();
-    let changed = found.iter().filter(|(change, now)| now.as_ref() == Ok(&change.from));
-    let journal = Journal::new(root, changed.map(|(change, _)| (*change).clone()).collect());
+    let is_due = |change: &SettingChange, now: &Result<String, String>| {
+        now.as_ref().is_ok_and(|now| is_same_value(now, &change.from))
+    };
+    let due = found.iter().filter(|(change, now)| is_due(change, now));
+    let journal = Journal::new(root, due.map(|(change, _)| (*change).clone()).collect());
     if !journal.entries.is_empty() {
         journal.write(path)?;
     }
     let make = |(change, now): (&SettingChange, _)| ChangeOutcome {
         path: change.path.clone(),
-        result: apply_change(root, change, now, write),
+        result: change_setting(root, change, now, write),
     };
     let outcomes = found.into_iter().map(make).collect();
-    if !journal.entries.is_empty() && journal.entries.iter().all(|entry| has_value(root, &entry.path, &entry.from)) {
+    let is_unchanged = |entry: &SettingChange| current_value(root, &entry.path).as_ref() == Ok(&entry.from);
+    if !journal.entries.is_empty() && journal.entries.iter().all(is_unchanged) {
         Journal::remove(path)?;
     }
     Ok(outcomes)
@@ -235,38 +239,38 @@ fn restore_with(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
 fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Result<Vec<ChangeOutcome>, TuneError> {
     let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
     let restarted = journal.is_of_an_earlier_boot(root);
-    let mut outcomes: Vec<ChangeOutcome> = journal
-        .entries
-        .iter()
-        .rev()
-        .map(|entry| {
-            let result = if restarted { outcome_after_reboot(root, entry) } else { restore_change(root, entry, write) };
-            ChangeOutcome { path: entry.path.clone(), result }
-        })
-        .collect();
-    deduplicate_outcomes(&mut outcomes);
-    if outcomes.iter().all(|outcome| !matches!(outcome.result, ChangeResult::Refused(_))) {
-        Journal::remove(path)?;
-    }
-    Ok(outcomes)
-}
-
-/// Of a setting that an experiment switched between several values, what was done for the one that it had.
-fn deduplicate_outcomes(outcomes: &mut Vec<ChangeOutcome>) {
+    // Of a setting that an experiment switched between several values, what was done for the one that it had.
     let weight = |outcome: &ChangeOutcome| match outcome.result {
         ChangeResult::ChangedByOther { .. } => 0,
         ChangeResult::AlreadySet(_) => 1,
         ChangeResult::Missing(_) | ChangeResult::Refused(_) => 2,
         ChangeResult::Changed { .. } => 3,
     };
-    let all = std::mem::take(outcomes);
-    for outcome in all {
+    let mut outcomes: Vec<ChangeOutcome> = Vec::new();
+    for entry in journal.entries.iter().rev() {
+        let result = match current_value(root, &entry.path) {
+            _ if !restarted && !root.exists(&entry.path) => {
+                ChangeResult::Missing(format!("{} no longer exists", entry.path))
+            }
+            // Settings in /proc and /sys do not survive a reboot, so none of them is ours.
+            Err(reason) if restarted => ChangeResult::Missing(reason),
+            Ok(now) if restarted && now != entry.from => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
+            now => {
+                let back = SettingChange { from: entry.to.clone(), to: entry.from.clone(), ..entry.clone() };
+                change_setting(root, &back, now, write)
+            }
+        };
+        let outcome = ChangeOutcome { path: entry.path.clone(), result };
         match outcomes.iter_mut().find(|known| known.path == outcome.path) {
             Some(known) if weight(&outcome) > weight(known) => *known = outcome,
             Some(_) => {}
             None => outcomes.push(outcome),
         }
     }
+    if outcomes.iter().all(|outcome| !matches!(outcome.result, ChangeResult::Refused(_))) {
+        Journal::remove(path)?;
+    }
+    Ok(outcomes)
 }
 
 /// Whether two values of a setting are the same: the kernel writes the parts of some with tabs.
@@ -274,7 +278,8 @@ fn is_same_value(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
-fn apply_change(
+/// Changes a setting that has this value now, unless somebody else has changed it.
+fn change_setting(
     root: FileRoot<'_>,
     change: &SettingChange,
     now: Result<String, String>,
@@ -283,29 +288,8 @@ fn apply_change(
     match now {
         Err(reason) => ChangeResult::Refused(reason),
         Ok(now) if now == change.to => ChangeResult::AlreadySet(now),
-        Ok(now) if now == change.from => write_and_verify(root, &change.path, &now, &change.to, write),
+        Ok(now) if is_same_value(&now, &change.from) => write_and_verify(root, &change.path, &now, &change.to, write),
         Ok(now) => ChangeResult::ChangedByOther { ours: change.from.clone(), now },
-    }
-}
-
-fn restore_change(root: FileRoot<'_>, entry: &SettingChange, write: SettingWriter<'_>) -> ChangeResult {
-    if !root.exists(&entry.path) {
-        return ChangeResult::Missing(format!("{} no longer exists", entry.path));
-    }
-    match current_value(root, &entry.path) {
-        Err(reason) => ChangeResult::Refused(reason),
-        Ok(now) if now == entry.from => ChangeResult::AlreadySet(now),
-        Ok(now) if is_same_value(&now, &entry.to) => write_and_verify(root, &entry.path, &now, &entry.from, write),
-        Ok(now) => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
-    }
-}
-
-/// Settings in /proc and /sys do not survive a reboot, so none of them is ours.
-fn outcome_after_reboot(root: FileRoot<'_>, entry: &SettingChange) -> ChangeResult {
-    match current_value(root, &entry.path) {
-        Ok(now) if now == entry.from => ChangeResult::AlreadySet(now),
-        Ok(now) => ChangeResult::ChangedByOther { ours: entry.to.clone(), now },
-        Err(reason) => ChangeResult::Missing(reason),
     }
 }
 
@@ -334,10 +318,6 @@ fn resolve_setting(root: FileRoot<'_>, path: &str) -> io::Result<PathBuf> {
 /// The value of a setting: the word in brackets where the file lists all choices.
 pub(crate) fn current_value(root: FileRoot<'_>, path: &str) -> Result<String, String> {
     root.read(path).map(|text| bracketed_word(&text).unwrap_or(&text).to_owned())
-}
-
-fn has_value(root: FileRoot<'_>, path: &str, value: &str) -> bool {
-    current_value(root, path).is_ok_and(|now| now == value)
 }
 
 /// Writes a setting: into an existing file, never a new one.

@@ -7,6 +7,7 @@ use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
 use kelvin_core::catalogue::os::{IPC_LATENCY, PROCESS_FORK, SYSCALL_NULL};
 
 use super::{SettingChange, VisibleIn, current_value};
+use crate::memory::{MEMINFO, kibibytes};
 use crate::root::FileRoot;
 
 /// Stands for a number in a path.
@@ -20,6 +21,9 @@ const GOVERNOR_FILES: [&str; 2] = [
     "/sys/devices/system/cpu/cpufreq/policy#/scaling_governor",
     "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor",
 ];
+/// Stands for all other governors.
+const ANY_GOVERNOR: &str = "*";
+const GOVERNOR_BENEFIT: &str = "the core runs at full speed from the start";
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 /// The switches of proactive reclaim, and the benefit of turning them off.
 const PROACTIVE_RECLAIM_FILES: [&str; 2] =
@@ -38,40 +42,21 @@ const VISIBLE_IN_PAGE_WORK: VisibleIn = VisibleIn::Metrics(&[&FAULT_MINOR, &BAND
 pub(super) struct TunableSetting {
     path: &'static str,
     /// The values that it is changed from, hence the only ones ever put back.
-    noisy: NoisyValue,
+    noisy: &'static str,
     pub(super) to: &'static str,
     pub(super) benefit: &'static str,
     pub(super) optional: bool,
     /// Where a difference would show.
-    visible_in: VisibleIn,
-}
-
-/// The values of a setting that are not quiet.
-enum NoisyValue {
-    Word(&'static str),
-    /// Any other governor.
-    Governor,
+    pub(super) visible_in: VisibleIn,
 }
 
 const fn setting(
     path: &'static str,
-    (noisy, to): (&'static str, &'static str),
+    [noisy, to]: [&'static str; 2],
     benefit: &'static str,
     shows: VisibleIn,
 ) -> TunableSetting {
-    TunableSetting { path, noisy: NoisyValue::Word(noisy), to, benefit, optional: false, visible_in: shows }
-}
-
-const fn governor(path: &'static str) -> TunableSetting {
-    let benefit = "the core runs at full speed from the start";
-    TunableSetting {
-        path,
-        noisy: NoisyValue::Governor,
-        to: "performance",
-        benefit,
-        optional: false,
-        visible_in: VISIBLE_IN_FREQUENCY,
-    }
+    TunableSetting { path, noisy, to, benefit, optional: false, visible_in: shows }
 }
 
 const fn optional(setting: TunableSetting) -> TunableSetting {
@@ -81,36 +66,24 @@ const fn optional(setting: TunableSetting) -> TunableSetting {
 /// In the order of change. SMT comes last, and is put back first: an offline CPU has no settings.
 #[rustfmt::skip]
 static SETTINGS: [TunableSetting; 12] = [
-    governor(GOVERNOR_FILES[0]),
-    governor(GOVERNOR_FILES[1]),
-    setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on \
+    setting(GOVERNOR_FILES[0], [ANY_GOVERNOR, "performance"], GOVERNOR_BENEFIT, VISIBLE_IN_FREQUENCY),
+    setting(GOVERNOR_FILES[1], [ANY_GOVERNOR, "performance"], GOVERNOR_BENEFIT, VISIBLE_IN_FREQUENCY),
+    setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ["0", "1"], "the frequency no longer depends on \
                                                                           temperature", VISIBLE_IN_FREQUENCY),
-    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature", VISIBLE_IN_FREQUENCY),
-    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes", VISIBLE_IN_PAGE_WORK),
-    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only on request",
+    setting("/sys/devices/system/cpu/cpufreq/boost", ["1", "0"], "the frequency no longer depends on temperature", VISIBLE_IN_FREQUENCY),
+    setting("/proc/sys/kernel/numa_balancing", ["1", "0"], "pages are no longer moved between nodes", VISIBLE_IN_PAGE_WORK),
+    setting("/sys/kernel/mm/transparent_hugepage/enabled", ["always", "madvise"], "huge pages only on request",
             VisibleIn::Metrics(&[&FAULT_MINOR, &PROCESS_FORK])),
-    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "frees a hardware counter and stops its interrupts",
+    setting("/proc/sys/kernel/nmi_watchdog", ["1", "0"], "frees a hardware counter and stops its interrupts",
             VisibleIn::Metrics(&[&FREQUENCY, &SYSCALL_NULL])),
-    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages", VISIBLE_IN_PAGE_WORK),
-    optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache",
+    setting("/sys/kernel/mm/ksm/run", ["1", "0"], "memory is no longer scanned for identical pages", VISIBLE_IN_PAGE_WORK),
+    optional(setting(SWAPPINESS, ["60", "1"], "memory in use is not swapped out for file cache",
                      VisibleIn::NotMeasurable("it acts only while memory is short, and kelvin does not make it short"))),
-    setting(PROACTIVE_RECLAIM_FILES[0], ("on", "off"), RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
-    setting(PROACTIVE_RECLAIM_FILES[1], ("Y", "N"), RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
-    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work on SMT siblings; halves the CPUs",
+    setting(PROACTIVE_RECLAIM_FILES[0], ["on", "off"], RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
+    setting(PROACTIVE_RECLAIM_FILES[1], ["Y", "N"], RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
+    optional(setting("/sys/devices/system/cpu/smt/control", ["on", "off"], "no work on SMT siblings; halves the CPUs",
                      VisibleIn::NotMeasurable("it would take CPUs away from programs that run on them"))),
 ];
-
-impl NoisyValue {
-    fn matches(&self, word: &str) -> bool {
-        match self {
-            Self::Word(noisy) => *noisy == word,
-            Self::Governor => {
-                let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-                (1..=MAX_GOVERNOR_LENGTH).contains(&word.len()) && word.chars().all(is_plain)
-            }
-        }
-    }
-}
 
 impl TunableSetting {
     /// The setting with this file, if any.
@@ -118,14 +91,12 @@ impl TunableSetting {
         SETTINGS.iter().find(|setting| setting.matches_path(path))
     }
 
-    /// Where a difference would show.
-    pub(super) fn visible_in(&self) -> VisibleIn {
-        self.visible_in
-    }
-
     /// Whether it is changed from this value to that one.
     pub(super) fn allows_change(&self, from: &str, to: &str) -> bool {
-        to == self.to && from != to && self.noisy.matches(from)
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_governor = || (1..=MAX_GOVERNOR_LENGTH).contains(&from.len()) && from.chars().all(is_plain);
+        let is_noisy = if self.noisy == ANY_GOVERNOR { is_governor() } else { from == self.noisy };
+        to == self.to && from != to && is_noisy
     }
 
     /// Whether a path is exactly that of its file.
@@ -146,9 +117,16 @@ impl TunableSetting {
     /// The change for a file: none if it is quiet or cannot be.
     fn planned_change(&self, root: FileRoot<'_>, path: String) -> Option<SettingChange> {
         let from = current_value(root, &path).ok().filter(|from| self.allows_change(from, self.to))?;
-        let can_be = match self.noisy {
-            NoisyValue::Governor => offers_performance(root, &path),
-            NoisyValue::Word(_) => self.path != SWAPPINESS || has_swap(root),
+        let can_be = match self.path {
+            SWAPPINESS => {
+                let text = root.text(MEMINFO).unwrap_or_default();
+                kibibytes(&text, "SwapTotal").is_some_and(|bytes| bytes > 0)
+            }
+            // The list beside a governor, if any, must offer it.
+            _ => root
+                .text(&path.replace("scaling_governor", "scaling_available_governors"))
+                .filter(|_| self.noisy == ANY_GOVERNOR)
+                .is_none_or(|list| list.split_ascii_whitespace().any(|name| name == self.to)),
         };
         let Self { to, benefit, optional, .. } = *self;
         can_be.then(|| SettingChange {
@@ -191,15 +169,4 @@ fn noisy_changes(root: FileRoot<'_>, setting: &TunableSetting) -> impl Iterator<
 pub(crate) fn proactive_reclaim(root: FileRoot<'_>) -> Option<String> {
     let switches = SETTINGS.iter().filter(|setting| PROACTIVE_RECLAIM_FILES.contains(&setting.path));
     switches.flat_map(|setting| noisy_changes(root, setting)).map(|change| change.path).next()
-}
-
-/// Whether the list beside a governor, if any, offers `performance`.
-fn offers_performance(root: FileRoot<'_>, governor: &str) -> bool {
-    let list = root.text(&governor.replace("scaling_governor", "scaling_available_governors"));
-    list.is_none_or(|list| list.split_ascii_whitespace().any(|name| name == "performance"))
-}
-
-fn has_swap(root: FileRoot<'_>) -> bool {
-    let text = root.text("/proc/meminfo").unwrap_or_default();
-    crate::memory::kibibytes(&text, "SwapTotal").is_some_and(|bytes| bytes > 0)
 }
