@@ -86,8 +86,10 @@ pub fn detect_change_points(values: &[f64]) -> ChangePoints {
         Sequence { values, cleaned: &cleaned, sums: PrefixSums::from_values(&cleaned), variance_inflation: 1.0 };
     // What is left after the steps tells how long states of the machine last; then the steps are asked again.
     let found = sequence.find_splits();
-    sequence.variance_inflation =
-        variance_inflation(lag_one_correlation(&residuals(&cleaned, &found)).max(lag_one_from_differences(&cleaned)));
+    sequence.variance_inflation = variance_inflation(
+        lag_one_correlation(&residuals(&cleaned, found.iter().map(|split| split.index)))
+            .max(lag_one_from_differences(&cleaned)),
+    );
     let found = if sequence.variance_inflation > 1.0 { sequence.find_splits() } else { found };
     sequence.to_change_points(&found)
 }
@@ -189,20 +191,18 @@ impl Sequence<'_> {
         let sought = SignificanceBound::new(STEP_ALPHA / looks);
         let of_layer = |layer: &Vec<Segment>| {
             let weights = SplitWeights::for_length(layer.first().map_or(0, |[from, to]| to - from));
-            let may_count = layer.iter().filter(|&&stretch| self.is_promising(stretch, &sought, &weights));
+            // Of most the best split is not as certain, and the sums of the beginnings soon tell.
+            let may_count = layer.iter().filter(|&&stretch| {
+                let (share, degrees) =
+                    (self.sums.best_share(stretch, &weights), (stretch[1] - stretch[0]) as f64 - 2.0);
+                sought.is_reachable(share, degrees, self.variance_inflation)
+            });
             may_count
                 .filter_map(|&stretch| Some(self.best_split(stretch)?.bonferroni(looks)))
                 .min_by(Split::cmp_p_value)
         };
         let best = layers.iter().filter_map(of_layer).min_by(Split::cmp_p_value);
         best.filter(|best| best.p_value < whole.p_value).or(Some(whole))
-    }
-
-    /// Whether the best split of a stretch may be as certain as this: of most it is not, and the sums of the beginnings soon tell.
-    fn is_promising(&self, stretch @ [from, to]: Segment, sought: &SignificanceBound, weights: &SplitWeights) -> bool {
-        let n = (to - from) as f64;
-        let share = self.sums.best_share(stretch, weights);
-        sought.is_reachable(share, n - 2.0, self.variance_inflation)
     }
 
     /// The best split of a part and its chance; `None` where the part is too short, or all alike.
@@ -222,14 +222,10 @@ impl Sequence<'_> {
         }
         let mut begin = 0;
         for group in steps.chunk_by(|one, other| (one.after > one.before) == (other.after > other.before)) {
-            let bounds: Vec<usize> = group.iter().map(|step| step.index).collect();
             let end = begin + group.len();
             let part = [self.neighbour_segment(splits, begin)[0], self.neighbour_segment(splits, end - 1)[1]];
-            match self.drift(part, &bounds) {
-                Some(drift) => {
-                    let chance = group.iter().map(|step| step.p_value).fold(1.0, f64::min);
-                    course.drifts.push(Drift { p_value: chance, ..drift });
-                }
+            match self.drift(part, group) {
+                Some(drift) => course.drifts.push(drift),
                 None => course.steps.extend(group),
             }
             begin = end;
@@ -252,15 +248,13 @@ impl Sequence<'_> {
     }
 
     /// The drift that a part is, if that says more than the steps within it.
-    fn drift(&self, [from, to]: Segment, steps: &[usize]) -> Option<Drift> {
+    fn drift(&self, [from, to]: Segment, steps: &[Step]) -> Option<Drift> {
         let values = &self.cleaned[from..to];
         let n = values.len() as f64;
-        let bounds: Vec<usize> = steps.iter().map(|step| step - from).collect();
-        let levels = residuals(
-            values,
-            &bounds.iter().map(|&index| Split { index, p_value: 0.0, candidates: 1.0 }).collect::<Vec<Split>>(),
-        );
-        let of_steps: f64 = levels.iter().map(|residual| residual * residual).sum();
+        let of_steps: f64 = residuals(values, steps.iter().map(|step| step.index - from))
+            .iter()
+            .map(|residual| residual * residual)
+            .sum();
         let ramp = Ramp::best_fit(values)?;
         // Rounding is no fit.
         let least = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
@@ -274,7 +268,7 @@ impl Sequence<'_> {
             to: from + ramp.to,
             before: ramp.before,
             after: ramp.after,
-            p_value: 1.0,
+            p_value: steps.iter().map(|step| step.p_value).fold(1.0, f64::min),
         })
     }
 }
@@ -319,13 +313,9 @@ impl SplitSquares {
 
     /// Chance of a split at least as good as this one anywhere in independent normal values.
     fn p_value(&self, index: usize, widening: f64) -> f64 {
-        let (alone, r) = self.p_value_at(index, widening);
-        any_index_p_value(self.between_levels.len(), r, alone)
-    }
-
-    /// Chance of a split at least as good at this very place, and its correlation with the values.
-    fn p_value_at(&self, index: usize, widening: f64) -> (f64, f64) {
-        known_index_p_value(self.between_levels[index] / self.total, self.between_levels.len() as f64 - 2.0, widening)
+        let n = self.between_levels.len();
+        let (alone, r) = known_index_p_value(self.between_levels[index] / self.total, n as f64 - 2.0, widening);
+        any_index_p_value(n, r, alone)
     }
 
     /// The first and last place of a split that are as good as certain, from the posterior of the place with nothing known of levels
@@ -567,11 +557,10 @@ fn noise_std(values: &[f64]) -> f64 {
 }
 
 /// What is left of values after the mean of each level.
-fn residuals(values: &[f64], splits: &[Split]) -> Vec<f64> {
-    let ends = splits.iter().map(|split| split.index).chain([values.len()]);
+fn residuals(values: &[f64], splits: impl Iterator<Item = usize>) -> Vec<f64> {
     let mut begin = 0;
     let mut left = Vec::with_capacity(values.len());
-    for end in ends {
+    for end in splits.chain([values.len()]) {
         let level = &values[begin..end];
         let center = mean(level);
         left.extend(level.iter().map(|value| value - center));
@@ -749,7 +738,8 @@ mod tests {
                 .map(|_| {
                     let values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
                     let squares = SplitSquares::from_values(&values).unwrap();
-                    squares.p_value_at(squares.best_index(), 1.0).1
+                    let share = squares.between_levels[squares.best_index()] / squares.total;
+                    known_index_p_value(share, n as f64 - 2.0, 1.0).1
                 })
                 .collect();
             largest.sort_unstable_by(|one, other| other.total_cmp(one));

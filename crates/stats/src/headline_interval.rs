@@ -12,17 +12,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bimodal::two_states;
 use crate::change_points::MIN_LEVEL_VALUES;
-use crate::rank_change_points::rank_change_points;
-use crate::uncertain_value::{MIN_INTERVAL_ROUNDS, UncertainValue};
+use crate::modes::two_states;
+use crate::ranks::rank_change_points;
+use crate::uncertain_value::UncertainValue;
 use crate::{MAD_TO_STD, mad, mean, median, t_quantile, variance};
 
 /// Level of all intervals of headlines.
 pub const CONFIDENCE_LEVEL: f64 = 0.95;
-
-/// With at most this many rounds an interval is the range of the rounds: what was seen, and nothing is tested with it.
-pub const MAX_RANGE_ROUNDS: usize = MIN_INTERVAL_ROUNDS - 1;
 
 /// Rounds from which their Winsorised variance is used: that of five has too few degrees of freedom.
 const MIN_WINSORISED_ROUNDS: usize = 6;
@@ -177,7 +174,7 @@ impl UnobservedVariance {
     }
 }
 
-/// The interval of the headline of these rounds, see [`UncertainValue::median`], and what they do not show; with at most [`MAX_RANGE_ROUNDS`] their
+/// The interval of the headline of these rounds, see [`UncertainValue::median`], and what they do not show; with fewer than [`crate::MIN_INTERVAL_ROUNDS`] their
 /// range, with as much to either side as runs are known to differ; `None` with fewer than two.
 pub fn headline_interval(
     rounds: &[f64],
@@ -298,17 +295,13 @@ impl BetweenRunVariance {
     pub fn learn_ratio(base: EarlierRuns<'_>, other: EarlierRuns<'_>) -> Option<Self> {
         let runs = base.headlines.len().min(other.headlines.len());
         let [base, other] = [base, other].map(|earlier| earlier.take_newest(runs));
-        let logarithm = |(base, other): (&f64, &f64)| (other / base).ln();
-        let ratios: Vec<f64> = base.headlines.iter().zip(other.headlines).map(logarithm).collect();
-        let relative = |earlier: EarlierRuns<'_>| -> Vec<f64> {
-            earlier
-                .headlines
-                .iter()
-                .zip(earlier.within_run)
-                .map(|(headline, within)| within / headline.powi(2))
-                .collect()
-        };
-        let within: Vec<f64> = relative(base).iter().zip(relative(other)).map(|(base, other)| base + other).collect();
+        let pairs = base.headlines.iter().zip(other.headlines);
+        let ratios: Vec<f64> = pairs.clone().map(|(base, other)| (other / base).ln()).collect();
+        let pairs = pairs.zip(base.within_run.iter().zip(other.within_run));
+        let relative = |headline: &f64, within: &f64| within / headline.powi(2);
+        let within: Vec<f64> = pairs
+            .map(|((base, other), (of_base, of_other))| relative(base, of_base) + relative(other, of_other))
+            .collect();
         let is_bimodal = two_states(&ratios.iter().map(|ratio| ratio.exp()).collect::<Vec<f64>>()).is_some();
         if is_bimodal { None } else { Self::learn(&ratios, &within) }
     }

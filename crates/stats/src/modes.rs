@@ -1,6 +1,7 @@
-//! Modes: the dominant one, and whether there is more than one.
+//! Modes of many samples: the dominant one, and whether there is more than one; two states of a few values, one per round or run; and how
+//! values change between two modes.
 
-use crate::{MAD_TO_STD, Sorted, mad, normal_cdf, variance};
+use crate::{MAD_TO_STD, Sorted, mad, median, normal_cdf, variance};
 
 /// The dominant steady state of positive readings: the median of the window [x, x (1 + `relative_width`)] that holds the
 /// most readings, and the share that it holds.
@@ -92,7 +93,11 @@ const MIN_EFFECTIVE_SAMPLES: f64 = 10.0;
 /// between them are joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness
 /// of each valley must pass a one-sided binomial test against the lower of its peaks.
 pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
-    let values = thin_to_quantiles(sorted.values());
+    let all = sorted.values();
+    let values: Vec<f64> = match all.len() <= MAX_DENSITY_VALUES {
+        true => all.to_vec(),
+        false => (0..MAX_DENSITY_VALUES).map(|i| all[(2 * i + 1) * all.len() / (2 * MAX_DENSITY_VALUES)]).collect(),
+    };
     let effective = effective.min(values.len() as f64);
     let logarithmic = values[0] > 0.0;
     let points: Vec<f64> = values.iter().map(|&value| if logarithmic { value.ln() } else { value }).collect();
@@ -105,8 +110,11 @@ pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
             }
         }
     }
-    let mut clusters: Vec<Cluster> =
-        split_at_bounds(&values, &points, &bounds).into_iter().map(|part| to_cluster(part, values.len())).collect();
+    let cluster = |part: &[f64]| {
+        let share = part.len() as f64 / values.len() as f64;
+        Cluster { center: median(part), share, std: robust_std(part) }
+    };
+    let mut clusters: Vec<Cluster> = split_at_bounds(&values, &points, &bounds).into_iter().map(cluster).collect();
     clusters.sort_by(|a, b| b.share.total_cmp(&a.share));
     clusters
 }
@@ -114,10 +122,11 @@ pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
 /// The bottoms of the valleys between clusters, at this fraction of Silverman's bandwidth.
 fn cluster_bounds(values: &[f64], points: &[f64], effective: f64, bandwidth: f64) -> Vec<f64> {
     let Some(density) = KernelDensity::estimate(points, effective, bandwidth) else { return Vec::new() };
+    let min_size = (MIN_CLUSTER_SHARE * values.len() as f64).ceil() as usize;
     let mut bounds = density.valleys();
     while !bounds.is_empty() {
         let parts = split_at_bounds(values, points, &bounds);
-        let tail = parts.iter().position(|part| part.len() < min_cluster_size(values.len()));
+        let tail = parts.iter().position(|part| part.len() < min_size);
         // A tail is joined with the neighbour whose valley is the less empty.
         let joined = tail.map(|part| match part {
             0 => 0,
@@ -136,21 +145,6 @@ fn cluster_bounds(values: &[f64], points: &[f64], effective: f64, bandwidth: f64
     bounds
 }
 
-fn min_cluster_size(n: usize) -> usize {
-    (MIN_CLUSTER_SHARE * n as f64).ceil() as usize
-}
-
-fn thin_to_quantiles(values: &[f64]) -> Vec<f64> {
-    if values.len() <= MAX_DENSITY_VALUES {
-        return values.to_vec();
-    }
-    (0..MAX_DENSITY_VALUES).map(|i| values[(2 * i + 1) * values.len() / (2 * MAX_DENSITY_VALUES)]).collect()
-}
-
-fn to_cluster(part: &[f64], of: usize) -> Cluster {
-    Cluster { center: crate::median(part), share: part.len() as f64 / of as f64, std: robust_std(part) }
-}
-
 /// From the median absolute deviation, or the moments where half of the values are equal.
 fn robust_std(values: &[f64]) -> f64 {
     let scale = MAD_TO_STD * mad(values);
@@ -158,7 +152,7 @@ fn robust_std(values: &[f64]) -> f64 {
 }
 
 fn are_separated(a: &[f64], b: &[f64]) -> bool {
-    let distance = (crate::median(b) - crate::median(a)).abs();
+    let distance = (median(b) - median(a)).abs();
     distance > MIN_CLUSTER_SEPARATION_STDS * f64::midpoint(robust_std(a), robust_std(b))
 }
 
@@ -309,6 +303,115 @@ fn binomial_lower_tail(k: f64, n: f64) -> f64 {
     sum.min(1.0)
 }
 
+/// Minimum values to distinguish two states.
+const MIN_BIMODAL_VALUES: usize = 5;
+/// Values that make a state: a single one is an outlier.
+const MIN_STATE_VALUES: usize = 2;
+/// Minimum factor between the centres of the two states: a smaller difference is spread.
+const MIN_STATE_RATIO: f64 = 1.5;
+/// Distance of the centres in standard deviations within the states, at least, and of the states' nearest values as a
+/// multiple of the longer one's reach; both for many values, and more the fewer there are ([`small_sample_factor`]). Simulated with
+/// 2000 samples each of normal, uniform, lognormal, heavy-tailed and exponential values, of 5 to 40: that many at most look
+/// like two states as the tests allow.
+const MIN_STATE_DISTANCE_STDS: f64 = 6.0;
+const MIN_STATE_GAP_RATIO: f64 = 1.0;
+
+/// Two states.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TwoStates {
+    /// The lower one.
+    pub low: Cluster,
+    /// The higher one.
+    pub high: Cluster,
+    /// What lies between them.
+    pub bound: f64,
+}
+
+impl TwoStates {
+    /// The one with more of the values; of two equal ones the lower.
+    pub fn dominant(&self) -> Cluster {
+        if self.high.share > self.low.share { self.high } else { self.low }
+    }
+
+    /// Whether two values are of the same state.
+    pub fn is_same_state(&self, a: f64, b: f64) -> bool {
+        (a < self.bound) == (b < self.bound)
+    }
+}
+
+/// Stricter criteria for few values: with five a gap by chance is common.
+fn small_sample_factor(values: usize) -> f64 {
+    1.0 + 6.0 / values as f64
+}
+
+/// The two states of positive values; `None` if there is one, or too few values to tell.
+pub fn two_states(values: &[f64]) -> Option<TwoStates> {
+    if values.len() < MIN_BIMODAL_VALUES || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let logs: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
+    let cuts = MIN_STATE_VALUES..=sorted.len() - MIN_STATE_VALUES;
+    let cut = cuts.max_by(|&a, &b| (logs[a] - logs[a - 1]).total_cmp(&(logs[b] - logs[b - 1])))?;
+    let (low, high) = logs.split_at(cut);
+    let distance = median(high) - median(low);
+    let reach = |part: &[f64]| part[part.len() - 1] - part[0];
+    let strictness = small_sample_factor(values.len());
+    let apart = distance >= MIN_STATE_RATIO.ln()
+        && distance >= strictness * MIN_STATE_DISTANCE_STDS * pooled_std(low, high)
+        && logs[cut] - logs[cut - 1] >= strictness * MIN_STATE_GAP_RATIO * reach(low).max(reach(high));
+    let state = |part: &[f64]| {
+        let std = (sum_of_squares(part) / (part.len() - 1) as f64).sqrt();
+        Cluster { center: median(part), share: part.len() as f64 / values.len() as f64, std }
+    };
+    let (low, high) = sorted.split_at(cut);
+    apart.then(|| TwoStates { low: state(low), high: state(high), bound: (low[cut - 1] * high[0]).sqrt() })
+}
+
+/// Sum of the squared distances from the mean.
+fn sum_of_squares(part: &[f64]) -> f64 {
+    let mean = part.iter().sum::<f64>() / part.len() as f64;
+    part.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// Standard deviation within two parts, pooled.
+fn pooled_std(low: &[f64], high: &[f64]) -> f64 {
+    ((sum_of_squares(low) + sum_of_squares(high)) / (low.len() + high.len() - 2) as f64).sqrt()
+}
+
+/// How values change between two modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModePattern {
+    /// They stay in one for several, up to a whole sequence: what they are values of changes.
+    Persistent,
+    /// They are in either from one to the next, as if by lot or in turn: a pattern of the work itself.
+    Alternating,
+}
+
+/// Part of the changes expected of a lot below which they are too few for one, ...
+const MAX_CHANGE_RATIO: f64 = 0.5;
+/// ... and by so many standard deviations at least: with fewer values half as many changes are no rarity.
+const MIN_DEFICIT_STDS: f64 = 3.0;
+
+/// How the values of sequences change across a bound, by the number of changes between neighbours: values that are drawn by lot change
+/// twice the product of both shares of the time (the runs test of Wald and Wolfowitz, 1940). `None` where all are on one side.
+pub fn mode_pattern(sequences: &[&[f64]], bound: f64) -> Option<ModePattern> {
+    let pairs = || sequences.iter().flat_map(|sequence| sequence.windows(2));
+    let all: usize = sequences.iter().map(|sequence| sequence.len()).sum();
+    let below = sequences.iter().flat_map(|sequence| sequence.iter()).filter(|&&value| value < bound).count();
+    if below == 0 || below == all {
+        return None;
+    }
+    let share = below as f64 / all as f64;
+    let by_lot = 2.0 * share * (1.0 - share);
+    let expected = by_lot * pairs().count() as f64;
+    let changes = pairs().filter(|pair| (pair[0] < bound) != (pair[1] < bound)).count() as f64;
+    let deviation = (expected * (1.0 - by_lot)).sqrt();
+    let is_few = changes < MAX_CHANGE_RATIO * expected && expected - changes > MIN_DEFICIT_STDS * deviation;
+    Some(if is_few { ModePattern::Persistent } else { ModePattern::Alternating })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,5 +544,116 @@ mod tests {
         assert!((binomial_lower_tail(0.0, 7.0) - 1.0 / 128.0).abs() < 1e-15);
         assert!((binomial_lower_tail(2.0, 5.0) - 0.5).abs() < 1e-15);
         assert!((binomial_lower_tail(120.0, 240.0) - 0.5).abs() < 0.03);
+    }
+}
+
+#[cfg(test)]
+mod bimodal_tests {
+    use super::*;
+    use crate::Random;
+
+    #[test]
+    fn two_levels_found_with_their_shares() {
+        let found = two_states(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]).unwrap();
+        assert_eq!((found.low.center, found.high.center), (12.05, 119.5));
+        assert!((found.low.share - 4.0 / 6.0).abs() < 1e-12 && (found.high.share - 2.0 / 6.0).abs() < 1e-12);
+        assert_eq!(found.dominant(), found.low);
+        assert!(found.is_same_state(11.0, 13.0) && !found.is_same_state(11.0, 110.0));
+        // As many of each: the lower one.
+        assert_eq!(two_states(&[10.0, 10.1, 10.2, 99.0, 98.0, 97.0]).unwrap().dominant().center, 10.1);
+    }
+
+    #[test]
+    fn outlier_spread_few_values_are_unimodal() {
+        assert_eq!(two_states(&[12.0, 12.1, 11.9, 12.0, 118.0]), None, "a single odd value");
+        assert_eq!(two_states(&[12.0, 12.1, 118.0, 119.0]), None, "too few");
+        assert_eq!(two_states(&[10.0, 20.0, 40.0, 80.0, 160.0, 320.0]), None, "a ramp");
+        assert_eq!(two_states(&[10.0, 10.01, 10.02, 11.0, 11.01, 11.02]), None, "too near");
+        assert_eq!(two_states(&[5.0; 9]), None);
+        assert_eq!(two_states(&[-1.0, -1.1, 5.0, 5.1, 5.2, 5.3]), None);
+        assert_eq!(two_states(&[]), None);
+    }
+
+    #[test]
+    fn noise_is_rarely_bimodal() {
+        let mut random = Random::new(17);
+        for n in [5, 6, 8, 12, 20, 40] {
+            for kind in 0..4 {
+                let alarms = (0..2000)
+                    .filter(|_| {
+                        let values: Vec<f64> = (0..n)
+                            .map(|_| match kind {
+                                0 => (0.3 * random.normal()).exp(),
+                                1 => 1.0 + random.uniform(),
+                                2 => 1.0 - 0.5 * (1.0 - random.uniform()).ln(),
+                                _ => (0.3 * random.normal() / random.uniform().max(0.05).sqrt()).exp(),
+                            })
+                            .collect();
+                        two_states(&values).is_some()
+                    })
+                    .count();
+                assert!(alarms <= 50, "{alarms} of 2000 samples of {n}, kind {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_levels_are_found_under_noise() {
+        let mut random = Random::new(23);
+        for n in [6, 8, 12, 20] {
+            let found = (0..500)
+                .filter(|_| {
+                    let level = |i: usize| if i < n / 3 { 1.0 } else { 4.0 };
+                    let values: Vec<f64> = (0..n).map(|i| level(i) * (0.06 * random.normal()).exp()).collect();
+                    two_states(&values).is_some_and(|found| found.low.share == (n / 3) as f64 / n as f64)
+                })
+                .count();
+            assert!(found >= 485, "{found} of 500 with {n} values");
+        }
+    }
+}
+
+#[cfg(test)]
+mod mode_pattern_tests {
+    use super::*;
+    use crate::Random;
+
+    /// Sequences of values near 1 or 2; a value stays in its mode with this chance, and else draws one anew.
+    fn sequences(stays: f64, random: &mut Random) -> Vec<Vec<f64>> {
+        let mut mode = 1.0;
+        let mut value = || {
+            if random.uniform() >= stays {
+                mode = if random.uniform() < 0.3 { 2.0 } else { 1.0 };
+            }
+            mode * (0.05 * random.normal()).exp()
+        };
+        (0..8).map(|_| (0..40).map(|_| value()).collect()).collect()
+    }
+
+    fn pattern_of(sequences: &[Vec<f64>]) -> Option<ModePattern> {
+        mode_pattern(&sequences.iter().map(Vec::as_slice).collect::<Vec<&[f64]>>(), 1.4)
+    }
+
+    #[test]
+    fn persistent_modes_distinguished_from_random_changes() {
+        let mut random = Random::new(9);
+        let mut found = |stays| {
+            let all = (0..200).map(|_| pattern_of(&sequences(stays, &mut random)));
+            all.filter(|&found| found == Some(ModePattern::Persistent)).count()
+        };
+        assert_eq!([found(0.0), found(0.2)], [0, 0]);
+        assert!(found(0.9) >= 190, "of stretches of ten values");
+    }
+
+    #[test]
+    fn one_mode_per_sequence_is_persistent() {
+        let rounds: Vec<Vec<f64>> = [1.0, 2.0, 1.0, 1.0, 2.0, 1.0].map(|mode| vec![mode; 30]).to_vec();
+        assert_eq!(pattern_of(&rounds), Some(ModePattern::Persistent));
+        let turns: Vec<f64> = (0..100).map(|at| f64::from(1 + at % 2)).collect();
+        assert_eq!(pattern_of(&[turns]), Some(ModePattern::Alternating));
+        assert_eq!(pattern_of(&[vec![1.0; 20]]), None);
+        assert_eq!(pattern_of(&[]), None);
+        // Too few to tell.
+        assert_eq!(pattern_of(&[vec![1.0, 1.0, 2.0, 2.0]]), Some(ModePattern::Alternating));
     }
 }

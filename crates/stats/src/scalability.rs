@@ -109,18 +109,12 @@ fn nearest_fit(problem: &FitProblem<'_>, start: Coefficients) -> Option<Scalabil
 /// The exact solution of the linear form, each equation divided by its left side, as noise is proportional to it;
 /// clamped to the valid region.
 fn linear_fit(points: &[(f64, f64)]) -> Coefficients {
-    let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
+    let mut equations = NormalEquations::default();
     for &(n, x) in points {
-        let row = [1.0, n - 1.0, n * (n - 1.0)].map(|term| term * x / n);
-        for i in 0..3 {
-            right[i] += row[i];
-            for j in 0..3 {
-                matrix[i][j] += row[i] * row[j];
-            }
-        }
+        equations.add([1.0, n - 1.0, n * (n - 1.0)].map(|term| term * x / n), 1.0);
     }
     let most = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
-    match solve(matrix, right) {
+    match equations.solve() {
         Some([scale, contention, coherency]) if scale > 0.0 => {
             [-scale.ln(), (contention / scale).clamp(0.0, 1.0), (coherency / scale).max(0.0)]
         }
@@ -163,10 +157,9 @@ impl FitProblem<'_> {
         let mut at: Coefficients = std::array::from_fn(|i| held[i].unwrap_or(start[i]));
         let (mut cost, mut damping) = (self.cost(&at), 1e-3);
         for _ in 0..MAX_DESCENT_STEPS {
-            let Some((matrix, right)) = self.normal_equations(&at, &held) else { break };
-            let mut damped = matrix;
-            (0..3).for_each(|i| damped[i][i] *= 1.0 + damping);
-            let step = solve(damped, right)?;
+            let Some(mut equations) = self.normal_equations(&at, &held) else { break };
+            (0..3).for_each(|i| equations.matrix[i][i] *= 1.0 + damping);
+            let step = equations.solve()?;
             let next: Coefficients = std::array::from_fn(|i| at[i] + step[i]);
             let new = self.cost(&next);
             if new.is_finite() && new <= cost {
@@ -186,55 +179,69 @@ impl FitProblem<'_> {
     }
 
     /// Gauss's approximation around a law; held coefficients do not move.
-    fn normal_equations(&self, at: &Coefficients, held: &HeldCoefficients) -> Option<([[f64; 3]; 3], Coefficients)> {
-        let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
+    fn normal_equations(&self, at: &Coefficients, held: &HeldCoefficients) -> Option<NormalEquations> {
+        let mut equations = NormalEquations::default();
         for &point in self.points {
             let (residual, row) = self.residual(at, point)?;
-            for i in 0..3 {
-                right[i] += row[i] * residual;
-                for j in 0..3 {
-                    matrix[i][j] += row[i] * row[j];
-                }
-            }
+            equations.add(row, residual);
         }
+        let NormalEquations { matrix, right } = &mut equations;
         for i in (0..3).filter(|&i| held[i].is_some()) {
             (0..3).for_each(|j| (matrix[i][j], matrix[j][i]) = (0.0, 0.0));
             (matrix[i][i], right[i]) = (1.0, 0.0);
         }
-        Some((matrix, right))
+        Some(equations)
     }
 }
 
-/// Solves three linear equations by elimination with the largest pivots, after scaling them to unit diagonals; `None` if they
-/// do not determine the answer.
-fn solve(mut matrix: [[f64; 3]; 3], mut right: Coefficients) -> Option<Coefficients> {
-    let scales: Coefficients = std::array::from_fn(|i| matrix[i][i].sqrt());
-    if scales.iter().any(|scale| !(*scale > 0.0 && scale.is_finite())) {
-        return None;
+/// The equations of least squares for three coefficients.
+#[derive(Default)]
+struct NormalEquations {
+    matrix: [[f64; 3]; 3],
+    right: Coefficients,
+}
+
+impl NormalEquations {
+    /// Adds a row of the overdetermined equations, and its right side.
+    fn add(&mut self, row: Coefficients, value: f64) {
+        for i in 0..3 {
+            self.right[i] += row[i] * value;
+            (0..3).for_each(|j| self.matrix[i][j] += row[i] * row[j]);
+        }
     }
-    for i in 0..3 {
-        right[i] /= scales[i];
-        (0..3).for_each(|j| matrix[i][j] /= scales[i] * scales[j]);
-    }
-    for column in 0..3 {
-        let pivot = (column..3).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
-        matrix.swap(column, pivot);
-        right.swap(column, pivot);
-        if matrix[column][column].abs() < f64::EPSILON {
+
+    /// Solves them by elimination with the largest pivots, after scaling them to unit diagonals; `None` if they do not determine the
+    /// answer.
+    fn solve(self) -> Option<Coefficients> {
+        let Self { mut matrix, mut right } = self;
+        let scales: Coefficients = std::array::from_fn(|i| matrix[i][i].sqrt());
+        if scales.iter().any(|scale| !(*scale > 0.0 && scale.is_finite())) {
             return None;
         }
-        for row in column + 1..3 {
-            let factor = matrix[row][column] / matrix[column][column];
-            (column..3).for_each(|j| matrix[row][j] -= factor * matrix[column][j]);
-            right[row] -= factor * right[column];
+        for i in 0..3 {
+            right[i] /= scales[i];
+            (0..3).for_each(|j| matrix[i][j] /= scales[i] * scales[j]);
         }
+        for column in 0..3 {
+            let pivot = (column..3).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
+            matrix.swap(column, pivot);
+            right.swap(column, pivot);
+            if matrix[column][column].abs() < f64::EPSILON {
+                return None;
+            }
+            for row in column + 1..3 {
+                let factor = matrix[row][column] / matrix[column][column];
+                (column..3).for_each(|j| matrix[row][j] -= factor * matrix[column][j]);
+                right[row] -= factor * right[column];
+            }
+        }
+        for row in (0..3).rev() {
+            let known: f64 = (row + 1..3).map(|j| matrix[row][j] * right[j]).sum();
+            right[row] = (right[row] - known) / matrix[row][row];
+        }
+        let solution: Coefficients = std::array::from_fn(|i| right[i] / scales[i]);
+        solution.iter().all(|value| value.is_finite()).then_some(solution)
     }
-    for row in (0..3).rev() {
-        let known: f64 = (row + 1..3).map(|j| matrix[row][j] * right[j]).sum();
-        right[row] = (right[row] - known) / matrix[row][row];
-    }
-    let solution: Coefficients = std::array::from_fn(|i| right[i] / scales[i]);
-    solution.iter().all(|value| value.is_finite()).then_some(solution)
 }
 
 /// A law fitted to repeated measurements, with intervals.
