@@ -17,7 +17,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::canary::CanaryReader;
 use crate::interference::InterferenceMonitor;
-use crate::probe_error::ProbeError;
+use crate::probe::ProbeError;
 use crate::protocol::{Extension, RoundRequest};
 use crate::setup::{AgentEndpoint, Setup, TcpOptions};
 use crate::worker_group::WorkerGroup;
@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
             overhead: measure_overhead(clock, nanoseconds_per_tick),
             canaries: CanaryReader::new(clock, nanoseconds_per_tick, setup.canaries),
             workers: None,
-            interference: InterferenceMonitor::new(setup.placement.cpu, setup.throttle_file.as_deref()),
+            interference: InterferenceMonitor::new(setup.placement.cpu, "/proc/stat", setup.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
             extension_left: 0.0,

@@ -1,16 +1,15 @@
-//! Inputs of predictions: the hardware and the headlines of the run; and how a prediction widens if an input was never
+//! Inputs of predictions: the hardware, with its bounds of metrics, and the headlines of the run; and how a prediction widens if an input was never
 //! undisturbed.
 
 use std::cell::RefCell;
 
 use kelvin_core::units::value_text;
 use kelvin_core::{
-    AsFoundValue, Better, BoundRecord, Case, Input, Machine, MeasuredValue, Metric, MissingInput, NetworkPath,
-    NoPrediction, Prediction,
+    AsFoundValue, Better, Bound, BoundRecord, Case, Input, Machine, MeasuredValue, Metric, MissingInput, Name,
+    NetworkPath, NoPrediction, PlannedMeasurement, Prediction,
 };
 use kelvin_stats::{CONFIDENCE_LEVEL, PREDICTION_LEVEL, normal_quantile};
 
-use crate::bound::HardwareFacts;
 use crate::reference_machines::ReferenceMachines;
 
 /// A look-up by metric id and case.
@@ -176,23 +175,19 @@ impl<'a> PredictionInputs<'a> {
         case: &Case,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        self.predict_unbounded(metric, case, formula).map(|prediction| self.clamp_to_bound(prediction, metric, case))
-    }
-
-    /// A prediction, and the most that the hardware carries where that is less.
-    fn clamp_to_bound(&self, prediction: Prediction, metric: &Metric, case: &Case) -> Prediction {
+        let prediction = self.predict_unbounded(metric, case, formula)?;
         let bound = self.bounds.iter().find(|record| record.metric == metric.id && record.case == *case);
         let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.limit < prediction.high) else {
-            return prediction;
+            return Ok(prediction);
         };
         if prediction.value <= bound.limit {
-            return Prediction { high: bound.limit, ..prediction };
+            return Ok(Prediction { high: bound.limit, ..prediction });
         }
         let Prediction { value, low, mut derivation, mut inputs, .. } = prediction;
         derivation.push_str(&format!("; at most {}: {}", value_text(bound.limit, metric.unit), bound.derivation));
         inputs.extend(bound.inputs.iter().cloned());
         let (low, value) = (low * bound.limit / value, bound.limit);
-        Prediction { value, low, high: value, derivation, inputs, ..prediction }
+        Ok(Prediction { value, low, high: value, derivation, inputs, ..prediction })
     }
 
     /// The same, whatever the hardware carries.
@@ -257,6 +252,40 @@ impl SampleEnd {
     }
 }
 
+/// What a bound may be derived from. No measurement is among it, so that none can justify itself.
+#[derive(Clone, Copy, Debug)]
+pub struct HardwareFacts<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The network path to the peer, if there is one.
+    pub network_path: Option<&'a NetworkPath>,
+}
+
+/// A metric with a hardware bound: a figure above it is invalid, and never a headline.
+///
+/// It is stated only where no correct measurement can exceed it.
+#[derive(Debug)]
+pub struct BoundedMetric {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// Its maximum at a case; `None` if unknown.
+    pub maximum: fn(HardwareFacts<'_>, &Case) -> Option<Bound>,
+}
+
+/// The known bounds of the planned metrics.
+pub fn bound_records(
+    bounded: &[&BoundedMetric],
+    plan: &[PlannedMeasurement],
+    hardware: HardwareFacts<'_>,
+) -> Vec<BoundRecord> {
+    let of = |case: &Case, metric: Name| {
+        let bound = bounded.iter().find(|bounded| bounded.metric.id == metric)?;
+        Some(BoundRecord { metric, case: case.clone(), bound: (bound.maximum)(hardware, case)? })
+    };
+    plan.iter()
+        .flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| of(&planned.case, metric)))
+        .collect()
+}
 #[cfg(test)]
 mod tests {
     use kelvin_core::PredictionBasis;

@@ -21,11 +21,7 @@ pub(crate) struct InterferenceMonitor {
 }
 
 impl InterferenceMonitor {
-    pub(crate) fn new(cpu: u32, throttle_file: Option<&str>) -> Self {
-        Self::with_stat_file(cpu, "/proc/stat", throttle_file)
-    }
-
-    fn with_stat_file(cpu: u32, stat_file: &str, throttle_file: Option<&str>) -> Self {
+    pub(crate) fn new(cpu: u32, stat_file: &str, throttle_file: Option<&str>) -> Self {
         let mut watch = Self {
             cpu,
             last_usage: read_usage(UsageScope::Thread),
@@ -104,7 +100,7 @@ mod tests {
             std::fs::write(&path, format!("cpu  1 2 3 4 5 6 7 8 9 10\n{lines}intr 1 2 3\n")).unwrap();
         };
         write(7);
-        let mut watch = InterferenceMonitor::with_stat_file(511, path.to_str().unwrap(), None);
+        let mut watch = InterferenceMonitor::new(511, path.to_str().unwrap(), None);
         assert!(!watch.take_file_tags().intersects(SampleTags::STOLEN));
         write(8);
         assert!(watch.take_file_tags().intersects(SampleTags::STOLEN));

@@ -5,42 +5,34 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod bound;
 mod budget_fit;
 mod canary;
 mod clock;
 mod cpu_select;
-mod expected_cost;
 mod facts;
 mod interference;
 mod launcher;
-mod multiply_latency;
 mod plan;
 mod probe;
-mod probe_error;
 mod probe_process;
-mod probe_runner;
 mod protocol;
 mod reference_machines;
 mod schedule;
 mod setup;
 mod supervise;
 mod worker_group;
-mod write_quota;
 
 pub use bench::Bench;
-pub use bound::{BoundedMetric, HardwareFacts, bound_records};
+pub use budget_fit::ExpectedCost;
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
-pub use expected_cost::ExpectedCost;
-pub use facts::PredictionInputs;
+pub use facts::{BoundedMetric, HardwareFacts, PredictionInputs, bound_records};
 /// The source of [`PredictionInputs`].
 pub use kelvin_core::MeasuredValue;
+pub use launcher::{ProbeRunner, RoundSpec};
 pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName, input_probes};
-pub use probe::{Effort, Method, Probe, ProbeKind, prediction_records};
-pub use probe_error::ProbeError;
+pub use probe::{Effort, Method, Probe, ProbeError, ProbeKind, prediction_records};
 pub use probe_process::run_probe_process;
-pub use probe_runner::{ProbeRunner, RoundSpec};
 pub use reference_machines::{
     HeadlineTable, Proxy, ProxyCases, ReferenceHeadline, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
 };

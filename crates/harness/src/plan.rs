@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use kelvin_core::units::seconds;
@@ -11,8 +10,7 @@ use kelvin_core::{
 };
 use strsim::levenshtein;
 
-use crate::budget_fit::{UnitCost, over_budget};
-use crate::expected_cost::{ExpectedCost, as_nanoseconds};
+use crate::budget_fit::{ExpectedCost, UnitCost, as_nanoseconds, over_budget};
 use crate::facts::PredictionInputs;
 use crate::probe::{Effort, Probe, ProbeKind};
 use crate::reference_machines::ReferenceMachines;
@@ -66,7 +64,7 @@ fn required_inputs<'u>(units: impl IntoIterator<Item = &'u PlanUnit>) -> BTreeSe
 }
 
 /// What plans are made from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
     /// All probes, in the order of reports.
     pub probes: &'a [&'static Probe],
@@ -75,13 +73,6 @@ pub struct PlanContext<'a> {
     /// What other machines tell of planned figures: a prediction by a figure that moves with it needs that one measured.
     /// Without, predictions are by formulas alone.
     pub references: Option<fn(&Machine, &[PlannedMeasurement]) -> ReferenceMachines>,
-}
-
-impl fmt::Debug for PlanContext<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids: Vec<&str> = self.probes.iter().map(|probe| probe.id).collect();
-        out.debug_struct("Sources").field("probes", &ids).finish_non_exhaustive()
-    }
 }
 
 /// How much a case matters where time is short, the most important first.
@@ -205,12 +196,18 @@ impl Plan {
             if asked(probe) {
                 plan.units.extend(std::iter::from_fn(|| of_asked.next_if(|unit| unit.probe.id == probe.id)));
             } else if may_be_input(probe) {
+                // Cases take time to make: first whether any metric is asked for.
+                let metrics = || probe.metrics.iter().any(|metric| rests_on.iter().any(|(id, _)| *id == metric.id));
+                let cases = if metrics() { (probe.cases)(machine, of_inputs) } else { Vec::new() };
                 let unit = |case| PlanUnit { only_input: true, rank: PlanRank::Input, ..PlanUnit::new(probe, case) };
-                plan.units.extend(input_cases(probe, machine, of_inputs, &rests_on).into_iter().map(unit));
+                plan.units.extend(cases.into_iter().filter(|case| probe.is_input_of(&rests_on, case)).map(unit));
             }
         }
-        if effort < Effort::Default {
-            eligible.iter().filter(|probe| asked(probe)).for_each(|probe| plan.omit_cases(probe, machine, effort));
+        for probe in eligible.iter().copied().filter(|probe| effort < Effort::Default && asked(probe)) {
+            let [chosen, usual] = [effort, Effort::Default].map(|effort| (probe.cases)(machine, effort));
+            let reason = || SkipReason::new("omitted by --quick; a default run measures it");
+            let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
+            plan.left_out.extend(left_out.map(|case| (probe, case, reason())));
         }
         Ok(plan)
     }
@@ -257,15 +254,6 @@ impl Plan {
             metrics.filter_map(reason).collect::<Vec<_>>()
         };
         self.units.iter().filter(|unit| !unit.only_input).flat_map(of).collect()
-    }
-
-    /// Notes the cases of a probe that a default run measures and this one does not.
-    fn omit_cases(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
-        let chosen = (probe.cases)(machine, effort);
-        let usual = (probe.cases)(machine, Effort::Default);
-        let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
-        let reason = || SkipReason::new("omitted by --quick; a default run measures it");
-        self.left_out.extend(left_out.map(|case| (probe, case, reason())));
     }
 
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need, which may be cases of
@@ -418,14 +406,6 @@ fn metric_cases(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) ->
         metrics.map(|metric| (metric.id, case.clone())).collect::<Vec<_>>()
     };
     cases.into_iter().flat_map(of).collect()
-}
-
-/// The cases of a probe at which predictions ask for one of its metrics.
-fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, needed: &BTreeSet<(Name, Case)>) -> Vec<Case> {
-    if !probe.metrics.iter().any(|metric| needed.iter().any(|(id, _)| *id == metric.id)) {
-        return Vec::new();
-    }
-    (probe.cases)(machine, effort).into_iter().filter(|case| probe.is_input_of(needed, case)).collect()
 }
 
 /// The probes whose metrics the predictions of a probe ask for on a machine, in the order of reports.

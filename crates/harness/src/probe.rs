@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use kelvin_core::{
-    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, is_dotted_prefix,
+    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, SkipReason,
+    is_dotted_prefix,
 };
 
 use crate::bench::Bench;
 use crate::facts::PredictionInputs;
-use crate::probe_error::ProbeError;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields.
 #[derive(Debug)]
@@ -111,4 +111,31 @@ pub struct Method {
     pub pitfalls: &'static [&'static str],
     /// Publications, manuals, public tools that measure the same.
     pub sources: &'static [&'static str],
+}
+
+/// Why a probe stopped without readings. Both are results, shown with their reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeError {
+    /// It cannot be measured here: what is missing or needed.
+    Skip(SkipReason),
+    /// It went wrong.
+    Fail(String),
+}
+
+impl ProbeError {
+    /// It cannot be measured here, for this reason.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::Skip(SkipReason::new(reason))
+    }
+
+    /// It went wrong: what was being done, and the error.
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Self::Fail(reason.into())
+    }
+}
+
+impl From<std::io::Error> for ProbeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Fail(error.to_string())
+    }
 }

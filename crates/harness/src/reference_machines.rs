@@ -106,7 +106,8 @@ impl ReferenceMachines {
     ) -> Self {
         let others = others.iter().filter(|other| other.machine != *here);
         let machines: Vec<ReferenceMachine> = others.map(|other| evaluate_reference(probes, other, rules)).collect();
-        let metrics = metrics_by_id(probes);
+        let metrics: BTreeMap<Name, &'static Metric> =
+            probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect();
         let about_formulas = formula_variances(&metrics, &machines.iter().collect::<Vec<_>>());
         let [mut over_yardsticks, mut of_anything] = [PairVariances::default(), PairVariances::default()];
         for metric in metrics.values() {
@@ -165,14 +166,17 @@ impl ReferenceMachines {
             return prediction;
         };
         let half = (self.range_deviations * range.std).hypot(inputs);
-        let [low, value, high] = [-half, 0.0, half].map(|away| prediction.value * (range.mean + away).exp());
-        let [low, value, high] = [low, value, high].map(|end| clamp_to_physical_range(end, metric));
+        let [low, value, high] = [-half, 0.0, half]
+            .map(|away| clamp_to_physical_range(prediction.value * (range.mean + away).exp(), metric));
         let (most, range_end) =
             prediction.ceiling.map_or((f64::INFINITY, f64::INFINITY), |ceiling| (ceiling.limit, ceiling.range_end));
         let [low, value, high] = [low.min(most), value.min(most), high.min(range_end)];
         prediction.derivation.push_str(&format!(
             "; on {} {:.2} to {:.2} times that: {}",
-            count_in_words(calibration.machines),
+            match calibration.machines {
+                1 => "one other machine".to_owned(),
+                several => format!("{several} other machines"),
+            },
             calibration.low,
             calibration.high,
             value_text(value, metric.unit)
@@ -215,30 +219,26 @@ impl ReferenceMachines {
     ) -> Result<Prediction, NoPrediction> {
         let by = match self.proxy(metric, case) {
             Some(Proxy { scales_with: None, .. }) => return Err(why),
-            Some(Proxy { scales_with: Some((by, at)), .. }) => Some((*by, *at)),
-            None => None,
+            known => known.and_then(|proxy| proxy.scales_with),
         };
         let figures = self.log_values(facts.machine(), metric, case);
-        // By the yardstick where any machine has it: a mean of both would be of nothing.
-        let scaled: Option<Vec<ProxyScaled<'_>>> = by.map(|(by, at)| {
-            figures
-                .iter()
-                .filter_map(|(machine, figure)| self.scale_by_proxy(facts, machine, *figure, (by, at), case))
-                .collect()
-        });
-        let scaled = scaled.filter(|scaled| !scaled.is_empty());
+        let scaled =
+            figures.iter().filter_map(|(machine, figure)| self.scale_by_proxy(facts, machine, *figure, by?, case));
+        let scaled: Vec<ProxyScaled<'_>> = scaled.collect();
         // What a run that measured the yardstick scales is not told unscaled by one that did not: a figure has one prediction.
-        if let (Some((by, at)), None) = (by, &scaled)
+        if let Some((by, at)) = by.filter(|_| scaled.is_empty())
             && figures.iter().any(|(machine, _)| machine.has_value(by.id, at, case))
         {
             let by = proxy_text(by, at);
             return Err(NoPrediction::new(format!("it is scaled by {by}, which this run did not measure")));
         }
-        let own: Vec<(&ReferenceMachine, f64)> = match &scaled {
-            Some(scaled) => scaled.iter().map(|one| (one.machine, one.log_value + one.log_ratio)).collect(),
+        // By the yardstick where any machine has it: a mean of both would be of nothing.
+        let proxy = by.filter(|_| !scaled.is_empty()).map(|(by, at)| proxy_text(by, at));
+        let own: Vec<(&ReferenceMachine, f64)> = match &proxy {
+            Some(_) => scaled.iter().map(|one| (one.machine, one.log_value + one.log_ratio)).collect(),
             None => figures.clone(),
         };
-        let spread = if scaled.is_some() { &self.proxy_variances } else { &self.unmodelled_variances };
+        let spread = if proxy.is_some() { &self.proxy_variances } else { &self.unmodelled_variances };
         let Some(range) = next_machine_interval(spread, &metric_group(metric), &self.target, &own) else {
             return Err(why);
         };
@@ -246,43 +246,36 @@ impl ReferenceMachines {
         let [low, value, high] =
             [-half, 0.0, half].map(|away| clamp_to_physical_range((range.mean + away).exp(), metric));
         let in_words = |figure: f64| value_text(figure.exp(), metric.unit);
-        let (derivation, inputs) = match &scaled {
-            Some(scaled) => {
-                let parts = scaled.iter().map(|one| {
-                    format!(
-                        "{} on {} x {:.2} by {}",
-                        in_words(one.log_value),
-                        one.machine.name,
-                        one.log_ratio.exp(),
-                        one.proxy
-                    )
-                });
-                let inputs = scaled.iter().map(|one| Input {
-                    name: format!("{}, here over {}", one.proxy, one.machine.name),
-                    value: one.log_ratio.exp(),
-                    unit: Unit::Ratio,
-                    source: "measured in this run and there".into(),
-                });
-                (parts.collect::<Vec<_>>().join(", "), inputs.collect())
+        let parts: Vec<String> = match &proxy {
+            Some(proxy) => {
+                let ratio =
+                    |one: &ProxyScaled<'_>| format!("{} x {:.2} by {proxy}", one.machine.name, one.log_ratio.exp());
+                scaled.iter().map(|one| format!("{} on {}", in_words(one.log_value), ratio(one))).collect()
             }
             None => {
-                let parts =
-                    figures.iter().map(|(machine, figure)| format!("{} on {}", in_words(*figure), machine.name));
-                (parts.collect::<Vec<_>>().join(", "), Vec::new())
+                figures.iter().map(|(machine, figure)| format!("{} on {}", in_words(*figure), machine.name)).collect()
             }
         };
-        let formula = match by.filter(|_| scaled.is_some()) {
-            Some((by, at)) => format!("the same elsewhere x {} here over there", proxy_text(by, at)),
+        let inputs = proxy.iter().flat_map(|proxy| {
+            scaled.iter().map(move |one| Input {
+                name: format!("{proxy}, here over {}", one.machine.name),
+                value: one.log_ratio.exp(),
+                unit: Unit::Ratio,
+                source: "measured in this run and there".into(),
+            })
+        });
+        let formula = match &proxy {
+            Some(proxy) => format!("the same elsewhere x {proxy} here over there"),
             None => "the same elsewhere".into(),
         };
-        let derivation = format!("{derivation}; no formula, since {}", why.0);
+        let derivation = format!("{}; no formula, since {}", parts.join(", "), why.0);
         Ok(Prediction {
             value,
             low,
             high,
             basis: PredictionBasis::ReferenceMachines,
             formula,
-            inputs,
+            inputs: inputs.collect(),
             derivation,
             sources: Vec::new(),
             calibration: None,
@@ -312,7 +305,7 @@ impl ReferenceMachines {
     /// A figure of another machine at a case, or at the one in its place.
     fn value_at(&self, cases: &[(Case, f64)], metric: &Metric, case: &Case) -> Option<f64> {
         if self.part_metrics.contains(&metric.id) {
-            return Some(mean_value(cases));
+            return Some(mean(&cases.iter().map(|(_, value)| *value).collect::<Vec<f64>>()));
         }
         self.sizes.lookup(&metric.id, case, cases)
     }
@@ -339,7 +332,7 @@ impl ReferenceMachines {
                 mean(&each)
             }
         };
-        Some(ProxyScaled { machine, log_value: figure, log_ratio: slower, proxy: proxy_text(by, which) })
+        Some(ProxyScaled { machine, log_value: figure, log_ratio: slower })
     }
 }
 
@@ -348,7 +341,6 @@ struct ProxyScaled<'a> {
     machine: &'a ReferenceMachine,
     log_value: f64,
     log_ratio: f64,
-    proxy: String,
 }
 
 /// The yardstick by its name: `os.switch.cost (mechanism=pipe task=process)`.
@@ -358,13 +350,6 @@ fn proxy_text(by: &Metric, at: ProxyCases) -> String {
             format!("{} ({})", by.id, words.iter().fold(Case::new(), |case, word| case.with_word(*word)))
         }
         _ => by.id.to_string(),
-    }
-}
-
-fn count_in_words(count: usize) -> String {
-    match count {
-        1 => "one other machine".into(),
-        several => format!("{several} other machines"),
     }
 }
 
@@ -378,11 +363,14 @@ fn evaluate_reference(probes: &[&Probe], other: &ReferenceRecord, rules: &Refere
     let headlines = HeadlineTable::new(other, SizedCases::from_default_run(probes, rules, &other.machine));
     let look_up = |metric: &str, case: &Case| headlines.lookup(metric, case);
     let facts = PredictionInputs::new(&other.machine, &look_up);
-    let (name, kin, cpus) =
-        (other.name.clone(), CpuIdentity::from_machine(&other.machine), allowed_cpu_count(&other.machine));
-    let [figures, half_widths] = [LogValues::new(), LogValues::new()];
-    let mut known =
-        ReferenceMachine { name, identity: kin, cpus, log_values: figures, log_errors: LogErrors::new(), half_widths };
+    let mut known = ReferenceMachine {
+        name: other.name.clone(),
+        identity: CpuIdentity::from_machine(&other.machine),
+        cpus: allowed_cpu_count(&other.machine),
+        log_values: LogValues::new(),
+        log_errors: LogErrors::new(),
+        half_widths: LogValues::new(),
+    };
     for probe in probes {
         for metric in probe.metrics {
             for (case, found) in
@@ -392,10 +380,8 @@ fn evaluate_reference(probes: &[&Probe], other: &ReferenceRecord, rules: &Refere
                 known.log_values.entry(metric.id).or_default().push((case.clone(), log));
                 let half_width = found.half_width / found.value;
                 known.half_widths.entry(metric.id).or_default().push((case.clone(), half_width));
-                let predicted = facts
-                    .predict_by_formula(|facts| (probe.predict)(facts, metric, case))
-                    .map(|found| found.prediction);
-                if let Some(predicted) = predicted.ok().filter(|predicted| predicted.value > 0.0) {
+                let predicted = facts.predict_by_formula(|facts| (probe.predict)(facts, metric, case)).ok();
+                if let Some(predicted) = predicted.map(|found| found.prediction).filter(|found| found.value > 0.0) {
                     let off = log - predicted.value.ln();
                     known.log_errors.entry((metric.id, predicted.formula_name)).or_default().push((case.clone(), off));
                 }
@@ -471,11 +457,6 @@ fn formula_errors<'a>(
     FormulaErrors::new(machines.filter_map(|machine| Some((machine, machine.log_errors.get(formula)?.as_slice()))))
 }
 
-/// Metrics of probes by id.
-fn metrics_by_id(probes: &[&Probe]) -> BTreeMap<Name, &'static Metric> {
-    probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect()
-}
-
 /// How far figures of these machines lie from their formulas.
 fn formula_variances(metrics: &BTreeMap<Name, &'static Metric>, machines: &[&ReferenceMachine]) -> VarianceModel {
     let formulas: BTreeSet<_> = machines.iter().flat_map(|machine| machine.log_errors.keys()).collect();
@@ -493,9 +474,8 @@ fn formula_error_interval(
     kin: &CpuIdentity,
     (family, case): (&FormulaErrors<'_>, &Case),
 ) -> Option<MachinePrediction> {
-    let MachinePrediction { mean: middle, std: deviation } =
-        next_machine_interval(spread, subject, kin, &family.values_at(case))?;
-    Some(MachinePrediction { mean: middle, std: deviation * spread.relative_variance(subject, family)?.sqrt() })
+    let MachinePrediction { mean, std } = next_machine_interval(spread, subject, kin, &family.values_at(case))?;
+    Some(MachinePrediction { mean, std: std * spread.relative_variance(subject, family)?.sqrt() })
 }
 
 /// What a machine of this kin shows of a subject, by what others do.
@@ -540,17 +520,12 @@ fn value_at_case(cases: &[(Case, f64)], case: &Case) -> Option<f64> {
     cases.iter().find(|(known, _)| known == case).map(|(_, value)| *value)
 }
 
-fn mean_value(cases: &[(Case, f64)]) -> f64 {
-    mean(&cases.iter().map(|(_, off)| *off).collect::<Vec<f64>>())
-}
-
 #[cfg(test)]
 mod tests {
     use kelvin_core::{Ceiling, Fact, MeasuredValue};
 
     use super::*;
-    use crate::probe::{Effort, Method, ProbeKind};
-    use crate::probe_error::ProbeError;
+    use crate::probe::{Effort, Method, ProbeError, ProbeKind};
 
     static CALL: Metric = Metric::duration("test.call", "A call");
     static TWICE: Metric = Metric::duration("test.twice", "Two calls");

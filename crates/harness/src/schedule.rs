@@ -8,8 +8,7 @@ use std::time::Duration;
 use kelvin_core::CaseStatus;
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random, median};
 
-use crate::budget_fit::{UnitCost, over_budget};
-use crate::expected_cost::{ExpectedCost, as_nanoseconds};
+use crate::budget_fit::{ExpectedCost, UnitCost, as_nanoseconds, over_budget};
 
 /// Nanoseconds of timing per unit and round: at least, and as soon as the minimum of rounds leaves time for it.
 pub(crate) const MIN_SLICE: f64 = 5e6;
@@ -470,10 +469,6 @@ impl Schedule {
         }
     }
 
-    fn leave_out_over_budget(&mut self) {
-        std::mem::take(&mut self.over_budget).into_iter().for_each(|unit| self.leave_out(unit));
-    }
-
     /// How much of its usual timing beyond the least a round gets: the rounds of the minimum that are still to come share what they
     /// leave of the time.
     fn slice_scale(&self, now: f64) -> f64 {
@@ -530,7 +525,7 @@ impl Schedule {
         }
         if pass.is_empty() && !self.is_closing {
             // All others have their rounds: no time becomes free any more.
-            self.leave_out_over_budget();
+            std::mem::take(&mut self.over_budget).into_iter().for_each(|unit| self.leave_out(unit));
             pass = self.extra_pass(now);
         }
         if pass.is_empty() && !self.is_closing {
@@ -567,13 +562,9 @@ impl Schedule {
             // What turns out to have no room should not have taken time already.
             let needs = self.unit_costs();
             pass.sort_by_key(|&unit| std::cmp::Reverse(needs[unit].budget_order(self.max_budget())));
-        } else {
-            self.shuffle_pass(pass);
+            return;
         }
-    }
-
-    /// Random order, of blocks and within them.
-    fn shuffle_pass(&mut self, pass: &mut [usize]) {
+        // Random order, of blocks and within them.
         self.random.shuffle(pass);
         let block = |unit: usize| self.units[unit].task.block;
         let mut order: Vec<u32> = pass.iter().map(|&unit| block(unit)).collect();

@@ -1,12 +1,14 @@
 //! The setup of a run: checked once, before the first round, and passed to the process of every round.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use kelvin_core::ClockInfo;
+use kelvin_core::{ClockInfo, units};
 use serde::{Deserialize, Serialize};
 
-use crate::probe_error::ProbeError;
+use crate::probe::ProbeError;
 
 /// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
 /// the probe's process.
@@ -73,44 +75,93 @@ pub struct TcpOptions {
     pub override_system: bool,
 }
 
+/// The name of the file in the scratch directory that counts the bytes that rounds have written.
+const QUOTA_FILE: &str = "written";
+
 impl Setup {
     /// Reserves so many bytes to write to files: all rounds of a run, and what is written before the first, write no more than the limit.
     ///
     /// # Errors
     /// A reason to skip, if it would exceed the limit.
     pub fn reserve_write(&self, bytes: u64) -> Result<(), ProbeError> {
-        crate::write_quota::reserve(Path::new(&self.scratch), self.write_limit, bytes)
+        let path = Path::new(&self.scratch).join(QUOTA_FILE);
+        let failed = |error: std::io::Error| {
+            ProbeError::fail(format!("cannot update the write counter {}: {error}", path.display()))
+        };
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        // Other rounds may be writing: the lock ends with the file.
+        file.lock().map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        let written: u64 = if text.is_empty() {
+            0
+        } else {
+            text.trim().parse().map_err(|_| ProbeError::fail("the write counter is corrupt"))?
+        };
+        let total = written.saturating_add(bytes);
+        if total > self.write_limit {
+            let [more, written, limit] = [bytes, written, self.write_limit].map(units::bytes);
+            return Err(ProbeError::skip(format!(
+                "needs to write {more} more, but {written} of the {limit} that this run may write are used up; raise \
+                 --write-limit"
+            )));
+        }
+        file.rewind().map_err(failed)?;
+        // The number never gets shorter, so no digits of an older one remain.
+        write!(file, "{total}").map_err(failed)
     }
 }
 
 #[cfg(test)]
-impl Setup {
-    /// A setup of a test, timed by a script of one tick a nanosecond.
-    pub(crate) fn scripted(cpu: u32) -> Self {
-        let clock = ClockInfo {
-            kind: kelvin_core::ClockKind::Scripted,
-            hertz: 1e9,
-            relative_error: 0.0,
-            pair_nanoseconds: 0.0,
-            multiply_cycles: kelvin_core::Fact::known(3, "a test"),
-            note: None,
-            source_before: None,
-            source_after: None,
-        };
-        Self {
-            clock,
-            placement: Placement { cpu, partner: None, allowed: vec![cpu] },
-            canaries: true,
-            realtime: false,
-            throttle_file: None,
-            scratch: OsString::new(),
-            remote_directory: None,
-            write_limit: 0,
-            agent: None,
-            sockets: TcpOptions::default(),
-            idle_before_operation: 0,
-            cgroups: Vec::new(),
-            environment: Vec::new(),
+mod tests {
+    use super::*;
+
+    impl Setup {
+        /// A setup of a test, timed by a script of one tick a nanosecond.
+        pub(crate) fn scripted(cpu: u32) -> Self {
+            let clock = ClockInfo {
+                kind: kelvin_core::ClockKind::Scripted,
+                hertz: 1e9,
+                relative_error: 0.0,
+                pair_nanoseconds: 0.0,
+                multiply_cycles: kelvin_core::Fact::known(3, "a test"),
+                note: None,
+                source_before: None,
+                source_after: None,
+            };
+            Self {
+                clock,
+                placement: Placement { cpu, partner: None, allowed: vec![cpu] },
+                canaries: true,
+                realtime: false,
+                throttle_file: None,
+                scratch: OsString::new(),
+                remote_directory: None,
+                write_limit: 0,
+                agent: None,
+                sockets: TcpOptions::default(),
+                idle_before_operation: 0,
+                cgroups: Vec::new(),
+                environment: Vec::new(),
+            }
         }
+    }
+
+    #[test]
+    fn reservations_stop_at_limit() {
+        let directory = std::env::temp_dir().join(format!("kelvin-ledger-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let setup = Setup { scratch: directory.clone().into(), write_limit: 1000, ..Setup::scripted(0) };
+        assert_eq!(setup.reserve_write(9), Ok(()));
+        assert_eq!(setup.reserve_write(900), Ok(()));
+        assert!(
+            matches!(setup.reserve_write(92), Err(ProbeError::Skip(reason)) if reason.0.contains("909 B of the 1000 B"))
+        );
+        assert_eq!(setup.reserve_write(91), Ok(()));
+        assert_eq!(std::fs::read_to_string(directory.join(QUOTA_FILE)).unwrap(), "1000");
+        std::fs::remove_dir_all(directory).unwrap();
+        let setup = Setup { scratch: "/no such directory".into(), ..setup };
+        assert!(matches!(setup.reserve_write(1), Err(ProbeError::Fail(_))));
     }
 }

@@ -64,13 +64,6 @@ pub struct SuperviseOptions {
     pub setup: Setup,
 }
 
-impl SuperviseOptions {
-    /// Time limit of a round, for its set-up and what may go wrong beside its timing.
-    fn round_limit(&self, next: NextRound) -> Duration {
-        self.round_limit + Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64)
-    }
-}
-
 /// Measures the plan and sends all events to the judge; returns when the budget is spent, every interval is narrow
 /// enough, or this process was asked to stop.
 pub fn supervise(
@@ -158,7 +151,12 @@ impl<'r> RoundLoop<'r> {
             let plan = self.plan;
             let next = self.schedule.next_round(launch.now(), &mut || unit_statuses(plan, judge));
             self.emit_decisions(judge);
-            self.update_steady_core(judge);
+            // At first it is not known how the core reads, then it changes little: it is asked for now and then.
+            let (done, _) = self.schedule.progress();
+            if self.options.setup.canaries && done >= self.next_core_check {
+                self.steady_core = judge.steady_core();
+                self.next_core_check = done + done.clamp(FIRST_CORE_CHECK, MAX_CORE_CHECK_INTERVAL);
+            }
             let Some(next) = next else { return RunStatus::Complete };
             self.run_round(next, launch, judge);
         }
@@ -176,7 +174,17 @@ impl<'r> RoundLoop<'r> {
             seconds_left: (self.schedule.budget() - begun).max(0.0) / 1e9,
         });
         let patience = self.patience(next, begun);
-        let request = self.round_request(next, patience);
+        let request = RoundRequest {
+            probe: unit.probe.id.to_owned(),
+            case: unit.case.clone(),
+            round: next.round,
+            slice: next.slice as u64,
+            extension: self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core }),
+            time_limit: patience.initial.as_nanos() as u64,
+            seed: self.random.next_u64(),
+            parent_pid: std::process::id(),
+            setup: self.options.setup.clone(),
+        };
         let Some(RoundResponse { attempt, extended_by: beyond }) = launch.launch(&request, patience) else { return };
         let beyond = beyond as f64;
         self.extended_by += beyond;
@@ -209,24 +217,11 @@ impl<'r> RoundLoop<'r> {
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
 
-    fn round_request(&mut self, next: NextRound, patience: WaitLimit) -> RoundRequest {
-        let unit = &self.plan.units[next.unit];
-        RoundRequest {
-            probe: unit.probe.id.to_owned(),
-            case: unit.case.clone(),
-            round: next.round,
-            slice: next.slice as u64,
-            extension: self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core }),
-            time_limit: patience.initial.as_nanos() as u64,
-            seed: self.random.next_u64(),
-            parent_pid: std::process::id(),
-            setup: self.options.setup.clone(),
-        }
-    }
-
     /// How long a round is waited for.
     fn patience(&self, next: NextRound, now: f64) -> WaitLimit {
-        let limit = self.options.round_limit(next);
+        // For its set-up and what may go wrong beside its timing.
+        let of_timing = Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64);
+        let limit = self.options.round_limit + of_timing;
         let most = LIVE_ROUND_FACTOR * limit;
         let time = self.round_time_limit(next, now).map_or(most, |time| Duration::from_nanos(time as u64));
         WaitLimit { initial: limit.min(time), max: most.min(time) }
@@ -235,15 +230,6 @@ impl<'r> RoundLoop<'r> {
     /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
     fn round_time_limit(&self, next: NextRound, now: f64) -> Option<f64> {
         (self.options.limit != BudgetLimit::Extendable).then(|| self.schedule.time_limit(next.unit, now))
-    }
-
-    /// Asks how the core reads, now and then: at first it is not known, then it changes little.
-    fn update_steady_core(&mut self, judge: &dyn RunObserver) {
-        let (done, _) = self.schedule.progress();
-        if self.options.setup.canaries && done >= self.next_core_check {
-            self.steady_core = judge.steady_core();
-            self.next_core_check = done + done.clamp(FIRST_CORE_CHECK, MAX_CORE_CHECK_INTERVAL);
-        }
     }
 
     /// Tells what was decided for lack of time.
@@ -267,8 +253,12 @@ impl<'r> RoundLoop<'r> {
         let Self { plan, settings, schedule, .. } = self;
         let mut notes = Vec::new();
         let names = |units: &[usize]| {
-            let listed: Vec<String> =
-                units.iter().take(MAX_LISTED_NAMES).map(|&unit| unit_name(&plan.units[unit])).collect();
+            let units_listed = units.iter().take(MAX_LISTED_NAMES).map(|&unit| &plan.units[unit]);
+            let name = |PlanUnit { probe, case, .. }: &PlanUnit| match case.is_empty() {
+                true => probe.id.to_owned(),
+                false => format!("{} ({case})", probe.id),
+            };
+            let listed: Vec<String> = units_listed.map(name).collect();
             match units.len() - listed.len() {
                 0 => listed.join(", "),
                 more => format!("{} and {more} more", listed.join(", ")),
@@ -313,10 +303,6 @@ fn unit_statuses(plan: &Plan, judge: &mut dyn RunObserver) -> Vec<CaseStatus> {
     let of =
         |unit: &PlanUnit| known.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(nothing_missing);
     plan.units.iter().map(of).collect()
-}
-
-fn unit_name(unit: &PlanUnit) -> String {
-    if unit.case.is_empty() { unit.probe.id.to_owned() } else { format!("{} ({})", unit.probe.id, unit.case) }
 }
 
 /// Most cases that a note names.
