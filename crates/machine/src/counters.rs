@@ -1,10 +1,11 @@
 //! Counters of machine activity: /proc/stat, pressure, throttling.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use kelvin_sys::procfs::{CpuThrottling, CpuTicks, ProcessStat, cgroup_device_reads};
 
-use crate::cgroups::ProcessCgroups;
+use crate::limits::ProcessCgroups;
 use crate::root::{FileRoot, parse_number};
 
 /// The share of the time of CPUs that the hypervisor took.
@@ -73,13 +74,8 @@ pub enum StallKind {
     Full,
 }
 
-/// The line `some` of /proc/pressure/cpu, io or memory.
-pub fn pressure(root: FileRoot<'_>, resource: &str) -> Option<Pressure> {
-    pressure_of(root, resource, StallKind::Some)
-}
-
 /// A line of /proc/pressure/cpu, io or memory.
-pub fn pressure_of(root: FileRoot<'_>, resource: &str, waiting: StallKind) -> Option<Pressure> {
+pub(crate) fn pressure(root: FileRoot<'_>, resource: &str, waiting: StallKind) -> Option<Pressure> {
     parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?, waiting)
 }
 
@@ -106,10 +102,10 @@ pub fn device_reads(groups: &ProcessCgroups<'_>, device: &str) -> Option<u64> {
     Some(cgroup_device_reads(&text, device, "rios"))
 }
 
-/// The file that counts how often this process's control group, or its nearest ancestor that counts, was throttled;
-/// `None` where there is none.
-pub(crate) fn throttle_file(root: FileRoot<'_>) -> Option<String> {
-    let groups = ProcessCgroups::read(root).ok()?;
+/// The file in which the kernel counts how often the CPU quota throttled this process's control group, or its nearest ancestor that
+/// counts, as a path on this machine.
+pub fn throttle_file(root: &Path) -> Option<String> {
+    let groups = ProcessCgroups::read(FileRoot::new(root)).ok()?;
     let place = groups.controller_path("cpu").ok()??;
     let texts = groups.read_with_ancestors(&place, "cpu.stat");
     texts.into_iter().find(|(_, text)| CpuThrottling::parse(text).is_some()).map(|(path, _)| path)

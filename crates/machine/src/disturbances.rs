@@ -4,10 +4,10 @@ use std::path::Path;
 
 use kelvin_core::{Hazard, Severity, cpu_ranges};
 
-use crate::cgroups::ProcessCgroups;
+use crate::limits::ProcessCgroups;
 use kelvin_sys::procfs::CpuThrottling;
 
-use crate::counters::{self, CpuStat, THERMAL_THROTTLE_FILES, busy_share, ratio, steal_share};
+use crate::counters::{self, CpuStat, StallKind, THERMAL_THROTTLE_FILES, busy_share, ratio, steal_share};
 use crate::hazards::{PRESSURE_RULES, PressureRule, hazard, percent, severity_at, stat_difference};
 use crate::kernel::CLOCK_SOURCE_FILE;
 use crate::root::FileRoot;
@@ -41,7 +41,8 @@ impl CounterSnapshot {
             clock_source: root.text(CLOCK_SOURCE_FILE),
             thermal: counters::thermal_throttles(root),
             pressures: std::array::from_fn(|index| {
-                counters::pressure(root, PRESSURE_RULES[index].resource).map(|pressure| pressure.total_microseconds)
+                counters::pressure(root, PRESSURE_RULES[index].resource, StallKind::Some)
+                    .map(|pressure| pressure.total_microseconds)
             }),
         }
     }

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cgroups::ProcessCgroups;
-use crate::limits::parse_limit;
+use crate::limits::{ProcessCgroups, parse_limit};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 

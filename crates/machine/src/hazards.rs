@@ -1,11 +1,8 @@
 //! Hazards found before a run: what they are, their effect on which metrics, and how to remove them.
 
-mod block_io;
 mod current_load;
-mod mitigations;
-mod power;
+mod files;
 mod processor;
-mod scratch;
 mod settings;
 
 use std::path::Path;
@@ -43,10 +40,10 @@ const RULES: [HazardRule; 27] = [
     processor::steal,
     processor::quota,
     processor::cpuset,
-    mitigations::active_mitigations,
-    power::idle_states,
-    power::battery,
-    power::thermal,
+    processor::active_mitigations,
+    processor::idle_states,
+    processor::battery,
+    processor::thermal,
     settings::proactive_reclaim,
     settings::page_reporting,
     settings::clock_source,
@@ -54,15 +51,15 @@ const RULES: [HazardRule; 27] = [
     settings::numa_balancing,
     settings::memory_limit,
     settings::unknown_facts,
-    block_io::limits,
+    files::block_io_limits,
     current_load::load,
     current_load::memory,
     current_load::swap,
     |look| current_load::pressure(look, &PRESSURE_RULES[0]),
     |look| current_load::pressure(look, &PRESSURE_RULES[1]),
     |look| current_load::pressure(look, &PRESSURE_RULES[2]),
-    scratch::low_space,
-    scratch::unsuitable_file_system,
+    files::low_space,
+    files::unsuitable_file_system,
 ];
 
 /// What the rules look at.

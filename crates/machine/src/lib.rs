@@ -5,7 +5,6 @@
 //! of a file.
 #![forbid(unsafe_code)]
 
-mod cgroups;
 mod container;
 mod counters;
 mod cpu;
@@ -18,7 +17,6 @@ mod identity;
 mod kernel;
 mod limits;
 pub mod memory;
-mod microarchitecture;
 mod nics;
 mod platform;
 pub mod redact;
@@ -41,22 +39,12 @@ use crate::cpuid::Cpuid;
 use crate::root::FileRoot;
 use crate::smbios::Smbios;
 
+pub use counters::throttle_file;
 pub use disturbances::DisturbanceMonitor;
 pub use file_cache::{BoundTerm, FileCache, FileCacheBound, file_cache, file_page_bytes};
 pub use hazards::{busy_siblings, hazards, siblings_not_sampled};
 pub use identity::hardware_identity;
-pub use topology::allowed_cpus;
-
-/// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same
-/// on all of them, by the files below a root.
-pub fn similar_cpus(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
-    topology::similar_cpus(root::FileRoot::new(root), cpus, one)
-}
-
-/// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.
-pub fn throttle_file(root: &Path) -> Option<String> {
-    counters::throttle_file(FileRoot::new(root))
-}
+pub use topology::similar_cpus;
 
 /// For how long that file says that the quota kept the control group from running, summed over processors.
 pub fn throttled_time(file: &Path) -> Option<Duration> {

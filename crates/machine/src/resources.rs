@@ -9,12 +9,14 @@ mod process;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cgroups::ProcessCgroups;
+use crate::counters::cpu_throttling;
+use crate::limits::ProcessCgroups;
 use crate::root::FileRoot;
+use crate::topology::allowed_cpus;
 use kelvin_core::resources::ResourceSnapshot;
 
 use crate::resources::links::LinkFacts;
-use crate::resources::process::{ProcessScope, ProcessTree, ThreadTotals};
+use crate::resources::process::{ProcessTree, ThreadTotals};
 
 /// Why there is no look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +36,7 @@ pub struct ProcessMonitor {
     /// What its threads had used, so that nothing is lost when they end.
     threads: ThreadTotals,
     /// Whether what it has started counts as well.
-    scope: ProcessScope,
+    with_descendants: bool,
     /// What does not change about interfaces.
     link_facts: BTreeMap<String, LinkFacts>,
 }
@@ -58,7 +60,7 @@ impl ProcessMonitor {
             process,
             disk,
             threads: ThreadTotals::default(),
-            scope: ProcessScope::WithDescendants,
+            with_descendants: true,
             link_facts: BTreeMap::new(),
         }
     }
@@ -66,25 +68,25 @@ impl ProcessMonitor {
     /// The process by itself, without what it has started.
     #[must_use]
     pub fn without_descendants(self) -> Self {
-        Self { scope: ProcessScope::ProcessOnly, ..self }
+        Self { with_descendants: false, ..self }
     }
 
     /// The process, and those that it has started, by their numbers.
     pub fn processes(&self) -> Vec<u32> {
-        ProcessTree::read(FileRoot::new(&self.root), self.process, self.scope)
+        ProcessTree::read(FileRoot::new(&self.root), self.process, self.with_descendants)
             .map_or_else(Vec::new, |family| family.ids())
     }
 
     /// Nanoseconds for which quotas of CPU time have kept it from running; `None` without any.
     pub fn throttled_nanoseconds(&self) -> Option<f64> {
         let groups = ProcessCgroups::of_process(FileRoot::new(&self.root), &self.process.to_string()).ok()?;
-        host::throttled_for(&groups)
+        cpu_throttling(&groups).map(|throttled| throttled.microseconds as f64 * 1e3)
     }
 
     /// Its threads in uninterruptible sleep, now, of at most so many of each process: they wait for a disk, or for a lock in the kernel.
     pub fn blocked(&self, most: usize) -> u32 {
         let root = FileRoot::new(&self.root);
-        ProcessTree::read(root, self.process, self.scope).map_or(0, |family| family.blocked(root, most))
+        ProcessTree::read(root, self.process, self.with_descendants).map_or(0, |family| family.blocked(root, most))
     }
 
     /// What has been used until now.
@@ -93,12 +95,14 @@ impl ProcessMonitor {
     /// [`Error::NoProcess`].
     pub fn sample(&mut self) -> Result<ResourceSnapshot, Error> {
         let root = FileRoot::new(&self.root);
-        let family = ProcessTree::read(root, self.process, self.scope).ok_or(Error::NoProcess(self.process))?;
+        let family =
+            ProcessTree::read(root, self.process, self.with_descendants).ok_or(Error::NoProcess(self.process))?;
         let groups = ProcessCgroups::of_process(root, &self.process.to_string()).ok();
+        let allowed = allowed_cpus(root, Some(self.process));
         Ok(ResourceSnapshot {
             at: kelvin_sys::clock::monotonic() as f64,
             process: family.usage(root, &mut self.threads),
-            cpu: host::cpu(root, groups.as_ref(), &process::allowed_cpus(root, self.process)),
+            cpu: host::cpu(root, groups.as_ref(), allowed.get().map_or(&[], Vec::as_slice)),
             disks: disks::read_disks(root, self.disk.as_deref(), groups.as_ref()),
             links: links::read_links(root, self.process, &mut self.link_facts),
             tcp: links::tcp(root, self.process),

@@ -1,6 +1,7 @@
 //! CPUs, what they share, and NUMA nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use kelvin_core::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
 
@@ -38,8 +39,10 @@ const CPU_KIND_FILES: [&str; 6] = [
     "cache/index3/id",
 ];
 
-/// Those of these CPUs that are of the same kind as one of them, in the same place: a metric is the same on all of them.
-pub(crate) fn similar_cpus(root: FileRoot<'_>, cpus: &[u32], one: u32) -> Vec<u32> {
+/// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same
+/// on all of them, by the files below a root.
+pub fn similar_cpus(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
+    let root = FileRoot::new(root);
     let kind = |cpu: u32| CPU_KIND_FILES.map(|file| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/{file}")));
     let own = kind(one);
     cpus.iter().copied().filter(|&cpu| kind(cpu) == own).collect()
@@ -89,7 +92,7 @@ fn cpus_of(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
 /// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
 /// with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list is cut to the CPUs
 /// that were online there.
-pub fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
+pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     if root.is_live()
         && let Ok(cpus) = kelvin_sys::cpu::allowed_of(process.unwrap_or_else(std::process::id))
     {

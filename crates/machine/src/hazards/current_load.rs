@@ -3,7 +3,7 @@
 use kelvin_core::{Hazard, Severity};
 
 use super::{HazardContext, hazard, percent, severity_at};
-use crate::counters;
+use crate::counters::{self, StallKind};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::parse_number;
 
@@ -36,7 +36,7 @@ pub(crate) static PRESSURE_RULES: [PressureRule; 3] = [
 
 pub(super) fn pressure(look: &HazardContext<'_>, rule: &PressureRule) -> Option<Hazard> {
     let PressureRule { resource, waiting_for, warning, serious } = *rule;
-    let share = counters::pressure(look.root, resource)?.average_10;
+    let share = counters::pressure(look.root, resource, StallKind::Some)?.average_10;
     let severity = severity_at(share, &[(serious, Severity::Serious), (warning, Severity::Warning)])?;
     let summary = format!("tasks waited for {waiting_for} during {share:.1} % of the last 10 s");
     Some(hazard(&format!("pressure_{resource}"), severity, summary, format!("/proc/pressure/{resource}")))

@@ -1,9 +1,11 @@
-//! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set.
+//! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set; mitigations of vulnerabilities by what
+//! they do, since a vulnerability's name says nothing of what its mitigation costs; idle states, battery, throttling.
 
-use kelvin_core::{Hazard, Severity, cpu_ranges, units};
+use kelvin_core::{Hazard, Mitigation, Severity, cpu_ranges, units};
 
 use super::{HazardContext, hazard, percent, with_command};
-use crate::counters::{busy_share, steal_share};
+use crate::counters::{THERMAL_THROTTLE_FILES, busy_share, steal_share, thermal_throttles};
+use crate::root::data_lines;
 
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
 const BUSY_SIBLING_SHARE: f64 = 0.05;
@@ -118,4 +120,127 @@ pub(super) fn cpuset(look: &HazardContext<'_>) -> Option<Hazard> {
     let summary =
         format!("this process may use only {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
     Some(hazard("cpuset", Severity::Note, summary, topology.allowed.source_or_reason()))
+}
+
+/// Mechanisms: name, cost, parts of a status that mean it, and the vulnerabilities in whose status they do, by tabs.
+const MECHANISMS: &str = include_str!("../../data/mitigations.txt");
+
+/// The name and the cost of each mechanism that is in force.
+fn active_mechanisms(all: &[Mitigation]) -> Vec<[&'static str; 2]> {
+    // Parts of a status, without its first word: also of one that leaves the machine vulnerable, and mitigates in part.
+    let parts = |status: &str, texts: &str| {
+        let after = ["Mitigation: ", "Vulnerable: "].iter().find_map(|word| status.strip_prefix(word));
+        after.unwrap_or_default().split([';', ',']).any(|part| texts.split(", ").any(|text| text == part.trim()))
+    };
+    let in_force = |row: &'static str| {
+        let [name, cost, texts, vulnerabilities] = row.split('\t').collect::<Vec<_>>().try_into().ok()?;
+        let is_concerned = |one: &Mitigation| {
+            vulnerabilities == "*" || vulnerabilities.split(", ").any(|known| known == one.vulnerability)
+        };
+        all.iter().any(|one| is_concerned(one) && parts(&one.status, texts)).then_some([name, cost])
+    };
+    data_lines(MECHANISMS).filter_map(in_force).collect()
+}
+
+pub(super) fn active_mitigations(look: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &look.machine.cpu.mitigations;
+    let all = fact.get()?;
+    let names: Vec<&str> =
+        all.iter().filter(|one| one.status.starts_with("Mitigation")).map(|one| one.vulnerability.as_str()).collect();
+    let active = active_mechanisms(all);
+    let found = |summary: String| hazard("mitigations", Severity::Note, summary, fact.source_or_reason());
+    match (active.is_empty(), names.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(found(format!("mitigations in force, none of them costly: {}", names.join(", ")))),
+        (false, _) => {
+            let [names, costs] = [(0, ", "), (1, "; ")]
+                .map(|(column, by)| active.iter().map(|mechanism| mechanism[column]).collect::<Vec<_>>().join(by));
+            Some(Hazard { effect: costs, ..found(format!("mitigations in force: {names}")) })
+        }
+    }
+}
+
+/// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
+const MIN_EXIT_LATENCY: u64 = 5;
+
+pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
+    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
+    if look.is_virtual() {
+        let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
+        let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
+                      idle";
+        return Some(Hazard { effect: effect.into(), ..hazard("idle_states", Severity::Note, summary, directory) });
+    }
+    let states = look.root.names(&directory).into_iter().filter_map(|state| {
+        let file = |name: &str| look.root.text(&format!("{directory}/{state}/{name}"));
+        let enabled = file("disable").is_none_or(|text| text == "0");
+        let latency: u64 = file("latency")?.parse().ok()?;
+        enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
+    });
+    let (latency, name) = states.max().filter(|(latency, _)| *latency >= MIN_EXIT_LATENCY)?;
+    let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
+    let found = hazard("idle_states", Severity::Note, summary, directory);
+    Some(with_command(found, format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}")))
+}
+
+pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
+    const SUPPLIES: &str = "/sys/class/power_supply";
+    let discharging = look.root.names(SUPPLIES).into_iter().find(|name| {
+        let file = |what: &str| look.root.text(&format!("{SUPPLIES}/{name}/{what}"));
+        // Batteries of mice and headsets are of scope Device.
+        file("type").as_deref() == Some("Battery")
+            && file("status").as_deref() == Some("Discharging")
+            && file("scope").as_deref() != Some("Device")
+    })?;
+    let source = format!("{SUPPLIES}/{discharging}/status");
+    Some(hazard("battery", Severity::Serious, "the machine runs on battery", source))
+}
+
+pub(super) fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
+    let times = thermal_throttles(look.root).filter(|times| *times > 0)?;
+    let summary = format!("the processor was thermally throttled {times} times since boot");
+    Some(hazard("thermal_throttling", Severity::Note, summary, THERMAL_THROTTLE_FILES))
+}
+
+#[cfg(test)]
+mod mitigations_tests {
+    use super::*;
+
+    fn names(all: &[(&str, &str)]) -> Vec<&'static str> {
+        let one = |&(vulnerability, status): &(&str, &str)| Mitigation {
+            vulnerability: vulnerability.to_owned(),
+            status: status.to_owned(),
+        };
+        let all: Vec<Mitigation> = all.iter().map(one).collect();
+        active_mechanisms(&all).into_iter().map(|[name, _]| name).collect()
+    }
+
+    #[test]
+    fn kernel_statuses_map_to_mechanisms() {
+        let buffers = ["clearing of CPU buffers"].as_slice();
+        let known: [((&str, &str), &[&str]); 13] = [
+            (("meltdown", "Mitigation: PTI"), &["page tables of the kernel's own"]),
+            (("mds", "Mitigation: Clear CPU buffers; SMT vulnerable"), buffers),
+            (("mds", "Vulnerable: Clear CPU buffers attempted, no microcode; SMT Host state unknown"), buffers),
+            (("reg_file_data_sampling", "Mitigation: Clear Register File"), buffers),
+            (("retbleed", "Mitigation: IBRS"), &["IBRS"]),
+            (("retbleed", "Mitigation: untrained return thunk; SMT vulnerable"), &["guarded returns"]),
+            (("spec_rstack_overflow", "Mitigation: Safe RET"), &["guarded returns"]),
+            (("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode"), &["guarded returns"]),
+            (("spec_rstack_overflow", "Vulnerable: Microcode, no safe RET"), &[]),
+            (("spec_rstack_overflow", "Mitigation: IBPB on VMEXIT only"), &[]),
+            (
+                ("spectre_v2", "Mitigation: Retpolines; IBPB: conditional; STIBP: disabled; RSB filling"),
+                &["retpolines"],
+            ),
+            (("spectre_v2", "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; BHI: BHI_DIS_S"), &[]),
+            (("spec_store_bypass", "Mitigation: Speculative Store Bypass disabled via prctl"), &[]),
+        ];
+        for (status, expected) in known {
+            assert_eq!(names(&[status]), expected, "{status:?}");
+        }
+        let both = [("spectre_v2", "Mitigation: Retpolines"), ("spec_rstack_overflow", "Mitigation: Safe RET")];
+        assert_eq!(names(&both), ["retpolines", "guarded returns"]);
+        assert!(names(&[("gather_data_sampling", "Not affected"), ("tsa", "Vulnerable")]).is_empty());
+    }
 }

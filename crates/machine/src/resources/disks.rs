@@ -4,9 +4,9 @@ use std::fs::{File, canonicalize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::cgroups::ProcessCgroups;
 use crate::counters::device_reads;
 use crate::disks::{BLOCK_DIRECTORY, MOUNTS};
+use crate::limits::ProcessCgroups;
 use crate::root::FileRoot;
 use kelvin_core::resources::DiskStats;
 use kelvin_sys::fs::{major, minor};

@@ -1,9 +1,8 @@
 //! The host's CPUs and memory, and for how long its tasks waited.
 
-use crate::cgroups::ProcessCgroups;
-use crate::counters::{StallKind, cpu_throttling, parse_stat, pressure_of};
+use crate::counters::{self, StallKind, cpu_throttling, parse_stat};
 use crate::file_page_bytes;
-use crate::limits::cpu_quota;
+use crate::limits::{ProcessCgroups, cpu_quota};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::{CpuStats, MemoryStats, PressureStall};
@@ -12,11 +11,6 @@ use kelvin_sys::procfs::CpuTicks;
 /// Ticks of the kernel's accounting, in nanoseconds.
 pub(crate) fn ticks_to_nanoseconds(ticks: u64) -> f64 {
     ticks as f64 * (1e9 / kelvin_sys::usage::clock_ticks() as f64)
-}
-
-/// Nanoseconds for which quotas have kept the processes of some groups from running.
-pub(crate) fn throttled_for(groups: &ProcessCgroups<'_>) -> Option<f64> {
-    cpu_throttling(groups).map(|throttled| throttled.microseconds as f64 * 1e3)
 }
 
 /// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
@@ -66,8 +60,9 @@ pub(crate) fn memory(root: FileRoot<'_>) -> MemoryStats {
 
 /// For how long tasks waited.
 pub(crate) fn pressure(root: FileRoot<'_>) -> PressureStall {
-    let of =
-        |resource, waiting| pressure_of(root, resource, waiting).map(|found| found.total_microseconds as f64 * 1e3);
+    let of = |resource, waiting| {
+        counters::pressure(root, resource, waiting).map(|found| found.total_microseconds as f64 * 1e3)
+    };
     PressureStall {
         cpu: of("cpu", StallKind::Some),
         io: of("io", StallKind::Some),

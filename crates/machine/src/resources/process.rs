@@ -16,15 +16,6 @@ const MAX_THREADS: usize = 1024;
 /// How often it is begun anew because a child was reaped meanwhile, whose time would be counted twice or not at all.
 const MAX_READ_TRIES: usize = 4;
 
-/// Whose use is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessScope {
-    /// The process, those that it has started, and they in turn.
-    WithDescendants,
-    /// The process by itself.
-    ProcessOnly,
-}
-
 /// A process and those that it has started, and they in turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProcessTree(Vec<TreeProcess>);
@@ -37,9 +28,9 @@ struct TreeProcess {
 }
 
 impl ProcessTree {
-    /// The family of a process; `None` if it is not there.
-    pub(crate) fn read(root: FileRoot<'_>, process: u32, scope: ProcessScope) -> Option<Self> {
-        if scope == ProcessScope::ProcessOnly {
+    /// A process, with what it has started if that counts; `None` if it is not there.
+    pub(crate) fn read(root: FileRoot<'_>, process: u32, with_descendants: bool) -> Option<Self> {
+        if !with_descendants {
             let stat = ProcessStat { children_user: 0, children_system: 0, ..stat(root, process)? };
             return Some(Self(vec![TreeProcess {
                 id: process,
@@ -80,12 +71,12 @@ impl ProcessTree {
     pub(crate) fn usage(&self, root: FileRoot<'_>, threads: &mut ThreadTotals) -> ProcessStats {
         let stats = || self.0.iter().map(|member| member.stat);
         // Of a child that was waited for the time is among its parent's.
-        let user = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.user).saturating_add(stat.children_user));
-        let system =
-            stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.system).saturating_add(stat.children_system));
+        let total = |of: fn(ProcessStat) -> [u64; 2]| stats().flat_map(of).fold(0, u64::saturating_add);
+        let user = total(|stat| [stat.user, stat.children_user]);
+        let system = total(|stat| [stat.system, stat.children_system]);
         let now = self.0.iter().flat_map(|member| member.schedules(root)).collect();
         let schedule = threads.update(now);
-        let count = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.threads));
+        let count = total(|stat| [stat.threads, 0]);
         ProcessStats {
             user: ticks_to_nanoseconds(user),
             system: ticks_to_nanoseconds(system),
@@ -99,9 +90,7 @@ impl ProcessTree {
             written_bytes: self.io_bytes(root, "write_bytes"),
         }
     }
-}
 
-impl ProcessTree {
     /// Threads in uninterruptible sleep, of at most so many of each process.
     pub(crate) fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
         self.0.iter().map(|member| member.blocked(root, most)).sum()
@@ -140,11 +129,6 @@ impl TreeProcess {
         };
         self.threads.iter().filter_map(schedule)
     }
-}
-
-/// CPUs that a process may run on; none if that is unknown.
-pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: u32) -> Vec<u32> {
-    crate::allowed_cpus(root, Some(process)).get().cloned().unwrap_or_default()
 }
 
 fn stat(root: FileRoot<'_>, process: u32) -> Option<ProcessStat> {
@@ -190,6 +174,7 @@ impl ThreadTotals {
 mod tests {
     use super::*;
     use crate::tests::FixtureTree;
+    use crate::topology::allowed_cpus;
 
     fn schedule(cpu: u64, without_cpu: u64, switches: u64) -> SchedStat {
         SchedStat { cpu, without_cpu, switches }
@@ -221,12 +206,8 @@ mod tests {
         tree.fill("proc/9/task/9/children", "10 ");
         let root = FileRoot::new(tree.path());
         let blocked = |scope, most| ProcessTree::read(root, 9, scope).unwrap().blocked(root, most);
-        assert_eq!(
-            [(ProcessScope::WithDescendants, 99), (ProcessScope::ProcessOnly, 99)]
-                .map(|(scope, most)| blocked(scope, most)),
-            [3, 2]
-        );
-        assert!(blocked(ProcessScope::ProcessOnly, 1) <= 1);
+        assert_eq!([(true, 99), (false, 99)].map(|(scope, most)| blocked(scope, most)), [3, 2]);
+        assert!(blocked(false, 1) <= 1);
     }
 
     #[test]
@@ -251,9 +232,7 @@ mod tests {
         tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
         tree.fill("proc/11/stat", stat(1, 0, 1));
         let root = FileRoot::new(tree.path());
-        let used = ProcessTree::read(root, 9, ProcessScope::WithDescendants)
-            .unwrap()
-            .usage(root, &mut ThreadTotals::default());
+        let used = ProcessTree::read(root, 9, true).unwrap().usage(root, &mut ThreadTotals::default());
         let expected = ProcessStats {
             user: ticks_to_nanoseconds(118),
             system: 0.0,
@@ -267,13 +246,12 @@ mod tests {
             written_bytes: Some(8194),
         };
         assert_eq!(used, expected);
-        assert_eq!(allowed_cpus(root, 9), [0, 1, 2, 7]);
+        assert_eq!(allowed_cpus(root, Some(9)).get().unwrap()[..], [0, 1, 2, 7]);
         // The list names all that the kernel can have; CPU 2 is not there.
         tree.fill("sys/devices/system/cpu/online", "0-1,7");
-        assert_eq!(allowed_cpus(root, 9), [0, 1, 7]);
-        assert_eq!(ProcessTree::read(root, 8, ProcessScope::WithDescendants), None);
-        let alone =
-            ProcessTree::read(root, 9, ProcessScope::ProcessOnly).unwrap().usage(root, &mut ThreadTotals::default());
+        assert_eq!(allowed_cpus(root, Some(9)).get().unwrap()[..], [0, 1, 7]);
+        assert_eq!(ProcessTree::read(root, 8, true), None);
+        let alone = ProcessTree::read(root, 9, false).unwrap().usage(root, &mut ThreadTotals::default());
         let threads = BTreeMap::from([(9, 1000.0), (12, 2000.0)]);
         assert_eq!((alone.user, alone.thread_cpu, alone.processes), (ticks_to_nanoseconds(100), threads, 1));
     }

@@ -1,11 +1,39 @@
-//! The hazard of a block I/O limit on this process's control group: the limit is measured instead of the disk.
+//! Hazards of files: the file system under the scratch directory is full, remote, in memory or layered; or a block I/O limit on the control
+//! group of this process is measured instead of the disk.
 
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardContext, hazard, with_command};
-use crate::cgroups::ProcessCgroups;
-use crate::disks::BLOCK_DIRECTORY;
+use super::{HazardContext, hazard, percent, with_command};
+use crate::disks::{BLOCK_DIRECTORY, MOUNTS, file_system_class};
+use crate::limits::ProcessCgroups;
 use crate::root::FileRoot;
+
+pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
+    let scratch = Some(look.scratch).filter(|_| look.root.is_live())?;
+    let existing = scratch.ancestors().find(|path| path.exists())?;
+    let share = kelvin_sys::fs::free_share(existing).ok()?;
+    let severity = match share {
+        share if share < 0.03 => Severity::Serious,
+        share if share < 0.10 => Severity::Warning,
+        _ => return None,
+    };
+    let summary = format!("only {} of the file system of {} is free", percent(share), scratch.display());
+    Some(hazard("file_system_full", severity, summary, format!("statvfs of {}", existing.display())))
+}
+
+pub(super) fn unsuitable_file_system(look: &HazardContext<'_>) -> Option<Hazard> {
+    // The mount of a path is the one with the longest target above it.
+    let above = look.machine.mounts.iter().filter(|mount| look.scratch.starts_with(&mount.target));
+    let mount = above.max_by_key(|mount| mount.target.len())?;
+    let (id, severity, what) = match file_system_class(&mount.kind)? {
+        "network" => ("network_file_system", Severity::Serious, "served by another machine or by the host"),
+        "memory" => ("scratch_in_memory", Severity::Serious, "in memory"),
+        "layered" => ("scratch_layered", Severity::Warning, "layered over another file system"),
+        _ => return None,
+    };
+    let summary = format!("{} is on {}, {what}", look.scratch.display(), mount.kind);
+    Some(hazard(id, severity, summary, format!("{MOUNTS}, {}", mount.target)))
+}
 
 /// Limits: their file of version 1, their key in the one file of version 2, what they limit, and whether in bytes per second or requests.
 const LIMITS: [(&str, &str, &str, bool); 4] = [
@@ -24,7 +52,7 @@ struct BlockIoLimit {
     unlimited: String,
 }
 
-pub(super) fn limits(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn block_io_limits(look: &HazardContext<'_>) -> Option<Hazard> {
     let limits = find_limits(look.root);
     let first = limits.first()?;
     let descriptions: Vec<&str> = limits.iter().map(|limit| limit.description.as_str()).collect();
@@ -76,4 +104,28 @@ fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
         Some(BlockIoLimit { description, file, unlimited })
     });
     in_force.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_core::Mount;
+    use std::path::Path;
+
+    fn mount(target: &str, kind: &str) -> Mount {
+        Mount { target: target.into(), source: "x".into(), kind: kind.into(), options: "rw".into() }
+    }
+
+    #[test]
+    fn longest_mount_target_wins() {
+        let root = Path::new("/nonexistent");
+        let mounts = vec![mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
+        let machine = kelvin_core::Machine { mounts, ..crate::read(root) };
+        let id = |path: &str| {
+            unsuitable_file_system(&HazardContext::new(root, &machine, Path::new(path))).map(|found| found.id)
+        };
+        assert_eq!(id("/home/x"), Some("network_file_system".into()));
+        assert_eq!(id("/ho/x"), Some("scratch_in_memory".into()));
+        assert_eq!(id("/homes/x"), None);
+    }
 }
