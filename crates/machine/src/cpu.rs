@@ -245,14 +245,27 @@ impl Processor<'_> {
                 .map(|hertz| Fact::known(hertz, "CNTFRQ_EL0"))
                 .unwrap_or_else(|| Fact::unknown("CNTFRQ_EL0 can only be read on the running machine"));
         }
-        self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter_hz(vendor)).unwrap_or_else(
-            || {
-                Fact::unknown(format!(
-                    "{}, and no hypervisor states it in leaf 40000010h; a run calibrates it",
-                    self.sources.cpuid.unavailable_reason("15h")
-                ))
-            },
-        )
+        let cpuid = self.sources.cpuid;
+        // Time-stamp counter = crystal in ECX times EBX over EAX (Intel SDM volume 3B, 19.7.3).
+        if let Some([denominator, numerator, crystal, _]) = cpuid.leaf(0x15, 0)
+            && ![denominator, numerator, crystal].contains(&0)
+        {
+            let hertz = f64::from(crystal) * f64::from(numerator) / f64::from(denominator);
+            return Fact::known(hertz, "cpuid leaf 15h");
+        }
+        // Kilohertz of the counter as stated by a hypervisor, a convention of VMware's.
+        if cpuid.hypervisor_signature().is_some()
+            && let Some([kilohertz, ..]) = cpuid.leaf(0x4000_0010, 0)
+            && kilohertz > 0
+        {
+            return Fact::known(f64::from(kilohertz) * 1e3, "cpuid leaf 40000010h of the hypervisor");
+        }
+        // On AMD the kernel's fixed figure is the frequency of the counter itself.
+        let is_amd = vendor.get().is_some_and(|vendor| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.as_str()));
+        self.constant_cpuinfo_mhz().filter(|_| is_amd).unwrap_or_else(|| {
+            let reason = cpuid.unavailable_reason("15h");
+            Fact::unknown(format!("{reason}, and no hypervisor states it in leaf 40000010h; a run calibrates it"))
+        })
     }
 
     fn path(&self, name: &str) -> String {
@@ -291,28 +304,6 @@ impl Processor<'_> {
     fn smbios_frequency(&self) -> Option<Fact<f64>> {
         let megahertz = self.sources.smbios.as_ref().ok()?.processor.as_ref()?.megahertz?;
         Some(Fact::known(f64::from(megahertz) * 1e6, "SMBIOS type 4, speed at boot"))
-    }
-
-    /// Time-stamp counter = crystal in ECX times EBX over EAX (Intel SDM volume 3B, 19.7.3).
-    fn leaf_15h(&self) -> Option<Fact<f64>> {
-        let [denominator, numerator, crystal, _] = self.sources.cpuid.leaf(0x15, 0)?;
-        if denominator == 0 || numerator == 0 || crystal == 0 {
-            return None;
-        }
-        let hertz = f64::from(crystal) * f64::from(numerator) / f64::from(denominator);
-        Some(Fact::known(hertz, "cpuid leaf 15h"))
-    }
-
-    /// Kilohertz of the counter as stated by a hypervisor, a convention of VMware's.
-    fn hypervisor_leaf(&self) -> Option<Fact<f64>> {
-        self.sources.cpuid.hypervisor_signature()?;
-        let [kilohertz, ..] = self.sources.cpuid.leaf(0x4000_0010, 0)?;
-        (kilohertz > 0).then(|| Fact::known(f64::from(kilohertz) * 1e3, "cpuid leaf 40000010h of the hypervisor"))
-    }
-
-    /// On AMD the kernel's fixed figure is the frequency of the counter itself.
-    fn amd_counter_hz(&self, vendor: &Fact<String>) -> Option<Fact<f64>> {
-        matches!(vendor.get()?.as_str(), "AuthenticAMD" | "HygonGenuine").then(|| self.constant_cpuinfo_mhz()).flatten()
     }
 }
 

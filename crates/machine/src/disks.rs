@@ -66,19 +66,18 @@ fn link(root: FileRoot<'_>, name: &str) -> Fact<String> {
             None => Fact::known("SATA".into(), directory),
         };
     }
-    if part("virtio").is_some() || name.starts_with("vd") {
-        return Fact::known("virtio".into(), directory);
+    let is_virtual =
+        path.contains("/virtual/") || ["loop", "dm-", "md", "zram", "nbd"].iter().any(|kind| name.starts_with(kind));
+    let links = [
+        (part("virtio").is_some() || name.starts_with("vd"), "virtio"),
+        (part("usb").is_some(), "USB"),
+        (name.starts_with("mmcblk"), "MMC"),
+        (is_virtual, "none, made by the kernel"),
+    ];
+    match links.into_iter().find(|(is_link, _)| *is_link) {
+        Some((_, link)) => Fact::known(link.into(), directory),
+        None => Fact::unknown(format!("the bus of {directory} cannot be told from its place in the device tree")),
     }
-    if part("usb").is_some() {
-        return Fact::known("USB".into(), directory);
-    }
-    if name.starts_with("mmcblk") {
-        return Fact::known("MMC".into(), directory);
-    }
-    if path.contains("/virtual/") || ["loop", "dm-", "md", "zram", "nbd"].iter().any(|kind| name.starts_with(kind)) {
-        return Fact::known("none, made by the kernel".into(), directory);
-    }
-    Fact::unknown(format!("the bus of {directory} cannot be told from its place in the device tree"))
 }
 
 /// The PCIe link of an NVMe controller: `nvme, 16.0 GT/s PCIe x4`.

@@ -22,8 +22,8 @@ pub use processor::{busy_siblings, siblings_not_sampled};
 ///
 /// On this machine it takes a fifth of a second, for two readings of CPU times.
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
-    let look = HazardContext::new(root, machine, scratch);
-    let mut found: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&look)).collect();
+    let context = HazardContext::new(root, machine, scratch);
+    let mut found: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&context)).collect();
     found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     found
 }
@@ -55,9 +55,9 @@ const RULES: [HazardRule; 27] = [
     current_load::load,
     current_load::memory,
     current_load::swap,
-    |look| current_load::pressure(look, &PRESSURE_RULES[0]),
-    |look| current_load::pressure(look, &PRESSURE_RULES[1]),
-    |look| current_load::pressure(look, &PRESSURE_RULES[2]),
+    |context| current_load::pressure(context, &PRESSURE_RULES[0]),
+    |context| current_load::pressure(context, &PRESSURE_RULES[1]),
+    |context| current_load::pressure(context, &PRESSURE_RULES[2]),
     files::low_space,
     files::unsuitable_file_system,
 ];

@@ -131,33 +131,31 @@ fn doubt_reason(
     hypervisor: &Fact<Option<String>>,
 ) -> Option<String> {
     let file = |what: &str| format!("{INTERFACES_DIRECTORY}/{name}/{what}");
-    if !root.exists(&file("device")) {
-        return Some("it is virtual and reports the speed of the interfaces below it".into());
-    }
-    if root.text(&file("type")).as_deref() != Some(ETHERNET_TYPE) {
-        return Some("it is not Ethernet".into());
-    }
-    if root.exists(&file("wireless")) || root.exists(&file("phy80211")) {
-        return Some("it is wireless".into());
-    }
-    let Some(driver) = driver.get() else { return Some("its driver is unknown".into()) };
-    if known_name("network_driver", |known| known == driver).is_some() {
-        return Some(format!("the driver {driver} reports a speed that the host or the other device sets"));
-    }
-    // Traffic between two functions of a card never leaves the card.
-    if root.exists(&file("device/physfn")) {
-        return Some("it is a virtual function of a shared card".into());
-    }
-    if root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0") {
-        return Some("its card has virtual functions, and traffic among them does not cross the line".into());
-    }
-    match hypervisor {
-        Fact::Known { value: None, .. } => None,
-        Fact::Known { value: Some(hypervisor), .. } => {
-            Some(format!("this is a virtual machine ({hypervisor}), and its card may be emulated"))
-        }
-        Fact::Unknown { reason } => Some(format!("whether a hypervisor emulates it is unknown ({reason})")),
-    }
+    let doubt = |is_doubtful: bool, why: &str| is_doubtful.then(|| why.to_owned());
+    let doubts = [
+        doubt(!root.exists(&file("device")), "it is virtual and reports the speed of the interfaces below it"),
+        doubt(root.text(&file("type")).as_deref() != Some(ETHERNET_TYPE), "it is not Ethernet"),
+        doubt(root.exists(&file("wireless")) || root.exists(&file("phy80211")), "it is wireless"),
+        match driver.get() {
+            None => Some("its driver is unknown".into()),
+            Some(driver) => known_name("network_driver", |known| known == driver)
+                .map(|_| format!("the driver {driver} reports a speed that the host or the other device sets")),
+        },
+        // Traffic between two functions of a card never leaves the card.
+        doubt(root.exists(&file("device/physfn")), "it is a virtual function of a shared card"),
+        doubt(
+            root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0"),
+            "its card has virtual functions, and traffic among them does not cross the line",
+        ),
+        match hypervisor {
+            Fact::Known { value: None, .. } => None,
+            Fact::Known { value: Some(hypervisor), .. } => {
+                Some(format!("this is a virtual machine ({hypervisor}), and its card may be emulated"))
+            }
+            Fact::Unknown { reason } => Some(format!("whether a hypervisor emulates it is unknown ({reason})")),
+        },
+    ];
+    doubts.into_iter().flatten().next()
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ const FUZZ_WORDS: [&str; 51] = [
     "@ 2.60GHz",
     "Cpus_allowed_list",
     "Linux version 6.6",
-    "\040",
+    "\\040",
     "procs_running",
     "total=18446744073709551615",
     "MemAvailable",

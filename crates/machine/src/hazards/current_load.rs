@@ -8,11 +8,11 @@ use crate::memory::{MEMINFO, kibibytes};
 use crate::root::parse_number;
 
 /// Runnable tasks per allowed CPU.
-pub(super) fn load(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn load(context: &HazardContext<'_>) -> Option<Hazard> {
     const FILE: &str = "/proc/loadavg";
-    let text = look.root.text(FILE)?;
+    let text = context.root.text(FILE)?;
     let load = parse_number(text.split_ascii_whitespace().next()?)?;
-    let topology = &look.machine.topology;
+    let topology = &context.machine.topology;
     let cpus = topology.online.get().or(topology.allowed.get()).map_or(1, Vec::len);
     let severity = severity_at(load / cpus as f64, &[(1.0, Severity::Serious), (0.5, Severity::Warning)])?;
     let summary = format!("the load average of the last minute is {load:.2} on {cpus} CPUs");
@@ -34,16 +34,16 @@ pub(crate) static PRESSURE_RULES: [PressureRule; 3] = [
     PressureRule { resource: "memory", waiting_for: "memory", warning: 1.0, serious: 10.0 },
 ];
 
-pub(super) fn pressure(look: &HazardContext<'_>, rule: &PressureRule) -> Option<Hazard> {
+pub(super) fn pressure(context: &HazardContext<'_>, rule: &PressureRule) -> Option<Hazard> {
     let PressureRule { resource, waiting_for, warning, serious } = *rule;
-    let share = counters::pressure(look.root, resource, StallKind::Some)?.average_10;
+    let share = counters::pressure(context.root, resource, StallKind::Some)?.average_10;
     let severity = severity_at(share, &[(serious, Severity::Serious), (warning, Severity::Warning)])?;
     let summary = format!("tasks waited for {waiting_for} during {share:.1} % of the last 10 s");
     Some(hazard(&format!("pressure_{resource}"), severity, summary, format!("/proc/pressure/{resource}")))
 }
 
-pub(super) fn memory(look: &HazardContext<'_>) -> Option<Hazard> {
-    let memory = &look.machine.memory;
+pub(super) fn memory(context: &HazardContext<'_>) -> Option<Hazard> {
+    let memory = &context.machine.memory;
     let (available, total) = (*memory.available_bytes.get()?, *memory.total_bytes.get()?);
     let share = counters::ratio(available, total);
     let severity = match share {
@@ -55,8 +55,8 @@ pub(super) fn memory(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("memory_pressure", severity, summary, memory.available_bytes.source_or_reason()))
 }
 
-pub(super) fn swap(look: &HazardContext<'_>) -> Option<Hazard> {
-    let text = look.root.text(MEMINFO)?;
+pub(super) fn swap(context: &HazardContext<'_>) -> Option<Hazard> {
+    let text = context.root.text(MEMINFO)?;
     let used = kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|used| *used > 0)?;
     let total = kibibytes(&text, "MemTotal").unwrap_or(0);
     // A little idle memory swapped out long ago does no harm.

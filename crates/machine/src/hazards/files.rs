@@ -8,8 +8,8 @@ use crate::disks::{BLOCK_DIRECTORY, MOUNTS, file_system_class};
 use crate::limits::ProcessCgroups;
 use crate::root::FileRoot;
 
-pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
-    let scratch = Some(look.scratch).filter(|_| look.root.is_live())?;
+pub(super) fn low_space(context: &HazardContext<'_>) -> Option<Hazard> {
+    let scratch = Some(context.scratch).filter(|_| context.root.is_live())?;
     let existing = scratch.ancestors().find(|path| path.exists())?;
     let share = kelvin_sys::fs::free_share(existing).ok()?;
     let severity = match share {
@@ -21,9 +21,9 @@ pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("file_system_full", severity, summary, format!("statvfs of {}", existing.display())))
 }
 
-pub(super) fn unsuitable_file_system(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn unsuitable_file_system(context: &HazardContext<'_>) -> Option<Hazard> {
     // The mount of a path is the one with the longest target above it.
-    let above = look.machine.mounts.iter().filter(|mount| look.scratch.starts_with(&mount.target));
+    let above = context.machine.mounts.iter().filter(|mount| context.scratch.starts_with(&mount.target));
     let mount = above.max_by_key(|mount| mount.target.len())?;
     let (id, severity, what) = match file_system_class(&mount.kind)? {
         "network" => ("network_file_system", Severity::Serious, "served by another machine or by the host"),
@@ -31,7 +31,7 @@ pub(super) fn unsuitable_file_system(look: &HazardContext<'_>) -> Option<Hazard>
         "layered" => ("scratch_layered", Severity::Warning, "layered over another file system"),
         _ => return None,
     };
-    let summary = format!("{} is on {}, {what}", look.scratch.display(), mount.kind);
+    let summary = format!("{} is on {}, {what}", context.scratch.display(), mount.kind);
     Some(hazard(id, severity, summary, format!("{MOUNTS}, {}", mount.target)))
 }
 
@@ -52,8 +52,8 @@ struct BlockIoLimit {
     unlimited: String,
 }
 
-pub(super) fn block_io_limits(look: &HazardContext<'_>) -> Option<Hazard> {
-    let limits = find_limits(look.root);
+pub(super) fn block_io_limits(context: &HazardContext<'_>) -> Option<Hazard> {
+    let limits = find_limits(context.root);
     let first = limits.first()?;
     let descriptions: Vec<&str> = limits.iter().map(|limit| limit.description.as_str()).collect();
     let commands: Vec<String> =

@@ -37,8 +37,8 @@ pub fn siblings_not_sampled(cpu: u32, why: &str) -> Hazard {
     hazard("neighbours_unseen", Severity::Note, summary, CANARY_SOURCE)
 }
 
-pub(super) fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
-    let governor = &look.machine.cpu.governor;
+pub(super) fn governor(context: &HazardContext<'_>) -> Option<Hazard> {
+    let governor = &context.machine.cpu.governor;
     let Some(name) = governor.get() else {
         let summary = "the CPU frequency can be neither read nor set";
         return Some(hazard("no_cpufreq", Severity::Note, summary, governor.source_or_reason()));
@@ -47,19 +47,19 @@ pub(super) fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
     (name != "performance").then(|| hazard("governor", Severity::Warning, summary, governor.source_or_reason()))
 }
 
-pub(super) fn boost(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn boost(context: &HazardContext<'_>) -> Option<Hazard> {
     let switches =
         [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), ("/sys/devices/system/cpu/cpufreq/boost", "1")];
-    let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
+    let (file, _) = switches.into_iter().find(|(file, on)| context.root.text(file).as_deref() == Some(on))?;
     Some(hazard("boost", Severity::Warning, "frequency boost is on", file))
 }
 
-pub(super) fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
-    let siblings = look.machine.topology.siblings.get()?;
-    let first = look.first_cpu();
+pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
+    let siblings = context.machine.topology.siblings.get()?;
+    let first = context.first_cpu();
     let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
     let others: Vec<u32> = own.iter().copied().filter(|cpu| *cpu != first).collect();
-    let busy = look.now.as_ref().map(|now| {
+    let busy = context.now.as_ref().map(|now| {
         others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| busy_share(*ticks)).fold(0.0, f64::max)
     });
     let severity =
@@ -68,22 +68,22 @@ pub(super) fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
     let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
     let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
     let control = "/sys/devices/system/cpu/smt/control";
-    let found = hazard("smt", severity, summary, look.machine.topology.siblings.source_or_reason());
-    let can_change = look.root.text(control).as_deref() == Some("on");
+    let found = hazard("smt", severity, summary, context.machine.topology.siblings.source_or_reason());
+    let can_change = context.root.text(control).as_deref() == Some("on");
     Some(if can_change { with_command(found, format!("echo off | sudo tee {control}")) } else { found })
 }
 
-pub(super) fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.platform.hypervisor;
+pub(super) fn virtual_machine(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.platform.hypervisor;
     let name = fact.get()?.as_ref()?;
     let summary = format!("this is a virtual machine on {name}");
     Some(hazard("virtual_machine", Severity::Warning, summary, fact.source_or_reason()))
 }
 
 /// Current steal counts; steal since boot only shows that it happens.
-pub(super) fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
-    let since_boot = steal_share(look.since_boot.as_ref()?.all);
-    let now = look.now.as_ref().map_or(0.0, |stat| steal_share(stat.all));
+pub(super) fn steal(context: &HazardContext<'_>) -> Option<Hazard> {
+    let since_boot = steal_share(context.since_boot.as_ref()?.all);
+    let now = context.now.as_ref().map_or(0.0, |stat| steal_share(stat.all));
     if since_boot == 0.0 && now == 0.0 {
         return None;
     }
@@ -93,15 +93,15 @@ pub(super) fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
         _ if since_boot >= 0.01 => Severity::Warning,
         _ => Severity::Note,
     };
-    let present = look.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
+    let present = context.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
     let summary = format!("the hypervisor steals CPU time: {present}{:.2} % since boot", since_boot * 100.0);
     Some(hazard("steal", severity, summary, "/proc/stat"))
 }
 
-pub(super) fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.limits.cpu_quota;
+pub(super) fn quota(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.limits.cpu_quota;
     let quota = (*fact.get()?)?;
-    let allowed = look.machine.topology.allowed.get().map_or(f64::INFINITY, |cpus| cpus.len() as f64);
+    let allowed = context.machine.topology.allowed.get().map_or(f64::INFINITY, |cpus| cpus.len() as f64);
     if quota >= allowed {
         return None;
     }
@@ -111,8 +111,8 @@ pub(super) fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("cpu_quota", severity, summary, fact.source_or_reason()))
 }
 
-pub(super) fn cpuset(look: &HazardContext<'_>) -> Option<Hazard> {
-    let topology = &look.machine.topology;
+pub(super) fn cpuset(context: &HazardContext<'_>) -> Option<Hazard> {
+    let topology = &context.machine.topology;
     let (allowed, online) = (topology.allowed.get()?, topology.online.get()?);
     if allowed.len() >= online.len() {
         return None;
@@ -142,8 +142,8 @@ fn active_mechanisms(all: &[Mitigation]) -> Vec<[&'static str; 2]> {
     data_lines(MECHANISMS).filter_map(in_force).collect()
 }
 
-pub(super) fn active_mitigations(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.cpu.mitigations;
+pub(super) fn active_mitigations(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.cpu.mitigations;
     let all = fact.get()?;
     let names: Vec<&str> =
         all.iter().filter(|one| one.status.starts_with("Mitigation")).map(|one| one.vulnerability.as_str()).collect();
@@ -163,16 +163,16 @@ pub(super) fn active_mitigations(look: &HazardContext<'_>) -> Option<Hazard> {
 /// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
 const MIN_EXIT_LATENCY: u64 = 5;
 
-pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
-    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
-    if look.is_virtual() {
+pub(super) fn idle_states(context: &HazardContext<'_>) -> Option<Hazard> {
+    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", context.first_cpu());
+    if context.is_virtual() {
         let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
                       idle";
         return Some(Hazard { effect: effect.into(), ..hazard("idle_states", Severity::Note, summary, directory) });
     }
-    let states = look.root.names(&directory).into_iter().filter_map(|state| {
-        let file = |name: &str| look.root.text(&format!("{directory}/{state}/{name}"));
+    let states = context.root.names(&directory).into_iter().filter_map(|state| {
+        let file = |name: &str| context.root.text(&format!("{directory}/{state}/{name}"));
         let enabled = file("disable").is_none_or(|text| text == "0");
         let latency: u64 = file("latency")?.parse().ok()?;
         enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
@@ -183,10 +183,10 @@ pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(with_command(found, format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}")))
 }
 
-pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn battery(context: &HazardContext<'_>) -> Option<Hazard> {
     const SUPPLIES: &str = "/sys/class/power_supply";
-    let discharging = look.root.names(SUPPLIES).into_iter().find(|name| {
-        let file = |what: &str| look.root.text(&format!("{SUPPLIES}/{name}/{what}"));
+    let discharging = context.root.names(SUPPLIES).into_iter().find(|name| {
+        let file = |what: &str| context.root.text(&format!("{SUPPLIES}/{name}/{what}"));
         // Batteries of mice and headsets are of scope Device.
         file("type").as_deref() == Some("Battery")
             && file("status").as_deref() == Some("Discharging")
@@ -196,8 +196,8 @@ pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("battery", Severity::Serious, "the machine runs on battery", source))
 }
 
-pub(super) fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
-    let times = thermal_throttles(look.root).filter(|times| *times > 0)?;
+pub(super) fn thermal(context: &HazardContext<'_>) -> Option<Hazard> {
+    let times = thermal_throttles(context.root).filter(|times| *times > 0)?;
     let summary = format!("the processor was thermally throttled {times} times since boot");
     Some(hazard("thermal_throttling", Severity::Note, summary, THERMAL_THROTTLE_FILES))
 }

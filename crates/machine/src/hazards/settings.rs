@@ -10,15 +10,15 @@ const BALLOON_DEVICE_ID: &str = "0x0005";
 const FREE_PAGE_HINT_BIT: usize = 3;
 const PAGE_REPORTING_BIT: usize = 5;
 
-pub(super) fn proactive_reclaim(look: &HazardContext<'_>) -> Option<Hazard> {
-    let file = crate::tune::proactive_reclaim(look.root)?;
+pub(super) fn proactive_reclaim(context: &HazardContext<'_>) -> Option<Hazard> {
+    let file = crate::tune::proactive_reclaim(context.root)?;
     Some(hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", file))
 }
 
-pub(super) fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn page_reporting(context: &HazardContext<'_>) -> Option<Hazard> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
-    let balloon = look.root.names(DEVICES).into_iter().find(|device| {
-        let file = |name: &str| look.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
+    let balloon = context.root.names(DEVICES).into_iter().find(|device| {
+        let file = |name: &str| context.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
         let has = |features: &str, bit: usize| features.as_bytes().get(bit) == Some(&b'1');
         let features = file("features");
         file("device") == BALLOON_DEVICE_ID
@@ -28,30 +28,30 @@ pub(super) fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("page_reporting", Severity::Warning, "free memory is returned to the host (balloon)", source))
 }
 
-pub(super) fn clock_source(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.kernel.clock_source;
+pub(super) fn clock_source(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.kernel.clock_source;
     let name = fact.get()?;
     if matches!(name.as_str(), "tsc" | "arch_sys_counter") {
         return None;
     }
-    let available = look.root.text(&CLOCK_SOURCE_FILE.replace("current", "available")).unwrap_or_default();
+    let available = context.root.text(&CLOCK_SOURCE_FILE.replace("current", "available")).unwrap_or_default();
     let summary = format!("the kernel's clock source is '{name}'");
     let found = hazard("clock_source", Severity::Warning, summary, fact.source_or_reason());
     let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
     Some(if can_change { with_command(found, format!("echo tsc | sudo tee {CLOCK_SOURCE_FILE}")) } else { found })
 }
 
-pub(super) fn transparent_huge_pages(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.memory.transparent_huge_pages;
+pub(super) fn transparent_huge_pages(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.memory.transparent_huge_pages;
     let summary = "transparent huge pages are on for all memory";
     (fact.get()? == "always")
         .then(|| hazard("transparent_huge_pages", Severity::Warning, summary, fact.source_or_reason()))
 }
 
-pub(super) fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn numa_balancing(context: &HazardContext<'_>) -> Option<Hazard> {
     const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
-    let nodes = look.machine.topology.nodes.get().map_or(1, Vec::len);
-    let on = look.root.text(SWITCH).is_some_and(|text| text != "0");
+    let nodes = context.machine.topology.nodes.get().map_or(1, Vec::len);
+    let on = context.root.text(SWITCH).is_some_and(|text| text != "0");
     if !on || nodes < 2 {
         return None;
     }
@@ -59,10 +59,10 @@ pub(super) fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("numa_balancing", Severity::Warning, summary, SWITCH))
 }
 
-pub(super) fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
-    let fact = &look.machine.limits.memory_bytes;
+pub(super) fn memory_limit(context: &HazardContext<'_>) -> Option<Hazard> {
+    let fact = &context.machine.limits.memory_bytes;
     let limit = (*fact.get()?)?;
-    let total = *look.machine.memory.total_bytes.get()?;
+    let total = *context.machine.memory.total_bytes.get()?;
     let summary = format!(
         "the control group may use {} of the machine's {} MiB of memory, file cache included",
         limit >> 20,
@@ -72,8 +72,8 @@ pub(super) fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
 }
 
 /// Unknown facts that predictions, sizes and ceilings need.
-pub(super) fn unknown_facts(look: &HazardContext<'_>) -> Option<Hazard> {
-    let machine = look.machine;
+pub(super) fn unknown_facts(context: &HazardContext<'_>) -> Option<Hazard> {
+    let machine = context.machine;
     let facts = [
         ("cache sizes", machine.topology.caches.get().is_none()),
         ("which CPUs share a core", machine.topology.siblings.get().is_none()),

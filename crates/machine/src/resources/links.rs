@@ -23,8 +23,11 @@ pub(crate) fn read_links(root: FileRoot<'_>, process: u32, known: &mut BTreeMap<
     let links: Vec<LinkStats> = text.lines().filter_map(parse_dev_line).take(MAX_INTERFACES).collect();
     known.retain(|name, _| links.iter().any(|link| link.name == *name));
     let with = |link: LinkStats| {
-        let LinkFacts { speed, is_loopback } =
-            *known.entry(link.name.clone()).or_insert_with(|| read_facts(root, &link.name));
+        let read_facts = || {
+            let is_loopback = is_loopback(root, &link.name);
+            LinkFacts { speed: link_speed(root, &link.name, is_loopback).get().map(|bits| *bits as u64), is_loopback }
+        };
+        let LinkFacts { speed, is_loopback } = *known.entry(link.name.clone()).or_insert_with(read_facts);
         // A shaper may come and go meanwhile. One of another network namespace cannot be asked for.
         let shaped =
             if is_same_network_namespace(root, process) { interface_rate(&link.name).ok().flatten() } else { None };
@@ -38,11 +41,6 @@ fn is_same_network_namespace(root: FileRoot<'_>, process: u32) -> bool {
     let of = |path: &str| std::fs::read_link(path).ok();
     root.is_live()
         && of(&format!("/proc/{process}/ns/net")).is_some_and(|its| of("/proc/thread-self/ns/net") == Some(its))
-}
-
-fn read_facts(root: FileRoot<'_>, name: &str) -> LinkFacts {
-    let is_loopback = is_loopback(root, name);
-    LinkFacts { speed: link_speed(root, name, is_loopback).get().map(|bits| *bits as u64), is_loopback }
 }
 
 /// A line of the file `dev`: eight counters of what was received, and eight of what was sent.
