@@ -313,11 +313,16 @@ impl AtomicFile {
     /// # Errors
     /// [`Error::TooLarge`], with the room that there is.
     pub fn check_free_space(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
-        let look = |error| Error::call("query the file system of", &self.place.path, error);
-        match free_space(&self.place.directory(), is_incompressible).map_err(look)? {
-            Some(room) if bytes > room => self.too_large(bytes, format!("its file system has room for {room}")),
-            _ => Ok(()),
+        let failed = |error| Error::call("query the file system of", &self.place.path, error);
+        let directory = self.place.directory();
+        let is_known = is_incompressible || kelvin_sys::fs::kind(&directory).map_err(failed)?.stores_every_byte();
+        let space = kelvin_sys::fs::space(&directory).map_err(failed)?;
+        let free = if effective_user() == 0 { space.free_bytes } else { space.available_bytes };
+        // One without a size, as a tmpfs can be, does not say.
+        if is_known && space.total_bytes > 0 && bytes > free {
+            return self.too_large(bytes, format!("its file system has room for {free}"));
         }
+        Ok(())
     }
 
     /// The file as it was when it was made: empty.
@@ -364,7 +369,16 @@ impl AtomicFile {
             self.flush()?;
         }
         let Self { file, temporary_path: mut first, is_locked, place, may_replace, .. } = self;
-        let lock = close_before_rename(file, is_locked).map_err(|error| Error::call("close", &place.path, error))?;
+        // Where a lock keeps others from it, or another thread has not let it go yet, a duplicate is closed, which tells the same: no
+        // file system learns which of two descriptors is closed. The other one stays open until the file has its name.
+        let (closed, lock) = match Arc::try_unwrap(file) {
+            Ok(file) if !is_locked => (kelvin_sys::fs::close(file), None),
+            kept => {
+                let kept = kept.map_or_else(|shared| shared, Arc::new);
+                (kept.try_clone().and_then(kelvin_sys::fs::close), Some(kept))
+            }
+        };
+        closed.map_err(|error| Error::call("close", &place.path, error))?;
         let last = place.descriptor_path();
         let renamed = match may_replace {
             true => fs::rename(&first, &last),
@@ -379,26 +393,6 @@ impl AtomicFile {
         drop(lock);
         Ok(())
     }
-}
-
-/// Closes a file, and returns what must stay open until it has its name. Where a lock keeps others from it, a duplicate is closed,
-/// which tells the same: no file system learns which of two descriptors is closed.
-fn close_before_rename(file: Arc<File>, is_locked: bool) -> io::Result<Option<Arc<File>>> {
-    match Arc::try_unwrap(file) {
-        Ok(file) if !is_locked => kelvin_sys::fs::close(file).map(|()| None),
-        Ok(file) => file.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(Arc::new(file))),
-        // Another thread has not let it go yet.
-        Err(shared) => shared.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(shared)),
-    }
-}
-
-/// Free bytes of a directory's file system, if known: one without a size, as a tmpfs can be, does not say, and one that
-/// compresses holds more of repeated data.
-fn free_space(directory: &Path, is_incompressible: bool) -> io::Result<Option<u64>> {
-    let is_known = is_incompressible || kelvin_sys::fs::kind(directory)?.stores_every_byte();
-    let room = kelvin_sys::fs::space(directory)?;
-    let free = if effective_user() == 0 { room.free_bytes } else { room.available_bytes };
-    Ok((is_known && room.total_bytes > 0).then_some(free))
 }
 
 fn set_permissions(file: &File, rights: u32) -> io::Result<()> {

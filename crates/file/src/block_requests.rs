@@ -16,6 +16,16 @@ pub enum BlockOrder {
     },
 }
 
+impl BlockOrder {
+    /// That of one of several parts: each has another one.
+    pub(crate) fn of_part(self, number: u64) -> Self {
+        match self {
+            Self::Sequential => Self::Sequential,
+            Self::Random { seed } => Self::Random { seed: seed.wrapping_add(number) },
+        }
+    }
+}
+
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {

@@ -15,7 +15,7 @@ use crate::block_requests::{BlockOrder, BlockRequests};
 use crate::end_condition::{DeadlineObserver, EndCondition};
 use crate::engine::{Engine, ReadOptions};
 use crate::target::{Access, Target};
-use crate::{Error, PagePolicy, Result};
+use crate::{Error, Result};
 
 /// How much of a file is to be in memory when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl PageCacheState {
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::AsFound => "as found",
+            Self::AsFound => "as-found",
             Self::Cached => "cached",
             Self::Uncached => "uncached",
             Self::Direct => "direct",
@@ -206,15 +206,9 @@ pub fn set_cache_state(target: &Target, state: PageCacheState) -> Result<Residen
 /// Reads the pages missing in memory.
 fn fill_cache(target: &Target) -> Result<Residency> {
     let read = |_| {
-        let how = ReadOptions {
-            access: Access::Buffered,
-            block: FILL_BLOCK,
-            order: BlockOrder::Sequential,
-            pages: PagePolicy::Base,
-        };
         let mut requests = BlockRequests::new(0..target.bytes(), FILL_BLOCK, BlockOrder::Sequential);
         Engine::Pread
-            .open(target, how)?
+            .open(target, ReadOptions::sequential(FILL_BLOCK))?
             .read(&mut requests, &mut DeadlineObserver::new(EndCondition::Passes(1), &AtomicBool::new(false)))?;
         check_stop_signal()
     };

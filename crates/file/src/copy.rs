@@ -9,30 +9,24 @@ mod method;
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::usage::RunQueueWait;
 use rustix::io::Errno;
 
 use self::extents::DataRanges;
-use self::method::{Copier, CopyFiles, MethodError};
+use self::method::{Copier, CopyTiming, MethodError};
 use crate::atomic_file::{AtomicFile, PinnedPath};
-use crate::block_requests::BlockRequest;
 use crate::cache::{self, PageCacheState, Residency};
 use crate::device::{Device, DeviceTraffic};
-use crate::digest::Digest;
-use crate::end_condition::{DeadlineObserver, EndCondition};
 use crate::io_result::{IoResult, UsageStart};
-use crate::observer::Observer;
-use crate::reader_threads::{RecordSpec, ThreadResult};
+use crate::reader_threads::ThreadResult;
 use crate::target::{Access, Target, may_overstate};
-use crate::write_engine::SyncMode;
+use crate::write_job::SyncMode;
 use crate::{Error, Result};
 
 pub use self::bottleneck::{CopyBottleneck, MIN_BOTTLENECK_SHARE, TimeBreakdown};
@@ -158,7 +152,19 @@ impl CopyResult {
 /// A source that cannot be read to its end, a target that cannot be made or written, both the same file; a method that cannot copy
 /// between them; a copy that differs from its source; a signal.
 pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
-    validate_job(job)?;
+    for (name, is_wrong, why) in [
+        ("block", job.block == 0, "must be at least 1"),
+        ("sync", job.sync == SyncMode::Direct, "a copy goes through the page cache: none, fsync or dsync, not direct"),
+        (
+            "cache",
+            job.state == PageCacheState::Direct,
+            "a copy goes through the page cache: as-found, cached or uncached, not direct",
+        ),
+    ] {
+        if is_wrong {
+            return Err(Error::setting(name, why));
+        }
+    }
     let place = Arc::new(PinnedPath::open(&job.path)?);
     if place.lookup()?.is_some_and(|found| job.source.is_file(&found)) {
         return Err(Error::SameFile { path: job.path.clone(), other: job.source.path().to_owned() });
@@ -170,8 +176,7 @@ pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
     file.check_size(job.source.bytes())?;
     let before = known_residency(cache::set_cache_state(&job.source, job.state), job.state)?;
     let to = empty.open_to_write(Access::Buffered, job.sync.flags()).map_err(|error| error.with_path(&job.path))?;
-    let ends = CopyFiles { source: &job.source, from: &from, to: &to, path: &job.path };
-    let mut copied = CopyRun { job, ends: &ends, file: &file, progress }.execute(&empty, before)?;
+    let mut copied = CopyRun { job, from: &from, to: &to, file: &file, progress }.execute(&empty, before)?;
     // Closed first, so that nobody else has it open: what could not be stored is an error.
     kelvin_sys::fs::close(to).map_err(|error| Error::call("close", &job.path, error))?;
     if job.verify {
@@ -187,274 +192,152 @@ pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
     Ok(copied)
 }
 
-fn validate_job(job: &CopyJob) -> Result<()> {
-    if job.block == 0 {
-        return Err(Error::setting("block", "must be at least 1"));
-    }
-    if job.sync == SyncMode::Direct {
-        return Err(Error::setting("sync", "a copy goes through the page cache: none, fsync or dsync, not direct"));
-    }
-    if job.state == PageCacheState::Direct {
-        return Err(Error::setting(
-            "cache",
-            "a copy goes through the page cache: as-found, cached or uncached, not direct",
-        ));
-    }
-    Ok(())
-}
-
-/// The time of blocks, and of reading within them.
-struct CopyTiming {
-    clock: Clock,
-    /// Nanoseconds of a tick.
-    scale: f64,
-    histogram: Histogram,
-    reading: u64,
-    total: u64,
-}
-
-impl CopyTiming {
-    fn nanoseconds(&self, ticks: u64) -> u64 {
-        (ticks as f64 * self.scale) as u64
-    }
-}
-
-/// A copy that is being made.
+/// A copy that is being made: its job, and both files, open.
 struct CopyRun<'a> {
     job: &'a CopyJob,
-    ends: &'a CopyFiles<'a>,
+    from: &'a File,
+    to: &'a File,
     file: &'a AtomicFile,
     progress: &'a dyn Fn(u64),
-}
-
-/// What one method did.
-struct MethodResult {
-    calls: SyscallCounts,
-    holes: Holes,
-    timing: Option<CopyTiming>,
-    thread: ThreadResult,
 }
 
 impl CopyRun<'_> {
     /// Copies all of it by the first method that can, and flushes it.
     fn execute(&self, empty: &Target, before: Option<Residency>) -> Result<CopyResult> {
-        let below_source = UsageStart::now(Device::of_file(&self.job.source));
+        let job = self.job;
+        let below_source = UsageStart::now(Device::of_file(&job.source));
         let watched = UsageStart::now(Device::of_file(empty));
         let mut run_queue = RunQueueWait::of_thread();
         let (waited_before, begun) = (run_queue.nanoseconds(), monotonic());
-        let (method, refused, mut work) = self.try_methods()?;
-        let flush = self.flush(method)?;
-        work.calls.fsync += u64::from(flush.is_some());
-        (work.thread.begun, work.thread.ended) = (begun, monotonic());
-        let watched = watched.finish();
-        let ready = run_queue.nanoseconds().zip(waited_before).map(|(now, before)| now.saturating_sub(before));
-        let source_device = below_source.finish().device;
-        let unwritten = cache::dirty_pages(self.ends.to, &self.job.path)?;
-        let after = known_residency(cache::residency(&self.job.source), PageCacheState::AsFound)?;
-        let wanted = RecordSpec { until: EndCondition::Passes(1), digest: false, latencies: self.job.latencies };
-        let done = IoResult::from_threads(
-            wanted,
-            &[work.thread],
-            watched,
-            (before.unwrap_or(NO_PAGES), after.unwrap_or(NO_PAGES)),
-        );
-        let split = work.timing.filter(|_| method == CopyMethod::ReadWrite);
-        let spent = TimeBreakdown {
-            total: done.nanoseconds,
-            cpu: done.cpu_usage.user + done.cpu_usage.system,
-            run_queue: ready,
-            flush: flush.unwrap_or(0),
-            reading: split.as_ref().map(|timing| timing.nanoseconds(timing.reading)),
-            writing: split.as_ref().map(|timing| timing.nanoseconds(timing.total - timing.reading)),
-        };
-        let copied = CopyResult {
-            io: done,
-            source_device,
-            method,
-            refused,
-            calls: work.calls,
-            spent,
-            holes: work.holes,
-            dirty_pages: unwritten,
-            verified: None,
-            is_residency_known: before.is_some() && after.is_some(),
-            expected: Err("it was not asked for".into()),
-        };
-        self.check_total_size(&copied).map(|()| copied)
-    }
-
-    fn try_methods(&self) -> Result<(CopyMethod, Vec<String>, MethodResult)> {
-        let mut refused = Vec::new();
-        for method in self.job.method.methods(self.job.source.bytes()) {
-            match self.copy_with(method) {
-                Ok(work) => return Ok((method, refused, work)),
+        let (stop, mut refused, mut copied) = (AtomicBool::new(false), Vec::new(), None);
+        for method in job.method.methods(job.source.bytes()) {
+            match self.copy_with(method, &stop) {
+                Ok(work) => {
+                    copied = Some(work);
+                    break;
+                }
                 Err(MethodError::Failed(error)) => return Err(error),
                 Err(MethodError::Unsupported(why)) => refused.push(why),
             }
         }
-        let why = refused.pop().unwrap_or_default();
-        Err(Error::setting("method", format!("{why}; --method auto takes one that can")))
+        let Some((mut copier, holes)) = copied else {
+            let why = refused.pop().unwrap_or_default();
+            return Err(Error::setting("method", format!("{why}; --method auto takes one that can")));
+        };
+        let (method, last_copied) = (copier.method, monotonic());
+        copier.observer.record_second(last_copied);
+        // O_DSYNC says nothing of what no write brought there.
+        let is_flushed = job.sync == SyncMode::Fsync || job.sync == SyncMode::Dsync && method == CopyMethod::Reflink;
+        let flush = is_flushed.then(|| cache::timed_flush(self.to, &job.path)).transpose()?;
+        copier.calls.fsync += u64::from(is_flushed);
+        let ended = monotonic();
+        let watched = watched.finish();
+        let ready = run_queue.nanoseconds().zip(waited_before).map(|(now, before)| now.saturating_sub(before));
+        let source_device = below_source.finish().device;
+        let dirty_pages = cache::dirty_pages(self.to, &job.path)?;
+        let after = known_residency(cache::residency(&job.source), PageCacheState::AsFound)?;
+        let split = copier.timing.as_ref().filter(|_| method == CopyMethod::ReadWrite).map(CopyTiming::split);
+        let thread = ThreadResult {
+            tally: copier.observer.tally,
+            begun,
+            ended,
+            passes: 1,
+            digest: None,
+            latencies: copier.timing.map(|timing| timing.histogram),
+            series: copier.observer.bytes_per_second,
+            achieved_depth: None,
+            notes: Vec::new(),
+        };
+        let residency = (before.unwrap_or(NO_PAGES), after.unwrap_or(NO_PAGES));
+        let io = IoResult::from_threads(vec![thread], watched, residency);
+        let spent = TimeBreakdown {
+            total: io.nanoseconds,
+            cpu: io.cpu_usage.user + io.cpu_usage.system,
+            run_queue: ready,
+            flush: flush.unwrap_or(0),
+            reading: split.map(|(reading, _)| reading),
+            writing: split.map(|(_, writing)| writing),
+        };
+        // It has as many bytes as were copied and left out as holes.
+        let found = self.to.metadata().map_err(|error| Error::call("look at", &job.path, error))?.len();
+        let expected = io.total.bytes + if method == CopyMethod::Reflink { 0 } else { holes.bytes };
+        if found != expected {
+            let what = format!("it has {found} bytes, and {expected} were copied");
+            return Err(Error::Changed { path: job.path.clone(), what });
+        }
+        Ok(CopyResult {
+            io,
+            source_device,
+            method,
+            refused,
+            calls: copier.calls,
+            spent,
+            holes,
+            dirty_pages,
+            verified: None,
+            is_residency_known: before.is_some() && after.is_some(),
+            expected: Err("it was not asked for".into()),
+        })
     }
 
-    /// Copies all of it by one method.
-    fn copy_with(&self, method: CopyMethod) -> std::result::Result<MethodResult, MethodError> {
-        let source = self.job.source.clone();
+    /// Copies all of it by one method, and says what became of the holes.
+    fn copy_with<'a>(
+        &'a self,
+        method: CopyMethod,
+        stop: &'a AtomicBool,
+    ) -> std::result::Result<(Copier<'a>, Holes), MethodError> {
+        let source = &self.job.source;
         if method != CopyMethod::ReadWrite {
-            self.check_stated_size(method)?;
+            // Calls that do not pass through memory copy what a file states, and some files state less than they have.
+            source.check_end().map_err(|error| match error {
+                Error::SizeUnderstated { path, bytes } => MethodError::Unsupported(format!(
+                    "{} copies as much as a file states, and {} has more than the {bytes} bytes that it states",
+                    method.name(),
+                    path.display()
+                )),
+                error => error.into(),
+            })?;
         }
         let seeking = source.open(Access::Buffered)?;
-        let mut layout = DataRanges::new(&source, &seeking)?;
+        let mut layout = DataRanges::new(source, &seeking)?;
         if method != CopyMethod::Reflink {
             // Of a file that compresses where it is, or has holes, more may be needed than its bytes on the device, or less.
             let on_device = seeking.metadata().map_or(u64::MAX, |found| found.blocks().saturating_mul(512));
             self.file.check_free_space(source.bytes().min(on_device), false)?;
         }
-        let block = if method == CopyMethod::Reflink { usize::MAX } else { self.job.block };
-        let mut timing = self.job.latencies.map(|(clock, hertz)| CopyTiming {
-            clock,
-            scale: 1e9 / hertz,
-            histogram: Histogram::new(),
-            reading: 0,
-            total: 0,
-        });
-        let mut copier = Copier::new(self.ends, method, block)?;
-        let stop = AtomicBool::new(false);
-        let mut paced = DeadlineObserver::new(EndCondition::Passes(1), &stop);
-        let mut parts = RangeCopier {
-            copier: &mut copier,
-            clock_check: &mut paced,
-            timing: &mut timing,
-            progress: self.progress,
-            reported: 0,
-        };
+        let mut copier = Copier::new(self, method, stop)?;
         match method {
-            CopyMethod::Reflink => parts.copy_range(0..source.bytes(), block).map(drop)?,
-            _ => self.copy_data_ranges(&mut layout, &mut parts, block)?,
+            CopyMethod::Reflink => copier.copy_range(0..source.bytes()).map(drop)?,
+            _ => self.copy_data_ranges(&mut layout, &mut copier)?,
         }
-        let mut calls = SyscallCounts { lseek: copier.calls.lseek + layout.seeks, ..copier.calls };
+        copier.calls.lseek += layout.seeks;
         if layout.ends_in_hole {
-            self.ends.to.set_len(source.bytes()).map_err(|error| Error::call("lengthen", &self.job.path, error))?;
-            calls.ftruncate += 1;
+            self.to.set_len(source.bytes()).map_err(|error| Error::call("lengthen", &self.job.path, error))?;
+            copier.calls.ftruncate += 1;
         }
-        let ended = monotonic();
-        paced.record_second(ended);
-        let (tally, begun, series) = (paced.tally, paced.begun, std::mem::take(&mut paced.bytes_per_second));
-        let latencies = timing.as_ref().map(|timing| timing.histogram.clone());
-        let (digest, achieved_depth, notes) = (Digest::default(), None, Vec::new());
-        let member = ThreadResult { tally, begun, ended, passes: 1, digest, latencies, series, achieved_depth, notes };
-        Ok(MethodResult { calls, holes: layout.holes, timing, thread: member })
+        Ok((copier, layout.holes))
     }
 
     /// Copies what is no hole, and what is behind the end that the source states.
     fn copy_data_ranges(
         &self,
         layout: &mut DataRanges<'_>,
-        parts: &mut RangeCopier<'_, '_>,
-        block: usize,
+        copier: &mut Copier<'_>,
     ) -> std::result::Result<(), MethodError> {
+        let source = &self.job.source;
         while let Some(part) = layout.next_range()? {
             let wanted = part.end;
-            let end = parts.copy_range(part, block)?;
+            let end = copier.copy_range(part)?;
             if end < wanted {
-                return self.check_early_end(end);
+                // As the files of /sys, which state a page; every other one became shorter.
+                return if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated(end).into()) };
             }
         }
-        if parts.copier.sees_bytes() && !layout.ends_in_hole {
-            parts.copy_range(self.job.source.bytes()..u64::MAX, block)?;
+        if copier.method == CopyMethod::ReadWrite && !layout.ends_in_hole {
+            // It sees the bytes, and so the end of a file that states another size than it has.
+            copier.copy_range(source.bytes()..u64::MAX)?;
         }
         Ok(())
-    }
-
-    /// A source that has less than it states: as the files of /sys, which state a page; every other one became shorter.
-    fn check_early_end(&self, end: u64) -> std::result::Result<(), MethodError> {
-        let source = &self.job.source;
-        if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated(end).into()) }
-    }
-
-    /// Calls that do not pass through memory copy what a file states, and some files state less than they have.
-    fn check_stated_size(&self, method: CopyMethod) -> std::result::Result<(), MethodError> {
-        match self.job.source.check_end() {
-            Err(Error::SizeUnderstated { path, bytes }) => Err(MethodError::Unsupported(format!(
-                "{} copies as much as a file states, and {} has more than the {bytes} bytes that it states",
-                method.name(),
-                path.display()
-            ))),
-            checked => Ok(checked?),
-        }
-    }
-
-    /// Flushes it, if that was asked for. O_DSYNC says nothing of what no write brought there.
-    fn flush(&self, method: CopyMethod) -> Result<Option<u64>> {
-        let is_wanted =
-            self.job.sync == SyncMode::Fsync || self.job.sync == SyncMode::Dsync && method == CopyMethod::Reflink;
-        if !is_wanted {
-            return Ok(None);
-        }
-        cache::timed_flush(self.ends.to, &self.job.path).map(Some)
-    }
-
-    /// That the target has as many bytes as were copied and left out as holes.
-    fn check_total_size(&self, copied: &CopyResult) -> Result<()> {
-        let found = self.ends.to.metadata().map_err(|error| Error::call("look at", &self.job.path, error))?;
-        let holes = if copied.method == CopyMethod::Reflink { 0 } else { copied.holes.bytes };
-        let expected = copied.io.total.bytes + holes;
-        if found.len() == expected {
-            return Ok(());
-        }
-        let what = format!("it has {} bytes, and {expected} were copied", found.len());
-        Err(Error::Changed { path: self.job.path.clone(), what })
-    }
-}
-
-/// How often progress is told, in bytes.
-const PROGRESS_STEP: u64 = 8 << 20;
-
-/// Copies parts of a file, counting and timing.
-struct RangeCopier<'p, 'e> {
-    copier: &'p mut Copier<'e>,
-    clock_check: &'p mut DeadlineObserver<'e>,
-    timing: &'p mut Option<CopyTiming>,
-    progress: &'p dyn Fn(u64),
-    reported: u64,
-}
-
-impl RangeCopier<'_, '_> {
-    /// Copies a part in blocks, as far as there is something; returns where that ended.
-    fn copy_range(&mut self, part: Range<u64>, block: usize) -> std::result::Result<u64, MethodError> {
-        let mut offset = part.start;
-        while offset < part.end {
-            let bytes = block.min(usize::try_from(part.end - offset).unwrap_or(usize::MAX));
-            let moved = self.copy_block(BlockRequest { offset, bytes })?;
-            if moved == 0 {
-                break;
-            }
-            offset += moved as u64;
-            if self.clock_check.end((), BlockRequest { offset, bytes: moved }, &[]).is_break() {
-                cache::check_stop_signal()?;
-            }
-            if self.clock_check.tally.bytes - self.reported >= PROGRESS_STEP {
-                self.reported = self.clock_check.tally.bytes;
-                (self.progress)(self.reported);
-            }
-        }
-        Ok(offset)
-    }
-
-    #[inline]
-    fn copy_block(&mut self, wanted: BlockRequest) -> std::result::Result<usize, MethodError> {
-        let Some(timing) = &mut self.timing else { return self.copier.copy(wanted, || ()) };
-        let clock = timing.clock;
-        let begun = clock.start();
-        let mut between = begun;
-        let moved = self.copier.copy(wanted, || between = clock.stop())?;
-        let ticks = clock.stop().wrapping_sub(begun);
-        // What finds the end is no request.
-        if moved > 0 {
-            timing.histogram.record(timing.nanoseconds(ticks));
-            timing.total += ticks;
-            timing.reading += between.wrapping_sub(begun);
-        }
-        Ok(moved)
     }
 }
 

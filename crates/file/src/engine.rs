@@ -1,23 +1,28 @@
 //! The ways of reading blocks of a file into memory, by name.
 
+pub(crate) mod mmap;
+pub(crate) mod stream;
+pub(crate) mod syscalls;
+pub(crate) mod uring;
+
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::ControlFlow;
 
 use kelvin_sys::mapping::advise_access;
+use kelvin_sys::memory::PagePolicy;
 use kelvin_sys::stdio::CFile;
 use kelvin_sys::uring::IoDirection;
 
-use crate::block_requests::{BlockOrder, BlockRequests};
-use crate::engines::mmap::{MmapEngine, MmapOptions};
-use crate::engines::stream::StreamEngine;
-use crate::engines::syscalls::{IoCall, SyscallEngine};
-use crate::engines::uring::UringEngine;
-use crate::engines::{BlockEngine, BlockFile};
+use self::mmap::MmapEngine;
+use self::stream::StreamEngine;
+use self::syscalls::{IoCall, SyscallEngine};
+use self::uring::UringEngine;
+use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::reader_threads::IoWorker;
 use crate::target::{Access, Target};
 use crate::{Error, Result};
-use kelvin_sys::memory::PagePolicy;
 
 /// A way of reading blocks of a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,28 +106,22 @@ impl Engine {
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
         let target = target.clone();
+        if self == Self::Stdio {
+            let stream = CFile::new(file).map_err(|error| target.read_error(0, block, error))?;
+            return Ok(Reader(BlockEngine::Stdio(StreamEngine::new(target, stream, block))));
+        }
+        let file = BlockFile { target, file, block, access, pages };
         Ok(Reader(match self {
-            Self::Stdio => {
-                let stream = CFile::new(file).map_err(|error| target.read_error(0, block, error))?;
-                EngineReader::Stdio(StreamEngine::new(target, stream, block))
-            }
-            Self::BufReader => EngineReader::BufReader(StreamEngine::new(target, BufReader::new(file), block)),
+            Self::Read => SyscallEngine::open(IoCall::Read, file)?,
+            Self::Readv => SyscallEngine::open(IoCall::Readv, file)?,
+            Self::Uring { depth, registered } => UringEngine::open(IoDirection::Read, (depth, registered), file)?,
+            Self::BufReader => BlockEngine::BufReader(StreamEngine::new(file.target, BufReader::new(file.file), block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
-                let buffer = if self == Self::MmapInPlace { 0 } else { block };
-                let reading = MmapOptions { populate: self == Self::MmapPopulate, buffer, order };
-                EngineReader::Mmap(MmapEngine::new(target, &file, reading)?)
+                let block = if self == Self::MmapInPlace { 0 } else { block };
+                let file = BlockFile { block, ..file };
+                BlockEngine::Mmap(MmapEngine::new(file, order, self == Self::MmapPopulate)?)
             }
-            Self::Read | Self::Pread | Self::Readv | Self::Uring { .. } => {
-                let file = BlockFile { target, file, block, access, pages };
-                EngineReader::Block(match self {
-                    Self::Read => SyscallEngine::open(IoCall::Read, file)?,
-                    Self::Readv => SyscallEngine::open(IoCall::Readv, file)?,
-                    Self::Uring { depth, registered } => {
-                        UringEngine::open(IoDirection::Read, (depth, registered), file)?
-                    }
-                    _ => SyscallEngine::open(IoCall::Pread, file)?,
-                })
-            }
+            Self::Pread | Self::Stdio => SyscallEngine::open(IoCall::Pread, file)?,
         }))
     }
 }
@@ -191,17 +190,72 @@ pub struct ReadOptions {
     pub pages: PagePolicy,
 }
 
-/// A file that is open to be read in one way.
-#[derive(Debug)]
-pub struct Reader(EngineReader);
+impl ReadOptions {
+    /// Through the page cache in blocks of so many bytes from the beginning to the end, into base pages.
+    pub fn sequential(block: usize) -> Self {
+        Self { access: Access::Buffered, block, order: BlockOrder::Sequential, pages: PagePolicy::Base }
+    }
+}
 
+/// A file that is open to be read or written in blocks of one size.
 #[derive(Debug)]
-enum EngineReader {
-    Block(BlockEngine),
+pub(crate) struct BlockFile {
+    pub(crate) target: Target,
+    pub(crate) file: File,
+    pub(crate) block: usize,
+    pub(crate) access: Access,
+    /// The pages that are asked for, of the buffers.
+    pub(crate) pages: PagePolicy,
+}
+
+/// A file that is open to be moved block by block to or from buffers of its own, in one way.
+pub(crate) enum BlockEngine {
+    Syscall(SyscallEngine),
+    Uring(Box<UringEngine>),
     Stdio(StreamEngine<CFile>),
     BufReader(StreamEngine<BufReader<File>>),
     Mmap(MmapEngine),
 }
+
+impl BlockEngine {
+    /// Makes requests until there are no more or the observer has enough, and says which; `prepare` is given the buffer of each
+    /// before its time begins, where that is to be written.
+    #[inline]
+    pub(crate) fn run_requests<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+        prepare: impl FnMut(BlockRequest, &mut [u8]),
+    ) -> Result<ControlFlow<()>> {
+        match self {
+            Self::Syscall(engine) => engine.run_requests(requests, observer, prepare),
+            Self::Uring(engine) => engine.run_requests(requests, observer, prepare),
+            Self::Stdio(engine) => engine.read(requests, observer),
+            Self::BufReader(engine) => engine.read(requests, observer),
+            Self::Mmap(engine) => engine.read(requests, observer),
+        }
+    }
+
+    /// What was done that the settings do not say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Syscall(engine) => engine.notes(),
+            Self::Uring(engine) => engine.notes(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The mean queue depth, counted at completions; `None` where it is always one.
+    pub(crate) fn achieved_depth(&self) -> Option<f64> {
+        match self {
+            Self::Uring(engine) => engine.achieved_depth(),
+            _ => None,
+        }
+    }
+}
+
+/// A file that is open to be read in one way.
+pub struct Reader(BlockEngine);
 
 impl Reader {
     /// Makes requests until there are no more or the observer has enough.
@@ -210,12 +264,7 @@ impl Reader {
     /// A request that failed, or read less than requested.
     #[inline]
     pub fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
-        match &mut self.0 {
-            EngineReader::Block(blocks) => blocks.run_requests(requests, observer, |_, _| {}),
-            EngineReader::Stdio(streamed) => streamed.read(requests, observer),
-            EngineReader::BufReader(buffered) => buffered.read(requests, observer),
-            EngineReader::Mmap(mapped) => mapped.read(requests, observer),
-        }
+        self.run_requests(requests, observer).map(drop)
     }
 
     /// Unmaps a mapping's pages, so that it meets them as when it was opened; other ways keep no such state.
@@ -223,43 +272,186 @@ impl Reader {
     /// # Errors
     /// Those of madvise.
     pub fn unmap_pages(&mut self) -> Result<()> {
-        match &mut self.0 {
-            EngineReader::Mmap(mapped) => mapped.unmap_pages(),
-            EngineReader::Block(_) | EngineReader::Stdio(_) | EngineReader::BufReader(_) => Ok(()),
-        }
+        if let BlockEngine::Mmap(mapped) = &mut self.0 { mapped.unmap_pages() } else { Ok(()) }
     }
 
     /// What was done that its name does not say.
     pub fn notes(&self) -> Vec<String> {
-        match &self.0 {
-            EngineReader::Block(blocks) => blocks.notes(),
-            _ => Vec::new(),
-        }
+        self.0.notes()
     }
 
     /// The mean queue depth, counted at completions; `None` where it is always one.
     pub fn achieved_depth(&self) -> Option<f64> {
-        match &self.0 {
-            EngineReader::Block(blocks) => blocks.achieved_depth(),
-            _ => None,
-        }
+        self.0.achieved_depth()
     }
 }
 
 impl IoWorker for Reader {
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
-        self.read(requests, observer)
+    #[inline]
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>> {
+        self.0.run_requests(requests, observer, |_, _| {})
     }
 
-    fn finish(&self) -> Result<()> {
-        Ok(())
+    fn engine(&self) -> &BlockEngine {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::ops::ControlFlow;
+
+    use crate::digest::DigestObserver;
+    use crate::{
+        Access, BlockOrder, BlockRequest, BlockRequests, Engine, Error, IoTally, Observer, PagePolicy, ReadOptions,
+        Target,
+    };
+
+    /// A file whose bytes are their own offsets.
+    fn file(bytes: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        file.write_all(&content).unwrap();
+        file.as_file().sync_all().unwrap();
+        (file, content)
     }
 
-    fn notes(&self) -> Vec<String> {
-        self.notes()
+    fn engines() -> Vec<Engine> {
+        let mut engines = Engine::ALL.to_vec();
+        engines.push(Engine::MmapInPlace);
+        engines.extend([3, 32].map(|depth| Engine::Uring { depth, registered: depth == 3 }));
+        engines
     }
 
-    fn achieved_depth(&self) -> Option<f64> {
-        self.achieved_depth()
+    /// Reassembles what it observes.
+    struct CollectingObserver {
+        content: Vec<u8>,
+        left: usize,
+    }
+
+    impl Observer for CollectingObserver {
+        type Stamp = u8;
+
+        fn begin(&mut self) -> u8 {
+            7
+        }
+
+        fn end(&mut self, stamp: u8, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
+            assert_eq!((stamp, data.len()), (7, request.bytes));
+            self.content[request.offset as usize..][..data.len()].copy_from_slice(data);
+            // Requests in flight when there is enough complete all the same.
+            self.left = self.left.saturating_sub(1);
+            if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+
+    /// Reads by every way available here; says which are not.
+    fn for_all_engines(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
+        for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
+            match engine
+                .open(target, ReadOptions { access, block, order: BlockOrder::Sequential, pages: PagePolicy::Base })
+            {
+                Ok(reader) => check(engine, reader),
+                Err(error) if error.is_unsupported() => {
+                    kelvin_testing::MissingRequirement::from_message(error).report_skip(format!("reading by {engine}"))
+                }
+                Err(error) => panic!("{engine}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn all_engines_read_all_bytes() {
+        for (bytes, block) in [(0, 4096), (1, 1), (1000, 1), (100_000, 4096), (100_001, 777), (5_000_000, 1 << 20)] {
+            let (file, content) = file(bytes);
+            let target = Target::find(file.path()).unwrap();
+            for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 5 }] {
+                for_all_engines(&target, Access::Buffered, block, |engine, mut reader| {
+                    let mut all = CollectingObserver { content: vec![0; bytes], left: usize::MAX };
+                    let mut requests = BlockRequests::new(0..bytes as u64, block, order);
+                    reader.read(&mut requests, &mut all).unwrap();
+                    assert!(all.content == content, "{engine} {block} {order:?}");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn direct_engines_read_unaligned_end() {
+        let (file, content) = file(1_000_123);
+        let target = Target::find(file.path()).unwrap();
+        for_all_engines(&target, Access::Direct, 16384, |engine, mut reader| {
+            for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 9 }] {
+                let mut all = CollectingObserver { content: vec![0; content.len()], left: usize::MAX };
+                reader.read(&mut BlockRequests::new(0..content.len() as u64, 16384, order), &mut all).unwrap();
+                assert!(all.content == content, "{engine} {order:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn range_is_read_for_several_passes() {
+        let (file, content) = file(300_000);
+        let target = Target::find(file.path()).unwrap();
+        for_all_engines(&target, Access::Buffered, 10_000, |engine, mut reader| {
+            let mut requests = BlockRequests::new(20_000..250_000, 10_000, BlockOrder::Sequential).passes(3);
+            let mut observer = DigestObserver::<IoTally>::default();
+            reader.read(&mut requests, &mut observer).unwrap();
+            assert_eq!(observer.inner, IoTally { bytes: 3 * 230_000, requests: 69 }, "{engine}");
+            let mut expected = crate::Digest::default();
+            expected.add(20_000, &content[20_000..250_000]);
+            assert_eq!(observer.digest, expected, "{engine}");
+        });
+    }
+
+    #[test]
+    fn stopped_reader_can_resume() {
+        let (file, content) = file(1_000_000);
+        let target = Target::find(file.path()).unwrap();
+        for_all_engines(&target, Access::Buffered, 1000, |engine, mut reader| {
+            let mut all = CollectingObserver { content: vec![0; content.len()], left: 100 };
+            let mut requests = BlockRequests::new(0..content.len() as u64, 1000, BlockOrder::Sequential);
+            reader.read(&mut requests, &mut all).unwrap();
+            assert_eq!(all.left, 0, "{engine}");
+            all.left = usize::MAX;
+            reader.read(&mut requests, &mut all).unwrap();
+            assert!(all.content == content, "{engine}");
+        });
+    }
+
+    #[test]
+    fn truncated_file_is_an_error() {
+        for_all_truncated(|engine, error| assert!(matches!(error, Error::Truncated { .. }), "{engine}: {error}"));
+    }
+
+    fn for_all_truncated(check: impl Fn(Engine, Error)) {
+        let how = ReadOptions {
+            access: Access::Buffered,
+            block: 4096,
+            order: BlockOrder::Sequential,
+            pages: PagePolicy::Base,
+        };
+        for engine in engines() {
+            let (file, _) = file(1_000_000);
+            let target = Target::find(file.path()).unwrap();
+            let Ok(mut reader) = engine.open(&target, how) else { continue };
+            file.as_file().set_len(500_000).unwrap();
+            let mut requests = BlockRequests::new(0..1_000_000, 4096, BlockOrder::Sequential);
+            check(engine, reader.read(&mut requests, &mut DigestObserver::<IoTally>::default()).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn engine_names_round_trip() {
+        for engine in Engine::ALL {
+            assert_eq!(engine.name().parse(), Ok(engine));
+        }
+        assert!("dd".parse::<Engine>().unwrap_err().contains("pread"));
+        assert!(Engine::Pread.with_depth(4).is_err());
+        assert_eq!(
+            Engine::Uring { depth: 1, registered: false }.with_depth(4).unwrap().to_string(),
+            "io_uring depth 4"
+        );
     }
 }

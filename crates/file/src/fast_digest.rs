@@ -110,31 +110,34 @@ impl DataSource {
         }
     }
 
-    /// Bytes of a trial. From memory it is a fifth of a millisecond; from a device it must be many times the bytes in flight.
-    fn trial_bytes(self) -> u64 {
+    fn tuning(self) -> SourceTuning {
         match self {
-            Self::Memory => 4 << 20,
-            Self::Device => 16 << 20,
+            Self::Memory => SourceTuning {
+                // A fifth of a millisecond, often enough to tolerate one interrupted piece.
+                trial_bytes: 4 << 20,
+                rounds: TrialRounds { warm_up: 1, counted: 3 },
+                // A mapping unmaps as much at a time, while its page structures are still in the cache.
+                piece_bytes: 8 << 20,
+            },
+            Self::Device => SourceTuning {
+                // Many times the bytes in flight; once, for a piece there is long.
+                trial_bytes: 16 << 20,
+                rounds: TrialRounds { warm_up: 0, counted: 1 },
+                // Past the page cache the queue drains between pieces, which must be rare.
+                piece_bytes: 32 << 20,
+            },
         }
     }
+}
 
-    /// How often each way is tried: in memory often enough to tolerate one interrupted piece; from a device once, for a piece
-    /// there is long.
-    fn trial_rounds(self) -> TrialRounds {
-        match self {
-            Self::Memory => TrialRounds { warm_up: 1, counted: 3 },
-            Self::Device => TrialRounds { warm_up: 0, counted: 1 },
-        }
-    }
-
-    /// Bytes that a thread takes at a time once the search is over. In memory a mapping unmaps as much at a time, while its
-    /// page structures are still in the cache; past the page cache the queue drains between pieces, which must be rare.
-    fn piece_bytes(self) -> u64 {
-        match self {
-            Self::Memory => 8 << 20,
-            Self::Device => 32 << 20,
-        }
-    }
+/// How a source is searched and read.
+struct SourceTuning {
+    /// Bytes of a trial.
+    trial_bytes: u64,
+    /// How often each way is tried.
+    rounds: TrialRounds,
+    /// Bytes that a thread takes at a time once the search is over.
+    piece_bytes: u64,
 }
 
 /// The digest, and how it was read.
@@ -185,21 +188,13 @@ pub fn digest_file(target: &Target, plan: DigestOptions<'_>) -> Result<DigestRes
     }
     let cached = cache::sample_residency(target)?;
     let source = if cached >= MIN_CACHED_SHARE { DataSource::Memory } else { DataSource::Device };
-    let work = DigestWork::new(target, source, &plan);
-    work.read_all()?;
+    let (digest, search) = DigestWork::new(target, source, &plan).read_all()?;
     let nanoseconds = monotonic() - begun;
     target.check_unchanged()?;
     target.check_end()?;
-    let (digest, setting, found) = work.result();
-    Ok(DigestResult {
-        digest,
-        bytes: target.bytes(),
-        nanoseconds,
-        source,
-        setting,
-        is_search_complete: found,
-        cached_share: cached,
-    })
+    let setting = ReadSetting { method: source.methods()[search.best], threads: search.threads };
+    let (bytes, is_search_complete) = (target.bytes(), search.is_conclusive);
+    Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share: cached })
 }
 
 /// The digest of a file that states no bytes: it may have some all the same, as those of /proc have, and is read until its end.
@@ -219,15 +214,8 @@ fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
         }
     }
     let (nanoseconds, setting) = (monotonic() - begun, ReadSetting { method: way, threads: 1 });
-    Ok(DigestResult {
-        digest,
-        bytes,
-        nanoseconds,
-        source: DataSource::Memory,
-        setting,
-        is_search_complete: false,
-        cached_share: 1.0,
-    })
+    let (source, is_search_complete, cached_share) = (DataSource::Memory, false, 1.0);
+    Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share })
 }
 
 /// A file, and the state its threads share.
@@ -271,11 +259,11 @@ impl<'a> DigestWork<'a> {
         let (way, threads) = known.unwrap_or((0, 1));
         let most = plan.most_threads.clamp(1, MAX_THREADS);
         // No more threads than there is work for.
-        let threads = u64::from(threads).min(target.bytes() / source.trial_bytes()).max(1) as u32;
-        let mut search = MethodSearch::new(ways.len(), source.trial_rounds(), (way, threads.min(most)), most);
+        let threads = u64::from(threads).min(target.bytes() / source.tuning().trial_bytes).max(1) as u32;
+        let mut search = MethodSearch::new(ways.len(), source.tuning().rounds, (way, threads.min(most)), most);
         // How to read a device is searched for once; in memory it also depends on the pages that hold the file.
         let settled = source == DataSource::Device && known.is_some();
-        if settled || !has_enough_left(target.bytes(), source, search.stage_pieces(search.threads())) {
+        if settled || !has_enough_left(target.bytes(), source, search.stage_pieces(search.threads)) {
             search.skip();
         }
         Self {
@@ -289,20 +277,11 @@ impl<'a> DigestWork<'a> {
         }
     }
 
-    /// Reads all of it.
-    fn read_all(&self) -> Result<()> {
+    /// Reads all of it: its digest, and the search for a setting as it ended.
+    fn read_all(self) -> Result<(Digest, MethodSearch)> {
         std::thread::scope(|scope| self.start_thread(scope, 0));
-        match &mut *lock(&self.outcome) {
-            Ok(_) => Ok(()),
-            failed => std::mem::replace(failed, Ok(Digest::default())).map(drop),
-        }
-    }
-
-    fn result(self) -> (Digest, ReadSetting, bool) {
-        let DigestQueue { search, .. } = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let digest = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
-        let setting = ReadSetting { method: self.source.methods()[search.best()], threads: search.threads() };
-        (digest, setting, search.is_conclusive())
+        let digest = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        Ok((digest, self.queue.into_inner().unwrap_or_else(PoisonError::into_inner).search))
     }
 
     /// One thread: pieces until there are none left, or one thread fewer is wanted.
@@ -346,7 +325,7 @@ impl<'a> DigestWork<'a> {
         let mut queue = lock(&self.queue);
         let turn = queue.search.next_piece(number)?;
         let range = self.cut_range(&mut queue, turn)?;
-        let new = queue.started..queue.search.threads().max(queue.started);
+        let new = queue.started..queue.search.threads.max(queue.started);
         queue.started = new.end;
         drop(queue);
         for other in new {
@@ -362,7 +341,11 @@ impl<'a> DigestWork<'a> {
     /// Cuts the next piece off the rest. A way with read-ahead is tried at the end of the rest, where nothing is left to read
     /// ahead: elsewhere another way would go on, and read the same again.
     fn cut_range(&self, queue: &mut DigestQueue, turn: PieceAssignment) -> Option<Range<u64>> {
-        let length = self.piece_length(queue, turn);
+        let SourceTuning { trial_bytes, piece_bytes, .. } = self.source.tuning();
+        let longest = if turn.is_trial { trial_bytes } else { piece_bytes };
+        // Smaller ones near the end, so that all threads end at about the same time.
+        let share = queue.bytes_left() / (2 * u64::from(queue.search.threads));
+        let length = share.next_multiple_of(READ_AHEAD_BLOCK as u64).clamp(READ_AHEAD_BLOCK as u64, longest);
         let Range { start, end } = queue.left;
         let at_end =
             turn.is_trial && self.source == DataSource::Device && self.source.methods()[turn.method].has_read_ahead();
@@ -373,13 +356,6 @@ impl<'a> DigestWork<'a> {
         };
         queue.left = if at_end { start..range.start } else { range.end..end };
         (!range.is_empty()).then_some(range)
-    }
-
-    /// Bytes of the next piece: smaller ones near the end, so that all threads end at about the same time.
-    fn piece_length(&self, queue: &DigestQueue, turn: PieceAssignment) -> u64 {
-        let longest = if turn.is_trial { self.source.trial_bytes() } else { self.source.piece_bytes() };
-        let share = queue.bytes_left() / (2 * u64::from(queue.search.threads()));
-        share.next_multiple_of(READ_AHEAD_BLOCK as u64).clamp(READ_AHEAD_BLOCK as u64, longest)
     }
 
     /// Reads a piece in its way or, where that is unavailable, in the best of the others; which one it was.
@@ -399,7 +375,7 @@ impl<'a> DigestWork<'a> {
                     if !queue.search.drop_method(place) {
                         return Err(error);
                     }
-                    place = queue.search.best();
+                    place = queue.search.best;
                 }
                 Err(error) => return Err(error),
             }
@@ -412,21 +388,15 @@ impl<'a> DigestWork<'a> {
     }
 
     fn open_reader(&self, way: ReadMethod) -> Result<Reader> {
-        way.engine.open(
-            self.target,
-            ReadOptions {
-                access: way.access,
-                block: way.block,
-                order: BlockOrder::Sequential,
-                pages: PagePolicy::for_buffer(way.block),
-            },
-        )
+        let ReadMethod { engine, access, block } = way;
+        let pages = PagePolicy::for_buffer(block);
+        engine.open(self.target, ReadOptions { access, pages, ..ReadOptions::sequential(block) })
     }
 }
 
 /// Whether a file, or the rest of it, is worth a search of so many pieces: they are half of it at most.
 fn has_enough_left(bytes: u64, source: DataSource, pieces: u64) -> bool {
-    bytes / 2 >= pieces * source.trial_bytes()
+    bytes / 2 >= pieces * source.tuning().trial_bytes
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -526,13 +496,14 @@ mod tests {
             for way in source.methods() {
                 for threads in [1, 2, 100] {
                     let remembered = |_| Some(ReadSetting { method: *way, threads });
-                    let plan = DigestOptions { most_threads: 4, remembered: &remembered, progress: &|_| {} };
-                    let work = DigestWork::new(&target, source, &plan);
-                    work.read_all().unwrap();
-                    let done = work.done.load(Ordering::Relaxed);
-                    let (digest, setting, _) = work.result();
-                    assert_eq!((digest, done), (expected(&content), 20_000_001), "{way:?}");
-                    assert_eq!(setting.threads, threads.min(4).min(20_000_001 / source.trial_bytes() as u32));
+                    let done = AtomicU64::new(0);
+                    let progress = |bytes| {
+                        done.fetch_max(bytes, Ordering::Relaxed);
+                    };
+                    let plan = DigestOptions { most_threads: 4, remembered: &remembered, progress: &progress };
+                    let (digest, search) = DigestWork::new(&target, source, &plan).read_all().unwrap();
+                    assert_eq!((digest, done.into_inner()), (expected(&content), 20_000_001), "{way:?}");
+                    assert_eq!(search.threads, threads.min(4).min(20_000_001 / source.tuning().trial_bytes as u32));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The result of finished work on a file.
 
+use std::collections::HashSet;
+
 use kelvin_stats::Histogram;
 use kelvin_sys::usage::{Usage, UsageScope, read_usage};
 
@@ -7,7 +9,7 @@ use crate::cache::Residency;
 use crate::device::{Device, DeviceTraffic};
 use crate::digest::Digest;
 use crate::observer::IoTally;
-use crate::reader_threads::{RecordSpec, ThreadResult};
+use crate::reader_threads::ThreadResult;
 
 /// What was read or written, and all figures about it.
 #[derive(Clone, Debug)]
@@ -58,22 +60,21 @@ impl IoResult {
         jain_fairness(&rates)
     }
 
-    /// Bytes and requests of all members.
+    /// Bytes and requests of all threads together.
     pub(crate) fn from_threads(
-        wanted: RecordSpec,
-        members: &[ThreadResult],
+        threads: Vec<ThreadResult>,
         watched: ResourceDelta,
         (before, after): (Residency, Residency),
     ) -> Self {
-        let begun = members.iter().map(|member| member.begun).min().unwrap_or(0);
-        let ended = members.iter().map(|member| member.ended).max().unwrap_or(begun);
-        let mut done = Self {
+        let begun = threads.iter().map(|thread| thread.begun).min().unwrap_or(0);
+        let ended = threads.iter().map(|thread| thread.ended).max().unwrap_or(begun);
+        let mut all = Self {
             total: IoTally::default(),
             nanoseconds: ended - begun,
-            threads: Vec::new(),
-            passes: members.iter().map(|member| member.passes).min().unwrap_or(0),
-            digest: wanted.digest.then(Digest::default),
-            latencies: wanted.latencies.map(|_| Histogram::new()),
+            threads: threads.iter().map(|thread| (thread.tally, thread.ended - thread.begun)).collect(),
+            passes: threads.iter().map(|thread| thread.passes).min().unwrap_or(0),
+            digest: None,
+            latencies: None,
             bytes_per_second: Vec::new(),
             cpu_usage: watched.used,
             before,
@@ -82,30 +83,25 @@ impl IoResult {
             achieved_depth: None,
             notes: Vec::new(),
         };
-        members.iter().for_each(|member| done.add_thread(member));
-        done
-    }
-
-    fn add_thread(&mut self, member: &ThreadResult) {
-        self.total.bytes += member.tally.bytes;
-        self.total.requests += member.tally.requests;
-        self.threads.push((member.tally, member.ended - member.begun));
-        if let Some(digest) = &mut self.digest {
-            digest.merge(member.digest);
-        }
-        if let (Some(all), Some(histogram)) = (&mut self.latencies, &member.latencies) {
-            all.merge(histogram);
-        }
-        self.bytes_per_second.resize(self.bytes_per_second.len().max(member.series.len()), 0);
-        self.bytes_per_second.iter_mut().zip(&member.series).for_each(|(all, one)| *all += one);
-        if let Some(depth) = member.achieved_depth {
-            *self.achieved_depth.get_or_insert(0.0) += depth;
-        }
-        for note in &member.notes {
-            if !self.notes.contains(note) {
-                self.notes.push(note.clone());
+        for thread in threads {
+            all.total.bytes += thread.tally.bytes;
+            all.total.requests += thread.tally.requests;
+            if let Some(digest) = thread.digest {
+                all.digest.get_or_insert_default().merge(digest);
             }
+            if let Some(histogram) = &thread.latencies {
+                all.latencies.get_or_insert_with(Histogram::new).merge(histogram);
+            }
+            all.bytes_per_second.resize(all.bytes_per_second.len().max(thread.series.len()), 0);
+            all.bytes_per_second.iter_mut().zip(&thread.series).for_each(|(all, one)| *all += one);
+            if let Some(depth) = thread.achieved_depth {
+                *all.achieved_depth.get_or_insert(0.0) += depth;
+            }
+            all.notes.extend(thread.notes);
         }
+        let mut seen = HashSet::new();
+        all.notes.retain(|note| seen.insert(note.clone()));
+        all
     }
 }
 

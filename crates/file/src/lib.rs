@@ -15,7 +15,6 @@ pub mod device;
 pub mod digest;
 mod end_condition;
 mod engine;
-mod engines;
 mod error;
 pub mod fast_digest;
 mod io_result;
@@ -31,7 +30,6 @@ pub mod start_barrier;
 pub mod successive_halving;
 mod target;
 pub mod temporary_files;
-mod write_engine;
 pub mod write_job;
 
 pub use block_requests::{BlockOrder, BlockRequest, BlockRequests};

@@ -36,8 +36,10 @@ pub(crate) struct MethodSearch {
     /// Rates of the pieces read in each way by this number of threads, in bytes a nanosecond; none for an unavailable way.
     method_rates: Vec<Option<Vec<f64>>>,
     rounds: TrialRounds,
-    best: usize,
-    threads: u32,
+    /// The way that is best so far.
+    pub(crate) best: usize,
+    /// Threads that are to read now.
+    pub(crate) threads: u32,
     max_threads: u32,
     stage: u32,
     /// Pieces that each thread has begun and ended in this stage.
@@ -46,8 +48,8 @@ pub(crate) struct MethodSearch {
     /// The setting before the last growth, and its rate.
     previous_best: Option<(usize, u32, f64)>,
     is_finished: bool,
-    /// Whether it has ended by its trials, and not because there was nothing to try.
-    is_conclusive: bool,
+    /// Whether it has ended by its trials, and not because there was nothing to try: its setting is a result.
+    pub(crate) is_conclusive: bool,
 }
 
 impl MethodSearch {
@@ -68,21 +70,6 @@ impl MethodSearch {
         };
         search.start_stage();
         search
-    }
-
-    /// The way that is best so far.
-    pub(crate) fn best(&self) -> usize {
-        self.best
-    }
-
-    /// Threads that are to read now.
-    pub(crate) fn threads(&self) -> u32 {
-        self.threads
-    }
-
-    /// Whether it has ended by itself: its setting is a result.
-    pub(crate) fn is_conclusive(&self) -> bool {
-        self.is_conclusive
     }
 
     /// Reports that there can be no more than so many threads.
@@ -106,30 +93,22 @@ impl MethodSearch {
         self.trials_per_thread() as u64 * u64::from(threads)
     }
 
-    /// Threads of the stage after this one.
-    fn more_threads(&self) -> u32 {
-        self.threads.saturating_mul(2).min(self.max_threads)
-    }
-
     /// A thread's next piece; nothing if it is one too many.
     pub(crate) fn next_piece(&mut self, thread: u32) -> Option<PieceAssignment> {
         if thread >= self.threads {
             return None;
         }
+        let mut turn = PieceAssignment { method: self.best, is_trial: false, stage: self.stage, is_counted: false };
         let begun = if self.is_finished { usize::MAX } else { self.begun[thread as usize] };
         let there: Vec<usize> = (0..self.method_rates.len()).filter(|&way| self.method_rates[way].is_some()).collect();
-        if begun >= self.trials_per_thread() || there.is_empty() {
-            return Some(PieceAssignment { method: self.best, is_trial: false, stage: self.stage, is_counted: false });
+        if begun < self.trials_per_thread() && !there.is_empty() {
+            self.begun[thread as usize] += 1;
+            // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
+            turn.method = there[(begun + thread as usize) % there.len()];
+            turn.is_trial = true;
+            turn.is_counted = begun / there.len() >= self.rounds.warm_up;
         }
-        self.begun[thread as usize] += 1;
-        // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
-        let way = there[(begun + thread as usize) % there.len()];
-        Some(PieceAssignment {
-            method: way,
-            is_trial: true,
-            stage: self.stage,
-            is_counted: begun / there.len() >= self.rounds.warm_up,
-        })
+        Some(turn)
     }
 
     /// Reports that a way is unavailable; whether there is another one.
@@ -139,15 +118,11 @@ impl MethodSearch {
             // The counts would not come out even: the stage begins anew.
             self.start_stage();
         }
-        match self.method_rates.iter().position(Option::is_some) {
-            Some(first) => {
-                if self.best == way {
-                    self.best = first;
-                }
-                true
-            }
-            None => false,
+        let first = self.method_rates.iter().position(Option::is_some);
+        if self.best == way {
+            self.best = first.unwrap_or(way);
         }
+        first.is_some()
     }
 
     /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for so many more pieces.
@@ -174,27 +149,21 @@ impl MethodSearch {
             .map(|way| (way, rate(way)))
             .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
         let total = rate(best) * f64::from(self.threads);
-        match self.previous_best {
+        if let Some((way, threads, before)) = self.previous_best
+            && total < MIN_SPEEDUP * before
             // A way that was dropped meanwhile is none to go back to.
-            Some((way, threads, before)) if total < MIN_SPEEDUP * before && self.method_rates[way].is_some() => {
-                (self.best, self.threads) = (way, threads);
-                self.finish();
-            }
-            _ => {
-                self.best = best;
-                let more = self.more_threads();
-                if more > self.threads && room(self.stage_pieces(more)) {
-                    self.previous_best = Some((best, self.threads, total));
-                    self.threads = more;
-                    self.start_stage();
-                } else {
-                    self.finish();
-                }
+            && self.method_rates[way].is_some()
+        {
+            (self.best, self.threads) = (way, threads);
+        } else {
+            self.best = best;
+            let more = self.threads.saturating_mul(2).min(self.max_threads);
+            if more > self.threads && room(self.stage_pieces(more)) {
+                self.previous_best = Some((best, self.threads, total));
+                self.threads = more;
+                return self.start_stage();
             }
         }
-    }
-
-    fn finish(&mut self) {
         (self.is_finished, self.is_conclusive) = (true, true);
     }
 
@@ -225,10 +194,10 @@ mod tests {
         // When each thread is next free.
         let mut free: Vec<f64> = Vec::new();
         while left > 0 {
-            free.resize(search.threads() as usize, free.first().copied().unwrap_or(0.0));
+            free.resize(search.threads as usize, free.first().copied().unwrap_or(0.0));
             let thread = (0..free.len()).min_by(|&left, &right| free[left].total_cmp(&free[right])).unwrap();
             let turn = search.next_piece(thread as u32).unwrap();
-            let took = time(turn.method, search.threads());
+            let took = time(turn.method, search.threads);
             free[thread] += took;
             left -= 1;
             counts[turn.method] += 1;
@@ -242,16 +211,16 @@ mod tests {
         for (first, limit) in [(1, 1), (1, 3), (8, 3), (8, 1)] {
             let mut search = MethodSearch::new(2, ROUNDS, (0, first), 64);
             // Two stages of one thread and two, then the third cannot be started; or all at once.
-            while search.threads() <= limit {
-                for thread in 0..search.threads() {
+            while search.threads <= limit {
+                for thread in 0..search.threads {
                     let turn = search.next_piece(thread).unwrap();
                     search.record_piece(thread, turn, 1.0, |_| true);
                 }
             }
             search.limit_threads(limit);
-            assert_eq!((search.threads(), search.next_piece(limit)), (limit, None));
+            assert_eq!((search.threads, search.next_piece(limit)), (limit, None));
             let (search, _) = read(search, 1000, |way, _| [1.0, 0.5][way]);
-            assert!(search.is_finished && search.threads() <= limit, "{first} {limit}: {search:?}");
+            assert!(search.is_finished && search.threads <= limit, "{first} {limit}: {search:?}");
         }
     }
 
@@ -261,7 +230,7 @@ mod tests {
         let time = |way: usize, threads: u32| [1.0, 0.5, 2.0][way] * (f64::from(threads) / 4.0).max(1.0);
         for (most, found) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
             let (search, counts) = read(MethodSearch::new(3, ROUNDS, (0, 1), most), 10_000, time);
-            assert_eq!((search.best(), search.threads(), search.is_finished), (1, found, true), "up to {most}");
+            assert_eq!((search.best, search.threads, search.is_finished), (1, found, true), "up to {most}");
             assert!(counts[1] > 9_800, "{counts:?}");
             assert!(search.clone().next_piece(found).is_none() || found == most);
         }
@@ -269,8 +238,7 @@ mod tests {
 
     #[test]
     fn remembered_setting_needs_clear_improvement() {
-        let found =
-            |other: f64| read(MethodSearch::new(2, ROUNDS, (1, 2), 2), 1000, |way, _| [other, 1.0][way]).0.best();
+        let found = |other: f64| read(MethodSearch::new(2, ROUNDS, (1, 2), 2), 1000, |way, _| [other, 1.0][way]).0.best;
         assert_eq!((found(0.97), found(0.90)), (1, 0));
     }
 
@@ -283,34 +251,34 @@ mod tests {
             let interrupted = piece == 5;
             search.record_piece(0, turn, if interrupted { 0.01 } else { [1.0, 2.0][turn.method] }, |_| true);
         }
-        assert_eq!((search.best(), search.is_finished), (1, true));
+        assert_eq!((search.best, search.is_finished), (1, true));
     }
 
     #[test]
     fn unfinished_stage_is_not_conclusive() {
         let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 2);
         for _ in 0..8 {
-            assert!(!search.is_conclusive());
+            assert!(!search.is_conclusive);
             let turn = search.next_piece(0).unwrap();
             search.record_piece(0, turn, 1.0, |_| true);
         }
         // One thread has had its turns, and two are being tried.
-        assert_eq!((search.threads(), search.is_conclusive()), (2, false));
+        assert_eq!((search.threads, search.is_conclusive), (2, false));
         for thread in [0, 1].repeat(8) {
             let turn = search.next_piece(thread).unwrap();
             search.record_piece(thread, turn, 0.5, |_| true);
         }
-        assert_eq!((search.threads(), search.is_conclusive()), (1, true));
+        assert_eq!((search.threads, search.is_conclusive), (1, true));
         let mut settled = MethodSearch::new(2, ROUNDS, (1, 2), 2);
         settled.skip();
-        assert!(!settled.is_conclusive());
+        assert!(!settled.is_conclusive);
     }
 
     #[test]
     fn dropped_method_is_never_reselected() {
         let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 2);
         let rate = |way: usize, threads: u32| [1.0, 0.5][way] / f64::from(threads);
-        while search.threads() == 1 {
+        while search.threads == 1 {
             let turn = search.next_piece(0).unwrap();
             search.record_piece(0, turn, rate(turn.method, 1), |_| true);
         }
@@ -318,13 +286,13 @@ mod tests {
         let stage = search.stage;
         assert!(search.drop_method(0));
         assert_eq!(search.stage, stage);
-        while !search.is_conclusive() {
+        while !search.is_conclusive {
             for thread in [0, 1] {
                 let Some(turn) = search.next_piece(thread) else { continue };
                 search.record_piece(thread, turn, rate(turn.method, 2), |_| true);
             }
         }
-        assert_eq!(search.best(), 1);
+        assert_eq!(search.best, 1);
     }
 
     #[test]
@@ -333,7 +301,7 @@ mod tests {
         let turn = search.next_piece(0).unwrap();
         assert!(search.drop_method(turn.method));
         let (search, counts) = read(search, 100, |_, _| 1.0);
-        assert_eq!((search.best(), counts), (1, vec![0, 100]));
+        assert_eq!((search.best, counts), (1, vec![0, 100]));
         assert!(!search.clone().drop_method(1));
     }
 
@@ -345,7 +313,7 @@ mod tests {
             let time = |way: usize, threads: u32| (1.0 + way as f64) * f64::from(threads).powf(scale - 0.1);
             let (search, counts) = read(MethodSearch::new(ways, ROUNDS, (ways - 1, threads), most), pieces, time);
             prop_assert_eq!(counts.iter().sum::<u64>(), pieces);
-            prop_assert!(search.threads() <= most.max(1));
+            prop_assert!(search.threads <= most.max(1));
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,14 +65,7 @@ impl OutputFile {
     /// # Errors
     /// Those of writing; the old content then stays, unless it was written in place.
     pub fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        let Self { place, open } = self;
-        if let Some(open) = open {
-            return write_in_place(open, &place, content);
-        }
-        let mut file = write_new_file(&place, content)?;
-        file.flush()?;
-        file.commit()?;
-        place.flush_name()
+        self.write_content(content, true)
     }
 
     /// The same without flushing what is new: for what can be produced again if the machine crashes in this moment.
@@ -80,34 +73,33 @@ impl OutputFile {
     /// # Errors
     /// As for [`OutputFile::write`].
     pub fn write_unflushed(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        match self.open {
-            Some(open) => write_in_place(open, &self.place, content),
-            None => write_new_file(&self.place, content)?.commit(),
+        self.write_content(content, false)
+    }
+
+    fn write_content(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>, is_flushed: bool) -> Result<()> {
+        let Self { place, open } = self;
+        let write = |file: &File| {
+            let mut out = BufWriter::new(file);
+            content(&mut out)?;
+            out.flush()
+        };
+        let failed = |error| Error::call("write", place.path(), error);
+        if let Some(open) = open {
+            return match write(&open).and_then(|()| kelvin_sys::fs::close(open)) {
+                // The reader of a pipe has left.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(failed),
+            };
         }
+        let mut file = AtomicFile::create(&place, true)?;
+        write(file.file()).map_err(failed)?;
+        if !is_flushed {
+            return file.commit();
+        }
+        file.flush()?;
+        file.commit()?;
+        place.flush_name()
     }
-}
-
-/// Writes it in place.
-fn write_in_place(
-    open: File,
-    place: &PinnedPath,
-    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
-    match write_content(&open, content).and_then(|()| kelvin_sys::fs::close(open)) {
-        // The reader of a pipe has left.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Error::call("write", place.path(), error)),
-    }
-}
-
-/// Writes it to a new file.
-fn write_new_file(
-    place: &Arc<PinnedPath>,
-    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<AtomicFile> {
-    let file = AtomicFile::create(place, true)?;
-    write_content(file.file(), content).map_err(|error| Error::call("write", place.path(), error))?;
-    Ok(file)
 }
 
 /// Checks that the directory of a file exists.
@@ -118,12 +110,6 @@ pub fn check_directory(path: &Path) -> Result<()> {
     PinnedPath::open(path).map(drop)
 }
 
-fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    content(&mut out)?;
-    out.flush()
-}
-
 /// Whether something is in /proc, where a link leads to an open file, and not to a name.
 fn is_in_proc(place: &PinnedPath) -> bool {
     kind(&place.directory()).is_ok_and(|kind| kind.name() == "proc")
@@ -132,7 +118,12 @@ fn is_in_proc(place: &PinnedPath) -> bool {
 /// Opens what is no regular file, or what a process has open.
 fn open(place: &PinnedPath, kind: &'static str) -> Result<File> {
     let failed = |error| Error::call("open", place.path(), error);
-    if let Some(number) = own_descriptor(place) {
+    // A link of /proc to this process's own descriptor is named by its number.
+    let own = format!("/proc/{}", std::process::id());
+    let is_own = |directory: &PathBuf| directory.starts_with(&own) && directory.ends_with("fd");
+    if fs::read_link(place.directory()).is_ok_and(|directory| is_own(&directory))
+        && let Some(number) = place.name().to_str().and_then(|name| name.parse().ok())
+    {
         return inherited_writer(number).map_err(failed);
     }
     if is_in_proc(place) {
@@ -144,14 +135,6 @@ fn open(place: &PinnedPath, kind: &'static str) -> Result<File> {
         return open_at(place, &descriptor_path(&held));
     }
     Err(place.not_regular(kind))
-}
-
-/// The number of this process's own descriptor that a link of /proc leads to.
-fn own_descriptor(place: &PinnedPath) -> Option<i32> {
-    let directory = fs::read_link(place.directory()).ok()?;
-    let own = format!("/proc/{}", std::process::id());
-    let is_own = directory.starts_with(own) && directory.ends_with("fd");
-    is_own.then(|| place.name().to_str()?.parse().ok())?
 }
 
 /// Opens what a path leads to: a file at its end, a block device only if nothing is mounted from it, and a pipe once it has a

@@ -15,12 +15,12 @@ use kelvin_stats::{RankChangePoint, median, rank_change_points};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::page_bytes;
 
+use crate::Result;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache::{self, PageCacheState};
 use crate::engine::{Engine, ReadOptions, Reader};
 use crate::observer::{IoTally, Observer};
-use crate::target::{Access, Target};
-use crate::{PagePolicy, Result};
+use crate::target::Target;
 
 /// Bytes of a block: large enough for a request to a device, small enough that a file has thousands of them.
 pub const BLOCK: usize = 64 << 10;
@@ -227,15 +227,8 @@ pub fn measure_size(target: &Target, bytes: u64) -> Result<SizeSample> {
     // Opened for random order, so that the kernel does not read ahead: up to many MiB beyond the last block would evict pages
     // that are to stay, and a missing block would cost a share of a large request.
     let open = |block| {
-        Engine::Pread.open(
-            target,
-            ReadOptions {
-                access: Access::Buffered,
-                block,
-                order: BlockOrder::Random { seed: 0 },
-                pages: PagePolicy::Base,
-            },
-        )
+        let order = BlockOrder::Random { seed: 0 };
+        Engine::Pread.open(target, ReadOptions { order, ..ReadOptions::sequential(block) })
     };
     open(FIRST_BLOCK)?
         .read(&mut BlockRequests::new(0..bytes, FIRST_BLOCK, BlockOrder::Sequential), &mut IoTally::default())?;

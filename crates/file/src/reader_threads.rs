@@ -9,30 +9,30 @@ use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
+use crate::block_requests::{BlockOrder, BlockRequests};
 use crate::cache::check_stop_signal;
 use crate::digest::{Digest, DigestObserver};
 use crate::end_condition::{DeadlineObserver, EndCondition};
+use crate::engine::BlockEngine;
 use crate::observer::{IoTally, LatencyObserver, Observer};
 use crate::start_barrier::StartBarrier;
 use crate::{Error, Result};
 
 /// One thread's source of requests: a reader or a writer.
 pub(crate) trait IoWorker {
-    /// Makes requests until there are no more or the observer has enough.
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()>;
+    /// Makes requests until there are no more or the observer has enough, and says which.
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>>;
+
+    /// Its engine.
+    fn engine(&self) -> &BlockEngine;
 
     /// Nothing more is to be done: that all was taken of what was written, if anything was.
     ///
     /// # Errors
     /// Those of close.
-    fn finish(&self) -> Result<()>;
-
-    /// What was done that its name does not say.
-    fn notes(&self) -> Vec<String>;
-
-    /// The mean queue depth, counted at completions; `None` where it is always one.
-    fn achieved_depth(&self) -> Option<f64>;
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What is to be recorded of the work, and when it ends.
@@ -103,11 +103,7 @@ impl SharedRange {
         let requests = |thread: u64| {
             let place = |thread| self.range.start + part_start(blocks, thread, threads) * block;
             let range = place(thread)..place(thread + 1).min(self.range.end);
-            let order = match self.order {
-                BlockOrder::Sequential => BlockOrder::Sequential,
-                BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(thread) },
-            };
-            let all = BlockRequests::new(range, self.block, order);
+            let all = BlockRequests::new(range, self.block, self.order.of_part(thread));
             match self.until {
                 EndCondition::Passes(passes) => all.passes(passes),
                 EndCondition::Requests(count) => {
@@ -184,11 +180,8 @@ impl PieceQueue {
         let before = pass.saturating_mul(self.blocks).saturating_add(first);
         let blocks = self.piece_blocks.min(self.blocks - first).min(self.total_blocks.saturating_sub(before));
         let place = |block: u64| (self.range.start + block * self.block as u64).min(self.range.end);
-        let order = match self.order {
-            BlockOrder::Sequential => BlockOrder::Sequential,
-            BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(number) },
-        };
-        (blocks > 0).then(|| BlockRequests::new(place(first)..place(first + blocks), self.block, order))
+        let range = place(first)..place(first + blocks);
+        (blocks > 0).then(|| BlockRequests::new(range, self.block, self.order.of_part(number)))
     }
 }
 
@@ -199,7 +192,7 @@ pub(crate) struct ThreadResult {
     pub(crate) begun: u64,
     pub(crate) ended: u64,
     pub(crate) passes: u64,
-    pub(crate) digest: Digest,
+    pub(crate) digest: Option<Digest>,
     pub(crate) latencies: Option<Histogram>,
     /// Bytes of each second.
     pub(crate) series: Vec<u64>,
@@ -215,30 +208,26 @@ pub(crate) fn run_threads<M: IoWorker>(
     open: impl Fn() -> Result<M> + Sync,
 ) -> Result<Vec<ThreadResult>> {
     let (line, stop) = (StartBarrier::new(asked.len()), AtomicBool::new(false));
-    let pieces = asked.iter().find_map(|asked| match asked {
-        ThreadRequests::Own(_) => None,
-        ThreadRequests::Shared(pieces) => Some(Arc::clone(pieces)),
-    });
+    let pieces = match asked.first() {
+        Some(ThreadRequests::Shared(pieces)) => Some(Arc::clone(pieces)),
+        _ => None,
+    };
     let mut members = std::thread::scope(|scope| {
-        let member = |asked: ThreadRequests| {
+        let mut handles = Vec::new();
+        for asked in asked {
             let (line, stop, open) = (&line, &stop, &open);
             let work = move || {
-                let mover = open();
+                let worker = open();
                 if !line.wait() {
                     return None;
                 }
-                let result = mover.and_then(|mover| run_thread(wanted, mover, asked, stop));
-                if result.is_err() {
-                    stop.store(true, Ordering::Relaxed);
-                }
+                let result = worker.and_then(|worker| run_thread(wanted, worker, asked, stop));
+                stop.fetch_or(result.is_err(), Ordering::Relaxed);
                 Some(result)
             };
-            ThreadBuilder::named("member")
-                .start_in(scope, work)
-                .inspect_err(|_| line.cancel())
-                .map_err(Error::ThreadStart)
-        };
-        let handles = asked.into_iter().map(member).collect::<Result<Vec<_>>>()?;
+            let started = ThreadBuilder::named("member").start_in(scope, work).inspect_err(|_| line.cancel());
+            handles.push(started.map_err(Error::ThreadStart)?);
+        }
         let results = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
         // All have ended before the first error is looked at.
         results.collect::<Vec<_>>().into_iter().flatten().collect::<Result<Vec<ThreadResult>>>()
@@ -252,36 +241,55 @@ pub(crate) fn run_threads<M: IoWorker>(
 /// One thread's part, with an observer of what is wanted and nothing else.
 fn run_thread<M: IoWorker>(
     wanted: RecordSpec,
-    mover: M,
+    worker: M,
     asked: ThreadRequests,
     stop: &AtomicBool,
 ) -> Result<ThreadResult> {
     let paced = DeadlineObserver::new(wanted.until, stop);
     let digesting = |inner| DigestObserver { inner, digest: Digest::default() };
     match (wanted.latencies, wanted.digest) {
-        (None, false) => run_observed(mover, asked, paced, |paced| (paced, Digest::default(), None)),
-        (None, true) => run_observed(mover, asked, digesting(paced), |all| (all.inner, all.digest, None)),
+        (None, false) => run_observed(worker, asked, paced, |paced| (paced, None, None)),
+        (None, true) => run_observed(worker, asked, digesting(paced), |all| (all.inner, Some(all.digest), None)),
         (Some((clock, hertz)), false) => {
             let observer = LatencyObserver::new(paced, clock, hertz);
-            run_observed(mover, asked, observer, |all| (all.inner, Digest::default(), Some(all.histogram)))
+            run_observed(worker, asked, observer, |all| (all.inner, None, Some(all.histogram)))
         }
         (Some((clock, hertz)), true) => {
             let observer = LatencyObserver::new(digesting(paced), clock, hertz);
-            run_observed(mover, asked, observer, |all| (all.inner.inner, all.inner.digest, Some(all.histogram)))
+            run_observed(worker, asked, observer, |all| (all.inner.inner, Some(all.inner.digest), Some(all.histogram)))
         }
     }
 }
 
 fn run_observed<'a, M: IoWorker, O: Observer>(
-    mut mover: M,
+    mut worker: M,
     asked: ThreadRequests,
     mut observer: O,
-    apart: impl FnOnce(O) -> (DeadlineObserver<'a>, Digest, Option<Histogram>),
+    apart: impl FnOnce(O) -> (DeadlineObserver<'a>, Option<Digest>, Option<Histogram>),
 ) -> Result<ThreadResult> {
     let begun = monotonic();
-    let passes = run_all_requests(&mut mover, asked, &mut observer)?;
+    // The completed passes, none for pieces, which only all threads together complete.
+    let mut passes = 0;
+    match asked {
+        ThreadRequests::Own(mut requests) => {
+            let _ = worker.run_requests(&mut requests, &mut observer)?;
+            passes = requests.complete_passes();
+        }
+        ThreadRequests::Shared(pieces) => {
+            while let Some(mut piece) = pieces.next_piece() {
+                let flow = worker.run_requests(&mut piece, &mut observer)?;
+                // A piece that was broken off is not read.
+                if piece.complete_passes() > 0 {
+                    pieces.completed.fetch_add(1, Ordering::Relaxed);
+                }
+                if flow.is_break() {
+                    break;
+                }
+            }
+        }
+    }
     let ended = monotonic();
-    mover.finish()?;
+    worker.finish()?;
     let (mut paced, digest, latencies) = apart(observer);
     paced.record_second(ended);
     Ok(ThreadResult {
@@ -292,55 +300,9 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
         digest,
         latencies,
         series: paced.bytes_per_second,
-        achieved_depth: mover.achieved_depth(),
-        notes: mover.notes(),
+        achieved_depth: worker.engine().achieved_depth(),
+        notes: worker.engine().notes(),
     })
-}
-
-/// Makes requests until there are no more or the observer has enough: the completed passes, none for pieces, which only all
-/// threads together complete.
-fn run_all_requests<M: IoWorker, O: Observer>(mover: &mut M, asked: ThreadRequests, observer: &mut O) -> Result<u64> {
-    let pieces = match asked {
-        ThreadRequests::Own(mut requests) => {
-            mover.run_requests(&mut requests, observer)?;
-            return Ok(requests.complete_passes());
-        }
-        ThreadRequests::Shared(pieces) => pieces,
-    };
-    let mut telling = StopDetector { observer, has_stopped: false };
-    while let Some(mut piece) = pieces.next_piece() {
-        mover.run_requests(&mut piece, &mut telling)?;
-        // A piece that was broken off is not read.
-        if piece.complete_passes() > 0 {
-            pieces.completed.fetch_add(1, Ordering::Relaxed);
-        }
-        if telling.has_stopped {
-            break;
-        }
-    }
-    Ok(0)
-}
-
-/// Whether an observer had enough, possibly at the very end of a piece.
-struct StopDetector<'a, O> {
-    observer: &'a mut O,
-    has_stopped: bool,
-}
-
-impl<O: Observer> Observer for StopDetector<'_, O> {
-    type Stamp = O::Stamp;
-
-    #[inline(always)]
-    fn begin(&mut self) -> O::Stamp {
-        self.observer.begin()
-    }
-
-    #[inline(always)]
-    fn end(&mut self, stamp: O::Stamp, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
-        let flow = self.observer.end(stamp, request, data);
-        self.has_stopped = flow.is_break();
-        flow
-    }
 }
 
 #[cfg(test)]

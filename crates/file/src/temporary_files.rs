@@ -3,7 +3,6 @@
 //! What is in use is locked. It is made, locked, and then checked to be still there: if a sweep in between has removed it,
 //! another one is made. So a sweep can never remove what is in use.
 
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -33,71 +32,40 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The namespace of process numbers: a container has its own.
 const PID_NAMESPACE: &str = "/proc/self/ns/pid";
 
-/// The scope of process numbers: one boot of one system, and in it one namespace of processes. Nothing, where it is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PidScope {
-    boot: String,
-    namespace: String,
-}
-
-impl PidScope {
-    fn current() -> Self {
-        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().replace('-', "");
-        // `pid:[4026531836]`
-        let link = fs::read_link(PID_NAMESPACE).unwrap_or_default();
-        let namespace = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-        Self { boot, namespace }
-    }
-
-    fn is_known(&self) -> bool {
-        !self.boot.is_empty() && !self.namespace.is_empty()
-    }
-}
-
-/// The maker of something, by its name.
+/// The maker of something, by its name: a process, and the scope of its number, one boot of one system and in it one namespace of
+/// processes. Boot and namespace are empty where they are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Creator {
-    host: PidScope,
+    boot: String,
+    namespace: String,
     process: u32,
 }
 
 impl Creator {
     fn current() -> Self {
-        Self { host: PidScope::current(), process: std::process::id() }
+        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().replace('-', "");
+        // `pid:[4026531836]`
+        let link = fs::read_link(PID_NAMESPACE).unwrap_or_default();
+        let namespace = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+        Self { boot, namespace, process: std::process::id() }
     }
 
     fn name(&self) -> String {
-        format!("{}-{}-{}-", self.host.boot, self.host.namespace, self.process)
+        format!("{}-{}-{}-", self.boot, self.namespace, self.process)
     }
 
     /// The maker of what has this name behind its prefix, if known.
     fn from_name(name: &str) -> Option<Self> {
         let mut parts = name.splitn(4, '-').map(str::to_owned);
-        let host = PidScope { boot: parts.next()?, namespace: parts.next()? };
-        Some(Self { host, process: parts.next()?.parse().ok()? })
+        Some(Self { boot: parts.next()?, namespace: parts.next()?, process: parts.next()?.parse().ok()? })
     }
 
-    fn is_gone(&self) -> bool {
-        !Path::new(&format!("/proc/{}", self.process)).exists()
-    }
-}
-
-/// Who may use a file system at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileSystemSharing {
-    /// This machine alone: locks are seen, and are gone after a reboot.
-    Local,
-    /// Other machines as well, whose locks may be invisible here, and whose processes are unknown.
-    Shared,
-}
-
-impl FileSystemSharing {
-    fn of_directory(directory: &Path) -> Self {
-        match kelvin_sys::fs::kind(directory) {
-            Ok(kind) if kind.is_single_host() => Self::Local,
-            // A file system of unknown kind may be used by others.
-            _ => Self::Shared,
-        }
+    /// Whether it is known to have ended, seen from a process.
+    fn is_gone(&self, from: &Self) -> bool {
+        let is_known = !self.boot.is_empty() && !self.namespace.is_empty();
+        is_known
+            && (&self.boot, &self.namespace) == (&from.boot, &from.namespace)
+            && !Path::new(&format!("/proc/{}", self.process)).exists()
     }
 }
 
@@ -118,9 +86,9 @@ impl ScratchDirectory {
     /// # Errors
     /// Those of making it.
     pub fn create(base: &Path) -> io::Result<Self> {
-        let workshop = SweptDirectory::new(base, DIRECTORY_PREFIX);
-        workshop.sweep();
-        Self::create_in(&workshop)
+        let above = TemporaryFiles::new(base, DIRECTORY_PREFIX);
+        above.sweep();
+        Self::create_in(&above)
     }
 
     /// One under a name that begins with a dot, where a user looks for other files: in a directory in which the dead have left none, or
@@ -129,18 +97,18 @@ impl ScratchDirectory {
     /// # Errors
     /// Those of making it.
     pub fn create_hidden(base: &Path) -> io::Result<Self> {
-        Self::create_in(&SweptDirectory::new(base, HIDDEN_PREFIX))
+        Self::create_in(&TemporaryFiles::new(base, HIDDEN_PREFIX))
     }
 
-    fn create_in(workshop: &SweptDirectory) -> io::Result<Self> {
-        let is_kept = |made: &Self| {
-            let path = made.path.join(LOCK_NAME);
-            made.lock.as_ref().map_or(Ok(true), |lock| workshop.lock_new(lock, &path))
+    fn create_in(above: &TemporaryFiles) -> io::Result<Self> {
+        let is_kept = |made: &Self| match &made.lock {
+            Some(lock) => above.lock_new(lock, &made.path.join(LOCK_NAME)),
+            None => Ok(true),
         };
-        workshop.create(is_kept, |builder| {
+        above.make(is_kept, |builder| {
             let ((directory, lock), path) =
-                builder.make_in(&workshop.base, create_locked_directory)?.keep().map_err(|kept| kept.error)?;
-            Ok(Self { path, directory, lock: (workshop.sharing == FileSystemSharing::Local).then_some(lock) })
+                builder.make_in(&above.base, create_locked_directory)?.keep().map_err(|kept| kept.error)?;
+            Ok(Self { path, directory, lock: above.is_local.then_some(lock) })
         })
     }
 
@@ -175,48 +143,6 @@ fn create_file(path: &Path, mode: u32) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Makes an empty temporary file in a directory, and first removes those that dead processes left there. It has this mode, less
-/// the umask, and is in use for as long as it is open.
-///
-/// # Errors
-/// Those of making it.
-pub fn temporary_file(base: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    TemporaryFiles::in_directory(base).create(mode)
-}
-
-/// A directory in which many files are made: what dead processes left is looked for once.
-#[derive(Debug)]
-pub struct TemporaryFiles(SweptDirectory);
-
-impl TemporaryFiles {
-    /// Removes the files that dead processes left in a directory.
-    pub fn in_directory(base: &Path) -> Self {
-        let files = Self::in_swept_directory(base);
-        files.0.sweep();
-        files
-    }
-
-    /// In a directory in which nobody has left any, or that was swept.
-    pub fn in_swept_directory(base: &Path) -> Self {
-        Self(SweptDirectory::new(base, FILE_PREFIX))
-    }
-
-    /// Whether it is known that no other machine can use them: then they are locked while they are open, and nothing that was written
-    /// to them fails when they are closed.
-    pub fn are_local(&self) -> bool {
-        self.0.sharing == FileSystemSharing::Local
-    }
-
-    /// Makes an empty one, as [`temporary_file()`] does.
-    ///
-    /// # Errors
-    /// Those of making it.
-    pub fn create(&self, mode: u32) -> io::Result<NamedTempFile> {
-        let is_kept = |made: &NamedTempFile| self.0.lock_new(made.as_file(), made.path());
-        self.0.create(is_kept, |builder| builder.make_in(&self.0.base, |path| create_file(path, mode)))
-    }
-}
-
 /// Opens, or makes with this mode, a file that may have been left under a known name, and locks it. On an error it stays.
 ///
 /// # Errors
@@ -239,10 +165,10 @@ pub(crate) fn open_left_over(path: &Path, mode: u32) -> io::Result<File> {
 /// that nobody has locked, and that were last written so long ago; returns how many younger ones of these stay. The directory is
 /// listed once.
 pub fn remove_left_over(base: &Path, prefix: &[u8], age: Duration) -> usize {
-    let workshops = HIDDEN_PREFIXES.map(|prefix| SweptDirectory::new(base, prefix));
+    let swept = HIDDEN_PREFIXES.map(|prefix| TemporaryFiles::new(base, prefix));
     let mut young = 0;
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        workshops.iter().for_each(|workshop| workshop.remove_if_dead(&entry));
+        swept.iter().for_each(|files| files.remove_if_dead(&entry));
         if entry.file_name().as_bytes().starts_with(prefix) {
             // What cannot be removed is left to its maker.
             young += usize::from(remove_if_old(&entry.path(), age).unwrap_or(false));
@@ -263,27 +189,54 @@ fn remove_if_old(path: &Path, age: Duration) -> io::Result<bool> {
     if is_same_file(&held, path) { fs::remove_file(path).map(|()| false) } else { Ok(false) }
 }
 
-/// A directory in which things of one kind are made.
+/// A directory in which temporary files, or directories, are made, each open to its owner only: what dead processes left is looked
+/// for once.
 #[derive(Debug)]
-struct SweptDirectory {
+pub struct TemporaryFiles {
     base: PathBuf,
     prefix: &'static str,
     creator: Creator,
-    sharing: FileSystemSharing,
+    /// Whether it is known that this machine alone uses the file system: locks are seen, and are gone after a reboot. Else those of
+    /// other machines may be invisible here, and their processes are unknown.
+    is_local: bool,
 }
 
-impl SweptDirectory {
+impl TemporaryFiles {
+    /// Removes the files that dead processes left in a directory.
+    pub fn in_directory(base: &Path) -> Self {
+        let files = Self::in_swept_directory(base);
+        files.sweep();
+        files
+    }
+
+    /// In a directory in which nobody has left any, or that was swept.
+    pub fn in_swept_directory(base: &Path) -> Self {
+        Self::new(base, FILE_PREFIX)
+    }
+
     fn new(base: &Path, prefix: &'static str) -> Self {
-        Self {
-            base: base.to_owned(),
-            prefix,
-            creator: Creator::current(),
-            sharing: FileSystemSharing::of_directory(base),
-        }
+        // A file system of unknown kind may be used by others.
+        let is_local = kelvin_sys::fs::kind(base).is_ok_and(|kind| kind.is_single_host());
+        Self { base: base.to_owned(), prefix, creator: Creator::current(), is_local }
+    }
+
+    /// Whether it is known that no other machine can use them: then they are locked while they are open, and nothing that was written
+    /// to them fails when they are closed.
+    pub fn are_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Makes an empty one. It has this mode, less the umask, and is in use for as long as it is open.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub fn create(&self, mode: u32) -> io::Result<NamedTempFile> {
+        let is_kept = |made: &NamedTempFile| self.lock_new(made.as_file(), made.path());
+        self.make(is_kept, |builder| builder.make_in(&self.base, |path| create_file(path, mode)))
     }
 
     /// Makes something that no sweep removes.
-    fn create<T>(
+    fn make<T>(
         &self,
         is_kept: impl Fn(&T) -> io::Result<bool>,
         make: impl Fn(&Builder<'_, '_>) -> io::Result<T>,
@@ -304,7 +257,7 @@ impl SweptDirectory {
 
     /// Locks what was just made, where locks are seen. Not, if a sweep was there first.
     fn lock_new(&self, lock: &File, path: &Path) -> io::Result<bool> {
-        if self.sharing == FileSystemSharing::Shared {
+        if !self.is_local {
             return Ok(true);
         }
         match lock.try_lock() {
@@ -319,21 +272,15 @@ impl SweptDirectory {
         fs::read_dir(&self.base).into_iter().flatten().flatten().for_each(|entry| self.remove_if_dead(&entry));
     }
 
-    /// Removes one thing that is there, if a dead process of this user left it.
+    /// Removes one thing that is there, if a dead process of this user left it: where locks are invisible, only what a process of
+    /// this system made that is gone.
     fn remove_if_dead(&self, entry: &DirEntry) {
         let name = entry.file_name();
-        let rest = name.as_bytes().strip_prefix(self.prefix.as_bytes());
-        if rest.is_some_and(|rest| self.may_be_left_over(OsStr::from_bytes(rest))) {
+        let Some(rest) = name.as_bytes().strip_prefix(self.prefix.as_bytes()) else { return };
+        let maker = Creator::from_name(&String::from_utf8_lossy(rest));
+        if maker.is_some_and(|maker| self.is_local || maker.is_gone(&self.creator)) {
             let _ = self.remove_if_unlocked(&entry.path());
         }
-    }
-
-    /// Whether something of this name behind the prefix may be unused. Where locks are invisible, only what a process of this
-    /// system made that is gone.
-    fn may_be_left_over(&self, name: &OsStr) -> bool {
-        let is_gone = |maker: &Creator| maker.host.is_known() && maker.host == self.creator.host && maker.is_gone();
-        Creator::from_name(&name.to_string_lossy())
-            .is_some_and(|maker| self.sharing == FileSystemSharing::Local || is_gone(&maker))
     }
 
     fn remove_if_unlocked(&self, path: &Path) -> io::Result<()> {
@@ -362,7 +309,7 @@ impl SweptDirectory {
     /// That it is in use, no regular file, or another user's.
     fn lock_left_over(&self, held: &File) -> io::Result<Option<File>> {
         check_ownership(held, Metadata::is_file)?;
-        if self.sharing == FileSystemSharing::Shared {
+        if !self.is_local {
             return Ok(None);
         }
         let lock = File::open(descriptor_path(held))?;
@@ -383,7 +330,7 @@ pub(crate) fn open_path_only(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(O_PATH | O_NOFOLLOW).open(path)
 }
 
-/// The path by which this process reaches what it holds, whatever becomes of the names that lead there.
+/// The path by which this process is_locales what it holds, whatever becomes of the names that lead there.
 pub fn descriptor_path(held: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
@@ -419,11 +366,11 @@ mod tests {
     const DEAD_PROCESS: u32 = 4_194_999;
 
     fn maker(boot: &str, process: u32) -> Creator {
-        Creator { host: PidScope { boot: boot.into(), ..PidScope::current() }, process }
+        Creator { boot: boot.into(), process, ..Creator::current() }
     }
 
     fn left_over_name(prefix: &str) -> String {
-        format!("{prefix}{}x", maker(&PidScope::current().boot, DEAD_PROCESS).name())
+        format!("{prefix}{}x", maker(&Creator::current().boot, DEAD_PROCESS).name())
     }
 
     fn make_left_over(base: &Path, name: &str, lock: bool) -> PathBuf {
@@ -436,8 +383,8 @@ mod tests {
         path
     }
 
-    fn sweep(base: &Path, prefix: &'static str, reach: FileSystemSharing) {
-        SweptDirectory { base: base.to_owned(), prefix, creator: Creator::current(), sharing: reach }.sweep();
+    fn sweep(base: &Path, prefix: &'static str, is_local: bool) {
+        TemporaryFiles { base: base.to_owned(), prefix, creator: Creator::current(), is_local }.sweep();
     }
 
     fn mode(path: &Path) -> u32 {
@@ -452,8 +399,8 @@ mod tests {
         let scratch = ScratchDirectory::create(base.path()).unwrap();
         assert!(!dead.exists() && foreign.exists());
         let another = ScratchDirectory::create(base.path()).unwrap();
-        for reach in [FileSystemSharing::Local, FileSystemSharing::Shared] {
-            sweep(base.path(), DIRECTORY_PREFIX, reach);
+        for is_local in [true, false] {
+            sweep(base.path(), DIRECTORY_PREFIX, is_local);
         }
         assert!(scratch.path().exists() && another.path().exists());
         assert_eq!((mode(scratch.path()), mode(&scratch.path().join(LOCK_NAME))), (0o700, 0o600));
@@ -471,10 +418,10 @@ mod tests {
         fs::write(&dead, "half").unwrap();
         let kept = base.path().join(format!("{FILE_PREFIX}notes"));
         fs::write(&kept, "the user's").unwrap();
-        let one = temporary_file(base.path(), 0o600).unwrap();
+        let one = TemporaryFiles::in_directory(base.path()).create(0o600).unwrap();
         assert!(!dead.exists() && kept.exists());
-        for reach in [FileSystemSharing::Local, FileSystemSharing::Shared] {
-            sweep(base.path(), FILE_PREFIX, reach);
+        for is_local in [true, false] {
+            sweep(base.path(), FILE_PREFIX, is_local);
         }
         assert!(one.path().exists());
     }
@@ -502,9 +449,9 @@ mod tests {
 
     #[test]
     fn shared_filesystem_sweep_removes_only_own_files() {
-        let host = PidScope::current();
+        let host = Creator::current();
         let elsewhere = "0123456789abcdef0123456789abcdef";
-        let container = Creator { host: PidScope { namespace: "1".into(), ..host.clone() }, process: DEAD_PROCESS };
+        let container = Creator { namespace: "1".into(), process: DEAD_PROCESS, ..host.clone() };
         let names = [
             maker(&host.boot, DEAD_PROCESS),
             maker(&host.boot, std::process::id()),
@@ -514,18 +461,18 @@ mod tests {
         ]
         .map(|maker| format!("{DIRECTORY_PREFIX}{}x", maker.name()));
         // No lock of another machine is seen: to this one, all are free.
-        let left = |reach, lock| -> Vec<bool> {
+        let left = |is_local, lock| -> Vec<bool> {
             let base = tempfile::tempdir().unwrap();
             let paths: Vec<PathBuf> = names.iter().map(|name| make_left_over(base.path(), name, lock)).collect();
-            sweep(base.path(), DIRECTORY_PREFIX, reach);
+            sweep(base.path(), DIRECTORY_PREFIX, is_local);
             paths.iter().map(|path| path.exists()).collect()
         };
-        assert_eq!(left(FileSystemSharing::Shared, true), [false, true, true, true]);
+        assert_eq!(left(false, true), [false, true, true, true]);
         // On a disk of this machine a lock that is free says enough.
-        assert_eq!(left(FileSystemSharing::Local, true), [false; 4]);
+        assert_eq!(left(true, true), [false; 4]);
         // One without a maker was not made by kelvin: somebody has renamed it.
-        assert_eq!(left(FileSystemSharing::Shared, false), [true; 4]);
-        assert_eq!(left(FileSystemSharing::Local, false), [true; 4]);
+        assert_eq!(left(false, false), [true; 4]);
+        assert_eq!(left(true, false), [true; 4]);
     }
 
     /// A pipe that somebody put there would block, a link would be followed.
@@ -547,13 +494,10 @@ mod tests {
         // This one is swept, and the link in it with it.
         let swept = make_left_over(base.path(), &(left_over_name(DIRECTORY_PREFIX) + "7"), true);
         symlink(&victim, swept.join("out")).unwrap();
-        for (prefix, reach) in [
-            (FILE_PREFIX, FileSystemSharing::Local),
-            (DIRECTORY_PREFIX, FileSystemSharing::Local),
-            (FILE_PREFIX, FileSystemSharing::Shared),
-            (DIRECTORY_PREFIX, FileSystemSharing::Shared),
-        ] {
-            sweep(base.path(), prefix, reach);
+        for (prefix, is_local) in
+            [(FILE_PREFIX, true), (DIRECTORY_PREFIX, true), (FILE_PREFIX, false), (DIRECTORY_PREFIX, false)]
+        {
+            sweep(base.path(), prefix, is_local);
         }
         assert!(pipe.exists() && link.is_symlink() && !swept.exists());
         assert!(with_pipe.exists() && with_link.exists() && with_directory.exists());
@@ -580,7 +524,7 @@ mod tests {
         fs::create_dir(&empty).unwrap();
         [&file, &all, &lock.join(LOCK_NAME), &empty].into_iter().for_each(|path| give(path));
         for prefix in [FILE_PREFIX, DIRECTORY_PREFIX] {
-            sweep(base.path(), prefix, FileSystemSharing::Local);
+            sweep(base.path(), prefix, true);
         }
         assert!(file.exists() && all.join("data").exists() && lock.join("data").exists() && empty.exists());
     }
@@ -609,13 +553,13 @@ mod tests {
                 let (base, over) = (base.path(), &over);
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
-                        sweep(base, prefix, FileSystemSharing::Local);
+                        sweep(base, prefix, true);
                     }
                 });
             }
             let made = (0..500).all(|_| {
                 let scratch = ScratchDirectory::create(base.path()).unwrap();
-                let file = temporary_file(base.path(), 0o600).unwrap();
+                let file = TemporaryFiles::in_directory(base.path()).create(0o600).unwrap();
                 fs::write(scratch.path().join("data"), "x").is_ok() && file.path().exists()
             });
             over.store(true, Ordering::Relaxed);
@@ -628,7 +572,7 @@ mod tests {
     fn name_encodes_its_creator() {
         let maker = maker("00ff", 7);
         assert_eq!(Creator::from_name(&format!("{}abc", maker.name())), Some(maker.clone()));
-        assert!(maker.host.namespace.len() > 5 && PidScope::current().boot.len() == 32, "{maker:?}");
+        assert!(maker.namespace.len() > 5 && Creator::current().boot.len() == 32, "{maker:?}");
         for other in ["7", "", "a-b", "a-b-c", "notes"] {
             assert_eq!(Creator::from_name(other), None, "{other}");
         }

@@ -2,23 +2,174 @@
 //!
 //! The file is new: each write also allocates blocks. In the end it exists whole, or not at all; see [`run`].
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::uring::IoDirection;
 
-use crate::PagePolicy;
 use crate::atomic_file::{AtomicFile, PinnedPath};
-use crate::block_requests::BlockOrder;
+use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache;
 use crate::device::Device;
 use crate::end_condition::EndCondition;
+use crate::engine::syscalls::{IoCall, SyscallEngine};
+use crate::engine::uring::UringEngine;
+use crate::engine::{BlockEngine, BlockFile, named};
 use crate::io_result::{IoResult, UsageStart};
-use crate::reader_threads::{self, Division, RecordSpec, SharedRange, ThreadRequests};
+use crate::observer::Observer;
+use crate::random_data::RandomData;
+use crate::reader_threads::{self, Division, IoWorker, RecordSpec, SharedRange, ThreadRequests};
 use crate::target::{Access, Target};
-pub use crate::write_engine::{Pattern, SyncMode, WriteEngine};
-use crate::write_engine::{WriteOptions, Writer};
-use crate::{Error, Result};
+use crate::{Error, PagePolicy, Result};
+
+/// A way of writing blocks of memory to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEngine {
+    /// write(2), with lseek(2) before it where a thread's part begins.
+    Write,
+    /// pwrite(2).
+    Pwrite,
+    /// io_uring, at this queue depth.
+    Uring {
+        /// Queue depth.
+        depth: u32,
+        /// Whether file and buffers are registered beforehand.
+        registered: bool,
+    },
+}
+
+impl WriteEngine {
+    /// Every one, io_uring at depth 1.
+    pub const ALL: [Self; 4] = [
+        Self::Write,
+        Self::Pwrite,
+        Self::Uring { depth: 1, registered: false },
+        Self::Uring { depth: 1, registered: true },
+    ];
+
+    /// Its name on the command line and in reports, without the depth.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Pwrite => "pwrite",
+            Self::Uring { registered: false, .. } => "io_uring",
+            Self::Uring { registered: true, .. } => "io_uring-fixed",
+        }
+    }
+}
+
+named!(WriteEngine, "writing");
+
+/// When data counts as written. It is part of what a figure of writing is: each is another quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// When the kernel has it in memory; a loss of power may lose it.
+    None,
+    /// When all of it was flushed to the device, once at the end (fsync).
+    Fsync,
+    /// When the device reports it durable, block by block (O_DSYNC).
+    Dsync,
+    /// When the device has accepted it, block by block, past the page cache (O_DIRECT). The device's own cache is not flushed.
+    Direct,
+}
+
+impl SyncMode {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::None, Self::Fsync, Self::Dsync, Self::Direct];
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fsync => "fsync",
+            Self::Dsync => "dsync",
+            Self::Direct => "direct",
+        }
+    }
+
+    pub(crate) fn access(self) -> Access {
+        if self == Self::Direct { Access::Direct } else { Access::Buffered }
+    }
+
+    /// Flags of open(2) beside that of direct I/O.
+    pub(crate) fn flags(self) -> i32 {
+        if self == Self::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 }
+    }
+}
+
+impl FromStr for SyncMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let wrong = || "the sync policy is one of: none, fsync, dsync, direct".to_owned();
+        Self::ALL.into_iter().find(|sync| sync.name() == name).ok_or_else(wrong)
+    }
+}
+
+/// The content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Numbers that neither compress nor repeat: the same file for the same seed, in whatever blocks it is written.
+    Random {
+        /// Chooses them.
+        seed: u64,
+    },
+    /// One byte repeated: a drive or a file system that compresses need hardly write it.
+    Byte(u8),
+}
+
+impl Pattern {
+    /// Fills the buffer of a request, before its time begins. It holds the byte of a [`Pattern::Byte`] from the beginning.
+    #[inline]
+    fn fill_block(self, request: BlockRequest, buffer: &mut [u8]) {
+        let (block, beyond) = buffer.split_at_mut(request.bytes);
+        if let Self::Random { seed } = self {
+            RandomData::fill_at(seed, request.offset, block);
+        }
+        // Only the last block of a file is ever padded, and no other one is written after it from the same buffer.
+        beyond.fill(0);
+    }
+
+    /// The cost of making a block of it, in nanoseconds: that much of a request's time is not the file's, though it is not part
+    /// of its latency.
+    pub fn fill_cost(self, block: usize) -> f64 {
+        const REPEATS: usize = 9;
+        /// Fewest bytes of a repetition, so that the clock is no part of the figure.
+        const MIN_COST_BYTES: usize = 1 << 20;
+        let mut buffer = vec![0; block];
+        let request = BlockRequest { offset: 0, bytes: block };
+        let blocks = MIN_COST_BYTES.div_ceil(block.max(1));
+        let costs: Vec<f64> = (0..REPEATS)
+            .map(|_| {
+                let begun = monotonic();
+                for _ in 0..blocks {
+                    self.fill_block(request, std::hint::black_box(&mut buffer));
+                }
+                (monotonic() - begun) as f64 / blocks as f64
+            })
+            .collect();
+        kelvin_stats::median(&costs)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    /// `random`, with seed 0, or a byte.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "random" {
+            return Ok(Self::Random { seed: 0 });
+        }
+        let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+        // A sign would be taken for a part of the number.
+        let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let byte = u8::from_str_radix(digits, radix).ok().filter(|_| is_number);
+        byte.map(Self::Byte).ok_or_else(|| "a pattern is `random`, or a byte from 0 to 255 or 0x00 to 0xff".into())
+    }
+}
 
 /// What to write, and how.
 #[derive(Clone, Debug)]
@@ -68,11 +219,16 @@ pub struct WriteResult {
 /// A file that cannot be made or written, or become so large; an existing one that may not be replaced; settings that do not go
 /// together; a signal.
 pub fn run(job: &WriteJob) -> Result<WriteResult> {
-    let asked = thread_requests(job)?;
+    if i64::try_from(job.bytes).is_err() {
+        return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
+    }
+    let (order, division, until) = (BlockOrder::Sequential, Division::Parts, EndCondition::Passes(1));
+    let asked = SharedRange { threads: job.threads, block: job.block, range: 0..job.bytes, order, division, until }
+        .split_among_threads()?;
     let place = Arc::new(PinnedPath::open(&job.path)?);
     let file = AtomicFile::create(&place, job.replace)?;
     file.check_size(job.bytes)?;
-    file.check_free_space(job.bytes, matches!(job.pattern, Pattern::Noise { .. }))?;
+    file.check_free_space(job.bytes, matches!(job.pattern, Pattern::Random { .. }))?;
     // Its temporary name means nothing to the user.
     let written =
         file.target().and_then(|empty| write_blocks(job, asked, &empty)).map_err(|error| error.with_path(&job.path))?;
@@ -84,26 +240,66 @@ pub fn run(job: &WriteJob) -> Result<WriteResult> {
     Ok(written)
 }
 
-fn thread_requests(job: &WriteJob) -> Result<Vec<ThreadRequests>> {
-    if i64::try_from(job.bytes).is_err() {
-        return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
+/// A file that is open to be written in one way.
+struct Writer {
+    target: Target,
+    pattern: Pattern,
+    engine: BlockEngine,
+}
+
+impl Writer {
+    /// Opens an empty file to be written.
+    fn open(target: &Target, job: &WriteJob) -> Result<Self> {
+        let access = job.sync.access();
+        let file = target.open_to_write(access, job.sync.flags())?;
+        let file = BlockFile { target: target.clone(), file, block: job.block, access, pages: job.pages };
+        let mut engine = match job.engine {
+            WriteEngine::Write => SyscallEngine::open(IoCall::Write, file)?,
+            WriteEngine::Pwrite => SyscallEngine::open(IoCall::Pwrite, file)?,
+            WriteEngine::Uring { depth, registered } => {
+                UringEngine::open(IoDirection::Write, (depth, registered), file)?
+            }
+        };
+        match (job.pattern, &mut engine) {
+            (Pattern::Byte(byte), BlockEngine::Syscall(engine)) => engine.buffer.as_mut_slice().fill(byte),
+            (Pattern::Byte(byte), BlockEngine::Uring(engine)) => engine.each_buffer(|buffer| buffer.fill(byte)),
+            _ => {}
+        }
+        Ok(Self { target: target.clone(), pattern: job.pattern, engine })
     }
-    let (order, division, until) = (BlockOrder::Sequential, Division::Parts, EndCondition::Passes(1));
-    SharedRange { threads: job.threads, block: job.block, range: 0..job.bytes, order, division, until }
-        .split_among_threads()
+}
+
+impl IoWorker for Writer {
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>> {
+        let pattern = self.pattern;
+        self.engine.run_requests(requests, observer, |request, buffer| pattern.fill_block(request, buffer))
+    }
+
+    fn engine(&self) -> &BlockEngine {
+        &self.engine
+    }
+
+    fn finish(&self) -> Result<()> {
+        let file = match &self.engine {
+            BlockEngine::Syscall(engine) => &engine.file,
+            BlockEngine::Uring(engine) => engine.ring.file(),
+            _ => return Ok(()),
+        };
+        // That of a duplicate tells what that of the file would.
+        let closed = file.try_clone().and_then(kelvin_sys::fs::close);
+        closed.map_err(|error| Error::call("close", self.target.path(), error))
+    }
 }
 
 /// Writes all of an empty file.
 fn write_blocks(job: &WriteJob, asked: Vec<ThreadRequests>, empty: &Target) -> Result<WriteResult> {
     let before = cache::residency(empty)?;
     let watched = UsageStart::now(Device::of_file(empty));
-    let wanted = RecordSpec { until: EndCondition::Passes(1), digest: job.digest, latencies: job.latencies };
-    let how =
-        WriteOptions { engine: job.engine, sync: job.sync, block: job.block, pattern: job.pattern, pages: job.pages };
-    let members = reader_threads::run_threads(wanted, asked, || Writer::open(empty, how))?;
-    let completed = flush_file(job, empty)?;
+    let recorded = RecordSpec { until: EndCondition::Passes(1), digest: job.digest, latencies: job.latencies };
+    let members = reader_threads::run_threads(recorded, asked, || Writer::open(empty, job))?;
+    let (flush, finished) = flush_file(job, empty)?;
     let watched = watched.finish();
-    let unwritten = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;
+    let dirty_pages = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;
     let whole = Target::find(empty.path())?;
     if whole.bytes() != job.bytes {
         let what = format!("it has {} bytes, and {} were written", whole.bytes(), job.bytes);
@@ -111,34 +307,27 @@ fn write_blocks(job: &WriteJob, asked: Vec<ThreadRequests>, empty: &Target) -> R
     }
     let after = cache::residency(&whole)?;
     let begun = members.iter().map(|member| member.begun).min();
-    let mut done = IoResult::from_threads(wanted, &members, watched, (before, after));
-    if let (Some(begun), Some(ended)) = (begun, completed.finished) {
-        done.nanoseconds = ended - begun;
+    let mut io = IoResult::from_threads(members, watched, (before, after));
+    if let (Some(begun), Some(finished)) = (begun, finished) {
+        io.nanoseconds = finished - begun;
     }
-    Ok(WriteResult { io: done, flush: completed.flush, dirty_pages: unwritten })
+    Ok(WriteResult { io, flush, dirty_pages })
 }
 
-/// The work after the last write.
-struct FlushResult {
-    /// Nanoseconds of the flush.
-    flush: Option<u64>,
-    /// When it was done, in nanoseconds of the monotonic clock; `None` if there was nothing to do.
-    finished: Option<u64>,
-}
-
-/// The sync policy's work after the last write.
-fn flush_file(job: &WriteJob, target: &Target) -> Result<FlushResult> {
+/// The sync policy's work after the last write: nanoseconds of the flush, and when it was done, in nanoseconds of the monotonic
+/// clock; `None` if there was nothing to do.
+fn flush_file(job: &WriteJob, target: &Target) -> Result<(Option<u64>, Option<u64>)> {
     let overhang = job.sync == SyncMode::Direct && !job.bytes.is_multiple_of(target.alignment()?);
     if job.sync != SyncMode::Fsync && !overhang {
-        return Ok(FlushResult { flush: None, finished: None });
+        return Ok((None, None));
     }
     let file = target.open_to_write(Access::Buffered, 0)?;
     if overhang {
         file.set_len(job.bytes).map_err(|error| Error::call("truncate", target.path(), error))?;
-        return Ok(FlushResult { flush: None, finished: Some(monotonic()) });
+        return Ok((None, Some(monotonic())));
     }
     let took = cache::timed_flush(&file, target.path())?;
-    Ok(FlushResult { flush: Some(took), finished: Some(monotonic()) })
+    Ok((Some(took), Some(monotonic())))
 }
 
 #[cfg(test)]
@@ -158,7 +347,7 @@ mod tests {
             block: 4096,
             threads: 1,
             bytes: 100_003,
-            pattern: Pattern::Noise { seed: 3 },
+            pattern: Pattern::Random { seed: 3 },
             pages: PagePolicy::Base,
             digest: true,
             latencies: Some((Clock::MonotonicRaw, 1e9)),
@@ -168,7 +357,7 @@ mod tests {
     fn expected(pattern: Pattern, bytes: u64) -> Vec<u8> {
         let mut content = vec![0; bytes as usize];
         match pattern {
-            Pattern::Noise { seed } => RandomData::fill_at(seed, 0, &mut content),
+            Pattern::Random { seed } => RandomData::fill_at(seed, 0, &mut content),
             Pattern::Byte(byte) => content.fill(byte),
         }
         content
@@ -195,7 +384,7 @@ mod tests {
         for engine in WriteEngine::ALL.into_iter().chain(deep) {
             for sync in SyncMode::ALL {
                 for (bytes, block, threads) in [(1, 4096, 1), (100_003, 4096, 3), (1_000_000, 1 << 16, 2)] {
-                    for pattern in [Pattern::Noise { seed: bytes }, Pattern::Byte(0xa5)] {
+                    for pattern in [Pattern::Random { seed: bytes }, Pattern::Byte(0xa5)] {
                         let job = WriteJob { engine, sync, block, threads, bytes, pattern, ..job(&path) };
                         let Some(found) = written(&job) else { continue };
                         let content = expected(pattern, bytes);
@@ -221,7 +410,7 @@ mod tests {
         let path = directory.path().join("file");
         for engine in [WriteEngine::Write, WriteEngine::Uring { depth: 5, registered: false }] {
             let Some(found) = written(&WriteJob { engine, block: 777, threads: 4, ..job(&path) }) else { continue };
-            assert!(std::fs::read(&path).unwrap() == expected(Pattern::Noise { seed: 3 }, 100_003));
+            assert!(std::fs::read(&path).unwrap() == expected(Pattern::Random { seed: 3 }, 100_003));
             assert_eq!(found.io.total.requests, 129);
         }
     }
@@ -264,5 +453,38 @@ mod tests {
         let error = run(&WriteJob { sync: SyncMode::Direct, ..job(&directory.path().join("file")) }).unwrap_err();
         assert!(matches!(&error, Error::DirectUnsupported { path, .. } if path.ends_with("file")), "{error}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn write_names_round_trip() {
+        for engine in WriteEngine::ALL {
+            assert_eq!(engine.name().parse(), Ok(engine));
+        }
+        for sync in SyncMode::ALL {
+            assert_eq!(sync.name().parse(), Ok(sync));
+        }
+        assert!("mmap".parse::<WriteEngine>().unwrap_err().contains("pwrite"));
+        assert!("later".parse::<SyncMode>().unwrap_err().contains("dsync"));
+        assert!(WriteEngine::Pwrite.with_depth(2).is_err());
+        let deep = WriteEngine::Uring { depth: 1, registered: true }.with_depth(8).unwrap();
+        assert_eq!((deep.to_string().as_str(), deep.depth()), ("io_uring-fixed depth 8", 8));
+    }
+
+    #[test]
+    fn pattern_parses_random_or_byte() {
+        for (text, expected) in [("0", 0), ("255", 255), ("0x00", 0), ("0xA5", 0xa5), ("007", 7)] {
+            assert_eq!(text.parse(), Ok(Pattern::Byte(expected)), "{text}");
+        }
+        assert_eq!("random".parse(), Ok(Pattern::Random { seed: 0 }));
+        for wrong in ["", "256", "-1", "+1", "0x", "0x+1", "0x100", "a5", "zero", "1.0"] {
+            assert!(wrong.parse::<Pattern>().unwrap_err().contains("0x00 to 0xff"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pattern_fill_has_cost() {
+        for pattern in [Pattern::Random { seed: 1 }, Pattern::Byte(1)] {
+            assert!(pattern.fill_cost(65536) >= 0.0, "{pattern:?}");
+        }
     }
 }

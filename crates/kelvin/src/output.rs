@@ -47,7 +47,7 @@ pub fn is_terminal() -> bool {
 /// Columns of the terminal on standard output: COLUMNS if set, else the terminal's, else 80.
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.or_else(kelvin_sys::terminal::columns).unwrap_or(DEFAULT_WIDTH).max(40)
+    columns.or_else(kelvin_sys::standard_streams::columns).unwrap_or(DEFAULT_WIDTH).max(40)
 }
 
 /// Whether the locale of texts has characters other than ASCII: the first of LC_ALL, LC_CTYPE and LANG that is set names UTF-8.

@@ -14,7 +14,7 @@ use crate::clock::monotonic;
 use crate::process::ExitKind;
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
-use crate::{Error, Result, check, poll};
+use crate::{Error, Result, poll};
 
 /// The result of a guarded child.
 #[derive(Debug)]
@@ -71,8 +71,7 @@ const STDERR_BYTES: usize = 4096;
 
 /// Makes this process the subreaper of its descendants' orphans.
 pub fn adopt_orphans() -> Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }).map(drop)
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// Asks the kernel to kill the calling process when its parent dies, and exits if the parent is already dead.
@@ -193,7 +192,10 @@ impl GuardedChild {
             end = self.wait_for_exit(&mut deadline)?;
         }
         let status = self.kill_group()?;
-        let end = end.unwrap_or_else(|| child_end(status));
+        let end = end.unwrap_or(match status.code() {
+            Some(code) => ChildEnd::Exited(code),
+            None => ChildEnd::Signalled(status.signal().unwrap_or(0)),
+        });
         Ok(ChildOutput {
             output: output.bytes,
             stderr: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(),
@@ -245,14 +247,14 @@ struct GroupDeadline {
     /// The next time that signs of life are looked for, and the last.
     at: u64,
     last: u64,
-    activity: ActivityCounters,
+    activity: [u64; 3],
 }
 
 impl GroupDeadline {
     fn new(group: libc::pid_t, patience: WaitLimit) -> Self {
         let [limit, most] = [patience.initial, patience.max].map(|time| time.as_nanos() as u64);
         let now = monotonic();
-        Self { group, limit, at: now + limit, last: now + most.max(limit), activity: ActivityCounters::default() }
+        Self { group, limit, at: now + limit, last: now + most.max(limit), activity: [0; 3] }
     }
 
     /// Whether it has passed, and cannot be put off.
@@ -264,57 +266,33 @@ impl GroupDeadline {
         if self.at >= self.last {
             return true;
         }
-        let signs = ActivityCounters::of_group(self.group);
+        let signs = group_activity(self.group);
         let is_over = signs == std::mem::replace(&mut self.activity, signs);
         self.at = self.last.min(now + self.limit);
         is_over
     }
 }
 
-/// What only grows while processes of a group do something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ActivityCounters {
-    /// Ticks of CPU time, and page faults that waited for a device.
-    ticks: u64,
-    faults: u64,
-    /// Bytes of calls and of devices, where they may be read.
-    bytes: u64,
-}
-
-impl ActivityCounters {
-    /// Of all processes of a group that are there.
-    fn of_group(group: libc::pid_t) -> Self {
-        let mut signs = Self::default();
-        let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-        for number in numbers.filter_map(|name| name.to_str()?.parse::<libc::pid_t>().ok()) {
-            let file = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).unwrap_or_default();
-            if let Some(of_one) = Self::from_stat(&file("stat"), group) {
-                signs.ticks += of_one.ticks;
-                signs.faults += of_one.faults;
-                signs.bytes += bytes_moved(&file("io"));
-            }
+/// What only grows while processes of a group do something: ticks of CPU time, page faults that waited for a device, and bytes of
+/// calls and of devices, where they may be read.
+fn group_activity(group: libc::pid_t) -> [u64; 3] {
+    let mut signs = [0; 3];
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    for number in numbers.filter_map(|name| name.to_str()?.parse::<libc::pid_t>().ok()) {
+        let file = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).unwrap_or_default();
+        // Children that have ended count with the one that waited for them.
+        if let Some(stat) = ProcessStat::parse(&file("stat")).filter(|stat| stat.group == group) {
+            signs[0] += stat.ticks();
+            signs[1] += stat.major_faults;
+            signs[2] += bytes_moved(&file("io"));
         }
-        signs
     }
-
-    /// What a line of /proc/PID/stat (proc_pid_stat(5)) says, if the process is of the group. Children that have ended count with the
-    /// one that waited for them.
-    fn from_stat(stat: &str, group: libc::pid_t) -> Option<Self> {
-        let stat = ProcessStat::parse(stat).filter(|stat| stat.group == group)?;
-        Some(Self { ticks: stat.ticks(), faults: stat.major_faults, bytes: 0 })
-    }
+    signs
 }
 
 /// All that /proc/PID/io counts.
 fn bytes_moved(io: &str) -> u64 {
     io.lines().filter_map(|line| line.split_once(": ")?.1.parse::<u64>().ok()).fold(0, u64::wrapping_add)
-}
-
-fn child_end(status: ExitStatus) -> ChildEnd {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => ChildEnd::Exited(code),
-        (None, signal) => ChildEnd::Signalled(signal.unwrap_or(0)),
-    }
 }
 
 /// One of the child's output streams.
@@ -439,11 +417,11 @@ mod tests {
 
     #[test]
     fn activity_counts_its_group() {
-        let stat = "7 (a) b) S 1 42 42 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 5";
-        let signs = ActivityCounters::from_stat(stat, 42).unwrap();
-        assert_eq!((signs.ticks, signs.faults), (260, 3 + 4));
-        assert_eq!(ActivityCounters::from_stat(stat, 7), None);
-        assert_eq!(ActivityCounters::from_stat("", 7), None);
+        let busy = shell("while :; do :; done");
+        let before = group_activity(busy.group);
+        while group_activity(busy.group) == before {}
+        drop(busy);
+        assert_eq!(group_activity(-1), [0; 3]);
         assert_eq!(bytes_moved("rchar: 10\nwchar: 5\ncancelled_write_bytes: 0\n"), 15);
     }
 

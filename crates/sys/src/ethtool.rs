@@ -24,34 +24,15 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const GET_DRIVER: u32 = 0x3;
 const GET_SETTINGS: u32 = 0x1;
 
-/// `struct ethtool_value` of `linux/ethtool.h`.
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
-/// `struct ethtool_drvinfo` of `linux/ethtool.h`.
-#[repr(C)]
-struct DriverInfo {
-    command: u32,
-    name: [u8; 32],
-    /// Versions, bus address, and counts for further queries.
-    more: [u8; 160],
-}
-
-/// `struct ethtool_cmd` of `linux/ethtool.h`.
-#[repr(C)]
-#[derive(Default)]
-struct EthtoolSettings {
-    command: u32,
-    modes: [u32; 2],
-    speed: u16,
-    wiring: [u8; 6],
-    packets: [u32; 2],
-    speed_high: u16,
-    more: [u16; 7],
-}
+/// Words of `struct ethtool_value`, `struct ethtool_drvinfo` and `struct ethtool_cmd` of `linux/ethtool.h`; the first of each is the
+/// command.
+const VALUE_WORDS: usize = 2;
+const DRIVER_WORDS: usize = 49;
+const SETTINGS_WORDS: usize = 11;
+/// Where the driver's name is, in bytes, and where the two halves of the speed are.
+const NAME_BYTES: std::ops::Range<usize> = 4..36;
+const SPEED_OFFSET: usize = 12;
+const SPEED_HIGH_OFFSET: usize = 28;
 
 /// The offloads that are on for a network interface, by the names of ethtool(8).
 ///
@@ -63,8 +44,8 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
     let mut on = Vec::new();
     let mut answered = false;
     for (command, name) in OFFLOAD_QUERIES {
-        match query_value(&socket, interface, command) {
-            Ok(data) => {
+        match run_command::<VALUE_WORDS>(&socket, interface, command) {
+            Ok([_, data]) => {
                 answered = true;
                 if data != 0 {
                     on.push(name);
@@ -74,8 +55,8 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
             Err(error) => return Err(error),
         }
     }
-    match query_value(&socket, interface, GET_FLAGS) {
-        Ok(flags) if flags & FLAG_LRO != 0 => on.push("lro"),
+    match run_command::<VALUE_WORDS>(&socket, interface, GET_FLAGS) {
+        Ok([_, flags]) if flags & FLAG_LRO != 0 => on.push("lro"),
         Ok(_) => {}
         Err(_) if answered => {}
         Err(error) => return Err(error),
@@ -88,10 +69,10 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
 /// # Errors
 /// As for [`offloads`].
 pub fn driver(interface: &str) -> Result<String> {
-    let mut about = DriverInfo { command: GET_DRIVER, name: [0; 32], more: [0; 160] };
-    run_command(&socket()?, interface, &mut about)?;
-    let end = about.name.iter().position(|&byte| byte == 0).unwrap_or(about.name.len());
-    Ok(String::from_utf8_lossy(&about.name[..end]).into_owned())
+    let bytes = run_command::<DRIVER_WORDS>(&socket()?, interface, GET_DRIVER)?.map(u32::to_ne_bytes);
+    let name = &bytes.as_flattened()[NAME_BYTES];
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
 /// A network interface's advertised link speed in bits per second; `None` where its driver states none. That of a
@@ -100,39 +81,23 @@ pub fn driver(interface: &str) -> Result<String> {
 /// # Errors
 /// As for [`offloads`].
 pub fn advertised_rate(interface: &str) -> Result<Option<f64>> {
-    let mut settings = EthtoolSettings { command: GET_SETTINGS, ..EthtoolSettings::default() };
-    run_command(&socket()?, interface, &mut settings)?;
-    let megabits = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
+    let bytes = run_command::<SETTINGS_WORDS>(&socket()?, interface, GET_SETTINGS)?.map(u32::to_ne_bytes);
+    let half = |at: usize| u32::from(u16::from_ne_bytes([bytes.as_flattened()[at], bytes.as_flattened()[at + 1]]));
+    let megabits = half(SPEED_OFFSET) | half(SPEED_HIGH_OFFSET) << 16;
     // All ones in either half, or zero, mean unknown.
     Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))
 }
 
-/// A query of the driver.
-fn query_value(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
-    let mut value = EthtoolValue { command, data: 0 };
-    run_command(socket, interface, &mut value)?;
-    Ok(value.data)
-}
-
-/// What the ethtool ioctl reads and writes: a command and its data.
-///
-/// # Safety
-/// The structure must be the one that its command fills, and every pattern of bytes must be a value of it.
-unsafe trait EthtoolCommand {}
-// SAFETY: integers; `struct ethtool_value`.
-unsafe impl EthtoolCommand for EthtoolValue {}
-// SAFETY: integers and bytes; `struct ethtool_drvinfo`.
-unsafe impl EthtoolCommand for DriverInfo {}
-// SAFETY: integers; `struct ethtool_cmd`.
-unsafe impl EthtoolCommand for EthtoolSettings {}
-
-/// Has the driver fill in the answer.
-fn run_command<Q: EthtoolCommand>(socket: &OwnedFd, interface: &str, question: &mut Q) -> Result<()> {
+/// Has the driver fill in the structure of a command, which has so many words.
+fn run_command<const WORDS: usize>(socket: &OwnedFd, interface: &str, command: u32) -> Result<[u32; WORDS]> {
+    let mut words = [0; WORDS];
+    words[0] = command;
     let mut request = new_request(interface)?;
-    request.ifr_ifru.ifru_data = (&raw mut *question).cast();
-    // SAFETY: the request names its interface with a terminated string, and its data pointer leads to a live structure, which
-    // is what its command reads and writes, as `Question` promises.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(drop)
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the request names its interface with a terminated string, and its data pointer leads to as many words as the command's
+    // structure has, which is what it reads and writes.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })?;
+    Ok(words)
 }
 
 #[cfg(test)]
@@ -140,12 +105,6 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-
-    #[test]
-    fn struct_sizes_match_kernel() {
-        assert_eq!((size_of::<EthtoolValue>(), size_of::<DriverInfo>(), size_of::<EthtoolSettings>()), (8, 196, 44));
-        assert_eq!(std::mem::offset_of!(EthtoolSettings, speed_high), 28);
-    }
 
     #[test]
     fn loopback_advertises_no_speed() {

@@ -116,8 +116,9 @@ pub struct ResidentBytes {
 /// # Errors
 /// A /proc/self/smaps that cannot be read, or an address that is not mapped.
 pub fn resident_around(address: usize) -> Result<ResidentBytes> {
-    resident_in(&std::fs::read_to_string("/proc/self/smaps")?, address)
-        .ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
+    let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+    let found = mappings(&smaps).into_iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.resident);
+    found.ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
 }
 
 /// One mapping of /proc/self/smaps.
@@ -127,8 +128,12 @@ struct SmapsMapping<'a> {
     to: usize,
     shared: bool,
     code: bool,
-    /// Whether it holds private pages, of which fork copies the page tables.
-    has_private_pages: bool,
+    /// Whether it is marked as left out by fork (MADV_DONTFORK).
+    is_left_out: bool,
+    /// Bytes of private pages, of which fork copies the page tables.
+    private: u64,
+    /// Resident bytes, and the part in transparent huge pages.
+    resident: ResidentBytes,
     /// Path, `[stack]` and the like, or nothing.
     name: &'a str,
 }
@@ -146,7 +151,9 @@ impl<'a> SmapsMapping<'a> {
             to: usize::from_str_radix(to, 16).ok()?,
             shared: permissions.ends_with('s'),
             code: permissions.contains('x'),
-            has_private_pages: false,
+            is_left_out: false,
+            private: 0,
+            resident: ResidentBytes::default(),
             name,
         })
     }
@@ -157,10 +164,22 @@ impl<'a> SmapsMapping<'a> {
 }
 
 fn mappings(smaps: &str) -> Vec<SmapsMapping<'_>> {
-    let mut all = Vec::new();
-    each_mapping(smaps, |mapping, fields| {
-        all.push(SmapsMapping { has_private_pages: kibibytes(fields, "Anonymous") > 0, ..mapping })
-    });
+    let mut all: Vec<SmapsMapping<'_>> = Vec::new();
+    for line in smaps.lines() {
+        let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.contains(['-', ' '])) else {
+            all.extend(SmapsMapping::parse(line));
+            continue;
+        };
+        let Some(mapping) = all.last_mut() else { continue };
+        let kibibytes = value.trim().strip_suffix(" kB").and_then(|number| number.trim().parse().ok()).unwrap_or(0);
+        match key {
+            "Rss" => mapping.resident.bytes = kibibytes << 10,
+            "Anonymous" => mapping.private = kibibytes << 10,
+            "AnonHugePages" => mapping.resident.huge = kibibytes << 10,
+            "VmFlags" => mapping.is_left_out = value.split(' ').any(|flag| flag == "dc"),
+            _ => {}
+        }
+    }
     all
 }
 
@@ -230,19 +249,17 @@ fn ranges_to_hide(
         // Where the C library is linked in, children run that code too.
         let children = landmarks.children.filter(|_| executable != library);
         if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
-            let parts = [(mapping.from, from), (to, mapping.to)];
-            hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES));
+            hidden.extend(parts_around(mapping, from, to));
         }
         let file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
         let zeroed = mapping.name.is_empty() && mapping.from == behind.0;
         let special = mapping.name.starts_with('[') && mapping.name != "[heap]";
         let of_executable = file && executable == Some(mapping.name) || zeroed && behind.1;
         if file || zeroed {
-            if of_executable && mapping.has_private_pages && executable != library {
+            if of_executable && mapping.private > 0 && executable != library {
                 let calls = if file { kept_calls(mapping, &code) } else { None };
                 let (from, to) = calls.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
-                let parts = [(mapping.from, from), (to, mapping.to)];
-                hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES));
+                hidden.extend(parts_around(mapping, from, to));
             }
         } else if !(mapping.shared || special || landmarks.thread.iter().any(|&address| mapping.holds(address))) {
             hidden.push((mapping.from, mapping.to));
@@ -250,6 +267,12 @@ fn ranges_to_hide(
         behind = if file { (mapping.to, of_executable) } else { (0, false) };
     }
     hidden
+}
+
+/// What of a mapping lies before and behind a part that stays, where it is worth excluding.
+fn parts_around(mapping: &SmapsMapping<'_>, from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = [(mapping.from, from), (to, mapping.to)];
+    parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES)
 }
 
 /// The pages of a mapping of this executable's data from the first to the last that holds an address in `code`: its
@@ -268,56 +291,16 @@ fn kept_calls(mapping: &SmapsMapping<'_>, code: &[(usize, usize)]) -> Option<(us
     Some((page_of(first), page_of(last) + KEPT_DATA_BYTES))
 }
 
-/// Adds up what fork copies of the mappings of /proc/self/smaps; those marked with MADV_DONTFORK show `dc`.
+/// Adds up what fork copies of the mappings of /proc/self/smaps.
 fn sum_fork_copy(smaps: &str) -> ForkCopy {
     let mut all = ForkCopy::default();
-    each_mapping(smaps, |mapping, fields| {
-        let left_out = fields.iter().any(|(key, value)| *key == "VmFlags" && value.split(' ').any(|flag| flag == "dc"));
-        if left_out {
-            return;
-        }
+    for mapping in mappings(smaps).iter().filter(|mapping| !mapping.is_left_out) {
         all.mappings += 1;
-        if !mapping.shared && kibibytes(fields, "Anonymous") > 0 {
-            all.resident += kibibytes(fields, "Rss") << 10;
+        if !mapping.shared && mapping.private > 0 {
+            all.resident += mapping.resident.bytes;
         }
-    });
+    }
     all
-}
-
-fn resident_in(smaps: &str, address: usize) -> Option<ResidentBytes> {
-    let mut found = None;
-    each_mapping(smaps, |mapping, fields| {
-        if mapping.holds(address) {
-            let bytes = kibibytes(fields, "Rss") << 10;
-            found = Some(ResidentBytes { bytes, huge: kibibytes(fields, "AnonHugePages") << 10 });
-        }
-    });
-    found
-}
-
-/// Calls `visit` with each mapping and its fields.
-fn each_mapping<'a>(smaps: &'a str, mut visit: impl FnMut(SmapsMapping<'a>, &[(&'a str, &'a str)])) {
-    let mut current = None;
-    let mut fields = Vec::new();
-    for line in smaps.lines() {
-        match line.split_once(':') {
-            Some((key, value)) if !key.contains(['-', ' ']) => fields.push((key, value.trim())),
-            _ => {
-                if let Some(mapping) = current.replace(SmapsMapping::parse(line)).flatten() {
-                    visit(mapping, &fields);
-                }
-                fields.clear();
-            }
-        }
-    }
-    if let Some(mapping) = current.flatten() {
-        visit(mapping, &fields);
-    }
-}
-
-fn kibibytes(fields: &[(&str, &str)], key: &str) -> u64 {
-    let value = fields.iter().find(|(name, _)| *name == key).and_then(|(_, value)| value.strip_suffix(" kB"));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -360,7 +343,9 @@ mod tests {
             to: 0x61000,
             shared: true,
             code: false,
-            has_private_pages: true,
+            is_left_out: false,
+            private: 4 << 10,
+            resident: ResidentBytes::default(),
             name: "/dev/zero (deleted)",
         };
         assert_eq!(mappings[13], zero);
@@ -396,7 +381,9 @@ mod tests {
             to,
             shared: false,
             code: true,
-            has_private_pages: false,
+            is_left_out: false,
+            private: 0,
+            resident: ResidentBytes::default(),
             name: "/usr/bin/probe",
         };
         let landmarks = KeptAddresses {
@@ -452,9 +439,10 @@ VmFlags: rd wr mr mw me dc ac hg
     #[test]
     fn fork_copy_counts_private_mappings() {
         assert_eq!(sum_fork_copy(SMAPS), ForkCopy { mappings: 2, resident: 24 << 10 });
-        assert_eq!(resident_in(SMAPS, 0x210000), Some(ResidentBytes { bytes: 2 << 20, huge: 2 << 20 }));
-        assert_eq!(resident_in(SMAPS, 0x1800), Some(ResidentBytes { bytes: 40 << 10, huge: 0 }));
-        assert_eq!(resident_in(SMAPS, 0x900000), None);
+        let resident_in = |address| mappings(SMAPS).iter().find(|one| one.holds(address)).map(|one| one.resident);
+        assert_eq!(resident_in(0x210000), Some(ResidentBytes { bytes: 2 << 20, huge: 2 << 20 }));
+        assert_eq!(resident_in(0x1800), Some(ResidentBytes { bytes: 40 << 10, huge: 0 }));
+        assert_eq!(resident_in(0x900000), None);
     }
 
     #[test]

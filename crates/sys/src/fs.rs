@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::ptr::null;
 
+use rustix::mount::MountPropagationFlags;
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::UnshareFlags;
 
 use crate::{Error, Result, check};
 
@@ -305,12 +306,10 @@ pub fn inherited_writer(number: i32) -> Result<File> {
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN.
 pub fn enter_private_mounts() -> Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    // SAFETY: a mount namespace has nothing that memory safety depends on.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     // Mounts and unmounts elsewhere still propagate here, so this keeps nothing in use.
-    let from_elsewhere = libc::MS_REC | libc::MS_SLAVE;
-    // SAFETY: the path is a NUL-terminated string, and the other pointers are not read where only the way of handing on changes.
-    check(unsafe { libc::mount(null(), c"/".as_ptr(), null(), from_elsewhere, null()) }).map(drop)
+    Ok(rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?)
 }
 
 /// Marks a directory as the top of unrelated trees (`chattr +T`): ext2 to ext4 then lay the directories that are made in it out

@@ -1,10 +1,14 @@
 //! Channels to pass a token between two tasks: pipes, sockets, eventfds, a futex, a condition variable, yielding.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::event::EventfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+
 use crate::shared_memory::{FutexScope, Shared, Zeroed, futex_wait, futex_wake};
-use crate::{Error, Result, check};
+use crate::{Error, Result};
 
 /// One end of a [`HandoffChannel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,18 +163,17 @@ impl HandoffChannel {
 /// A pipe, both ends open here. Closed when dropped.
 #[derive(Debug)]
 pub struct Pipe {
-    read: OwnedFd,
-    write: OwnedFd,
+    /// The end that is read.
+    pub(crate) read: OwnedFd,
+    /// The end that is written.
+    pub(crate) write: OwnedFd,
 }
 
 impl Pipe {
     /// An empty pipe.
     pub fn new() -> Result<Self> {
-        let mut ends = [0; 2];
-        // SAFETY: the array holds the two descriptors that the call writes.
-        check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-        // SAFETY: both descriptors are new and owned by nobody else.
-        Ok(unsafe { Self { read: OwnedFd::from_raw_fd(ends[0]), write: OwnedFd::from_raw_fd(ends[1]) } })
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self { read, write })
     }
 
     /// Writes one byte.
@@ -184,32 +187,15 @@ impl Pipe {
     pub fn read_byte(&self) -> Result<()> {
         read_bytes::<1>(self.read.as_raw_fd())
     }
-
-    /// The end that is read.
-    pub(crate) fn reader(&self) -> RawFd {
-        self.read.as_raw_fd()
-    }
-
-    /// The end that is written.
-    pub(crate) fn writer(&self) -> RawFd {
-        self.write.as_raw_fd()
-    }
 }
 
 /// Two connected Unix stream sockets.
 pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array holds the two descriptors that the call writes.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) })?;
-    // SAFETY: both descriptors are new and owned by nobody else.
-    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
 fn new_eventfd() -> Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let counter = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(counter) })
+    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?)
 }
 
 /// Writes a few bytes by the bare system call: the C library's `write` does more in a process with threads, because it

@@ -6,7 +6,6 @@
 pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -14,10 +13,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use layout::{About, KernelAddress, PageQuery};
+use layout::{About, KernelAddress, PageQuery, WindowSpan};
 use rustix::fs::OFlags;
-use window::DeviceWindow;
 
+use crate::region::Region;
 use crate::{Error, Result, check};
 
 /// A device. Both do the same, except that a window is sent from on the one, and received into on the other.
@@ -105,8 +104,8 @@ impl From<PageQuery> for PageEntry {
 /// An open file of a device: a listener, a connection, a window, or several of them.
 #[derive(Debug)]
 pub struct KernelSocket {
-    /// Dropped before the file, though it would stay.
-    window: Option<DeviceWindow>,
+    /// Pages of the device that this process and the module both see. Dropped before the file, though they would stay.
+    window: Option<Region>,
     file: File,
 }
 
@@ -213,18 +212,21 @@ impl KernelSocket {
         let mut argument = bytes as u64;
         // SAFETY: a number of 64 bits, which outlives the call; no mapping of a former window is left.
         unsafe { self.call(layout::SET_WINDOW, &raw mut argument) }?;
-        self.window = Some(DeviceWindow::map(&self.file, bytes)?);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        self.window = Some(Region::map(bytes, protection, libc::MAP_SHARED, self.file.as_raw_fd())?);
         Ok(())
     }
 
     /// The window's bytes; none without a window.
     pub fn window(&self) -> &[u8] {
-        self.window.as_ref().map_or(&[], DeviceWindow::bytes)
+        // SAFETY: initialised by the module, which writes only in a call for which the window is borrowed exclusively.
+        self.window.as_ref().map_or(&[], |window| unsafe { window.as_slice() })
     }
 
     /// The window's bytes, to be changed.
     pub fn window_mut(&mut self) -> &mut [u8] {
-        self.window.as_mut().map_or(&mut [], DeviceWindow::bytes_mut)
+        // SAFETY: as above.
+        self.window.as_mut().map_or(&mut [], |window| unsafe { window.as_mut_slice() })
     }
 
     /// Sends a part of the window, and returns how many bytes: fewer only if it was interrupted, or does not wait.
@@ -232,7 +234,7 @@ impl KernelSocket {
     /// # Errors
     /// Those of send(2); ENOBUFS without a window, EINVAL of a part outside it; ENOTTY of the receiver's device.
     pub fn send(&self, part: Range<usize>) -> Result<usize> {
-        let mut span = self.require_window()?.span(&part, 0)?;
+        let mut span = self.span(&part, 0)?;
         // SAFETY: laid out as the call has it; the module reads the window, which nobody changes while it is borrowed.
         unsafe { self.call(layout::SEND, &raw mut span) }
     }
@@ -243,13 +245,18 @@ impl KernelSocket {
     /// # Errors
     /// Those of recv(2); as [`Self::send`], of the sender's device.
     pub fn receive(&mut self, part: Range<usize>) -> Result<usize> {
-        let mut span = self.require_window()?.span(&part, layout::ALL)?;
+        let mut span = self.span(&part, layout::ALL)?;
         // SAFETY: laid out as the call has it; the module writes the window, which is borrowed exclusively.
         unsafe { self.call(layout::RECEIVE, &raw mut span) }
     }
 
-    fn require_window(&self) -> Result<&DeviceWindow> {
-        self.window.as_ref().ok_or_else(|| Error::from_raw_os_error(libc::ENOBUFS))
+    /// A part of the window, for a call.
+    fn span(&self, part: &Range<usize>, flags: u32) -> Result<WindowSpan> {
+        let window = self.window.as_ref().ok_or_else(|| Error::from_raw_os_error(libc::ENOBUFS))?;
+        if part.start > part.end || part.end > window.bytes() {
+            return Err(Error::from_raw_os_error(libc::EINVAL));
+        }
+        Ok(WindowSpan { offset: part.start as u64, length: part.len() as u64, flags, reserved: 0 })
     }
 
     /// The page-table entry of an address of this process, which need not be mapped.

@@ -41,7 +41,6 @@ pub mod standard_streams;
 pub mod stdio;
 pub mod stop_signals;
 pub mod syscall_loops;
-pub mod terminal;
 pub mod terminate;
 pub mod thread_spawn;
 pub mod thread_start;

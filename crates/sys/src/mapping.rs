@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::NonNull;
 
 use rustix::fs::{Advice, MemfdFlags};
 
@@ -48,7 +47,7 @@ impl FileMapping {
     /// Those of mmap: EINVAL for another offset.
     pub fn range(file: &File, offset: u64, bytes: usize) -> Result<Self> {
         let mapping = Self::reserved(bytes)?;
-        mapping.map_at(file, 0, offset as usize, bytes)?;
+        mapping.map_at(file, 0, offset, bytes)?;
         Ok(mapping)
     }
 
@@ -62,7 +61,9 @@ impl FileMapping {
         let page = page_bytes();
         let bytes = bytes / page * page;
         let mapping = Self::reserved(bytes)?;
-        (0..bytes).step_by(page).try_for_each(|place| mapping.map_at(file, place, bytes - page - place, page))?;
+        (0..bytes)
+            .step_by(page)
+            .try_for_each(|place| mapping.map_at(file, place, (bytes - page - place) as u64, page))?;
         Ok(mapping)
     }
 
@@ -73,14 +74,9 @@ impl FileMapping {
     }
 
     /// Maps a part of the file in the place of a part of the reservation.
-    fn map_at(&self, file: &File, place: usize, offset: usize, bytes: usize) -> Result<()> {
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: the callers stay inside the reservation, which nobody has a reference into.
-        let mapped = unsafe {
-            let address = self.0.start().as_ptr().add(place).cast();
-            libc::mmap(address, bytes, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t)
-        };
-        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
+    fn map_at(&self, file: &File, place: usize, offset: u64, bytes: usize) -> Result<()> {
+        // SAFETY: nobody has a reference into the reservation.
+        unsafe { self.0.map_over(place..place + bytes, libc::PROT_READ, libc::MAP_SHARED, (file.as_raw_fd(), offset)) }
     }
 
     /// Its size in bytes; never none.
@@ -130,23 +126,17 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise: EFAULT for a part behind the end of the file, EINVAL for an older kernel.
     pub fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
-        advise(self.checked_address(offset, bytes)?, bytes, libc::MADV_POPULATE_READ)
+        self.0.advise(offset, bytes, libc::MADV_POPULATE_READ)
     }
 
-    /// Says that pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL).
+    /// Says whether pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL), or in no order, so that it
+    /// reads none ahead (MADV_RANDOM).
     ///
     /// # Errors
     /// Those of madvise.
-    pub fn advise_sequential(&self) -> Result<()> {
-        advise(self.0.start(), self.0.bytes(), libc::MADV_SEQUENTIAL)
-    }
-
-    /// Says that pages are read in no order, so that the kernel reads none ahead (MADV_RANDOM).
-    ///
-    /// # Errors
-    /// Those of madvise.
-    pub fn advise_random(&self) -> Result<()> {
-        advise(self.0.start(), self.0.bytes(), libc::MADV_RANDOM)
+    pub fn advise_order(&self, is_sequential: bool) -> Result<()> {
+        let advice = if is_sequential { libc::MADV_SEQUENTIAL } else { libc::MADV_RANDOM };
+        self.0.advise(0, self.0.bytes(), advice)
     }
 
     /// Unmaps the pages of a page-aligned part, so that the next touch of each is a fault; they stay in the page cache
@@ -155,16 +145,7 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise; a part that is not inside.
     pub fn unmap_pages(&self, offset: usize, bytes: usize) -> Result<()> {
-        advise(self.checked_address(offset, bytes)?, bytes, libc::MADV_DONTNEED)
-    }
-
-    /// The address of a part, if it is one.
-    fn checked_address(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
-        if offset > self.0.bytes() || bytes > self.0.bytes() - offset {
-            return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
-        }
-        // SAFETY: inside the mapping, as just checked.
-        Ok(unsafe { self.0.start().add(offset) })
+        self.0.advise(offset, bytes, libc::MADV_DONTNEED)
     }
 
     /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel answers
@@ -217,9 +198,7 @@ pub fn read_pages(arena: &Arena, step: usize, count: usize) {
 /// # Errors
 /// Those of madvise.
 pub fn discard_pages(arena: &mut Arena, bytes: usize) -> Result<()> {
-    let bytes = bytes.min(arena.len());
-    let start = NonNull::new(arena.as_mut_slice().as_mut_ptr()).ok_or_else(|| Error::other("an arena at zero"))?;
-    advise(start, bytes, libc::MADV_DONTNEED)
+    arena.advise(bytes.min(arena.len()), libc::MADV_DONTNEED)
 }
 
 /// Whether `count` touches, `step` bytes apart, lie within `bytes`.
@@ -227,11 +206,6 @@ pub fn discard_pages(arena: &mut Arena, bytes: usize) -> Result<()> {
 fn fits(offset: usize, step: usize, count: usize, bytes: usize) -> bool {
     let last = count.saturating_sub(1).saturating_mul(step).saturating_add(offset);
     count == 0 || last < bytes
-}
-
-fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> Result<()> {
-    // SAFETY: the callers hand in a mapping of theirs, and advice that keeps it mapped.
-    check(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) }).map(drop)
 }
 
 /// An unnamed file in memory, as behind shared anonymous memory (memfd_create).

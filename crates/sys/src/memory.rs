@@ -53,9 +53,8 @@ impl Arena {
             PagePolicy::Base => libc::MADV_NOHUGEPAGE,
             PagePolicy::Huge => libc::MADV_HUGEPAGE,
         };
-        // SAFETY: the memory is this arena's, and the advice leaves its content alone. It is only advice: a kernel without huge pages
-        // refuses it.
-        unsafe { libc::madvise(region.start().as_ptr().cast(), bytes, advice) };
+        // It is only advice: a kernel without huge pages refuses it.
+        let _ = region.advise(0, bytes, advice);
         Ok(Self(region))
     }
 
@@ -82,13 +81,9 @@ impl Arena {
 
     /// Makes every page resident and writable, as a write to each of them would; no byte changes.
     pub fn populate(&mut self) -> Result<()> {
-        // SAFETY: the range is our mapping; the call faults its pages in for writing and leaves what they hold.
-        if unsafe { libc::madvise(self.0.start().as_ptr().cast(), self.0.bytes(), libc::MADV_POPULATE_WRITE) } == 0 {
-            return Ok(());
-        }
-        let error = Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINVAL) {
-            return Err(error);
+        match self.0.advise(0, self.0.bytes(), libc::MADV_POPULATE_WRITE) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            populated => return populated,
         }
         for page in self.as_mut_slice().chunks_mut(4096) {
             // SAFETY: the first byte of a page of ours, which is borrowed exclusively. Volatile, so that the store of
@@ -109,16 +104,21 @@ impl Arena {
         self.0.start().as_ptr()
     }
 
+    /// Advises the kernel of its first bytes, by advice that keeps them mapped.
+    pub(crate) fn advise(&mut self, bytes: usize, advice: libc::c_int) -> Result<()> {
+        self.0.advise(0, bytes, advice)
+    }
+
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping is readable for `bytes` and lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr(), self.0.bytes()) }
+        // SAFETY: the memory is readable, and zero at the beginning.
+        unsafe { self.0.as_slice() }
     }
 
     /// Its bytes, to write.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is writable for `bytes`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr(), self.0.bytes()) }
+        // SAFETY: the memory is writable, and zero at the beginning.
+        unsafe { self.0.as_mut_slice() }
     }
 
     /// Flushes it from every cache, from the line of this byte to its end, with write-back.

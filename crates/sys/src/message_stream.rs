@@ -1,7 +1,7 @@
 //! Byte streams from one task to another: a pipe, a pair of Unix sockets, a ring of blocks in shared memory.
 
 use std::cell::UnsafeCell;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::handoff::{Pipe, socket_pair};
@@ -54,8 +54,8 @@ impl MessageStream {
     /// What the system call says; a message larger than [`BLOCK_BYTES`] through shared memory.
     pub fn send(&self, message: &[u8]) -> Result<()> {
         match &self.0 {
-            StreamMedium::Pipe(pipe) => write_all(pipe.writer(), message),
-            StreamMedium::Unix { from, .. } => write_all(from.as_raw_fd(), message),
+            StreamMedium::Pipe(pipe) => write_all(&pipe.write, message),
+            StreamMedium::Unix { from, .. } => write_all(from, message),
             StreamMedium::Shared(blocks) => blocks.send(message),
         }
     }
@@ -66,17 +66,17 @@ impl MessageStream {
     /// What the system call says; a stream that ends before the message does.
     pub fn receive(&self, message: &mut [u8]) -> Result<()> {
         match &self.0 {
-            StreamMedium::Pipe(pipe) => read_all(pipe.reader(), message),
-            StreamMedium::Unix { to, .. } => read_all(to.as_raw_fd(), message),
+            StreamMedium::Pipe(pipe) => read_all(&pipe.read, message),
+            StreamMedium::Unix { to, .. } => read_all(to, message),
             StreamMedium::Shared(blocks) => blocks.receive(message),
         }
     }
 }
 
-fn write_all(to: RawFd, mut bytes: &[u8]) -> Result<()> {
+fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the slice is valid for its length.
-        let written = unsafe { libc::syscall(libc::SYS_write, to, bytes.as_ptr(), bytes.len()) };
+        let written = unsafe { libc::syscall(libc::SYS_write, to.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
         match usize::try_from(written) {
             Ok(written) => bytes = &bytes[written..],
             Err(_) => return Err(Error::last_os_error()),
@@ -85,10 +85,10 @@ fn write_all(to: RawFd, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn read_all(from: RawFd, mut bytes: &mut [u8]) -> Result<()> {
+fn read_all(from: &OwnedFd, mut bytes: &mut [u8]) -> Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the slice is valid for its length.
-        let read = unsafe { libc::syscall(libc::SYS_read, from, bytes.as_mut_ptr(), bytes.len()) };
+        let read = unsafe { libc::syscall(libc::SYS_read, from.as_raw_fd(), bytes.as_mut_ptr(), bytes.len()) };
         match usize::try_from(read) {
             Ok(0) => return Err(Error::other("the stream ended within a message")),
             Ok(read) => bytes = &mut bytes[read..],

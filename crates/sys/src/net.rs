@@ -12,43 +12,25 @@ pub mod shaped_rate;
 pub mod socket_queues;
 pub mod socket_send;
 pub mod tap;
-mod traffic_control;
 pub mod transfer_call;
 pub mod tx_timestamp;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::kmod::layout::KernelAddress;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+pub use self::socket_queues::{TcpInfo, tcp_info};
 use crate::{Error, Result, check, stop_signals};
 
-/// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
-const MAX_CONGESTION_NAME: usize = 16;
 /// Time-out of a connection to this machine, which answers at once.
 const LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// `SO_MEMINFO` of `asm-generic/socket.h`, and of `linux/sock_diag.h` its figures, and which of them is `SK_MEMINFO_DROPS`.
+/// `SO_MEMINFO` of `asm-generic/socket.h`, and the bytes of its words in `linux/sock_diag.h` up to and with `SK_MEMINFO_DROPS`.
 const SO_MEMINFO: libc::c_int = 55;
-const MEMINFO_WORDS: usize = 9;
-const DROPPED_WORD: usize = 8;
-
-/// The kernel's state of a TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpInfo {
-    /// The kernel's smoothed round trip, in nanoseconds (it counts microseconds).
-    pub round_trip: u64,
-    /// Segments retransmitted since the connection was made.
-    pub retransmits: u32,
-    /// The congestion window, in segments.
-    pub congestion_window: u32,
-    /// Largest payload of a segment, in bytes.
-    pub segment: u32,
-    /// The path MTU, in bytes.
-    pub path_mtu: u32,
-    /// Most bytes that may come before any is read, as the kernel has let it grow so far.
-    pub receive_window: u32,
-}
+const MEMINFO_BYTES: usize = 9 * size_of::<u32>();
 
 /// Bytes that a socket may hold, as the kernel counts them: including its overhead, so twice the requested size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,39 +47,19 @@ pub struct SocketBufferSizes {
 /// # Errors
 /// `NotFound` for one that the kernel does not have or does not allow.
 pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+    Ok(sockopt::set_tcp_congestion(socket, name)?)
 }
 
 /// The congestion control of a TCP socket.
 pub fn congestion_control(socket: &impl AsFd) -> Result<String> {
-    let (bytes, length) = get_option::<[u8; MAX_CONGESTION_NAME]>(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
-    let name = &bytes[..length.min(MAX_CONGESTION_NAME)];
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
-}
-
-/// The kernel's current state of a TCP connection.
-pub fn tcp_info(socket: &impl AsFd) -> Result<TcpInfo> {
-    let (known, length) = get_option::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
-    let least = std::mem::offset_of!(libc::tcp_info, tcpi_total_retrans) + size_of::<u32>();
-    if length < least {
-        return Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {least} are needed")));
-    }
-    Ok(TcpInfo {
-        round_trip: u64::from(known.tcpi_rtt) * 1000,
-        retransmits: known.tcpi_total_retrans,
-        congestion_window: known.tcpi_snd_cwnd,
-        segment: known.tcpi_snd_mss,
-        path_mtu: known.tcpi_pmtu,
-        receive_window: known.tcpi_rcv_ssthresh,
-    })
+    Ok(sockopt::tcp_congestion(socket)?)
 }
 
 /// The sizes of a socket's buffers now.
 pub fn buffers(socket: &impl AsFd) -> Result<SocketBufferSizes> {
     Ok(SocketBufferSizes {
-        send: get_option::<u32>(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?.0,
-        receive: get_option::<u32>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?.0,
+        send: sockopt::socket_send_buffer_size(socket)? as u32,
+        receive: sockopt::socket_recv_buffer_size(socket)? as u32,
     })
 }
 
@@ -106,15 +68,15 @@ pub fn buffers(socket: &impl AsFd) -> Result<SocketBufferSizes> {
 /// # Errors
 /// `ENOPROTOOPT` of a kernel before 4.12.
 pub fn dropped_datagrams(socket: &impl AsFd) -> Result<u32> {
-    Ok(get_option::<[u32; MEMINFO_WORDS]>(socket, libc::SOL_SOCKET, SO_MEMINFO)?.0[DROPPED_WORD])
+    let (words, _) = get_option::<MEMINFO_BYTES>(socket, libc::SOL_SOCKET, SO_MEMINFO)?;
+    Ok(u32::from_ne_bytes(*words.last_chunk().expect("it has a last word")))
 }
 
 /// Requests so many bytes in each of a socket's buffers; the kernel silently caps them at its limits: read back what
 /// was obtained. This disables the auto-tuning of a TCP socket's buffers.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
-    let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes)?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes)
+    sockopt::set_socket_send_buffer_size(socket, bytes as usize)?;
+    Ok(sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
 /// Has poll and its like call a socket readable only when so many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
@@ -176,41 +138,28 @@ pub fn connect_prepared(
     within: Duration,
     prepare: impl FnOnce(&TcpStream) -> Result<()>,
 ) -> Result<TcpStream> {
-    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: a call without pointers.
-    let descriptor = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor was just made, and nobody else has it.
-    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let stream = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
     prepare(&stream)?;
     // It holds for connect as well (socket(7)).
     stream.set_write_timeout(Some(within))?;
     loop {
-        match connect(&stream, to) {
+        match rustix::net::connect(&stream, &to) {
             Ok(()) => break,
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => return Err(ErrorKind::TimedOut.into()),
+            Err(Errno::INPROGRESS) => return Err(ErrorKind::TimedOut.into()),
             // A call with a time is not made again by itself, and work that the kernel has for this thread counts as a signal too, such as
             // the end of a ring that it used. The attempt goes on, and the same call waits for it.
-            Err(error) if error.kind() == ErrorKind::Interrupted && stop_signals::stop_signal().is_none() => {}
-            Err(error) => return Err(error),
+            Err(Errno::INTR) if stop_signals::stop_signal().is_none() => {}
+            Err(error) => return Err(error.into()),
         }
     }
     stream.set_write_timeout(None)?;
     Ok(stream)
 }
 
-fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
-    let address = KernelAddress::from(to);
-    let length = if to.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
-    // SAFETY: `address` has the layout of a sockaddr of that length, and outlives the call.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t) })
-        .map(drop)
-}
-
 /// Sets the backlog of a listening socket; the standard library's is 128.
 pub fn set_backlog(listener: &TcpListener, connections: u32) -> Result<()> {
-    let connections = libc::c_int::try_from(connections).unwrap_or(libc::c_int::MAX);
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
+    Ok(rustix::net::listen(listener, i32::try_from(connections).unwrap_or(i32::MAX))?)
 }
 
 /// The names of the loaded congestion controls.
@@ -221,7 +170,7 @@ pub fn congestion_controls() -> Result<Vec<String>> {
 
 /// Makes close reset the TCP connection at once, without TIME_WAIT.
 pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
 /// Sets an option to a value as the kernel has it: a number, a struct or bytes.
@@ -231,32 +180,13 @@ fn set_option<T: ?Sized>(socket: &impl AsFd, level: libc::c_int, name: libc::c_i
     check(unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, bytes, length) }).map(drop)
 }
 
-/// Types that getsockopt may fill: plain bytes of which every pattern is a value.
-///
-/// # Safety
-/// Every pattern of bytes, zeros included, must be a value.
-unsafe trait PlainOption: Copy {}
-// SAFETY: an integer.
-unsafe impl PlainOption for u32 {}
-// SAFETY: bytes.
-unsafe impl PlainOption for [u8; MAX_CONGESTION_NAME] {}
-// SAFETY: integers.
-unsafe impl PlainOption for libc::tcp_info {}
-// SAFETY: integers.
-unsafe impl PlainOption for [u32; MEMINFO_WORDS] {}
-// SAFETY: bytes.
-unsafe impl PlainOption for [u8; socket_queues::TCP_INFO_BYTES] {}
-
-/// An option, and how many bytes of it the kernel filled; the rest is zero.
-fn get_option<T: PlainOption>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: zeros are a value of `T`, and so is whatever the kernel writes over them, at most `length` bytes.
-    unsafe {
-        let mut value: T = std::mem::zeroed();
-        let descriptor = socket.as_fd().as_raw_fd();
-        check(libc::getsockopt(descriptor, level, name, (&raw mut value).cast(), &raw mut length))?;
-        Ok((value, length as usize))
-    }
+/// The first bytes of an option, and how many of them the kernel filled; the rest is zero.
+fn get_option<const N: usize>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<([u8; N], usize)> {
+    let (mut bytes, mut length) = ([0; N], N as libc::socklen_t);
+    let (descriptor, place) = (socket.as_fd().as_raw_fd(), bytes.as_mut_ptr().cast());
+    // SAFETY: the kernel writes at most `length` bytes, of which every pattern is a value.
+    check(unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut length) })?;
+    Ok((bytes, length as usize))
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use crate::process::{Child, ExitKind, fork_worker};
 use crate::shared_memory::{FutexScope, Shared, Zeroed, futex_wait, futex_wake};
-use crate::thread_spawn::{ThreadBuilder, process_error};
+use crate::thread_spawn::ThreadBuilder;
 use crate::usage::{UsageScope, read_usage};
-use crate::{Error, Result, check, child, cpu};
+use crate::{Error, Result, cpu};
 
 /// What a partner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,7 @@ pub struct PartnerTask(Option<Running>);
 
 #[derive(Debug)]
 enum Running {
-    Process(libc::pid_t),
+    Process(Child),
     Thread(JoinHandle<()>),
 }
 
@@ -128,39 +129,20 @@ impl PartnerTask {
         life: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
         let before = board.arrived.load(Ordering::Acquire);
-        let partner = match task {
-            PartnerKind::Process => Self::fork(cpu, board, life)?,
-            PartnerKind::Thread => {
-                let board = Arc::clone(board);
-                let thread = ThreadBuilder::named("partner").start(move || run_partner(cpu, &board, life))?;
-                Self(Some(Running::Thread(thread)))
-            }
-        };
+        let shared = Arc::clone(board);
+        let work = move || run_partner(cpu, &shared, life);
+        let partner = Self(Some(match task {
+            PartnerKind::Process => Running::Process(fork_worker(|| {
+                work();
+                0
+            })?),
+            PartnerKind::Thread => Running::Thread(ThreadBuilder::named("partner").start(work)?),
+        }));
         while board.arrived.load(Ordering::Acquire) == before {
             futex_wait(&board.arrived, before, FutexScope::Processes)?;
         }
         board.check()?;
         Ok(partner)
-    }
-
-    /// Forks. The C library's fork leaves the allocator usable in the child, also in a process with threads.
-    fn fork(
-        cpu: u32,
-        board: &Arc<Shared<PartnerStatus>>,
-        life: impl FnOnce(&PartnerStatus) -> Result<()>,
-    ) -> Result<Self> {
-        let parent = std::process::id();
-        // SAFETY: the child runs `life` on its copy of the memory and leaves by `_exit`: neither destructors nor the
-        // stack frames of the caller run a second time, because a panic is caught.
-        match check(unsafe { libc::fork() }).map_err(process_error)? {
-            0 => {
-                child::die_with_parent(parent);
-                run_partner(cpu, board, life);
-                // SAFETY: ends the process without running anything of ours.
-                unsafe { libc::_exit(0) }
-            }
-            child => Ok(Self(Some(Running::Process(child)))),
-        }
     }
 
     /// Waits for the end of a partner that was told to stop.
@@ -170,11 +152,9 @@ impl PartnerTask {
     pub fn join(mut self, board: &PartnerStatus) -> Result<()> {
         match self.0.take() {
             Some(Running::Process(child)) => {
-                let mut status = 0;
-                // SAFETY: the status is valid to write; the child is ours and not yet reaped.
-                check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
-                if status != 0 {
-                    return Err(Error::other(format!("the partner process crashed (wait status {status})")));
+                let end = child.wait()?;
+                if end != ExitKind::Exited(0) {
+                    return Err(Error::other(format!("the partner process crashed ({end:?})")));
                 }
             }
             Some(Running::Thread(thread)) => {
@@ -189,11 +169,7 @@ impl PartnerTask {
 impl Drop for PartnerTask {
     fn drop(&mut self) {
         match self.0.take() {
-            // SAFETY: the child is ours and not yet reaped, so the number is still its own; a null status is allowed.
-            Some(Running::Process(child)) => unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, std::ptr::null_mut(), 0);
-            },
+            Some(Running::Process(child)) => child.kill(),
             Some(Running::Thread(thread)) => drop(thread.join()),
             None => {}
         }
@@ -293,7 +269,7 @@ mod tests {
         })
         .unwrap();
         let Some(Running::Process(child)) = &partner.0 else { unreachable!("it is a process") };
-        let child = *child;
+        let child = child.id();
         drop(partner);
         // SAFETY: signal 0 only asks whether the process exists.
         assert_eq!(unsafe { libc::kill(child, 0) }, -1);

@@ -1,16 +1,19 @@
 //! Waiting for input with a time-out: poll(2).
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::{Result, check};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::Result;
 
 /// Whether a descriptor becomes readable, or its other end is closed, within a time; a signal ends the wait early.
 ///
 /// # Errors
 /// What the system call says.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    Ok(wait_for(libc::POLLIN, descriptor, within)? != 0)
+    Ok(!wait_for(PollFlags::IN, descriptor, within)?.is_empty())
 }
 
 /// Whether a descriptor takes bytes, or its other end is closed, within a time; a signal ends the wait early.
@@ -18,7 +21,7 @@ pub fn wait_readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<boo
 /// # Errors
 /// What the system call says.
 pub fn wait_writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    Ok(wait_for(libc::POLLOUT, descriptor, within)? != 0)
+    Ok(!wait_for(PollFlags::OUT, descriptor, within)?.is_empty())
 }
 
 /// Whether there is something to read within a time, as much as the socket has a receiver wait for, or the end. A socket that has only
@@ -27,7 +30,7 @@ pub fn wait_writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<boo
 /// # Errors
 /// What the system call says.
 pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    Ok(wait_for(libc::POLLIN, descriptor, within)? & (libc::POLLIN | libc::POLLHUP) != 0)
+    Ok(wait_for(PollFlags::IN, descriptor, within)?.intersects(PollFlags::IN | PollFlags::HUP))
 }
 
 /// Which of several become readable, as soon as one is.
@@ -35,30 +38,29 @@ pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> 
 /// # Errors
 /// What the system call says.
 pub fn wait_any_readable(descriptors: &[BorrowedFd<'_>], within: Duration) -> Result<Vec<bool>> {
-    let mut wanted: Vec<libc::pollfd> = descriptors.iter().map(|&one| pollfd(one, libc::POLLIN)).collect();
+    let mut wanted: Vec<_> = descriptors.iter().map(|one| PollFd::from_borrowed_fd(*one, PollFlags::IN)).collect();
     poll_all(&mut wanted, within)?;
-    Ok(wanted.iter().map(|one| one.revents != 0).collect())
-}
-
-fn pollfd(descriptor: BorrowedFd<'_>, events: libc::c_short) -> libc::pollfd {
-    libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 }
+    Ok(wanted.iter().map(|one| !one.revents().is_empty()).collect())
 }
 
 /// What happened of that which was awaited.
-fn wait_for(events: libc::c_short, descriptor: BorrowedFd<'_>, within: Duration) -> Result<libc::c_short> {
-    let mut wanted = [pollfd(descriptor, events)];
+fn wait_for(events: PollFlags, descriptor: BorrowedFd<'_>, within: Duration) -> Result<PollFlags> {
+    let mut wanted = [PollFd::from_borrowed_fd(descriptor, events)];
     poll_all(&mut wanted, within)?;
-    Ok(wanted[0].revents)
+    Ok(wanted[0].revents())
 }
 
-fn poll_all(wanted: &mut [libc::pollfd], within: Duration) -> Result<()> {
-    // Rounded up to a millisecond, so that the rest of a time-out is not a busy loop of zero waits.
-    let milliseconds = within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int;
-    // SAFETY: so many pollfds, which outlive the call.
-    match check(unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) }) {
-        Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(error),
+fn poll_all(wanted: &mut [PollFd<'_>], within: Duration) -> Result<()> {
+    match rustix::event::poll(wanted, Some(&whole_milliseconds(within))) {
+        Err(error) if error != Errno::INTR => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Rounded up to a millisecond, so that the rest of a time-out is not a busy loop of zero waits.
+pub(crate) fn whole_milliseconds(within: Duration) -> Timespec {
+    let milliseconds = within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
+    Timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 }
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 
 use crate::clock::Clock;
 use crate::shared_memory::Shared;
 use crate::thread_spawn::process_error;
-use crate::{Error, Result, check};
+use crate::{Error, Result};
 
 /// Whether a [`SmallImage`](crate::fork_image::SmallImage) is in force, so that forked children lack most of this process's memory.
 pub(crate) static SMALL_IMAGE: AtomicBool = AtomicBool::new(false);
@@ -53,6 +53,12 @@ impl Child {
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
     }
 
+    /// Its number.
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> libc::pid_t {
+        self.pid
+    }
+
     /// Its number; whoever takes it reaps it.
     pub(crate) fn into_id(self) -> libc::pid_t {
         let pid = self.pid;
@@ -87,15 +93,12 @@ pub(crate) fn has_ended(pid: libc::pid_t) -> bool {
 
 /// How a child has ended, which is left to be reaped; `None` while it runs.
 pub(crate) fn peek_exit(pid: libc::pid_t) -> Result<Option<ExitKind>> {
-    // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
-    let (pid, code, status) = unsafe {
-        let mut information: libc::siginfo_t = std::mem::zeroed();
-        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        check(libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut information, options))?;
-        (information.si_pid(), information.si_code, information.si_status())
-    };
-    let how = if code == libc::CLD_EXITED { ExitKind::Exited(status) } else { ExitKind::Signalled(status) };
-    Ok((pid != 0).then_some(how))
+    let pid = Pid::from_raw(pid).ok_or_else(|| Error::from_raw_os_error(libc::ECHILD))?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(rustix::process::waitid(WaitId::Pid(pid), options)?.map(|ended| match ended.exit_status() {
+        Some(status) => ExitKind::Exited(status),
+        None => ExitKind::Signalled(ended.terminating_signal().unwrap_or(0)),
+    }))
 }
 
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 
 /// What is mapped: memory, or a part of a file.
 #[derive(Debug)]
@@ -50,6 +50,56 @@ impl Region {
         }
         let start = NonNull::new(aligned as *mut u8).ok_or_else(|| Error::other("mmap returned address zero"))?;
         Ok(Self { start, bytes })
+    }
+
+    /// Maps bytes of a file from an offset on, or memory, in place of those from `place` on.
+    ///
+    /// # Safety
+    /// No reference leads there.
+    pub(crate) unsafe fn map_over(
+        &self,
+        place: std::ops::Range<usize>,
+        protection: libc::c_int,
+        flags: libc::c_int,
+        (file, offset): (RawFd, u64),
+    ) -> Result<()> {
+        assert!(place.start <= place.end && place.end <= self.bytes, "{place:?} leaves the region");
+        // SAFETY: the place lies in the region; the caller answers for what refers to it.
+        let mapped = unsafe {
+            let start = self.start.as_ptr().add(place.start).cast();
+            libc::mmap(start, place.len(), protection, flags | libc::MAP_FIXED, file, offset as libc::off_t)
+        };
+        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Advises the kernel of `bytes` from an offset on (madvise), by advice that keeps them mapped.
+    ///
+    /// # Errors
+    /// Those of madvise; a part that is not inside.
+    pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> Result<()> {
+        if offset > self.bytes || bytes > self.bytes - offset {
+            return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
+        }
+        // SAFETY: the part is this mapping's.
+        check(unsafe { libc::madvise(self.start.as_ptr().add(offset).cast(), bytes, advice) }).map(drop)
+    }
+
+    /// Its bytes.
+    ///
+    /// # Safety
+    /// They are readable and initialised, and nobody else writes them meanwhile.
+    pub(crate) unsafe fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped for as long as it is borrowed; the caller answers for the rest.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// Its bytes, to write.
+    ///
+    /// # Safety
+    /// As for [`Self::as_slice`], and they are writable.
+    pub(crate) unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
     #[inline(always)]

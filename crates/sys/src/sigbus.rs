@@ -6,7 +6,8 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::{Error, Result, check};
+use crate::signal_handler::set_handler;
+use crate::{Error, Result};
 
 /// Mappings that can be guarded at once: more than the threads of a study.
 const MAX_GUARDS: usize = 256;
@@ -62,13 +63,8 @@ fn install_handler() -> Result<()> {
     static ONCE: Once = Once::new();
     static FAILED: AtomicBool = AtomicBool::new(false);
     ONCE.call_once(|| {
-        // SAFETY: an all-zero sigaction is valid but for what is set; the handler does only what is safe in one.
-        let result = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_sigbus as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            check(libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()))
-        };
+        // SAFETY: the handler takes what SA_SIGINFO gives it, and does only what is safe in one.
+        let result = unsafe { set_handler(libc::SIGBUS, on_sigbus as *const () as usize, libc::SA_SIGINFO) };
         FAILED.store(result.is_err(), Ordering::Relaxed);
     });
     if FAILED.load(Ordering::Relaxed) { Err(Error::other("SIGBUS cannot be handled")) } else { Ok(()) }

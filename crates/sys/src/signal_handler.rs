@@ -5,6 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::kernels::system_call;
 use crate::{Error, Result, check};
 
+/// Installs the handler of a signal, and returns what was there before. Without flags, calls are interrupted, not restarted.
+///
+/// # Safety
+/// The handler must be a function of the type that the flags say, and do only what is async-signal-safe.
+pub(crate) unsafe fn set_handler(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Result<libc::sigaction> {
+    // SAFETY: an all-zero sigaction is valid, and the kernel fills the one that it gets; the caller answers for the handler.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        check(libc::sigaction(signal, &raw const action, &raw mut before))?;
+        Ok(before)
+    }
+}
+
 /// Signals that the handler has counted.
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
@@ -24,9 +38,7 @@ impl CountingHandler {
         // SAFETY: all-zero actions and sets are valid ones; every pointer is to a local that lives through its call,
         // and the handler only counts.
         unsafe {
-            let wanted = counting_action();
-            let mut before: libc::sigaction = std::mem::zeroed();
-            check(libc::sigaction(libc::SIGUSR1, &raw const wanted, &raw mut before))?;
+            let before = set_handler(libc::SIGUSR1, count_signal as *const () as usize, 0)?;
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
             libc::sigaddset(&raw mut set, libc::SIGUSR1);
@@ -40,7 +52,9 @@ impl CountingHandler {
     /// `calls` times: installs the handler again, by sigaction.
     #[inline(always)]
     pub fn reinstall(&self, calls: u64) -> Result<()> {
-        let action = counting_action();
+        // SAFETY: an all-zero action is valid.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = count_signal as *const () as usize;
         for _ in 0..calls {
             // SAFETY: the action lives through the call, and its handler only counts.
             check(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) })?;
@@ -77,14 +91,6 @@ impl Drop for CountingHandler {
         // SAFETY: the action is the one that the kernel gave when ours was installed.
         unsafe { libc::sigaction(libc::SIGUSR1, &raw const self.before, std::ptr::null_mut()) };
     }
-}
-
-/// The action that counts.
-fn counting_action() -> libc::sigaction {
-    // SAFETY: an all-zero action is valid.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = count_signal as extern "C" fn(libc::c_int) as usize;
-    action
 }
 
 #[cfg(test)]

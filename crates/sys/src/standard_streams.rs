@@ -3,10 +3,12 @@
 //! Before main, Rust's runtime opens /dev/null where one of the first three descriptors is closed, and its standard streams take a
 //! descriptor of the wrong direction for one that is empty, or that takes all: what is written there would be lost without an error.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::{Error, Result, check};
+use rustix::fs::{FileType, OFlags};
+
+use crate::{Error, Result};
 
 /// Which descriptors were closed before main, one bit each.
 static CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
@@ -25,12 +27,18 @@ extern "C" fn record_closed() {
     }
 }
 
+/// Columns of the terminal on standard output, if it is one and says.
+pub fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// That standard input can be read.
 ///
 /// # Errors
 /// That it was closed, or is open for writing only.
 pub fn check_input() -> Result<()> {
-    check_descriptor(libc::STDIN_FILENO, libc::O_WRONLY, "reading")
+    check_descriptor(&std::io::stdin(), OFlags::WRONLY, "reading")
 }
 
 /// That standard output can be written.
@@ -38,28 +46,22 @@ pub fn check_input() -> Result<()> {
 /// # Errors
 /// That it was closed, or is open for reading only.
 pub fn check_output() -> Result<()> {
-    check_descriptor(libc::STDOUT_FILENO, libc::O_RDONLY, "writing")
+    check_descriptor(&std::io::stdout(), OFlags::RDONLY, "writing")
 }
 
-fn check_descriptor(descriptor: RawFd, wrong: libc::c_int, what_for: &str) -> Result<()> {
+fn check_descriptor(stream: &(impl AsFd + AsRawFd), wrong: OFlags, what_for: &str) -> Result<()> {
     // A child that was forked may have been given another since.
-    if CLOSED_AT_START.load(Ordering::Relaxed) & 1 << descriptor != 0 && is_null(descriptor)? {
-        return Err(Error::other("it is closed"));
+    if CLOSED_AT_START.load(Ordering::Relaxed) & 1 << stream.as_raw_fd() != 0 {
+        let found = rustix::fs::fstat(stream)?;
+        // The number of /dev/null in the kernel's devices.txt.
+        let null = rustix::fs::makedev(1, 3);
+        if FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice && found.st_rdev == null {
+            return Err(Error::other("it is closed"));
+        }
     }
-    // SAFETY: F_GETFL reads the flags of an open descriptor.
-    let flags = check(unsafe { libc::fcntl(descriptor, libc::F_GETFL) })?;
-    if flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == wrong {
+    let flags = rustix::fs::fcntl_getfl(stream)?;
+    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == wrong {
         return Err(Error::other(format!("it is not open for {what_for}")));
     }
     Ok(())
-}
-
-/// Whether it is /dev/null, by its number (the kernel's devices.txt).
-fn is_null(descriptor: RawFd) -> Result<bool> {
-    let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: fstat fills the structure where it succeeds.
-    check(unsafe { libc::fstat(descriptor, found.as_mut_ptr()) })?;
-    // SAFETY: fstat has succeeded.
-    let found = unsafe { found.assume_init() };
-    Ok(found.st_mode & libc::S_IFMT == libc::S_IFCHR && found.st_rdev == libc::makedev(1, 3))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::signal_handler::set_handler;
 use crate::{Result, check};
 
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -30,7 +31,7 @@ pub fn ignore_sigxfsz() -> Result<()> {
 /// # Errors
 /// Those of sigaction.
 pub fn install_handlers() -> Result<()> {
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(|signal| set_handler(signal, note_stop))
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(|signal| handle(signal, note_stop))
 }
 
 /// The same, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`].
@@ -38,8 +39,8 @@ pub fn install_handlers() -> Result<()> {
 /// # Errors
 /// Those of sigaction.
 pub fn install_server_handlers() -> Result<()> {
-    [libc::SIGINT, libc::SIGTERM].into_iter().try_for_each(|signal| set_handler(signal, note_stop))?;
-    set_handler(libc::SIGHUP, note_reopen)
+    [libc::SIGINT, libc::SIGTERM].into_iter().try_for_each(|signal| handle(signal, note_stop))?;
+    handle(libc::SIGHUP, note_reopen)
 }
 
 /// Whether SIGHUP has come since this was asked last, under [`install_server_handlers`].
@@ -48,18 +49,14 @@ pub fn take_reopen_request() -> bool {
 }
 
 /// Has a function handle a signal, unless that is ignored.
-fn set_handler(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result<()> {
-    // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted), and the kernel fills the one that it
-    // gets; each handler only stores to an atomic, which is async-signal-safe.
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result<()> {
+    // SAFETY: the kernel fills the action that it gets; each handler only stores to an atomic, which is async-signal-safe.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         check(libc::sigaction(signal, std::ptr::null(), &raw mut before))?;
-        if before.sa_sigaction == libc::SIG_IGN {
-            return Ok(());
+        if before.sa_sigaction != libc::SIG_IGN {
+            set_handler(signal, handler as *const () as usize, 0)?;
         }
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as *const () as usize;
-        check(libc::sigaction(signal, &raw const action, std::ptr::null_mut()))?;
     }
     Ok(())
 }

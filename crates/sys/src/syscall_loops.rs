@@ -3,7 +3,10 @@
 //! Each loop takes the number of calls (or pairs of calls), so the caller times a batch.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::pipe::PipeFlags;
 
 use crate::kernels::{system_call, system_calls};
 use crate::{Error, Result, check};
@@ -235,13 +238,8 @@ impl SelectSet {
             false => Err(Error::other(format!("descriptor {descriptor} does not fit a set of {}", libc::FD_SETSIZE))),
         };
         fits(count)?;
-        let mut ends = [0; 2];
-        // SAFETY: the array takes two descriptors, which from then on belong to the owned ones made of them.
-        let pipe = unsafe {
-            check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-            ends.map(|end| OwnedFd::from_raw_fd(end))
-        };
-        let copies: Vec<OwnedFd> = (0..count).map(|_| pipe[0].try_clone()).collect::<Result<_>>()?;
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let copies: Vec<OwnedFd> = (0..count).map(|_| read.try_clone()).collect::<Result<_>>()?;
         let highest = copies.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(-1);
         fits(highest.max(0) as usize)?;
         // SAFETY: an all-zero set is the empty one, and every descriptor is below its size.
@@ -250,7 +248,7 @@ impl SelectSet {
             copies.iter().for_each(|copy| libc::FD_SET(copy.as_raw_fd(), &raw mut set));
             set
         };
-        Ok(Self { _pipes: pipe.into_iter().chain(copies).collect(), set, highest })
+        Ok(Self { _pipes: [read, write].into_iter().chain(copies).collect(), set, highest })
     }
 
     /// `calls` polls of all of them (`pselect6` with a zero time-out). The set is copied before each call, because the
@@ -288,14 +286,12 @@ pub fn sleep_until(deadline: u64) -> Result<()> {
 /// How many nanoseconds the kernel may delay this thread's timers to coalesce them (PR_SET_TIMERSLACK); the default is
 /// 50,000.
 pub fn timer_slack() -> Result<u64> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }).map(|slack| slack as u64)
+    Ok(rustix::thread::current_timer_slack()?)
 }
 
 /// Sets it.
 pub fn set_timer_slack(nanoseconds: u64) -> Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds as libc::c_ulong) }).map(drop)
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(nanoseconds))?)
 }
 
 #[cfg(test)]

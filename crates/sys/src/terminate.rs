@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use crate::{Result, check};
+use crate::Result;
+use crate::signal_handler::set_handler;
 
 /// Whether the signal has come.
 static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -33,14 +34,8 @@ fn shut_down_read(socket: RawFd) {
 /// # Errors
 /// Those of sigaction.
 pub fn install_handler() -> Result<()> {
-    // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler stores to atomics and
-    // calls shutdown, all of which is async-signal-safe.
-    let result = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_sigterm as *const () as usize;
-        libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut())
-    };
-    check(result).map(drop)
+    // SAFETY: the handler stores to atomics and calls shutdown, all of which is async-signal-safe.
+    unsafe { set_handler(libc::SIGTERM, on_sigterm as *const () as usize, 0) }.map(drop)
 }
 
 /// Whether it has come.

@@ -187,12 +187,6 @@ impl FileRing {
     }
 }
 
-impl std::fmt::Debug for FileRing {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Ring").field("setup", &self.setup).field("under_way", &self.in_flight).finish()
-    }
-}
-
 impl Drop for FileRing {
     fn drop(&mut self) {
         // The kernel writes into the buffers until the last request is done.

@@ -15,7 +15,7 @@ use super::CopyMethod;
 use crate::Error;
 use crate::atomic_file::PinnedPath;
 use crate::target::{Access, Target};
-use crate::temporary_files;
+use crate::temporary_files::TemporaryFiles;
 
 /// Bytes of a part at most: enough to be timed to a few percent, in some 10 ms.
 const MAX_SAMPLE_BYTES: u64 = 16 << 20;
@@ -102,7 +102,8 @@ fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -
     let reading =
         median_cost(part, block, |offset, bytes| from.read_at(&mut buffer.as_mut_slice()[..bytes], offset).map(drop));
     let reading = reading.map_err(|error| Error::call("read", source.path(), error))?;
-    let scrap = temporary_files::temporary_file(&place.directory(), PRIVATE_MODE)
+    let scrap = TemporaryFiles::in_directory(&place.directory())
+        .create(PRIVATE_MODE)
         .map_err(|error| Error::call("make a file beside", place.path(), error))?;
     let writing =
         median_cost(part, block, |offset, bytes| scrap.as_file().write_all_at(&buffer.as_slice()[..bytes], offset));

@@ -1,21 +1,24 @@
 //! The methods of copying a file, by name, and one block by each.
 
-use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 
+use kelvin_stats::Histogram;
+use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::stop_signals;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::SyscallCounts;
+use super::{CopyRun, SyscallCounts};
 use crate::block_requests::BlockRequest;
 use crate::cache::check_stop_signal;
-use crate::target::Target;
+use crate::end_condition::{DeadlineObserver, EndCondition};
+use crate::observer::Observer;
 use crate::{Error, Result};
 
 /// A method of copying a file.
@@ -107,66 +110,140 @@ impl From<Error> for MethodError {
 const UNSUPPORTED_ERRNOS: [Errno; 7] =
     [Errno::XDEV, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY, Errno::PERM, Errno::TXTBSY];
 
-/// Both files, open.
-pub(super) struct CopyFiles<'a> {
-    pub source: &'a Target,
-    pub from: &'a File,
-    pub to: &'a File,
-    /// The target as the user named it.
-    pub path: &'a Path,
-}
-
-/// Copies blocks by one method.
+/// A copy by one method: its files, its buffer, and what was counted and timed.
 pub(super) struct Copier<'a> {
-    ends: &'a CopyFiles<'a>,
-    method: CopyMethod,
+    run: &'a CopyRun<'a>,
+    pub method: CopyMethod,
+    /// Most bytes that a call is asked to move: all, of a method that has one call.
+    block: usize,
     /// For one block, where the method needs it.
     buffer: Option<Arena>,
     /// Where the target is written next by calls that have no offset.
     position: u64,
-    /// Bytes so far.
-    copied: u64,
     pub calls: SyscallCounts,
+    /// Counts what was copied, and checks the clock.
+    pub observer: DeadlineObserver<'a>,
+    pub timing: Option<CopyTiming>,
+    /// Bytes of which progress was told.
+    reported: u64,
 }
 
+/// The time of blocks, and of reading within them.
+pub(super) struct CopyTiming {
+    clock: Clock,
+    /// Nanoseconds of a tick.
+    scale: f64,
+    pub histogram: Histogram,
+    /// Ticks in calls that read, and in all.
+    reading: u64,
+    total: u64,
+}
+
+impl CopyTiming {
+    fn nanoseconds(&self, ticks: u64) -> u64 {
+        (ticks as f64 * self.scale) as u64
+    }
+
+    /// Nanoseconds of reading, and of writing.
+    pub fn split(&self) -> (u64, u64) {
+        (self.nanoseconds(self.reading), self.nanoseconds(self.total - self.reading))
+    }
+}
+
+/// How often progress is told, in bytes.
+const PROGRESS_STEP: u64 = 8 << 20;
+
 impl<'a> Copier<'a> {
-    pub fn new(ends: &'a CopyFiles<'a>, method: CopyMethod, block: usize) -> Result<Self> {
-        let failed = |error| Error::call("make a buffer to copy", ends.source.path(), error);
+    pub fn new(run: &'a CopyRun<'a>, method: CopyMethod, stop: &'a AtomicBool) -> Result<Self> {
+        let job = run.job;
+        let failed = |error| Error::call("make a buffer to copy", job.source.path(), error);
+        let block = if method == CopyMethod::Reflink { usize::MAX } else { job.block };
+        let timing = job.latencies.map(|(clock, hertz)| CopyTiming {
+            clock,
+            scale: 1e9 / hertz,
+            histogram: Histogram::new(),
+            reading: 0,
+            total: 0,
+        });
         let buffer = match method {
             CopyMethod::ReadWrite => Some(Arena::populated(block, PagePolicy::Base).map_err(failed)?),
             _ => None,
         };
-        Ok(Self { ends, method, buffer, position: 0, copied: 0, calls: SyscallCounts::default() })
+        let (calls, observer) = (SyscallCounts::default(), DeadlineObserver::new(EndCondition::Passes(1), stop));
+        Ok(Self { run, method, block, buffer, position: 0, calls, observer, timing, reported: 0 })
     }
 
-    /// Whether it sees the bytes, and so the end of a file that states another size than it has.
-    pub fn sees_bytes(&self) -> bool {
-        self.method == CopyMethod::ReadWrite
+    /// Copies a part in blocks, as far as there is something; returns where that ended.
+    pub fn copy_range(&mut self, part: Range<u64>) -> std::result::Result<u64, MethodError> {
+        let mut offset = part.start;
+        while offset < part.end {
+            let bytes = self.block.min(usize::try_from(part.end - offset).unwrap_or(usize::MAX));
+            let moved = self.copy_block(BlockRequest { offset, bytes })?;
+            if moved == 0 {
+                break;
+            }
+            offset += moved as u64;
+            if self.observer.end((), BlockRequest { offset, bytes: moved }, &[]).is_break() {
+                check_stop_signal()?;
+            }
+            if self.observer.tally.bytes - self.reported >= PROGRESS_STEP {
+                self.reported = self.observer.tally.bytes;
+                (self.run.progress)(self.reported);
+            }
+        }
+        Ok(offset)
+    }
+
+    #[inline]
+    fn copy_block(&mut self, wanted: BlockRequest) -> std::result::Result<usize, MethodError> {
+        let Some(clock) = self.timing.as_ref().map(|timing| timing.clock) else { return self.copy(wanted, || ()) };
+        let begun = clock.start();
+        let mut between = begun;
+        let moved = self.copy(wanted, || between = clock.stop())?;
+        let ticks = clock.stop().wrapping_sub(begun);
+        // What finds the end is no request.
+        if moved > 0
+            && let Some(timing) = &mut self.timing
+        {
+            timing.histogram.record(timing.nanoseconds(ticks));
+            timing.total += ticks;
+            timing.reading += between.wrapping_sub(begun);
+        }
+        Ok(moved)
     }
 
     /// Copies a block or a part of it, and returns how many bytes; none at the end of the source. `middle` is called between reading and
     /// writing, where these are apart.
     #[inline]
-    pub fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> std::result::Result<usize, MethodError> {
+    fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> std::result::Result<usize, MethodError> {
         let done = match self.method {
             CopyMethod::ReadWrite => return Ok(self.read_and_write(wanted, middle)?),
             CopyMethod::CopyFileRange => self.copy_file_range(wanted),
             CopyMethod::Sendfile => self.sendfile(wanted),
-            CopyMethod::Reflink => self.reflink(wanted),
+            CopyMethod::Reflink => {
+                self.calls.ioctl += 1;
+                rustix::fs::ioctl_ficlone(self.run.to, self.run.from).map(|()| wanted.bytes)
+            }
         };
+        let is_first = self.observer.tally.bytes == 0;
         match done {
-            Ok(0) if self.copied == 0 && self.ends.has_byte_at(wanted.offset) => {
-                let (name, path) = (self.method.name(), self.ends.source.path().display());
+            Ok(0) if is_first && self.run.has_byte_at(wanted.offset) => {
+                let (name, path) = (self.method.name(), self.run.job.source.path().display());
                 Err(MethodError::Unsupported(format!("{name} moves nothing of {path}")))
             }
-            Ok(bytes) => {
-                self.copied += bytes as u64;
-                Ok(bytes)
+            Ok(bytes) => Ok(bytes),
+            Err(error) if is_first && UNSUPPORTED_ERRNOS.contains(&error) => {
+                Err(MethodError::Unsupported(self.run.unsupported_reason(self.method, error)))
             }
-            Err(error) if self.copied == 0 && UNSUPPORTED_ERRNOS.contains(&error) => {
-                Err(MethodError::Unsupported(self.ends.unsupported_reason(self.method, error)))
+            Err(Errno::INTR) if let Some(signal) = stop_signals::stop_signal() => {
+                Err(Error::Interrupted(signal).into())
             }
-            Err(error) => Err(MethodError::Failed(self.failed(wanted, error.into()))),
+            Err(error) => {
+                let BlockRequest { offset, bytes } = wanted;
+                let (source, name) = (self.run.job.source.path().display(), self.method.name());
+                let doing = format!("copy {bytes} bytes at {offset} of {source} by {name} to");
+                Err(Error::call(doing, &self.run.job.path, error.into()).into())
+            }
         }
     }
 
@@ -175,21 +252,25 @@ impl<'a> Copier<'a> {
         let block = &mut buffer.as_mut_slice()[..wanted.bytes];
         let bytes = loop {
             self.calls.read += 1;
-            match self.ends.from.read_at(block, wanted.offset) {
+            match self.run.from.read_at(block, wanted.offset) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
-                read => break read.map_err(|error| self.ends.source.read_error(wanted.offset, wanted.bytes, error))?,
+                read => {
+                    let failed = |error| self.run.job.source.read_error(wanted.offset, wanted.bytes, error);
+                    break read.map_err(failed)?;
+                }
             }
         };
         middle();
         let mut written = 0;
         while written < bytes {
-            let offset = wanted.offset + written as u64;
+            let (offset, left) = (wanted.offset + written as u64, bytes - written);
             self.calls.write += 1;
-            match self.ends.to.write_at(&block[written..bytes], offset) {
-                Ok(0) => return Err(self.ends.write_error(offset, bytes - written, ErrorKind::WriteZero.into())),
+            let failed = |error| Error::call(format!("write {left} bytes at {offset} of"), &self.run.job.path, error);
+            match self.run.to.write_at(&block[written..bytes], offset) {
+                Ok(0) => return Err(failed(ErrorKind::WriteZero.into())),
                 Ok(more) => written += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
-                Err(error) => return Err(self.ends.write_error(offset, bytes - written, error)),
+                Err(error) => return Err(failed(error)),
             }
         }
         Ok(bytes)
@@ -198,48 +279,23 @@ impl<'a> Copier<'a> {
     fn copy_file_range(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
         let (mut from, mut to) = (wanted.offset, wanted.offset);
         self.calls.copy_file_range += 1;
-        rustix::fs::copy_file_range(self.ends.from, Some(&mut from), self.ends.to, Some(&mut to), wanted.bytes)
+        rustix::fs::copy_file_range(self.run.from, Some(&mut from), self.run.to, Some(&mut to), wanted.bytes)
     }
 
     fn sendfile(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
         if self.position != wanted.offset {
             self.calls.lseek += 1;
-            self.position = rustix::fs::seek(self.ends.to, SeekFrom::Start(wanted.offset))?;
+            self.position = rustix::fs::seek(self.run.to, SeekFrom::Start(wanted.offset))?;
         }
         let mut from = wanted.offset;
         self.calls.sendfile += 1;
-        let sent = rustix::fs::sendfile(self.ends.to, self.ends.from, Some(&mut from), wanted.bytes)?;
+        let sent = rustix::fs::sendfile(self.run.to, self.run.from, Some(&mut from), wanted.bytes)?;
         self.position += sent as u64;
         Ok(sent)
     }
-
-    fn reflink(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
-        self.calls.ioctl += 1;
-        rustix::fs::ioctl_ficlone(self.ends.to, self.ends.from)?;
-        Ok(wanted.bytes)
-    }
-
-    fn failed(&self, wanted: BlockRequest, error: std::io::Error) -> Error {
-        if error.kind() == ErrorKind::Interrupted
-            && let Some(signal) = stop_signals::stop_signal()
-        {
-            return Error::Interrupted(signal);
-        }
-        let BlockRequest { offset, bytes } = wanted;
-        let doing = format!(
-            "copy {bytes} bytes at {offset} of {} by {} to",
-            self.ends.source.path().display(),
-            self.method.name()
-        );
-        Error::call(doing, self.ends.path, error)
-    }
 }
 
-impl CopyFiles<'_> {
-    fn write_error(&self, offset: u64, bytes: usize, error: std::io::Error) -> Error {
-        Error::call(format!("write {bytes} bytes at {offset} of"), self.path, error)
-    }
-
+impl CopyRun<'_> {
     /// Whether the source has a byte there now, as far as it states.
     fn has_byte_at(&self, offset: u64) -> bool {
         // What cannot be looked at has ended.
@@ -254,9 +310,10 @@ impl CopyFiles<'_> {
             kind(&path).map_or_else(|_| "an unknown file system".to_owned(), |kind| kind.name())
         });
         let name = method.name();
+        let is_across = error == Errno::XDEV;
         let error = std::io::Error::from(error);
         match method {
-            CopyMethod::Reflink if error.kind() == ErrorKind::CrossesDevices => {
+            CopyMethod::Reflink if is_across => {
                 format!(
                     "{name} shares blocks within one file system, and source ({source}) and target ({target}) are on two"
                 )
@@ -264,7 +321,7 @@ impl CopyFiles<'_> {
             CopyMethod::Reflink => format!(
                 "{name} is not available on {target} ({error}): files share blocks on btrfs, on XFS made with reflink=1 and on some others"
             ),
-            CopyMethod::CopyFileRange if error.kind() == ErrorKind::CrossesDevices => {
+            CopyMethod::CopyFileRange if is_across => {
                 format!(
                     "{name} does not go from {source} to {target}: they are two file systems, or one without that call ({error})"
                 )

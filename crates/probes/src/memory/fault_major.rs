@@ -196,7 +196,7 @@ impl ColdFile {
             left = cached.unwrap_or(resident).max(resident);
             if left == 0 {
                 if !self.read_ahead {
-                    mapping.advise_random()?;
+                    mapping.advise_order(false)?;
                 }
                 self.mapping = Some(mapping);
                 return Ok(match cached {

@@ -50,13 +50,27 @@ impl Operation {
 
     /// Its variants on this processor.
     pub fn kernels(self) -> Vec<BandwidthKernel> {
-        arch::kernels(self)
+        let is_supported = |name: &str| name.split(' ').next().is_some_and(arch::is_supported);
+        let own = arch::kernels().filter(|(of, kernel)| *of == self && is_supported(kernel.name));
+        own.map(|(_, kernel)| kernel).collect()
     }
 }
 
 /// A routine in assembly: see the file of the architecture for its arguments.
-pub(super) type Routine =
-    unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+type Routine = unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+
+/// A list of kernels, with their routines in the assembly of the architecture.
+macro_rules! kernels {
+    ($($name:literal $symbol:ident $operation:ident),* $(,)?) => {
+        [$({
+            unsafe extern "C" {
+                fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+            }
+            (Operation::$operation, BandwidthKernel { name: $name, routine: $symbol })
+        }),*]
+    };
+}
+use kernels;
 
 pub use library::{library_copy, memcpy_library};
 
@@ -68,10 +82,6 @@ pub struct BandwidthKernel {
 }
 
 impl BandwidthKernel {
-    pub(super) const fn new(name: &'static str, routine: Routine) -> Self {
-        Self { name, routine }
-    }
-
     /// Its name: `avx512 non-temporal`.
     pub const fn name(&self) -> &'static str {
         self.name

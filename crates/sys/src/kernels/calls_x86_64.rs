@@ -87,14 +87,7 @@ global_asm!(
     "kelvin_slot\\count: .quad kelvin_callee\\count",
     ".popsection",
     ".endm",
-    "kelvin_calls 0",
-    "kelvin_calls 1",
-    "kelvin_calls 2",
-    "kelvin_calls 3",
-    "kelvin_calls 4",
-    "kelvin_calls 5",
-    "kelvin_calls 6",
-    "kelvin_calls 7",
+    ".irp count, 0, 1, 2, 3, 4, 5, 6, 7; kelvin_calls \\count; .endr",
     ".popsection",
 );
 

@@ -17,7 +17,7 @@ pub const MAX_ARGUMENTS: usize = 7;
 type CallLoopFn = unsafe extern "C" fn(u64) -> u64;
 
 macro_rules! loops {
-    ($($name:ident),*) => {{
+    ($($name:ident)*) => {{
         unsafe extern "C" { $(fn $name(calls: u64) -> u64;)* }
         [$($name as CallLoopFn),*]
     }};
@@ -26,34 +26,16 @@ macro_rules! loops {
 fn loops(via: CallPath) -> [CallLoopFn; MAX_ARGUMENTS + 1] {
     match via {
         CallPath::Direct => loops!(
-            kelvin_call_direct0,
-            kelvin_call_direct1,
-            kelvin_call_direct2,
-            kelvin_call_direct3,
-            kelvin_call_direct4,
-            kelvin_call_direct5,
-            kelvin_call_direct6,
-            kelvin_call_direct7
+            kelvin_call_direct0 kelvin_call_direct1 kelvin_call_direct2 kelvin_call_direct3
+            kelvin_call_direct4 kelvin_call_direct5 kelvin_call_direct6 kelvin_call_direct7
         ),
         CallPath::Indirect => loops!(
-            kelvin_call_indirect0,
-            kelvin_call_indirect1,
-            kelvin_call_indirect2,
-            kelvin_call_indirect3,
-            kelvin_call_indirect4,
-            kelvin_call_indirect5,
-            kelvin_call_indirect6,
-            kelvin_call_indirect7
+            kelvin_call_indirect0 kelvin_call_indirect1 kelvin_call_indirect2 kelvin_call_indirect3
+            kelvin_call_indirect4 kelvin_call_indirect5 kelvin_call_indirect6 kelvin_call_indirect7
         ),
         CallPath::Plt => loops!(
-            kelvin_call_plt0,
-            kelvin_call_plt1,
-            kelvin_call_plt2,
-            kelvin_call_plt3,
-            kelvin_call_plt4,
-            kelvin_call_plt5,
-            kelvin_call_plt6,
-            kelvin_call_plt7
+            kelvin_call_plt0 kelvin_call_plt1 kelvin_call_plt2 kelvin_call_plt3
+            kelvin_call_plt4 kelvin_call_plt5 kelvin_call_plt6 kelvin_call_plt7
         ),
     }
 }

@@ -2,9 +2,11 @@
 //! allow.
 
 use std::net::UdpSocket;
-use std::os::fd::{FromRawFd, OwnedFd};
 
-use crate::{Error, Result, check};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+
+use crate::{Error, Result};
 
 /// The kind of echo socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,28 +28,21 @@ const ECHO_REPLY: u32 = 0;
 /// # Errors
 /// `PermissionDenied` if neither kind is allowed.
 pub fn open_echo_socket() -> Result<(UdpSocket, EchoSocketKind)> {
-    match open(libc::SOCK_DGRAM) {
-        Ok(socket) => Ok((UdpSocket::from(socket), EchoSocketKind::Datagram)),
-        // EACCES: the user's group is not in net.ipv4.ping_group_range; a raw socket needs CAP_NET_RAW instead.
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-            let socket = open(libc::SOCK_RAW)?;
-            filter_replies(&socket)?;
-            Ok((UdpSocket::from(socket), EchoSocketKind::Raw))
+    let open = |kind| {
+        let (flags, protocol) = (SocketFlags::CLOEXEC, Some(ipproto::ICMP));
+        rustix::net::socket_with(AddressFamily::INET, kind, flags, protocol).map(UdpSocket::from)
+    };
+    match open(SocketType::DGRAM) {
+        Ok(socket) => Ok((socket, EchoSocketKind::Datagram)),
+        // The user's group is not in net.ipv4.ping_group_range; a raw socket needs CAP_NET_RAW instead.
+        Err(Errno::ACCESS) => {
+            let socket = open(SocketType::RAW)?;
+            // Else it receives everything.
+            super::set_option(&socket, SOL_RAW, ICMP_FILTER, &!(1u32 << ECHO_REPLY))?;
+            Ok((socket, EchoSocketKind::Raw))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
-}
-
-fn open(kind: libc::c_int) -> Result<OwnedFd> {
-    // SAFETY: takes no pointers; the descriptor is new and owned by nobody else.
-    unsafe {
-        Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP))?))
-    }
-}
-
-/// Filters everything but echo replies on a raw socket, which otherwise receives everything.
-fn filter_replies(socket: &OwnedFd) -> Result<()> {
-    super::set_option(socket, SOL_RAW, ICMP_FILTER, &!(1u32 << ECHO_REPLY))
 }
 
 /// Whether an error means missing rights.

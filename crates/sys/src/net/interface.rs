@@ -1,8 +1,11 @@
 //! The network interface of an address and its properties, in the network namespace of the calling thread.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
 use crate::{Error, Result, check};
 
@@ -19,12 +22,7 @@ pub fn zone(address: SocketAddr) -> u32 {
 /// # Errors
 /// `ENODEV` without such an interface.
 pub fn number(name: &str) -> Result<u32> {
-    let name = CString::new(name)?;
-    // SAFETY: a NUL-terminated string.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(Error::last_os_error()),
-        number => Ok(number),
-    }
+    Ok(netdevice::name_to_index(socket()?, name)?)
 }
 
 /// The name of the interface with this number.
@@ -32,13 +30,11 @@ pub fn number(name: &str) -> Result<u32> {
 /// # Errors
 /// `ENXIO` without such an interface.
 pub fn name(number: u32) -> Result<String> {
-    let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: the buffer is as long as the call may write.
-    if unsafe { libc::if_indextoname(number, name.as_mut_ptr()) }.is_null() {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: the call has written a terminated name.
-    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+    netdevice::index_to_name(socket()?, number).map_err(|error| match error {
+        // As the C library says it.
+        Errno::NODEV => Errno::NXIO.into(),
+        error => error.into(),
+    })
 }
 
 /// The name of the interface that has an address of this host; `None` if none has.
@@ -107,23 +103,15 @@ pub fn mtu(interface: &str) -> Result<u32> {
 
 /// A socket to query interfaces.
 pub(crate) fn socket() -> Result<OwnedFd> {
-    // SAFETY: socket(2) takes no pointers.
-    let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor was just made and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// A query of an interface: its name in an otherwise empty request.
 pub(crate) fn new_request(interface: &str) -> Result<libc::ifreq> {
     let bytes = interface.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
-        return Err(Error::new(
-            std::io::ErrorKind::InvalidInput,
-            format!(
-                "{interface:?} is not a possible interface \
-                                                                         name"
-            ),
-        ));
+        let why = format!("{interface:?} is not a possible interface name");
+        return Err(Error::new(std::io::ErrorKind::InvalidInput, why));
     }
     // SAFETY: all-zero bytes are a valid `ifreq`: integers, characters and null pointers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,9 +1,11 @@
 //! Network namespaces: a private network for the calling thread, and the way back.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
-use crate::{Result, check};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use crate::Result;
 
 /// A network namespace. It goes away, with the interfaces in it, when nothing holds it any more.
 #[derive(Debug)]
@@ -20,15 +22,14 @@ impl Namespace {
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN.
     pub fn enter_new() -> Result<Self> {
-        // SAFETY: takes no pointers.
-        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        // SAFETY: a network namespace has nothing that memory safety depends on.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
         Self::current()
     }
 
     /// Moves the calling thread into it. Sockets stay in the namespace they were created in.
     pub fn enter(&self) -> Result<()> {
-        // SAFETY: takes no pointers.
-        check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+        Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
     /// A path by which other programs find it, as long as this process has it.

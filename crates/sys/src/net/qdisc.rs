@@ -1,18 +1,73 @@
-//! The counters of a network interface's queueing discipline (rtnetlink).
+//! The queueing disciplines and classes of a network interface, and the counters of its root (rtnetlink).
 
 use std::fs::File;
+use std::ops::ControlFlow;
 
 use super::interface;
-use super::netlink::{self, find_attribute, u32_at};
-use super::traffic_control::{BUFFER_BYTES, DISCIPLINES, TC_H_ROOT, for_each_node, kind_name};
+use super::netlink::{self, NLM_F_DUMP, NetlinkRequest, find_attribute, u32_at, u64_at};
 use crate::{Error, Result};
 
+/// What is asked for, and by which messages it is answered: of `linux/rtnetlink.h`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcQuery {
+    get: u16,
+    new: u16,
+}
+
+/// `RTM_GETQDISC`, `RTM_NEWQDISC`.
+pub(super) const DISCIPLINES: TcQuery = TcQuery { get: 38, new: 36 };
+/// `RTM_GETTCLASS`, `RTM_NEWTCLASS`.
+pub(super) const CLASSES: TcQuery = TcQuery { get: 42, new: 40 };
+/// Bytes of `struct tcmsg`, and where in it interface, handle and parent are.
+const TCMSG_BYTES: usize = 20;
+const INTERFACE_OFFSET: usize = 4;
+const HANDLE_OFFSET: usize = 8;
+const PARENT_OFFSET: usize = 12;
+/// `TC_H_ROOT`: the parent of the root discipline, for all packets of the interface.
+pub(super) const TC_H_ROOT: u32 = 0xffff_ffff;
+/// `TCA_KIND`.
+const TCA_KIND: u16 = 1;
 /// `TCA_STATS2`, and in it `TCA_STATS_BASIC` and `TCA_STATS_QUEUE`.
 const STATISTICS: u16 = 7;
 const BASIC: u16 = 1;
 const QUEUE: u16 = 3;
 /// Where `struct gnet_stats_queue` has the packets that were dropped.
 const DROPS_OFFSET: usize = 8;
+
+/// A discipline or a class, as a message tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcNode<'m> {
+    pub handle: u32,
+    pub parent: u32,
+    pub attributes: &'m [u8],
+}
+
+impl TcQuery {
+    /// Asks for all of an interface, and shows each.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub(super) fn for_each_node(self, kernel: &File, interface: u32, mut see: impl FnMut(TcNode<'_>)) -> Result<()> {
+        // Classes are told of one interface alone; disciplines of all, whichever is named. Older kernels answer a request for one
+        // differently.
+        let mut body = [0; TCMSG_BYTES];
+        body[INTERFACE_OFFSET..HANDLE_OFFSET].copy_from_slice(&interface.to_ne_bytes());
+        netlink::query(kernel, NetlinkRequest { kind: self.get, flags: NLM_F_DUMP, body: &body }, |kind, body| {
+            let words = [INTERFACE_OFFSET, HANDLE_OFFSET, PARENT_OFFSET].map(|place| u32_at(body, place));
+            if let ([Some(of), Some(handle), Some(parent)], Some(attributes)) = (words, body.get(TCMSG_BYTES..))
+                && (kind, of) == (self.new, interface)
+            {
+                see(TcNode { handle, parent, attributes });
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+/// The name of a discipline among its attributes: `tbf`.
+pub(super) fn kind_name(attributes: &[u8]) -> Option<String> {
+    find_attribute(attributes, TCA_KIND).map(|kind| String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned())
+}
 
 /// The counters of a discipline since it was set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +87,6 @@ pub struct QdiscCounts {
 pub struct Qdisc {
     kernel: File,
     interface: u32,
-    answer: Vec<u8>,
 }
 
 impl Qdisc {
@@ -41,9 +95,7 @@ impl Qdisc {
     /// # Errors
     /// An interface that is not there; a kernel without rtnetlink.
     pub fn open(interface: &str) -> Result<Self> {
-        let kernel = netlink::open()?;
-        let interface = interface::number(interface)?;
-        Ok(Self { kernel, interface, answer: vec![0; BUFFER_BYTES] })
+        Ok(Self { kernel: netlink::open()?, interface: interface::number(interface)? })
     }
 
     /// Its current counters.
@@ -52,9 +104,9 @@ impl Qdisc {
     /// Those of the kernel; `NotFound` if there is no such discipline.
     pub fn counts(&mut self) -> Result<QdiscCounts> {
         let mut found = None;
-        for_each_node(&mut self.kernel, &mut self.answer, (DISCIPLINES, self.interface), |told| {
-            if told.parent == TC_H_ROOT && found.is_none() {
-                found = counts(told.attributes);
+        DISCIPLINES.for_each_node(&self.kernel, self.interface, |node| {
+            if node.parent == TC_H_ROOT && found.is_none() {
+                found = counts(node.attributes);
             }
         })?;
         let missing = "the interface has no queueing discipline with counters";
@@ -67,18 +119,13 @@ fn counts(attributes: &[u8]) -> Option<QdiscCounts> {
     let kind = kind_name(attributes)?;
     let statistics = find_attribute(attributes, STATISTICS)?;
     let basic = find_attribute(statistics, BASIC)?;
-    Some(QdiscCounts {
-        kind,
-        bytes: u64::from_ne_bytes(*basic.first_chunk()?),
-        packets: u32_at(basic, 8)?,
-        drops: find_attribute(statistics, QUEUE).and_then(|queue| u32_at(queue, DROPS_OFFSET)).unwrap_or(0),
-    })
+    let drops = find_attribute(statistics, QUEUE).and_then(|queue| u32_at(queue, DROPS_OFFSET)).unwrap_or(0);
+    Some(QdiscCounts { kind, bytes: u64_at(basic, 0)?, packets: u32_at(basic, 8)?, drops })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::traffic_control::TCA_KIND;
 
     fn attribute_bytes(kind: u16, content: &[u8]) -> Vec<u8> {
         let mut bytes = [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();

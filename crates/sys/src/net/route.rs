@@ -3,13 +3,11 @@
 //! It need not be the interface with the source address: traffic to this machine goes over loopback, and with several
 //! interfaces routing decides.
 
-use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
 
 use super::interface;
-use super::netlink::{
-    self, HEADER_BYTES, NLM_F_REQUEST, NLMSG_ERROR, error_of_message, find_attribute, take_message, u16_at, u32_at,
-};
+use super::netlink::{self, NetlinkRequest, find_attribute, u32_at};
 use crate::{Error, Result};
 
 /// `RTM_NEWROUTE`, `RTM_GETROUTE` of `linux/rtnetlink.h`.
@@ -21,53 +19,36 @@ const RTMSG_BYTES: usize = 12;
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
-/// More than the kernel's answer on one route.
-const BUFFER_BYTES: usize = 8 << 10;
-
 /// The name of the outgoing interface of packets from one address to the other, in the network namespace of the calling
 /// thread. Ports are ignored.
 ///
 /// # Errors
 /// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of different IP versions.
 pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<String> {
-    let request = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
-        (IpAddr::V4(to), IpAddr::V4(from)) => request(libc::AF_INET, [&to.octets(), &from.octets()], 0),
+    let (family, [to, from], by) = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
+        (IpAddr::V4(to), IpAddr::V4(from)) => (libc::AF_INET, [to, from].map(|one| one.octets().to_vec()), 0),
         (IpAddr::V6(to), IpAddr::V6(from)) => {
-            request(libc::AF_INET6, [&to.octets(), &from.octets()], interface::zone(destination))
+            (libc::AF_INET6, [to, from].map(|one| one.octets().to_vec()), interface::zone(destination))
         }
         _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses have different IP versions")),
     };
-    let mut kernel = netlink::open()?;
-    kernel.write_all(&request)?;
-    let mut answer = vec![0; BUFFER_BYTES];
-    let length = kernel.read(&mut answer)?;
-    let mut rest = &answer[..length];
-    while let Some(message) = take_message(&mut rest) {
-        match u16_at(message, 4) {
-            Some(NLMSG_ERROR) => return Err(error_of_message(message)),
-            Some(RTM_NEWROUTE) => return interface::name(outgoing_interface(message).ok_or_else(no_answer)?),
-            _ => {}
-        }
-    }
-    Err(no_answer())
-}
-
-fn no_answer() -> Error {
-    Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface for that route")
-}
-
-/// A request for the route from one address to another, by an interface unless its number is 0.
-fn request(family: libc::c_int, [destination, source]: [&[u8]; 2], by: u32) -> Vec<u8> {
-    let bits = (8 * destination.len()) as u8;
+    let bits = (8 * to.len()) as u8;
     let mut about = [0; RTMSG_BYTES];
     about[..3].copy_from_slice(&[family as u8, bits, bits]);
-    let by = if by == 0 { Vec::new() } else { attribute_bytes(RTA_OIF, &by.to_ne_bytes()) };
-    let parts = [&about[..], &attribute_bytes(RTA_DST, destination), &attribute_bytes(RTA_SRC, source), &by].concat();
-    let mut header = [0; HEADER_BYTES];
-    header[..4].copy_from_slice(&((HEADER_BYTES + parts.len()) as u32).to_ne_bytes());
-    header[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
-    header[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    [&header[..], &parts].concat()
+    let mut body = [&about[..], &attribute_bytes(RTA_DST, &to), &attribute_bytes(RTA_SRC, &from)].concat();
+    if by != 0 {
+        body.extend(attribute_bytes(RTA_OIF, &by.to_ne_bytes()));
+    }
+    let mut found = None;
+    netlink::query(&netlink::open()?, NetlinkRequest { kind: RTM_GETROUTE, flags: 0, body: &body }, |kind, body| {
+        if kind != RTM_NEWROUTE {
+            return ControlFlow::Continue(());
+        }
+        found = outgoing_interface(body);
+        ControlFlow::Break(())
+    })?;
+    let missing = "the kernel names no interface for that route";
+    interface::name(found.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))?)
 }
 
 /// An attribute. Addresses are multiples of four bytes, so there is no padding.
@@ -75,9 +56,9 @@ fn attribute_bytes(kind: u16, content: &[u8]) -> Vec<u8> {
     [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat()
 }
 
-/// The number of the interface in a message about a route.
-fn outgoing_interface(message: &[u8]) -> Option<u32> {
-    u32_at(find_attribute(message.get(HEADER_BYTES + RTMSG_BYTES..)?, RTA_OIF)?, 0)
+/// The number of the interface in the body of a message about a route.
+fn outgoing_interface(body: &[u8]) -> Option<u32> {
+    u32_at(find_attribute(body.get(RTMSG_BYTES..)?, RTA_OIF)?, 0)
 }
 
 #[cfg(test)]
@@ -125,7 +106,7 @@ mod tests {
     #[test]
     fn interface_parses_from_attributes() {
         let attributes = [attribute_bytes(RTA_DST, &[192, 0, 2, 1]), attribute_bytes(RTA_OIF, &7_u32.to_ne_bytes())];
-        let message = [vec![0; HEADER_BYTES + RTMSG_BYTES], attributes.concat()].concat();
+        let message = [vec![0; RTMSG_BYTES], attributes.concat()].concat();
         assert_eq!(outgoing_interface(&message), Some(7));
         assert!((0..message.len()).all(|length| outgoing_interface(&message[..length]).is_none()));
     }

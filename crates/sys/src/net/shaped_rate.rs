@@ -1,10 +1,8 @@
 //! The rate to which queueing disciplines hold a network interface (rtnetlink).
 
 use super::interface;
-use super::netlink::{self, find_attribute, u32_at};
-use super::traffic_control::{
-    BUFFER_BYTES, CLASSES, DISCIPLINES, TC_H_ROOT, TcNode, TcQuery, for_each_node, kind_name,
-};
+use super::netlink::{self, find_attribute, u32_at, u64_at};
+use super::qdisc::{CLASSES, DISCIPLINES, TC_H_ROOT, TcQuery, kind_name};
 use crate::Result;
 
 /// `TCA_OPTIONS`.
@@ -55,7 +53,8 @@ fn shaped_rate(disciplines: &[QueueNode], classes: &[QueueNode]) -> Option<f64> 
     // Of those below each other, the slowest. The major number of a parent's class is that of the parent.
     let (mut at, mut least) = (root, None::<f64>);
     for _ in 0..disciplines.len() {
-        if !covers_interface(&at.kind) {
+        // All that passes an interface passes one queue of these.
+        if !matches!(at.kind.as_str(), "tbf" | "netem" | "cake") {
             return least;
         }
         least = least.into_iter().chain(at.rate).reduce(f64::min);
@@ -64,11 +63,6 @@ fn shaped_rate(disciplines: &[QueueNode], classes: &[QueueNode]) -> Option<f64> 
         at = next;
     }
     least
-}
-
-/// Whether all that passes an interface passes one queue of such a discipline.
-fn covers_interface(kind: &str) -> bool {
-    matches!(kind, "tbf" | "netem" | "cake")
 }
 
 fn class_ceiling(classes: &[QueueNode]) -> Option<f64> {
@@ -86,26 +80,20 @@ fn class_ceiling(classes: &[QueueNode]) -> Option<f64> {
 /// All disciplines, or classes, of an interface.
 fn read_nodes(question: TcQuery, interface: u32) -> Result<Vec<QueueNode>> {
     let mut found = Vec::new();
-    for_each_node(&mut netlink::open()?, &mut vec![0; BUFFER_BYTES], (question, interface), |told| {
-        found.extend(parse_node(told))
+    question.for_each_node(&netlink::open()?, interface, |node| {
+        let Some(kind) = kind_name(node.attributes) else { return };
+        let rate = find_attribute(node.attributes, OPTIONS).and_then(|options| rate_of(&kind, options));
+        let rate = rate.filter(|&rate| rate > 0.0);
+        found.push(QueueNode { kind, handle: node.handle, parent: node.parent, rate });
     })?;
     Ok(found)
 }
 
-fn parse_node(TcNode { handle, parent, attributes }: TcNode<'_>) -> Option<QueueNode> {
-    let kind = kind_name(attributes)?;
-    let rate =
-        find_attribute(attributes, OPTIONS).and_then(|options| rate_of(&kind, options)).filter(|&rate| rate > 0.0);
-    Some(QueueNode { kind, handle, parent, rate })
-}
-
 /// Bytes a second among the options of a discipline or a class. The kernel tells the wide figure where the narrow one cannot hold it.
 fn rate_of(kind: &str, options: &[u8]) -> Option<f64> {
-    let wide = |options: &[u8], number: u16| {
-        find_attribute(options, number).and_then(|one| Some(u64::from_ne_bytes(*one.first_chunk()?) as f64))
-    };
+    let wide = |options: &[u8], number| Some(u64_at(find_attribute(options, number)?, 0)? as f64);
     let either = |options: &[u8], (narrow, broad): (u16, u16), at: usize| {
-        wide(options, broad).or_else(|| find_attribute(options, narrow).and_then(|one| u32_at(one, at)).map(f64::from))
+        wide(options, broad).or_else(|| u32_at(find_attribute(options, narrow)?, at).map(f64::from))
     };
     match kind {
         "tbf" => either(options, TBF, RATE_OFFSET),

@@ -7,7 +7,7 @@ use crate::{Error, Result, check};
 
 /// Bytes of `struct tcp_info` (linux/tcp.h) up to and with `tcpi_snd_wnd`, and of them those up to and with `tcpi_sndbuf_limited`, which
 /// Linux has had since 5.4 and 4.10; the C library's structure ends before them.
-pub(super) const TCP_INFO_BYTES: usize = 232;
+const TCP_INFO_BYTES: usize = 232;
 const MIN_TCP_INFO_BYTES: usize = 192;
 /// Where in it `tcpi_unacked` and `tcpi_sacked` are, which of a listening socket are its queue and the most that it holds.
 const QUEUED_OFFSET: usize = 24;
@@ -33,6 +33,11 @@ const WINDOW_LIMITED_OFFSET: usize = 176;
 const BUFFER_LIMITED_OFFSET: usize = 184;
 /// Where `tcpi_snd_wnd` is, in bytes.
 const WINDOW_OFFSET: usize = 228;
+/// Where `tcpi_snd_mss`, `tcpi_pmtu` and `tcpi_rcv_ssthresh` are, in bytes, and `tcpi_snd_cwnd`, in segments.
+const SEGMENT_OFFSET: usize = 16;
+const PATH_MTU_OFFSET: usize = 60;
+const RECEIVE_WINDOW_OFFSET: usize = 64;
+const CONGESTION_WINDOW_OFFSET: usize = 80;
 
 /// Nanoseconds for which a connection could not send what it had, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,12 +106,48 @@ pub struct ListenQueue {
     pub capacity: u32,
 }
 
+/// The kernel's state of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// The kernel's smoothed round trip, in nanoseconds (it counts microseconds).
+    pub round_trip: u64,
+    /// Segments retransmitted since the connection was made.
+    pub retransmits: u32,
+    /// The congestion window, in segments.
+    pub congestion_window: u32,
+    /// Largest payload of a segment, in bytes.
+    pub segment: u32,
+    /// The path MTU, in bytes.
+    pub path_mtu: u32,
+    /// Most bytes that may come before any is read, as the kernel has let it grow so far.
+    pub receive_window: u32,
+}
+
+/// The kernel's current state of a TCP connection.
+///
+/// # Errors
+/// As [`send_time`].
+pub fn tcp_info(socket: &impl AsFd) -> Result<TcpInfo> {
+    let info = TcpInfoBytes::read(socket)?;
+    Ok(TcpInfo {
+        round_trip: u64::from(info.word(ROUND_TRIP_OFFSET)) * 1000,
+        retransmits: info.word(TOTAL_RETRANSMITTED_OFFSET),
+        congestion_window: info.word(CONGESTION_WINDOW_OFFSET),
+        segment: info.word(SEGMENT_OFFSET),
+        path_mtu: info.word(PATH_MTU_OFFSET),
+        receive_window: info.word(RECEIVE_WINDOW_OFFSET),
+    })
+}
+
 /// Bytes that were given to a connection and the other end has not acknowledged (SIOCOUTQ).
 ///
 /// # Errors
 /// `EINVAL` of a listening socket.
 pub fn unacknowledged_bytes(socket: &impl AsFd) -> Result<u32> {
-    ioctl_bytes(socket, libc::TIOCOUTQ)
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one integer, and `bytes` is one.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
 }
 
 /// Bytes that have arrived and were not read (SIOCINQ).
@@ -114,7 +155,7 @@ pub fn unacknowledged_bytes(socket: &impl AsFd) -> Result<u32> {
 /// # Errors
 /// `EINVAL` of a listening socket.
 pub fn unread_bytes(socket: &impl AsFd) -> Result<u32> {
-    ioctl_bytes(socket, libc::FIONREAD)
+    Ok(rustix::io::ioctl_fionread(socket)? as u32)
 }
 
 /// Bytes that have arrived in order since the connection was made, whether they were read or not: a reader that waits for a CPU does
@@ -123,7 +164,7 @@ pub fn unread_bytes(socket: &impl AsFd) -> Result<u32> {
 /// # Errors
 /// As [`send_time`].
 pub fn received_bytes(socket: &impl AsFd) -> Result<u64> {
-    Ok(u64::from_ne_bytes(bytes_at(&tcp_info_bytes(socket)?, RECEIVED_OFFSET)))
+    Ok(TcpInfoBytes::read(socket)?.long(RECEIVED_OFFSET))
 }
 
 /// What is on its way.
@@ -131,14 +172,13 @@ pub fn received_bytes(socket: &impl AsFd) -> Result<u64> {
 /// # Errors
 /// As [`send_time`].
 pub fn in_transit(socket: &impl AsFd) -> Result<InTransit> {
-    let info = tcp_info_bytes(socket)?;
-    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    let info = TcpInfoBytes::read(socket)?;
     Ok(InTransit {
-        not_sent: number(NOT_SENT_OFFSET),
-        segments: number(QUEUED_OFFSET),
-        is_recovering: number(LOST_OFFSET) > 0 || number(RETRANSMITTED_OFFSET) > 0,
-        min_round_trip: u64::from(number(MIN_ROUND_TRIP_OFFSET)) * 1000,
-        since_sent: u64::from(number(LAST_SENT_OFFSET)) * 1_000_000,
+        not_sent: info.word(NOT_SENT_OFFSET),
+        segments: info.word(QUEUED_OFFSET),
+        is_recovering: info.word(LOST_OFFSET) > 0 || info.word(RETRANSMITTED_OFFSET) > 0,
+        min_round_trip: u64::from(info.word(MIN_ROUND_TRIP_OFFSET)) * 1000,
+        since_sent: u64::from(info.word(LAST_SENT_OFFSET)) * 1_000_000,
     })
 }
 
@@ -147,19 +187,18 @@ pub fn in_transit(socket: &impl AsFd) -> Result<InTransit> {
 /// # Errors
 /// As [`send_time`].
 pub fn send_counters(socket: &impl AsFd) -> Result<SendCounters> {
-    let info = tcp_info_bytes(socket)?;
-    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
-    let large = |at: usize| u64::from_ne_bytes(bytes_at(&info, at));
+    let info = TcpInfoBytes::read(socket)?;
+    let SendTime { busy, limited } = info.send_time();
     Ok(SendCounters {
-        bytes: large(ACKNOWLEDGED_OFFSET),
-        busy: busy_time(&info),
-        limited: limited_time(&info),
-        not_sent: number(NOT_SENT_OFFSET),
-        segments: number(TOTAL_SENT_OFFSET),
-        retransmitted: number(TOTAL_RETRANSMITTED_OFFSET),
-        min_round_trip: u64::from(number(MIN_ROUND_TRIP_OFFSET)) * 1000,
-        round_trip: u64::from(number(ROUND_TRIP_OFFSET)) * 1000,
-        window: number(WINDOW_OFFSET),
+        bytes: info.long(ACKNOWLEDGED_OFFSET),
+        busy,
+        limited,
+        not_sent: info.word(NOT_SENT_OFFSET),
+        segments: info.word(TOTAL_SENT_OFFSET),
+        retransmitted: info.word(TOTAL_RETRANSMITTED_OFFSET),
+        min_round_trip: u64::from(info.word(MIN_ROUND_TRIP_OFFSET)) * 1000,
+        round_trip: u64::from(info.word(ROUND_TRIP_OFFSET)) * 1000,
+        window: info.word(WINDOW_OFFSET),
         in_buffer: unacknowledged_bytes(socket)?,
     })
 }
@@ -169,17 +208,7 @@ pub fn send_counters(socket: &impl AsFd) -> Result<SendCounters> {
 /// # Errors
 /// A kernel before 4.10.
 pub fn send_time(socket: &impl AsFd) -> Result<SendTime> {
-    let info = tcp_info_bytes(socket)?;
-    Ok(SendTime { busy: busy_time(&info), limited: limited_time(&info) })
-}
-
-fn busy_time(info: &[u8; TCP_INFO_BYTES]) -> u64 {
-    u64::from_ne_bytes(bytes_at(info, BUSY_OFFSET)).saturating_mul(1000)
-}
-
-fn limited_time(info: &[u8; TCP_INFO_BYTES]) -> LimitedTime {
-    let nanoseconds = |at: usize| u64::from_ne_bytes(bytes_at(info, at)).saturating_mul(1000);
-    LimitedTime { by_window: nanoseconds(WINDOW_LIMITED_OFFSET), by_buffer: nanoseconds(BUFFER_LIMITED_OFFSET) }
+    Ok(TcpInfoBytes::read(socket)?.send_time())
 }
 
 /// The queue of a listening socket.
@@ -187,29 +216,36 @@ fn limited_time(info: &[u8; TCP_INFO_BYTES]) -> LimitedTime {
 /// # Errors
 /// As [`send_time`].
 pub fn accept_queue(listener: &impl AsFd) -> Result<ListenQueue> {
-    let info = tcp_info_bytes(listener)?;
-    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
-    Ok(ListenQueue { length: number(QUEUED_OFFSET), capacity: number(QUEUE_OFFSET) })
+    let info = TcpInfoBytes::read(listener)?;
+    Ok(ListenQueue { length: info.word(QUEUED_OFFSET), capacity: info.word(QUEUE_OFFSET) })
 }
 
-fn tcp_info_bytes(socket: &impl AsFd) -> Result<[u8; TCP_INFO_BYTES]> {
-    match get_option::<[u8; TCP_INFO_BYTES]>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? {
-        (info, MIN_TCP_INFO_BYTES..) => Ok(info),
-        (_, length) => Err(Error::other(format!(
-            "the kernel returned {length} bytes of TCP_INFO, but {MIN_TCP_INFO_BYTES} are needed"
-        ))),
+/// What the kernel gives as TCP_INFO.
+struct TcpInfoBytes([u8; TCP_INFO_BYTES]);
+
+impl TcpInfoBytes {
+    fn read(socket: &impl AsFd) -> Result<Self> {
+        match get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? {
+            (info, MIN_TCP_INFO_BYTES..) => Ok(Self(info)),
+            (_, length) => Err(Error::other(format!(
+                "the kernel returned {length} bytes of TCP_INFO, but {MIN_TCP_INFO_BYTES} are needed"
+            ))),
+        }
     }
-}
 
-fn bytes_at<const N: usize>(info: &[u8; TCP_INFO_BYTES], at: usize) -> [u8; N] {
-    std::array::from_fn(|index| info[at + index])
-}
+    fn word(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    }
 
-fn ioctl_bytes(socket: &impl AsFd, request: libc::Ioctl) -> Result<u32> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: either request writes one integer, and `bytes` is one.
-    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut bytes) })?;
-    Ok(u32::try_from(bytes).unwrap_or(0))
+    fn long(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    }
+
+    fn send_time(&self) -> SendTime {
+        let [busy, by_window, by_buffer] =
+            [BUSY_OFFSET, WINDOW_LIMITED_OFFSET, BUFFER_LIMITED_OFFSET].map(|at| self.long(at).saturating_mul(1000));
+        SendTime { busy, limited: LimitedTime { by_window, by_buffer } }
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::io::Errno;
 
 use super::set_option;
 use crate::handoff::Pipe;
-use crate::{Error, Result, check};
+use crate::{Error, Result};
 
 /// `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`.
 const ORIGIN_ZERO_COPY: u8 = 5;
@@ -14,8 +17,6 @@ const ZEROCOPY_COPIED: u8 = 1;
 
 /// An unnamed file in memory with these bytes.
 pub fn memory_file_with(bytes: &[u8]) -> Result<File> {
-    use std::os::unix::fs::FileExt;
-    // SAFETY: the name is a C string; the descriptor is new and owned by nobody else.
     let file = crate::mapping::memory_file()?;
     file.write_all_at(bytes, 0)?;
     Ok(file)
@@ -41,35 +42,23 @@ pub fn send_file(to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
 /// A pipe through which bytes go from a file to a socket by reference, by splice(2).
 #[derive(Debug)]
 pub struct Splicer {
-    pipe: Pipe,
+    pub(super) pipe: Pipe,
 }
 
 impl Splicer {
     /// With a pipe that holds so many bytes, as far as the kernel grants it.
     pub fn new(bytes: usize) -> Result<Self> {
         let pipe = Pipe::new()?;
-        let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: takes no pointers. A user's limit on pipes (EPERM) leaves it as it is, which costs calls and no bytes.
-        match check(unsafe { libc::fcntl(pipe.writer(), libc::F_SETPIPE_SZ, bytes) }) {
-            Err(error) if error.raw_os_error() != Some(libc::EPERM) => Err(error),
+        // A user's limit on pipes leaves it as it is, which costs calls and no bytes.
+        match rustix::pipe::fcntl_setpipe_size(&pipe.write, bytes) {
+            Err(error) if error != Errno::PERM => Err(error.into()),
             _ => Ok(Self { pipe }),
         }
     }
 
     /// Bytes that the pipe holds.
     pub fn capacity(&self) -> Result<usize> {
-        // SAFETY: takes no pointers.
-        check(unsafe { libc::fcntl(self.pipe.writer(), libc::F_GETPIPE_SZ) }).map(|bytes| bytes as usize)
-    }
-
-    /// The end of the pipe that is read.
-    pub(super) fn reader(&self) -> RawFd {
-        self.pipe.reader()
-    }
-
-    /// The end of the pipe that is written.
-    pub(super) fn writer(&self) -> RawFd {
-        self.pipe.writer()
+        Ok(rustix::pipe::fcntl_getpipe_size(&self.pipe.write)?)
     }
 
     /// Sends the first `bytes` of a file.
@@ -83,7 +72,14 @@ impl Splicer {
             let mut held = byte_count(
                 unsafe {
                     let left = bytes - offset as usize;
-                    libc::splice(from.as_raw_fd(), &raw mut offset, self.pipe.writer(), std::ptr::null_mut(), left, 0)
+                    libc::splice(
+                        from.as_raw_fd(),
+                        &raw mut offset,
+                        self.pipe.write.as_raw_fd(),
+                        std::ptr::null_mut(),
+                        left,
+                        0,
+                    )
                 },
                 "the file ended before all of it was sent",
             )?;
@@ -92,7 +88,7 @@ impl Splicer {
                 // SAFETY: null is allowed for a pipe and for a socket.
                 let sent = unsafe {
                     let to = to.as_fd().as_raw_fd();
-                    libc::splice(self.pipe.reader(), std::ptr::null_mut(), to, std::ptr::null_mut(), held, more)
+                    libc::splice(self.pipe.read.as_raw_fd(), std::ptr::null_mut(), to, std::ptr::null_mut(), held, more)
                 };
                 held -= byte_count(sent, "the pipe gave nothing of what it holds")?;
             }
@@ -194,22 +190,17 @@ pub fn take_completions(socket: &impl AsFd) -> Result<ZeroCopyCompletions> {
 /// # Errors
 /// Those of recvmsg; another error in the socket's queue of errors.
 pub fn next_completion(socket: &impl AsFd) -> Result<Option<(RangeInclusive<u32>, bool)>> {
-    let Some(report) = next_error_report(socket)? else { return Ok(None) };
+    let is_report = |kind| matches!(kind, (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR));
+    let report: libc::sock_extended_err = match next_queued_error(socket, is_report)? {
+        None => return Ok(None),
+        // SAFETY: a message of that kind begins with such a report.
+        Some(Some(data)) => unsafe { std::ptr::read_unaligned(data.as_ptr().cast()) },
+        Some(None) => return Err(Error::other("the socket's error queue holds something other than an error")),
+    };
     if report.ee_origin != ORIGIN_ZERO_COPY || report.ee_errno != 0 {
         return Err(Error::from_raw_os_error(report.ee_errno as i32));
     }
     Ok(Some((report.ee_info..=report.ee_data, report.ee_code & ZEROCOPY_COPIED != 0)))
-}
-
-/// The next report of the socket's error queue.
-fn next_error_report(socket: &impl AsFd) -> Result<Option<libc::sock_extended_err>> {
-    let is_report = |kind| matches!(kind, (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR));
-    match next_queued_error(socket, is_report)? {
-        None => Ok(None),
-        // SAFETY: a message of that kind begins with such a report.
-        Some(Some(data)) => Ok(Some(unsafe { std::ptr::read_unaligned(data.as_ptr().cast()) })),
-        Some(None) => Err(Error::other("the socket's error queue holds something other than an error")),
-    }
 }
 
 /// Most bytes of a control message of interest.

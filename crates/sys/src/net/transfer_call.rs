@@ -117,11 +117,14 @@ impl TransferCall<'_> {
                 // SAFETY: the offset is valid to read and write.
                 byte_count(unsafe { libc::sendfile(socket, part.file.as_raw_fd(), &raw mut offset, part.bytes) })
             }
-            Self::FileToPipe(part, pipe) => {
-                splice(part.splice_end(), (pipe.writer(), None), part.bytes, libc::SPLICE_F_MOVE)
-            }
+            Self::FileToPipe(part, pipe) => splice(
+                (part.file.as_raw_fd(), Some(part.offset)),
+                (pipe.pipe.write.as_raw_fd(), None),
+                part.bytes,
+                libc::SPLICE_F_MOVE,
+            ),
             Self::PipeToSocket(pipe, bytes, follows) => {
-                splice((pipe.reader(), None), (socket, None), *bytes, splice_flags(*follows))
+                splice((pipe.pipe.read.as_raw_fd(), None), (socket, None), *bytes, splice_flags(*follows))
             }
             Self::Receive(buffer) => {
                 // SAFETY: the buffer is valid to write for its length.
@@ -132,11 +135,14 @@ impl TransferCall<'_> {
                 byte_count(unsafe { libc::recv(socket, window.part_ptr(part).cast(), part.len(), 0) })
             }
             Self::SocketToPipe(pipe, bytes) => {
-                splice((socket, None), (pipe.writer(), None), *bytes, libc::SPLICE_F_MOVE)
+                splice((socket, None), (pipe.pipe.write.as_raw_fd(), None), *bytes, libc::SPLICE_F_MOVE)
             }
-            Self::PipeToFile(pipe, part) => {
-                splice((pipe.reader(), None), part.splice_end(), part.bytes, libc::SPLICE_F_MOVE)
-            }
+            Self::PipeToFile(pipe, part) => splice(
+                (pipe.pipe.read.as_raw_fd(), None),
+                (part.file.as_raw_fd(), Some(part.offset)),
+                part.bytes,
+                libc::SPLICE_F_MOVE,
+            ),
             Self::Read(file, offset, buffer) => file.read_at(buffer, *offset),
             Self::Write(file, offset, bytes) => file.write_at(bytes, *offset),
         }
@@ -144,37 +150,35 @@ impl TransferCall<'_> {
 
     /// The same as a request of a ring; `None` for what a ring cannot do, or only with memory of its own.
     fn submission_entry(&mut self, socket: &impl AsFd) -> Option<squeue::Entry> {
-        let socket = types::Fd(socket.as_fd().as_raw_fd());
-        let pipe_to = |pipe: &Splicer| types::Fd(pipe.writer());
-        let pipe_from = |pipe: &Splicer| types::Fd(pipe.reader());
+        let socket = socket.as_fd();
         Some(match self {
             Self::Send(bytes, follows) => {
-                opcode::Send::new(socket, bytes.as_ptr(), ring_length(bytes.len())).flags(flags(*follows)).build()
+                BufferRequest::Send(socket, *follows).entry(bytes.as_ptr().cast_mut(), bytes.len(), 0)
             }
             Self::SendWindow(window, part, follows) => {
-                opcode::Send::new(socket, window.part_ptr(part), ring_length(part.len())).flags(flags(*follows)).build()
+                BufferRequest::Send(socket, *follows).entry(window.part_ptr(part), part.len(), 0)
             }
-            Self::FileToPipe(part, pipe) => part.splice_from(pipe_to(pipe)),
-            Self::PipeToSocket(pipe, bytes, follows) => {
-                let entry = opcode::Splice::new(pipe_from(pipe), NO_OFFSET, socket, NO_OFFSET, ring_length(*bytes));
-                entry.flags(splice_flags(*follows)).build()
-            }
-            Self::Receive(buffer) => opcode::Recv::new(socket, buffer.as_mut_ptr(), ring_length(buffer.len())).build(),
+            Self::Receive(buffer) => BufferRequest::Receive(socket).entry(buffer.as_mut_ptr(), buffer.len(), 0),
             Self::ReceiveWindow(window, part) => {
-                opcode::Recv::new(socket, window.part_ptr(part), ring_length(part.len())).build()
+                BufferRequest::Receive(socket).entry(window.part_ptr(part), part.len(), 0)
             }
-            Self::SocketToPipe(pipe, bytes) => {
-                let entry = opcode::Splice::new(socket, NO_OFFSET, pipe_to(pipe), NO_OFFSET, ring_length(*bytes));
-                entry.flags(libc::SPLICE_F_MOVE).build()
-            }
-            Self::PipeToFile(pipe, part) => part.splice_to(pipe_from(pipe)),
             Self::Read(file, offset, buffer) => {
-                let file = types::Fd(file.as_raw_fd());
-                opcode::Read::new(file, buffer.as_mut_ptr(), ring_length(buffer.len())).offset(*offset).build()
+                BufferRequest::Read(file, *offset).entry(buffer.as_mut_ptr(), buffer.len(), 0)
             }
             Self::Write(file, offset, bytes) => {
-                let file = types::Fd(file.as_raw_fd());
-                opcode::Write::new(file, bytes.as_ptr(), ring_length(bytes.len())).offset(*offset).build()
+                BufferRequest::Write(file, *offset).entry(bytes.as_ptr().cast_mut(), bytes.len(), 0)
+            }
+            Self::FileToPipe(FileSlice { file, offset, bytes }, pipe) => {
+                splice_entry((*file, *offset as i64), (&pipe.pipe.write, NO_OFFSET), *bytes, MoreFollows::No)
+            }
+            Self::PipeToFile(pipe, FileSlice { file, offset, bytes }) => {
+                splice_entry((&pipe.pipe.read, NO_OFFSET), (*file, *offset as i64), *bytes, MoreFollows::No)
+            }
+            Self::PipeToSocket(pipe, bytes, follows) => {
+                splice_entry((&pipe.pipe.read, NO_OFFSET), (&socket, NO_OFFSET), *bytes, *follows)
+            }
+            Self::SocketToPipe(pipe, bytes) => {
+                splice_entry((&socket, NO_OFFSET), (&pipe.pipe.write, NO_OFFSET), *bytes, MoreFollows::No)
             }
             Self::SendZeroCopy(..) | Self::SendFile(..) => return None,
         })
@@ -184,23 +188,16 @@ impl TransferCall<'_> {
 /// The offset of an end of a splice that has none.
 const NO_OFFSET: i64 = -1;
 
-impl FileSlice<'_> {
-    /// As an end of a splice.
-    fn splice_end(&self) -> (RawFd, Option<u64>) {
-        (self.file.as_raw_fd(), Some(self.offset))
-    }
-
-    fn splice_from(&self, pipe: types::Fd) -> squeue::Entry {
-        let file = types::Fd(self.file.as_raw_fd());
-        let entry = opcode::Splice::new(file, self.offset as i64, pipe, NO_OFFSET, ring_length(self.bytes));
-        entry.flags(libc::SPLICE_F_MOVE).build()
-    }
-
-    fn splice_to(&self, pipe: types::Fd) -> squeue::Entry {
-        let file = types::Fd(self.file.as_raw_fd());
-        let entry = opcode::Splice::new(pipe, NO_OFFSET, file, self.offset as i64, ring_length(self.bytes));
-        entry.flags(libc::SPLICE_F_MOVE).build()
-    }
+/// A splice from one end to the other, each a descriptor and an offset.
+fn splice_entry(
+    (from, from_offset): (&impl AsRawFd, i64),
+    (to, to_offset): (&impl AsRawFd, i64),
+    bytes: usize,
+    follows: MoreFollows,
+) -> squeue::Entry {
+    let [from, to] = [from.as_raw_fd(), to.as_raw_fd()].map(types::Fd);
+    let entry = opcode::Splice::new(from, from_offset, to, to_offset, ring_length(bytes));
+    entry.flags(splice_flags(follows)).build()
 }
 
 /// Sends several pieces of memory as one message, once.

@@ -340,12 +340,6 @@ impl<F> Drop for SocketRing<F> {
     }
 }
 
-impl<F> std::fmt::Debug for SocketRing<F> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Sockets").field("in_flight", &self.in_flight).finish_non_exhaustive()
-    }
-}
-
 fn slot_of(RequestId(id): RequestId) -> usize {
     id as u32 as usize
 }

@@ -21,7 +21,7 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
         (None, None) => bail!("give --size or --count: how much to write"),
     };
     let pattern = match (args.pattern, args.seed) {
-        (Pattern::Noise { seed }, given) => Pattern::Noise { seed: given.unwrap_or(seed) },
+        (Pattern::Random { seed }, given) => Pattern::Random { seed: given.unwrap_or(seed) },
         (byte, None) => byte,
         (Pattern::Byte(_), Some(_)) => bail!("--seed is for noise, but --pattern is a byte"),
     };
@@ -83,7 +83,7 @@ struct PatternReport {
 impl PatternReport {
     fn new(job: &WriteJob) -> Self {
         match job.pattern {
-            Pattern::Noise { seed } => {
+            Pattern::Random { seed } => {
                 Self { pattern: "noise".into(), seed: Some(seed), pattern_cost: Some(job.pattern.fill_cost(job.block)) }
             }
             Pattern::Byte(byte) => Self { pattern: format!("{byte:#04x}"), seed: None, pattern_cost: None },

@@ -12,7 +12,7 @@
 
 use std::arch::{asm, global_asm};
 
-use super::{BandwidthKernel, Operation, Routine};
+use super::{BandwidthKernel, Operation, kernels};
 
 global_asm!(
     ".pushsection .text.kelvin_bandwidth, \"ax\", @progbits",
@@ -113,27 +113,8 @@ global_asm!(
     "dc zva, x9",
     "add x9, x9, #64",
     "kelvin_end zero_lines",
-    ".purgem kelvin_begin",
-    ".purgem kelvin_end",
-    ".purgem kelvin_load",
-    ".purgem kelvin_store",
-    ".purgem kelvin_write",
-    ".purgem kelvin_copy",
-    ".purgem kelvin_triad",
     ".popsection",
 );
-
-/// The kernels of a list, with their routines in the assembly above; one routine may serve two operations.
-macro_rules! kernels {
-    ($($name:literal $symbol:ident $operation:ident),* $(,)?) => {
-        [$({
-            unsafe extern "C" {
-                fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
-            }
-            (Operation::$operation, BandwidthKernel::new($name, $symbol as Routine))
-        }),*]
-    };
-}
 
 /// Whether `dc zva` is allowed and sets 64 bytes: DCZID_EL0 has bit 4 clear and 4 (words, as a power of two) below it.
 fn zeroes_lines_of_64() -> bool {
@@ -143,9 +124,14 @@ fn zeroes_lines_of_64() -> bool {
     dczid & 0x1f == 4
 }
 
-/// The kernels of an operation that this processor can run.
-pub(super) fn kernels(operation: Operation) -> Vec<BandwidthKernel> {
-    let all = kernels![
+/// Whether this processor can run the kernels of a set of instructions.
+pub(super) fn is_supported(set: &str) -> bool {
+    set != "dc" || zeroes_lines_of_64()
+}
+
+/// All kernels; one routine may serve two operations.
+pub(super) fn kernels() -> impl Iterator<Item = (Operation, BandwidthKernel)> {
+    kernels![
         "neon" kelvin_read_neon Read,
         "neon prefetching" kelvin_read_neon_ahead Read,
         "neon" kelvin_write_neon Write,
@@ -159,9 +145,6 @@ pub(super) fn kernels(operation: Operation) -> Vec<BandwidthKernel> {
         "neon" kelvin_ntwrite_neon NonTemporalWrite,
         "neon" kelvin_triad_neon Triad,
         "neon non-temporal" kelvin_nttriad_neon Triad,
-    ];
-    let runs = |&(of, kernel): &(Operation, BandwidthKernel)| {
-        of == operation && (kernel.name() != "dc zva" || zeroes_lines_of_64())
-    };
-    all.into_iter().filter(runs).map(|(_, kernel)| kernel).collect()
+    ]
+    .into_iter()
 }

@@ -14,7 +14,7 @@ fn memcpy() -> Memcpy {
 
 /// [`super::Operation::Copy`] by the C library's memcpy: one call moves a whole window.
 pub fn library_copy() -> BandwidthKernel {
-    BandwidthKernel::new("memcpy", copy)
+    BandwidthKernel { name: "memcpy", routine: copy }
 }
 
 unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usize, passes: u64) {

@@ -11,7 +11,7 @@
 
 use std::arch::global_asm;
 
-use super::{BandwidthKernel, Operation, Routine};
+use super::{BandwidthKernel, Operation, kernels};
 
 // `\v` is a kind of vector register, `\w` its bytes, `\move` the instruction that loads and stores a whole one.
 global_asm!(
@@ -174,90 +174,58 @@ global_asm!(
     "kelvin_string fill_string, stosb",
     "kelvin_string zero_string, stosb, 0",
     "kelvin_string copy_string, movsb",
-    ".purgem kelvin_begin",
-    ".purgem kelvin_broadcast",
-    ".purgem kelvin_turn",
-    ".purgem kelvin_end",
-    ".purgem kelvin_read",
-    ".purgem kelvin_write",
-    ".purgem kelvin_copy",
-    ".purgem kelvin_triad_one",
-    ".purgem kelvin_triad",
-    ".purgem kelvin_string",
     ".popsection",
 );
 
-/// The kernels of a list, with their routines in the assembly above; one routine may serve two operations.
-macro_rules! kernels {
-    ($($name:literal $set:ident $symbol:ident $operation:ident),* $(,)?) => {
-        [$({
-            unsafe extern "C" {
-                fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
-            }
-            (Operation::$operation, CpuFeature::$set, BandwidthKernel::new($name, $symbol as Routine))
-        }),*]
-    };
-}
-
-/// What a core must have to run a kernel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CpuFeature {
-    Any,
-    Avx2,
-    Avx512,
-}
-
-impl CpuFeature {
-    fn is_supported(self) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            Self::Avx512 => is_x86_feature_detected!("avx512f"),
-        }
+/// Whether this processor can run the kernels of a set of instructions.
+pub(super) fn is_supported(set: &str) -> bool {
+    match set {
+        "avx2" => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+        "avx512" => is_x86_feature_detected!("avx512f"),
+        _ => true,
     }
 }
 
-/// The kernels of an operation that this processor can run.
-pub(super) fn kernels(operation: Operation) -> Vec<BandwidthKernel> {
+/// All kernels; one routine may serve two operations.
+pub(super) fn kernels() -> impl Iterator<Item = (Operation, BandwidthKernel)> {
     // Fill and zero are what a library does to set memory: any of the stores, or the string instruction.
-    let all = kernels![
-        "sse2" Any kelvin_read_sse2 Read,
-        "avx2" Avx2 kelvin_read_avx2 Read,
-        "avx512" Avx512 kelvin_read_avx512 Read,
-        "sse2 prefetching" Any kelvin_read_sse2_ahead Read,
-        "avx2 prefetching" Avx2 kelvin_read_avx2_ahead Read,
-        "sse2" Any kelvin_write_sse2 Write,
-        "avx2" Avx2 kelvin_write_avx2 Write,
-        "avx512" Avx512 kelvin_write_avx512 Write,
-        "rep stosb" Any kelvin_fill_string Fill,
-        "sse2" Any kelvin_write_sse2 Fill,
-        "avx2" Avx2 kelvin_write_avx2 Fill,
-        "avx512" Avx512 kelvin_write_avx512 Fill,
-        "sse2 non-temporal" Any kelvin_ntwrite_sse2 Fill,
-        "avx512 non-temporal" Avx512 kelvin_ntwrite_avx512 Fill,
-        "rep stosb" Any kelvin_zero_string Zero,
-        "sse2" Any kelvin_zero_sse2 Zero,
-        "avx2" Avx2 kelvin_zero_avx2 Zero,
-        "avx512" Avx512 kelvin_zero_avx512 Zero,
-        "sse2 non-temporal" Any kelvin_ntzero_sse2 Zero,
-        "avx512 non-temporal" Avx512 kelvin_ntzero_avx512 Zero,
-        "rep movsb" Any kelvin_copy_string Copy,
-        "sse2" Any kelvin_copy_sse2 Copy,
-        "avx2" Avx2 kelvin_copy_avx2 Copy,
-        "avx512" Avx512 kelvin_copy_avx512 Copy,
-        "sse2 non-temporal" Any kelvin_ntcopy_sse2 Copy,
-        "avx2 non-temporal" Avx2 kelvin_ntcopy_avx2 Copy,
-        "avx512 non-temporal" Avx512 kelvin_ntcopy_avx512 Copy,
-        "sse2" Any kelvin_ntwrite_sse2 NonTemporalWrite,
-        "avx2" Avx2 kelvin_ntwrite_avx2 NonTemporalWrite,
-        "avx512" Avx512 kelvin_ntwrite_avx512 NonTemporalWrite,
-        "sse2" Any kelvin_triad_sse2 Triad,
-        "avx2" Avx2 kelvin_triad_avx2 Triad,
-        "avx512" Avx512 kelvin_triad_avx512 Triad,
-        "sse2 non-temporal" Any kelvin_nttriad_sse2 Triad,
-        "avx2 non-temporal" Avx2 kelvin_nttriad_avx2 Triad,
-        "avx512 non-temporal" Avx512 kelvin_nttriad_avx512 Triad,
-    ];
-    let runs = |&(of, set, _): &(Operation, CpuFeature, BandwidthKernel)| of == operation && set.is_supported();
-    all.into_iter().filter(runs).map(|(_, _, kernel)| kernel).collect()
+    kernels![
+        "sse2" kelvin_read_sse2 Read,
+        "avx2" kelvin_read_avx2 Read,
+        "avx512" kelvin_read_avx512 Read,
+        "sse2 prefetching" kelvin_read_sse2_ahead Read,
+        "avx2 prefetching" kelvin_read_avx2_ahead Read,
+        "sse2" kelvin_write_sse2 Write,
+        "avx2" kelvin_write_avx2 Write,
+        "avx512" kelvin_write_avx512 Write,
+        "rep stosb" kelvin_fill_string Fill,
+        "sse2" kelvin_write_sse2 Fill,
+        "avx2" kelvin_write_avx2 Fill,
+        "avx512" kelvin_write_avx512 Fill,
+        "sse2 non-temporal" kelvin_ntwrite_sse2 Fill,
+        "avx512 non-temporal" kelvin_ntwrite_avx512 Fill,
+        "rep stosb" kelvin_zero_string Zero,
+        "sse2" kelvin_zero_sse2 Zero,
+        "avx2" kelvin_zero_avx2 Zero,
+        "avx512" kelvin_zero_avx512 Zero,
+        "sse2 non-temporal" kelvin_ntzero_sse2 Zero,
+        "avx512 non-temporal" kelvin_ntzero_avx512 Zero,
+        "rep movsb" kelvin_copy_string Copy,
+        "sse2" kelvin_copy_sse2 Copy,
+        "avx2" kelvin_copy_avx2 Copy,
+        "avx512" kelvin_copy_avx512 Copy,
+        "sse2 non-temporal" kelvin_ntcopy_sse2 Copy,
+        "avx2 non-temporal" kelvin_ntcopy_avx2 Copy,
+        "avx512 non-temporal" kelvin_ntcopy_avx512 Copy,
+        "sse2" kelvin_ntwrite_sse2 NonTemporalWrite,
+        "avx2" kelvin_ntwrite_avx2 NonTemporalWrite,
+        "avx512" kelvin_ntwrite_avx512 NonTemporalWrite,
+        "sse2" kelvin_triad_sse2 Triad,
+        "avx2" kelvin_triad_avx2 Triad,
+        "avx512" kelvin_triad_avx512 Triad,
+        "sse2 non-temporal" kelvin_nttriad_sse2 Triad,
+        "avx2 non-temporal" kelvin_nttriad_avx2 Triad,
+        "avx512 non-temporal" kelvin_nttriad_avx512 Triad,
+    ]
+    .into_iter()
 }

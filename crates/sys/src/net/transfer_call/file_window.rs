@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 use crate::mapping::page_bytes;
 use crate::region::{ANONYMOUS, Region};
-use crate::{Error, Result, check};
+use crate::{Error, Result};
 
 /// What may be done with the pages of a [`FileWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl FileWindow {
 
     /// Its first address.
     pub fn address(&self) -> usize {
-        self.region.start().as_ptr() as usize
+        self.region.address()
     }
 
     /// Shows as many bytes of a file as fit of the `wanted` ones that begin at `offset`, a multiple of the page, and returns how
@@ -81,35 +81,14 @@ impl FileWindow {
                 PageAccess::Read => libc::PROT_READ,
                 PageAccess::Write => libc::PROT_READ | libc::PROT_WRITE,
             };
-            self.map_over(bytes, protection, libc::MAP_SHARED, (file.as_raw_fd(), offset))?;
+            // SAFETY: no reference into the window outlives a borrow of it.
+            unsafe { self.region.map_over(0..bytes, protection, libc::MAP_SHARED, (file.as_raw_fd(), offset)) }?;
             self.mapped_bytes = bytes;
             if !self.reads_ahead {
-                self.advise(libc::MADV_RANDOM)?;
+                self.region.advise(0, bytes, libc::MADV_RANDOM)?;
             }
         }
         Ok(bytes)
-    }
-
-    /// Tells the kernel how what is shown will be accessed.
-    fn advise(&self, advice: libc::c_int) -> Result<()> {
-        // SAFETY: the pages are this window's, and the advice leaves what they show alone.
-        let result = unsafe { libc::madvise(self.region.start().as_ptr().cast(), self.mapped_bytes, advice) };
-        check(result).map(drop)
-    }
-
-    /// Shows a part of a file, or nothing, in place of what the window showed.
-    fn map_over(
-        &self,
-        bytes: usize,
-        protection: libc::c_int,
-        flags: libc::c_int,
-        (file, offset): (RawFd, u64),
-    ) -> Result<()> {
-        let start = self.region.start().as_ptr().cast();
-        // SAFETY: at most the window's own range is replaced, of which no reference outlives a borrow of it.
-        let mapped =
-            unsafe { libc::mmap(start, bytes, protection, flags | libc::MAP_FIXED, file, offset as libc::off_t) };
-        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Shows nothing any more, and so keeps no file in use.
@@ -118,7 +97,8 @@ impl FileWindow {
     /// Those of mmap.
     pub fn unmap(&mut self) -> Result<()> {
         self.mapped_bytes = 0;
-        self.map_over(self.region.bytes(), libc::PROT_NONE, RESERVED, (ANONYMOUS, 0))
+        // SAFETY: no reference into the window outlives a borrow of it.
+        unsafe { self.region.map_over(0..self.region.bytes(), libc::PROT_NONE, RESERVED, (ANONYMOUS, 0)) }
     }
 
     /// Reads the next bytes of another file into a part, and returns how many came. The pages are made by the kernel within the

@@ -2,9 +2,14 @@
 
 use std::cell::Cell;
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+
+use crate::poll::whole_milliseconds;
 use crate::{Error, Result, check};
 
 /// How to wait.
@@ -43,7 +48,7 @@ pub struct WaitingSocket {
 #[derive(Debug)]
 enum Waiter {
     InCall,
-    Epoll { set: OwnedFd, interest: u32 },
+    Epoll { set: OwnedFd, interest: EventFlags },
     Signal(SignalBlock),
 }
 
@@ -58,11 +63,15 @@ impl WaitingSocket {
         stream.set_write_timeout(Some(patience))?;
         let waiter = match waiting {
             SocketWaitMode::InCall => Waiter::InCall,
-            SocketWaitMode::Epoll => Waiter::Epoll { set: epoll(stream.as_fd())?, interest: 0 },
+            SocketWaitMode::Epoll => {
+                let (set, interest) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, EventFlags::empty());
+                epoll::add(&set, &stream, EventData::new_u64(0), interest)?;
+                Waiter::Epoll { set, interest }
+            }
             SocketWaitMode::Signal => {
                 // Held first, so that no signal can end the process.
                 let held = SignalBlock::new()?;
-                enable_signals(stream.as_raw_fd())?;
+                enable_signals(&stream)?;
                 Waiter::Signal(held)
             }
         };
@@ -79,13 +88,33 @@ impl WaitingSocket {
     ///
     /// # Errors
     /// Those of the calls, an interruption not among them.
-    pub fn wait(&mut self, awaited: SocketEvent, within: Duration) -> Result<bool> {
+    pub fn wait(&mut self, awaited: SocketEvent, patience: Duration) -> Result<bool> {
+        let within = whole_milliseconds(patience);
         let woken = match &mut self.waiter {
-            Waiter::InCall => poll(self.stream.as_fd(), awaited, within),
-            Waiter::Epoll { set, interest } => {
-                epoll_wait_for(set, (interest, epoll_interest(awaited)), self.stream.as_raw_fd(), within)
+            Waiter::InCall => {
+                let events = match awaited {
+                    SocketEvent::Readable => PollFlags::IN | PollFlags::RDHUP,
+                    SocketEvent::Writable => PollFlags::OUT,
+                    // Errors are always reported.
+                    SocketEvent::ErrorQueue => PollFlags::empty(),
+                };
+                let mut wanted = [PollFd::new(&self.stream, events)];
+                rustix::event::poll(&mut wanted, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
             }
-            Waiter::Signal(held) => held.wait(within),
+            Waiter::Epoll { set, interest } => {
+                let wanted = match awaited {
+                    SocketEvent::Readable => EventFlags::IN | EventFlags::RDHUP,
+                    SocketEvent::Writable => EventFlags::OUT,
+                    SocketEvent::ErrorQueue => EventFlags::empty(),
+                };
+                if *interest != wanted {
+                    epoll::modify(&*set, &self.stream, EventData::new_u64(0), wanted)?;
+                    *interest = wanted;
+                }
+                let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
+                epoll::wait(&*set, &mut events, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
+            }
+            Waiter::Signal(held) => held.wait(patience),
         };
         match woken {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
@@ -98,63 +127,9 @@ impl Drop for WaitingSocket {
     fn drop(&mut self) {
         if matches!(self.waiter, Waiter::Signal(_)) {
             // Before the signal is let through again. It cannot fail for a descriptor that is open.
-            let _ = change_flags(self.stream.as_raw_fd(), |flags| flags & !libc::O_ASYNC);
+            let _ = set_async(&self.stream, false);
         }
     }
-}
-
-/// Whole milliseconds, rounded up, so that the rest of a time is not a busy loop of zero waits.
-fn milliseconds(within: Duration) -> libc::c_int {
-    within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int
-}
-
-fn poll(socket: BorrowedFd<'_>, awaited: SocketEvent, within: Duration) -> Result<bool> {
-    let events = match awaited {
-        SocketEvent::Readable => libc::POLLIN | libc::POLLRDHUP,
-        SocketEvent::Writable => libc::POLLOUT,
-        // Errors are always reported.
-        SocketEvent::ErrorQueue => 0,
-    };
-    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one pollfd, which outlives the call.
-    check(unsafe { libc::poll(&raw mut wanted, 1, milliseconds(within)) }).map(|ready| ready > 0)
-}
-
-/// The interest of an epoll that is as wanted.
-fn epoll_interest(awaited: SocketEvent) -> u32 {
-    let events = match awaited {
-        SocketEvent::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
-        SocketEvent::Writable => libc::EPOLLOUT,
-        // Errors are always reported.
-        SocketEvent::ErrorQueue => 0,
-    };
-    events as u32
-}
-
-/// An epoll that holds a socket.
-fn epoll(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
-    // SAFETY: takes no pointers; the descriptor is new and owned by nobody else.
-    let set = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
-    control(&set, libc::EPOLL_CTL_ADD, socket.as_raw_fd(), 0)?;
-    Ok(set)
-}
-
-fn control(set: &OwnedFd, operation: libc::c_int, socket: RawFd, events: u32) -> Result<()> {
-    let mut event = libc::epoll_event { events, u64: 0 };
-    // SAFETY: the event outlives the call.
-    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, socket, &raw mut event) }).map(drop)
-}
-
-/// Waits for the second interest, which becomes the first.
-fn epoll_wait_for(set: &OwnedFd, interest: (&mut u32, u32), socket: RawFd, within: Duration) -> Result<bool> {
-    if *interest.0 != interest.1 {
-        control(set, libc::EPOLL_CTL_MOD, socket, interest.1)?;
-        *interest.0 = interest.1;
-    }
-    let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: room for one event, which outlives the call.
-    let ready = check(unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, milliseconds(within)) })?;
-    Ok(ready > 0)
 }
 
 /// `F_SETSIG`, `F_SETOWN_EX` and `struct f_owner_ex` of `linux/fcntl.h`, and its `F_OWNER_TID`.
@@ -185,21 +160,20 @@ fn socket_signals() -> libc::sigset_t {
 }
 
 /// Has a socket send its signal to this thread whenever something happens to it.
-fn enable_signals(socket: RawFd) -> Result<()> {
-    // SAFETY: takes no pointers.
-    let owner = SignalOwner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
+fn enable_signals(stream: &TcpStream) -> Result<()> {
+    let owner = SignalOwner { kind: F_OWNER_TID, id: rustix::thread::gettid().as_raw_nonzero().get() };
+    let socket: RawFd = stream.as_raw_fd();
     // SAFETY: the owner is laid out as the call has it, and outlives it.
     check(unsafe { libc::fcntl(socket, F_SETOWN_EX, &raw const owner) })?;
     // SAFETY: takes no pointers.
     check(unsafe { libc::fcntl(socket, F_SETSIG, libc::SIGRTMIN()) })?;
-    change_flags(socket, |flags| flags | libc::O_ASYNC)
+    set_async(stream, true)
 }
 
-fn change_flags(socket: RawFd, change: impl FnOnce(libc::c_int) -> libc::c_int) -> Result<()> {
-    // SAFETY: takes no pointers.
-    let flags = check(unsafe { libc::fcntl(socket, libc::F_GETFL) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::fcntl(socket, libc::F_SETFL, change(flags)) }).map(drop)
+fn set_async(stream: &TcpStream, is_async: bool) -> Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(stream)?;
+    flags.set(OFlags::from_bits_retain(libc::O_ASYNC as u32), is_async);
+    Ok(rustix::fs::fcntl_setfl(stream, flags)?)
 }
 
 thread_local! {

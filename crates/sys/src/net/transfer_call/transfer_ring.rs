@@ -41,6 +41,25 @@ pub enum BufferRequest<'a> {
     Receive(BorrowedFd<'a>),
 }
 
+impl BufferRequest<'_> {
+    /// As a request of a ring for so many bytes of memory; one that sends has these flags as well.
+    pub(super) fn entry(self, place: *mut u8, bytes: usize, send_flags: libc::c_int) -> squeue::Entry {
+        let bytes = ring_length(bytes);
+        match self {
+            Self::Read(file, offset) => opcode::Read::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build(),
+            Self::Write(file, offset) => opcode::Write::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build(),
+            Self::Send(socket, follows) => {
+                opcode::Send::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags(follows) | send_flags).build()
+            }
+            Self::SendZeroCopy(socket, follows) => opcode::SendZc::new(Fd(socket.as_raw_fd()), place, bytes)
+                .flags(flags(follows) | send_flags)
+                .zc_flags(REPORT_USAGE)
+                .build(),
+            Self::Receive(socket) => opcode::Recv::new(Fd(socket.as_raw_fd()), place, bytes).build(),
+        }
+    }
+}
+
 /// What happened to a request.
 #[derive(Debug)]
 pub enum Completion {
@@ -101,15 +120,8 @@ impl TransferRing {
             return Err(Error::new(ErrorKind::Unsupported, "io_uring with sockets needs Linux 6.0"));
         }
         let buffers = if slots == 0 { None } else { Some(Arena::io_buffer(buffer_stride(bytes) * slots)?) };
-        Ok(Self {
-            ring,
-            bytes,
-            buffers,
-            uses: vec![BufferUse::default(); slots],
-            in_flight: 0,
-            ended: VecDeque::new(),
-            next: 0,
-        })
+        let (uses, ended) = (vec![BufferUse::default(); slots], VecDeque::new());
+        Ok(Self { ring, bytes, buffers, uses, in_flight: 0, ended, next: 0 })
     }
 
     /// How many buffers it has.
@@ -163,41 +175,6 @@ impl TransferRing {
         work(&mut ended.0)
     }
 
-    /// Queues a request for the bytes `within` a buffer, which the next submission submits. One that is linked ends
-    /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
-    ///
-    /// # Panics
-    /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
-    fn queue(&mut self, request: BufferRequest<'_>, slot: usize, within: Range<usize>, linked: bool) {
-        let fills = matches!(request, BufferRequest::Read(..) | BufferRequest::Receive(_));
-        assert!(!self.uses[slot].fills && (!fills || !self.is_in_use(slot)), "buffer {slot} is in use");
-        let (place, bytes) = (self.buffer_ptr(slot, &within), ring_length(within.len()));
-        let entry = match request {
-            BufferRequest::Read(file, offset) => {
-                opcode::Read::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build()
-            }
-            BufferRequest::Write(file, offset) => {
-                opcode::Write::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build()
-            }
-            BufferRequest::Send(socket, follows) => {
-                let flags = flags(follows) | libc::MSG_WAITALL;
-                opcode::Send::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).build()
-            }
-            BufferRequest::SendZeroCopy(socket, follows) => {
-                let flags = flags(follows) | libc::MSG_WAITALL;
-                opcode::SendZc::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).zc_flags(REPORT_USAGE).build()
-            }
-            BufferRequest::Receive(socket) => opcode::Recv::new(Fd(socket.as_raw_fd()), place, bytes).build(),
-        };
-        let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
-        // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
-        // that this use excludes. File and socket are open until it is done: they outlive the scope, which ends what is in flight.
-        unsafe { self.push(&entry.flags(link).user_data(self.next | slot as u64)) };
-        self.next = self.next.wrapping_add(NAME_STEP);
-        self.uses[slot].requests += 1;
-        self.uses[slot].fills = fills;
-    }
-
     /// # Safety
     /// What the request uses must be left to the kernel until it is done.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
@@ -211,7 +188,7 @@ impl TransferRing {
     ///
     /// # Errors
     /// Those of io_uring_enter.
-    pub fn submit(&mut self) -> Result<()> {
+    fn submit(&mut self) -> Result<()> {
         match self.ring.submit() {
             Err(error) if !is_transient(&error) => Err(error),
             _ => Ok(()),
@@ -335,7 +312,7 @@ impl TransferRing {
 
     /// Ends what is in flight: cancels it where that is possible, waits for the rest, and leaves what became of all to
     /// [`Self::next_completion`].
-    pub fn cancel_all(&mut self) {
+    fn cancel_all(&mut self) {
         let is_end = |entry: &cqueue::Entry| !cqueue::notif(entry.flags());
         let mut left = self.in_flight - self.ended.iter().filter(|entry| is_end(entry)).count();
         loop {
@@ -373,10 +350,20 @@ impl<'env> RingScope<'_, 'env> {
     /// # Panics
     /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
     pub fn queue(&mut self, request: BufferRequest<'env>, slot: usize, within: Range<usize>, linked: bool) {
-        self.requests.queue(request, slot, within, linked);
+        let ring = &mut *self.requests;
+        let fills = matches!(request, BufferRequest::Read(..) | BufferRequest::Receive(_));
+        assert!(!ring.uses[slot].fills && (!fills || !ring.is_in_use(slot)), "buffer {slot} is in use");
+        let entry = request.entry(ring.buffer_ptr(slot, &within), within.len(), libc::MSG_WAITALL);
+        let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
+        // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
+        // that this use excludes. File and socket are open until it is done: they outlive the scope, which ends what is in flight.
+        unsafe { ring.push(&entry.flags(link).user_data(ring.next | slot as u64)) };
+        ring.next = ring.next.wrapping_add(NAME_STEP);
+        ring.uses[slot].requests += 1;
+        ring.uses[slot].fills = fills;
     }
 
-    /// As [`TransferRing::submit`].
+    /// Submits what is queued, without waiting; what the kernel does not take just now, the next one submits.
     ///
     /// # Errors
     /// Those of io_uring_enter.
@@ -384,7 +371,7 @@ impl<'env> RingScope<'_, 'env> {
         self.requests.submit()
     }
 
-    /// As [`TransferRing::wait`].
+    /// Submits what is queued, and waits until a request is done: `false` if none was within this time.
     ///
     /// # Errors
     /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
@@ -397,7 +384,8 @@ impl<'env> RingScope<'_, 'env> {
         self.requests.next_completion()
     }
 
-    /// As [`TransferRing::cancel_all`].
+    /// Ends what is in flight: cancels it where that is possible, waits for the rest, and leaves what became of all to
+    /// [`Self::next_completion`].
     pub fn cancel_all(&mut self) {
         self.requests.cancel_all();
     }
@@ -418,18 +406,6 @@ struct ScopeEnd<'ring, 'env>(RingScope<'ring, 'env>);
 impl Drop for ScopeEnd<'_, '_> {
     fn drop(&mut self) {
         self.0.cancel_all();
-    }
-}
-
-impl std::fmt::Debug for RingScope<'_, '_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_tuple("Scope").field(&self.requests).finish()
-    }
-}
-
-impl std::fmt::Debug for TransferRing {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Requests").field("slots", &self.uses.len()).field("in_flight", &self.in_flight).finish()
     }
 }
 

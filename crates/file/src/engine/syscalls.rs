@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use kelvin_sys::fork_image::resident_around;
@@ -37,12 +38,11 @@ impl IoCall {
 }
 
 /// A file, and a buffer for one block.
-#[derive(Debug)]
 pub(crate) struct SyscallEngine {
     target: Target,
-    file: File,
+    pub(crate) file: File,
     call: IoCall,
-    buffer: Arena,
+    pub(crate) buffer: Arena,
     /// Unit to which lengths are rounded up: 1, or that of direct I/O.
     alignment: usize,
     /// Offset of the next call that has none of its own.
@@ -51,7 +51,7 @@ pub(crate) struct SyscallEngine {
     pages: PagePolicy,
 }
 
-/// Whether a call reads or writes.
+/// A file, with the offset that it has and the one of a call.
 struct FileCursor<'a> {
     file: &'a File,
     position: &'a mut u64,
@@ -73,23 +73,13 @@ impl SyscallEngine {
         missing_huge_pages_note(&self.buffer, self.pages).into_iter().collect()
     }
 
-    /// The file.
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// The buffer, to fill before the first request.
-    pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_mut_slice()
-    }
-
     /// Makes requests; `prepare` is given the buffer of each before its time begins.
     pub(crate) fn run_requests<O: Observer>(
         &mut self,
         requests: &mut BlockRequests,
         observer: &mut O,
         prepare: impl FnMut(BlockRequest, &mut [u8]),
-    ) -> Result<()> {
+    ) -> Result<ControlFlow<()>> {
         // Each loop is compiled for its call.
         match self.call {
             IoCall::Read => self.run_requests_with(requests, observer, prepare, read_block),
@@ -107,17 +97,18 @@ impl SyscallEngine {
         observer: &mut O,
         mut prepare: impl FnMut(BlockRequest, &mut [u8]),
         call: impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
-    ) -> Result<()> {
+    ) -> Result<ControlFlow<()>> {
         for request in requests {
             let asked = request.bytes.next_multiple_of(self.alignment);
             prepare(request, &mut self.buffer.as_mut_slice()[..asked]);
             let stamp = observer.begin();
             self.complete_request(request, asked, &call)?;
-            if observer.end(stamp, request, &self.buffer.as_slice()[..request.bytes]).is_break() {
-                break;
+            let flow = observer.end(stamp, request, &self.buffer.as_slice()[..request.bytes]);
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Moves all of a request, in one call unless the file system moves less at a time.

@@ -1,7 +1,7 @@
 //! io_uring: many requests in flight.
 
-use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 
 use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
 
@@ -25,10 +25,9 @@ const SUBMIT_DEPTH_DIVISOR: usize = 16;
 const MAX_BUFFER_BYTES: usize = 1 << 30;
 
 /// A ring, and its requests in flight.
-#[derive(Debug)]
 pub(crate) struct UringEngine {
     target: Target,
-    ring: FileRing,
+    pub(crate) ring: FileRing,
     direction: IoDirection,
     /// Unit to which lengths are rounded up: 1, or that of direct I/O.
     alignment: usize,
@@ -73,11 +72,6 @@ impl UringEngine {
         Ok(BlockEngine::Uring(Box::new(engine)))
     }
 
-    /// The file.
-    pub(crate) fn file(&self) -> &File {
-        self.ring.file()
-    }
-
     /// The buffers, to fill before the first request.
     pub(crate) fn each_buffer(&mut self, mut fill: impl FnMut(&mut [u8])) {
         (0..self.slots.len()).for_each(|slot| fill(self.ring.buffer_mut(slot)));
@@ -89,7 +83,7 @@ impl UringEngine {
         requests: &mut BlockRequests,
         observer: &mut O,
         mut prepare: impl FnMut(BlockRequest, &mut [u8]),
-    ) -> Result<()> {
+    ) -> Result<ControlFlow<()>> {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
         let mut enough = false;
         let together = (self.slots.len() / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH);
@@ -110,7 +104,7 @@ impl UringEngine {
             }
             let under_way = self.ring.in_flight() as u64;
             if under_way == 0 {
-                return Ok(());
+                return Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
             }
             let Some((slot, moved)) = self.next_completion()? else { continue };
             self.completions += 1;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Result as IoResult, Seek, SeekFrom};
+use std::ops::ControlFlow;
 
 use kelvin_sys::stdio::CFile;
 
@@ -59,7 +60,11 @@ impl<S: Stream> StreamEngine<S> {
         Self { target, stream, buffer: vec![0; block], position: 0 }
     }
 
-    pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
+    pub(crate) fn read<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+    ) -> Result<ControlFlow<()>> {
         for request in requests {
             let stamp = observer.begin();
             let failed = |error| self.target.read_error(request.offset, request.bytes, error);
@@ -71,10 +76,11 @@ impl<S: Stream> StreamEngine<S> {
             if read < request.bytes {
                 return Err(self.target.truncated(self.position));
             }
-            if observer.end(stamp, request, &self.buffer[..request.bytes]).is_break() {
-                break;
+            let flow = observer.end(stamp, request, &self.buffer[..request.bytes]);
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }

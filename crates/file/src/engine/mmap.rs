@@ -1,11 +1,11 @@
 //! A mapping of the file, copied out of block by block, or read in place.
 
-use std::fs::File;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
 use kelvin_sys::sigbus::SigbusGuard;
 
+use super::BlockFile;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::target::Target;
@@ -17,16 +17,6 @@ const POPULATE_WINDOW: usize = 2 << 20;
 /// EFAULT of errno(3) on Linux: nothing backs a part of the mapping.
 const EFAULT: i32 = 14;
 
-/// How the pages of a mapping are read.
-pub(crate) struct MmapOptions {
-    /// Whether they are mapped ahead.
-    pub populate: bool,
-    /// Bytes into which each block is copied; none to look at it in place.
-    pub buffer: usize,
-    /// The order that the kernel is told.
-    pub order: BlockOrder,
-}
-
 /// A mapping, and a buffer for one block.
 #[derive(Debug)]
 pub(crate) struct MmapEngine {
@@ -35,6 +25,7 @@ pub(crate) struct MmapEngine {
     mapping: Option<(SigbusGuard, FileMapping)>,
     /// Empty if blocks are read in place.
     buffer: Vec<u8>,
+    /// Whether pages are mapped ahead.
     populate: bool,
     /// The part that was mapped ahead last.
     populated: Range<usize>,
@@ -43,26 +34,23 @@ pub(crate) struct MmapEngine {
 }
 
 impl MmapEngine {
-    pub(crate) fn new(target: Target, file: &File, reading: MmapOptions) -> Result<Self> {
+    /// A mapping of whose order the kernel is told, and whose blocks are copied; blocks of no bytes are read in place.
+    pub(crate) fn new(open: BlockFile, order: BlockOrder, populate: bool) -> Result<Self> {
+        let BlockFile { target, file, block, .. } = open;
         let failed = |error| Error::call("map", target.path(), error);
         let bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
         let view = match bytes {
             0 => None,
             _ => {
-                let mapping = FileMapping::whole(file, bytes).map_err(|error| match is_unmappable(&error) {
+                let mapping = FileMapping::whole(&file, bytes).map_err(|error| match is_unmappable(&error) {
                     true => Error::MmapUnsupported { path: target.path().to_owned() },
                     false => failed(error),
                 })?;
-                match reading.order {
-                    BlockOrder::Sequential => mapping.advise_sequential(),
-                    BlockOrder::Random { .. } => mapping.advise_random(),
-                }
-                .map_err(failed)?;
+                mapping.advise_order(order == BlockOrder::Sequential).map_err(failed)?;
                 Some((SigbusGuard::over(mapping.address(), mapping.len()).map_err(failed)?, mapping))
             }
         };
-        let buffer = vec![0; reading.buffer];
-        Ok(Self { target, mapping: view, buffer, populate: reading.populate, populated: 0..0, touched: 0..0 })
+        Ok(Self { target, mapping: view, buffer: vec![0; block], populate, populated: 0..0, touched: 0..0 })
     }
 
     pub(crate) fn unmap_pages(&mut self) -> Result<()> {
@@ -77,8 +65,12 @@ impl MmapEngine {
             .map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
     }
 
-    pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
-        let Some((guard, mapping)) = &self.mapping else { return Ok(()) };
+    pub(crate) fn read<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+    ) -> Result<ControlFlow<()>> {
+        let Some((guard, mapping)) = &self.mapping else { return Ok(ControlFlow::Continue(())) };
         let (start, end) = (requests.range().start as usize, requests.range().end as usize);
         self.touched = match self.touched.is_empty() {
             true => start..end,
@@ -111,10 +103,10 @@ impl MmapEngine {
                 return Err(truncated_error(&self.target, request));
             }
             if ended.is_break() {
-                break;
+                return Ok(ended);
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 
