@@ -80,9 +80,8 @@ impl Residency {
 
     /// Whether all pages are in memory, by every call available.
     pub fn is_complete(&self) -> bool {
-        let (mincore, cachestat) = (self.mincore >= self.pages, self.cachestat.map(|pages| pages >= self.pages));
         // On overlayfs cachestat reports 0 of a file that is all there.
-        mincore && (cachestat != Some(false) || self.cachestat == Some(0))
+        self.mincore >= self.pages && self.cachestat.is_none_or(|pages| pages >= self.pages || pages == 0)
     }
 
     /// Whether no page is in memory, by every call available.
@@ -217,16 +216,15 @@ fn fill_cache(target: &Target) -> Result<Residency> {
         return Ok(found);
     }
     let why = match kelvin_sys::fs::kind(target.path()) {
-        Ok(kind) if kind.is_served() => {
-            format!(
-                "another program or machine serves this file system ({}), and may keep it out of memory, or have it \
-                 dropped whenever it is opened (mount.fuse(8): kernel_cache)",
-                kind.name()
-            )
-        }
+        Ok(kind) if kind.is_served() => format!(
+            "another program or machine serves this file system ({}), and may keep it out of memory, or have it dropped \
+             whenever it is opened (mount.fuse(8): kernel_cache)",
+            kind.name()
+        ),
         _ => "is there enough memory for it?".into(),
     };
-    Err(cache_state_error(target, PageCacheState::Cached, format!("after it was read, {found}; {why}")))
+    let found = format!("after it was read, {found}; {why}");
+    Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: PageCacheState::Cached, found })
 }
 
 /// Drops the file from the page cache.
@@ -250,7 +248,8 @@ fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
         return Ok(found);
     }
     let why = in_memory.map_or_else(String::new, |kind| format!(": {} lives in memory", kind.name()));
-    Err(cache_state_error(target, state, format!("after it was dropped, {found}{why}")))
+    let found = format!("after it was dropped, {found}{why}");
+    Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: state, found })
 }
 
 /// What is in memory in the end state, or after so many attempts.
@@ -268,10 +267,6 @@ fn retry_until(
         attempt(number)?;
     }
     residency(target)
-}
-
-fn cache_state_error(target: &Target, wanted: PageCacheState, found: String) -> Error {
-    Error::CacheStateNotReached { path: target.path().to_owned(), wanted, found }
 }
 
 /// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).

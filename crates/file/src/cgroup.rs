@@ -99,13 +99,11 @@ impl Cgroup {
     /// [`Error::CgroupUnavailable`].
     pub fn limit_cpu(&self, microseconds: u64, period: Duration) -> Result<()> {
         let period = period.as_micros();
-        match self.version {
-            1 => {
-                self.write_file("cpu.cfs_period_us", &period.to_string())?;
-                self.write_file("cpu.cfs_quota_us", &microseconds.to_string())
-            }
-            _ => self.write_file("cpu.max", &format!("{microseconds} {period}")),
+        if self.version == 1 {
+            self.write_file("cpu.cfs_period_us", &period.to_string())?;
+            return self.write_file("cpu.cfs_quota_us", &microseconds.to_string());
         }
+        self.write_file("cpu.max", &format!("{microseconds} {period}"))
     }
 
     /// Limits the memory of the group, pages of files included.
@@ -163,11 +161,11 @@ pub fn own_cgroup(controller: Controller) -> Result<PathBuf> {
     own_location(controller).map(|place| directory(&place))
 }
 
-/// Where this process is in the hierarchy of a controller.
 fn read_file(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", path.display())))
 }
 
+/// Where this process is in the hierarchy of a controller.
 fn own_location(controller: Controller) -> Result<CgroupPath> {
     let (memberships, mounts) = ("/proc/self/cgroup".as_ref(), "/proc/self/mountinfo".as_ref());
     locate(&read_file(memberships)?, &read_file(mounts)?, controller).map_err(Error::CgroupUnavailable)
@@ -226,8 +224,8 @@ fn sweep_below(parent: &Path) {
 /// The process that made a group of this name, if it is kelvin's.
 fn owner_process(name: &str) -> Option<u32> {
     let (controller, process) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
-    // Groups of former versions have no number.
-    let process = process.split_once('-').map_or(process, |(process, _)| process);
+    // The number follows.
+    let process = process.split('-').next()?;
     let is_known = Controller::ALL.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
     process.parse().ok().filter(|&process| is_known && process > 0)
 }

@@ -88,13 +88,14 @@ impl Device {
 
 /// How many devices beside this one hold the same file system (btrfs over several).
 fn count_stacked_devices(root: &Path, name: &str) -> usize {
-    let systems = std::fs::read_dir(root.join("sys/fs/btrfs")).into_iter().flatten().flatten();
-    let devices = |system: std::fs::DirEntry| -> Vec<std::ffi::OsString> {
-        let entries = std::fs::read_dir(system.path().join("devices")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name()).collect()
-    };
-    let of_this = systems.map(devices).find(|devices| devices.iter().any(|device| device == name));
-    of_this.map_or(0, |devices| devices.len() - 1)
+    let names = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for system in names(root.join("sys/fs/btrfs")) {
+        let devices: Vec<_> = names(system.path().join("devices")).map(|device| device.file_name()).collect();
+        if devices.iter().any(|device| device == name) {
+            return devices.len() - 1;
+        }
+    }
+    0
 }
 
 /// The counters of a `stat` file: reads, merged, sectors read, ms, writes, merged, sectors written, ...

@@ -96,8 +96,7 @@ impl Observer for DeadlineObserver<'_> {
 
     #[inline(always)]
     fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
-        self.tally.bytes += request.bytes as u64;
-        self.tally.requests += 1;
+        let _ = self.tally.end((), request, &[]);
         self.until_check -= 1;
         if self.until_check == 0 || stop_signals::stop_signal().is_some() {
             self.check_clock()

@@ -120,9 +120,9 @@ pub(crate) struct ResourceDelta {
 impl UsageStart {
     /// The first reading.
     pub(crate) fn now(device: Result<Device, String>) -> Self {
-        let device = device.and_then(|device| {
-            let moved = device_traffic(&device)?;
-            Ok((device, moved))
+        let device = device.and_then(|device| match device.traffic() {
+            Ok(moved) => Ok((device, moved)),
+            Err(error) => Err(error.to_string()),
         });
         Self { used: read_usage(UsageScope::Process), device }
     }
@@ -131,15 +131,11 @@ impl UsageStart {
     pub(crate) fn finish(self) -> ResourceDelta {
         let used = read_usage(UsageScope::Process).since(self.used);
         let device = self.device.and_then(|(device, before)| {
-            let moved = device_traffic(&device)?.since(before);
+            let moved = device.traffic().map_err(|error| error.to_string())?.since(before);
             Ok((device.name, moved))
         });
         ResourceDelta { used, device }
     }
-}
-
-fn device_traffic(device: &Device) -> Result<DeviceTraffic, String> {
-    device.traffic().map_err(|error| error.to_string())
 }
 
 /// Jain's fairness index of each one's share: 1 if all had the same, 1/n if one had all (Jain, Chiu, Hawe 1984).

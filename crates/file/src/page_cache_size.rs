@@ -18,7 +18,7 @@ use kelvin_sys::mapping::page_bytes;
 use crate::Result;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache::{self, PageCacheState};
-use crate::engine::{Engine, ReadOptions, Reader};
+use crate::engine::{Engine, ReadOptions};
 use crate::observer::{IoTally, Observer};
 use crate::target::Target;
 
@@ -62,11 +62,6 @@ impl SizeSample {
     /// Whether it was in memory, but for a few pages.
     pub fn is_resident(&self) -> bool {
         self.resident as f64 >= MIN_RESIDENT_SHARE * self.bytes as f64
-    }
-
-    /// Whether all of it was, to the last page, as a file that is too large cannot be.
-    fn is_fully_resident(&self) -> bool {
-        self.resident >= self.bytes
     }
 }
 
@@ -112,7 +107,7 @@ pub enum PageCacheSizeError {
         all_stayed: bool,
     },
     /// They jump more than once, so that something else took part.
-    #[error("the time of a block jumps more than once: {}", list(jumps))]
+    #[error("the time of a block jumps more than once: {}", jumps.iter().map(LatencyJump::to_string).collect::<Vec<_>>().join("; "))]
     SeveralJumps {
         /// Each of them.
         jumps: Vec<LatencyJump>,
@@ -162,10 +157,6 @@ impl LatencyJump {
     fn is_rising(&self) -> bool {
         self.after > self.before
     }
-
-    fn is_large(&self) -> bool {
-        self.after >= MIN_JUMP_RATIO * self.before || self.before >= MIN_JUMP_RATIO * self.after
-    }
 }
 
 impl fmt::Display for LatencyJump {
@@ -178,10 +169,6 @@ impl fmt::Display for LatencyJump {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
-}
-
-fn list(jumps: &[LatencyJump]) -> String {
-    jumps.iter().map(LatencyJump::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Sizes of files to begin with, in bytes, growing: from a quarter of a limit to well above it.
@@ -236,21 +223,19 @@ pub fn measure_size(target: &Target, bytes: u64) -> Result<SizeSample> {
     let mut again = open(BLOCK)?;
     let part = bytes / TIMED_PARTS as u64;
     let parts = (0..TIMED_PARTS as u64).map(|number| number * part..(number + 1) * part);
-    let block_nanoseconds = parts.map(|part| median_block_time(&mut again, part)).collect::<Result<_>>()?;
+    let block_nanoseconds = parts.map(|part| {
+        let mut times = BlockTimes::default();
+        again.read(&mut BlockRequests::new(part, BLOCK, BlockOrder::Sequential), &mut times)?;
+        // All of them are missing or none is, and one during which the thread was preempted shows nothing.
+        Ok(median(&times.0))
+    });
+    let block_nanoseconds = block_nanoseconds.collect::<Result<_>>()?;
     Ok(SizeSample { bytes, block_nanoseconds, resident: between.min(resident_bytes(target)?).min(bytes) })
 }
 
 /// Bytes of a file that are in memory.
 fn resident_bytes(target: &Target) -> Result<u64> {
     Ok(cache::residency(target)?.mincore * page_bytes() as u64)
-}
-
-/// Nanoseconds of a block of a part: the median, as all of them are missing or none is, and one during which the thread was
-/// preempted shows nothing.
-fn median_block_time(reader: &mut Reader, part: Range<u64>) -> Result<f64> {
-    let mut times = BlockTimes::default();
-    reader.read(&mut BlockRequests::new(part, BLOCK, BlockOrder::Sequential), &mut times)?;
-    Ok(median(&times.0))
 }
 
 /// The nanoseconds of each block.
@@ -277,7 +262,8 @@ impl Observer for BlockTimes {
 pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageCacheSize, PageCacheSizeError> {
     let mut samples: Vec<&SizeSample> = samples.iter().collect();
     samples.sort_by_key(|sample| sample.bytes);
-    let jumps: Vec<LatencyJump> = find_jumps(&samples).into_iter().filter(LatencyJump::is_large).collect();
+    let is_large = |jump: &LatencyJump| jump.after.max(jump.before) >= MIN_JUMP_RATIO * jump.after.min(jump.before);
+    let jumps: Vec<LatencyJump> = find_jumps(&samples).into_iter().filter(is_large).collect();
     let jump = match jumps.as_slice() {
         [] => {
             return Err(PageCacheSizeError::NoJump {
@@ -292,7 +278,8 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
     // Sizes inside a jump are of neither side.
     let contradicts = |one: &&&SizeSample| {
         one.bytes <= jump.largest_before && !one.is_resident()
-            || one.bytes >= jump.smallest_after && one.is_fully_resident()
+            // To the last page, as a file that is too large cannot be.
+            || one.bytes >= jump.smallest_after && one.resident >= one.bytes
     };
     if let Some(one) = samples.iter().find(contradicts) {
         return Err(PageCacheSizeError::ResidencyMismatch { jump, bytes: one.bytes, resident: one.resident });

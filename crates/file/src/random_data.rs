@@ -33,15 +33,15 @@ impl RandomData {
         }
     }
 
-    /// Fills a buffer with a file's noise of a seed at an offset: the same, in whatever parts the file is made.
+    /// Fills a buffer with the random data of a seed at an offset of its file: the same, in whatever parts the file is made.
     pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
-        let mut noise = Self(seed.wrapping_add((offset / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA)));
+        let mut random = Self(seed.wrapping_add((offset / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA)));
         let within = (offset % WORD_BYTES) as usize;
         let (first, rest) = buffer.split_at_mut(buffer.len().min((WORD_BYTES as usize - within) % WORD_BYTES as usize));
         if !first.is_empty() {
-            first.copy_from_slice(&noise.next_word().to_le_bytes()[within..][..first.len()]);
+            first.copy_from_slice(&random.next_word().to_le_bytes()[within..][..first.len()]);
         }
-        noise.fill(rest);
+        random.fill(rest);
     }
 
     fn next_word(&mut self) -> u64 {
@@ -49,7 +49,7 @@ impl RandomData {
     }
 }
 
-/// Makes a file of so many bytes of noise: it is there whole, and on its device, or not at all. An existing one of this size is
+/// Makes a file of so many bytes of random data: it is there whole, and on its device, or not at all. An existing one of this size is
 /// left as it is.
 ///
 /// # Errors
@@ -73,10 +73,13 @@ fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Re
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
-    let result = write_new_file(&unfinished, bytes, seed)
-        .and_then(|file| if flushed { file.sync_all().map(|()| file) } else { Ok(file) })
-        .and_then(kelvin_sys::fs::close)
-        .and_then(|()| std::fs::rename(&unfinished, path));
+    let result = write_new_file(&unfinished, bytes, seed).and_then(|file| {
+        if flushed {
+            file.sync_all()?;
+        }
+        kelvin_sys::fs::close(file)?;
+        std::fs::rename(&unfinished, path)
+    });
     if result.is_err() {
         // This error says more than a failure to tidy up after it.
         let _ = std::fs::remove_file(&unfinished);
@@ -86,7 +89,7 @@ fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Re
 
 fn write_new_file(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
     let mut file = File::create_new(path)?;
-    let mut noise = RandomData::new(seed);
+    let mut random = RandomData::new(seed);
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut left = bytes;
     while left > 0 {
@@ -94,7 +97,7 @@ fn write_new_file(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
             return Err(io::Error::new(io::ErrorKind::Interrupted, format!("interrupted by {signal}")));
         }
         let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
-        noise.fill(part);
+        random.fill(part);
         file.write_all(part)?;
         left -= part.len() as u64;
     }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn any_chunking_gives_same_data() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("noise");
+        let path = directory.path().join("random");
         // Longer than one write.
         write_file(&path, 2_500_003, 9).unwrap();
         let whole = std::fs::read(&path).unwrap();
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn interrupted_write_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("noise");
+        let path = directory.path().join("random");
         write_file(&path, 3_000_001, 5).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 3_000_001);
         let modified = path.metadata().unwrap().modified().unwrap();

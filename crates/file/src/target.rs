@@ -88,22 +88,23 @@ impl Target {
     }
 
     fn open_as(&self, options: &mut OpenOptions, access: Access, flags: i32) -> Result<File> {
-        let file = match access {
-            // Without waiting, in case a pipe has taken its place since.
-            Access::Buffered => options
-                .custom_flags(NONBLOCK | flags)
-                .open(&self.path)
-                .map_err(|error| Error::call("open", &self.path, error))?,
-            Access::Direct => {
-                self.alignment()?;
-                options
-                    .custom_flags(direct_io::O_DIRECT | flags)
-                    .open(&self.path)
-                    .map_err(|error| self.direct_unsupported(format!("the file system refuses: {error}")))?
-            }
+        if access == Access::Direct {
+            self.alignment()?;
+        }
+        let direct = match access {
+            // Without waiting, in case a pipe has taken its place since; it has no meaning for regular files.
+            Access::Buffered => kelvin_sys::fs::O_NONBLOCK,
+            Access::Direct => direct_io::O_DIRECT,
         };
+        let file = options.custom_flags(direct | flags).open(&self.path).map_err(|error| match access {
+            Access::Buffered => Error::call("open", &self.path, error),
+            Access::Direct => {
+                let why = format!("the file system refuses: {error}");
+                Error::DirectUnsupported { path: self.path.clone(), why }
+            }
+        })?;
         let found = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
-        if (found.dev(), found.ino()) != self.identity {
+        if !self.is_file(&found) {
             return Err(Error::Changed { path: self.path.clone(), what: "another file has taken its place".into() });
         }
         Ok(file)
@@ -114,23 +115,17 @@ impl Target {
     /// # Errors
     /// A file system that has no direct I/O, or serves it from memory.
     pub fn alignment(&self) -> Result<u64> {
-        match direct_io::direct_io_support(&self.path).map_err(|error| Error::call("look at", &self.path, error))? {
-            DirectIoSupport::Aligned { offset, .. } => Ok(u64::from(offset)),
-            DirectIoSupport::None => {
-                Err(self.direct_unsupported("the kernel reports no direct I/O for this file".into()))
-            }
+        let is_in_memory = || kelvin_sys::fs::kind(&self.path).is_ok_and(|kind| kind.is_in_memory());
+        let why = match direct_io::direct_io_support(&self.path)
+            .map_err(|error| Error::call("look at", &self.path, error))?
+        {
+            DirectIoSupport::Aligned { offset, .. } => return Ok(u64::from(offset)),
+            DirectIoSupport::None => "the kernel reports no direct I/O for this file",
+            DirectIoSupport::Unknown if is_in_memory() => "its file system lives in memory",
             // A page suits every device.
-            DirectIoSupport::Unknown if !self.is_in_memory() => Ok(kelvin_sys::mapping::page_bytes() as u64),
-            DirectIoSupport::Unknown => Err(self.direct_unsupported("its file system lives in memory".into())),
-        }
-    }
-
-    fn is_in_memory(&self) -> bool {
-        kelvin_sys::fs::kind(&self.path).is_ok_and(|kind| kind.is_in_memory())
-    }
-
-    fn direct_unsupported(&self, why: String) -> Error {
-        Error::DirectUnsupported { path: self.path.clone(), why }
+            DirectIoSupport::Unknown => return Ok(kelvin_sys::mapping::page_bytes() as u64),
+        };
+        Err(Error::DirectUnsupported { path: self.path.clone(), why: why.into() })
     }
 
     /// That nothing is behind the end that it states: files of /proc state 0 bytes, and some of other machines or programs a size that
@@ -159,7 +154,7 @@ impl Target {
     pub fn check_unchanged(&self) -> Result<()> {
         let found = std::fs::metadata(&self.path).map_err(|error| Error::call("find", &self.path, error))?;
         let changed = |what: String| Err(Error::Changed { path: self.path.clone(), what });
-        if (found.dev(), found.ino()) != self.identity {
+        if !self.is_file(&found) {
             changed("another file has taken its place".into())
         } else if found.len() != self.bytes {
             changed(format!("its size went from {} to {} bytes", self.bytes, found.len()))
@@ -206,9 +201,6 @@ impl Target {
 pub fn may_overstate(path: &Path) -> bool {
     kelvin_sys::fs::kind(path).is_ok_and(|kind| ["proc", "sysfs"].contains(&kind.name().as_str()))
 }
-
-/// O_NONBLOCK of open(2) on Linux: without meaning for regular files.
-const NONBLOCK: i32 = kelvin_sys::fs::O_NONBLOCK;
 
 /// The kind of a file that is no regular one.
 pub(crate) fn special_kind(found: &Metadata) -> Option<&'static str> {

@@ -96,7 +96,7 @@ fn every_engine_and_policy_writes_correctly() {
     }
     assert!(digests.len() >= 6 && digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
     assert_eq!(place.names(), ["new"]);
-    // Noise is another for another seed, does not compress, and a byte is what it says.
+    // Random data is another for another seed, does not compress, and a byte is what it says.
     place.json(&["file", "write", "other", "--size", "300001", "--seed", "8"]);
     assert_ne!(place.digest("other"), digests[0]);
     let counted = place.json(&["file", "write", "byte", "--count", "3", "--block", "5", "--pattern", "0xa5"]);

@@ -58,7 +58,7 @@ impl LockedMount {
         said
     }
 
-    /// A file of noise that is on its device, and its digest by the definition.
+    /// A file of random data that is on its device, and its digest by the definition.
     fn file(&self) -> String {
         let size = BYTES.to_string();
         let written = self.json(&["file", "write", "data", "--size", &size, "--block", "64k", "--sync", "fsync"]);

@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use rustix::process::PidfdFlags;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::clock::monotonic;
 use crate::process::ExitKind;
@@ -166,30 +166,40 @@ impl GuardedChild {
         let mut deadline = GroupDeadline::new(self.group, patience);
         let mut output = OutputPipe::new(self.child.stdout.take());
         let mut complaint = OutputPipe::new(self.child.stderr.take());
-        let (exit, mut end) = (exit_descriptor(self.group), None);
+        // Readable when the process ends; none before Linux 5.3.
+        let exit = Pid::from_raw(self.group)
+            .and_then(|process| rustix::process::pidfd_open(process, PidfdFlags::empty()).ok());
+        let mut end = None;
         while (output.is_open() || complaint.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
+            let streams = [output.as_fd(), complaint.as_fd(), exit.as_ref().map(AsFd::as_fd)];
             if crate::stop_signals::stop_signal().is_some() {
                 end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(ChildEnd::TooMuchOutput);
-            } else if !wait_readable([output.as_fd(), complaint.as_fd(), exit.as_ref().map(AsFd::as_fd)], deadline.at)?
-            {
-                end = deadline.is_expired().then_some(ChildEnd::TimedOut);
-                if end.is_none() {
-                    continue;
-                }
+            } else if wait_readable(streams, deadline.at)? {
+                output.read(usize::MAX)?;
+                complaint.read(STDERR_BYTES)?;
+            } else if deadline.is_expired() {
+                end = Some(ChildEnd::TimedOut);
             }
             if end.is_some() {
                 break;
             }
-            output.read(usize::MAX)?;
-            complaint.read(STDERR_BYTES)?;
         }
         if end.is_none() {
             // What it wrote before it ended is there.
             while output.read(usize::MAX)? || complaint.read(STDERR_BYTES)? {}
-            // All pipes are closed: the child is ending, but a descendant may linger.
-            end = self.wait_for_exit(&mut deadline)?;
+        }
+        // All pipes are closed: the child is ending, but a descendant may linger. The child itself is not reaped, so that its process
+        // group stays its own.
+        while end.is_none() && !crate::process::has_ended(self.group) {
+            if crate::stop_signals::stop_signal().is_some() {
+                end = Some(ChildEnd::Interrupted);
+            } else if deadline.is_expired() {
+                end = Some(ChildEnd::TimedOut);
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
         }
         let status = self.kill_group()?;
         let end = end.unwrap_or(match status.code() {
@@ -201,23 +211,6 @@ impl GuardedChild {
             stderr: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(),
             end,
         })
-    }
-
-    /// Waits for the exit of the child itself, without reaping it, so that its process group stays its own; `Some` if
-    /// it had to be given up.
-    fn wait_for_exit(&mut self, deadline: &mut GroupDeadline) -> Result<Option<ChildEnd>> {
-        loop {
-            if crate::process::has_ended(self.group) {
-                return Ok(None);
-            }
-            if crate::stop_signals::stop_signal().is_some() {
-                return Ok(Some(ChildEnd::Interrupted));
-            }
-            if deadline.is_expired() {
-                return Ok(Some(ChildEnd::TimedOut));
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
     }
 
     /// Kills what is left of the process group, and reaps all of it that is ours.
@@ -334,11 +327,6 @@ impl<R: Read + AsFd> OutputPipe<R> {
         }
         Ok(false)
     }
-}
-
-/// A descriptor that becomes readable when a process ends; none before Linux 5.3.
-fn exit_descriptor(process: libc::pid_t) -> Option<OwnedFd> {
-    rustix::process::pidfd_open(rustix::process::Pid::from_raw(process)?, PidfdFlags::empty()).ok()
 }
 
 /// Whether one of the streams that are open became readable before a time.

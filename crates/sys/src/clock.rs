@@ -70,9 +70,7 @@ impl Clock {
             Clock::Scripted(script) => script.read(),
         }
     }
-}
 
-impl Clock {
     /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's time.
     pub fn deadline_nanoseconds(self) -> u64 {
         match self {

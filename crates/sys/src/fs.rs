@@ -20,10 +20,8 @@ use crate::{Error, Result, check};
 /// # Errors
 /// Those of open; `InvalidInput` for what is no regular file: a directory, a device, a named pipe, a socket.
 pub fn open_to_read(path: &Path) -> Result<File> {
-    if ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"]
-        .iter()
-        .any(|own| path.as_os_str().as_bytes().starts_with(own.as_bytes()))
-    {
+    let is_below = |own: &&str| path.as_os_str().as_bytes().starts_with(own.as_bytes());
+    if ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].iter().any(is_below) {
         return File::open(path);
     }
     // Without it, to open a pipe to which nobody writes waits for ever. It changes nothing of a regular file.

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::fs::Access;
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 
 use crate::clock::Clock;
@@ -333,8 +334,7 @@ impl SpawnProgram {
 
     /// Whether this process may execute it.
     pub fn is_executable(&self) -> bool {
-        // SAFETY: the path is a NUL-terminated string.
-        unsafe { libc::access(self.path.as_ptr(), libc::X_OK) == 0 }
+        rustix::fs::access(self.path, Access::EXEC_OK).is_ok()
     }
 
     fn vector(&self) -> ArgVector {

@@ -105,15 +105,13 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32, scope: FutexScope) -> Res
     // SAFETY: the word is valid, and a null timeout means none.
     let result =
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, std::ptr::null::<libc::timespec>()) };
-    if result == 0 { Ok(()) } else { ignore_benign(Error::last_os_error()) }
-}
-
-/// A futex that changed before the wait (EAGAIN), or a signal (EINTR), is no error: the caller looks at the word again.
-#[inline(always)]
-fn ignore_benign(error: Error) -> Result<()> {
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EINTR) => Ok(()),
-        _ => Err(error),
+    if result == 0 {
+        return Ok(());
+    }
+    match Error::last_os_error() {
+        // A futex that changed before the wait, or a signal, is no error: the caller looks at the word again.
+        error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(()),
+        error => Err(error),
     }
 }
 

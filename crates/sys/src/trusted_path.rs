@@ -44,15 +44,9 @@ impl From<Error> for TrustError {
 /// # Errors
 /// [`TrustError`].
 pub fn check_directory(path: &Path) -> Result<(), TrustError> {
-    let mut above: Vec<&Path> = path.ancestors().collect();
-    above.reverse();
-    for part in above {
-        let opened = open(part, NOFOLLOW_FLAGS | libc::O_PATH | libc::O_DIRECTORY).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::ENOTDIR) => writable_by_others(part, "is not a directory, or a symbolic link".into()),
-                _ => TrustError::Call(error),
-            }
-        })?;
+    for part in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+        let no_directory = (libc::ENOTDIR, "is not a directory, or a symbolic link");
+        let opened = open(part, NOFOLLOW_FLAGS | libc::O_PATH | libc::O_DIRECTORY, no_directory)?;
         let facts = opened.metadata()?;
         let may_be_shared = part != path && facts.mode() & STICKY != 0;
         check_owner(part, &facts, may_be_shared)?;
@@ -65,10 +59,7 @@ pub fn check_directory(path: &Path) -> Result<(), TrustError> {
 /// # Errors
 /// [`TrustError`].
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
-    let opened = open(path, NOFOLLOW_FLAGS).map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => writable_by_others(path, "is a symbolic link".into()),
-        _ => TrustError::Call(error),
-    })?;
+    let opened = open(path, NOFOLLOW_FLAGS, (libc::ELOOP, "is a symbolic link"))?;
     let facts = opened.metadata()?;
     if !facts.is_file() {
         return Err(writable_by_others(path, "is not a regular file".into()));
@@ -77,8 +68,12 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
     Ok(opened)
 }
 
-fn open(path: &Path, flags: libc::c_int) -> crate::Result<File> {
-    File::options().read(true).custom_flags(flags).open(path)
+/// Opens a path; one error stands for what may be another's.
+fn open(path: &Path, flags: libc::c_int, (number, why): (i32, &str)) -> Result<File, TrustError> {
+    File::options().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
+        Some(own) if own == number => writable_by_others(path, why.into()),
+        _ => TrustError::Call(error),
+    })
 }
 
 fn check_owner(path: &Path, facts: &Metadata, may_be_shared: bool) -> Result<(), TrustError> {

@@ -4,6 +4,7 @@ mod provided_buffers;
 pub mod socket_ring;
 
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -35,10 +36,10 @@ pub enum IoDirection {
 
 /// A ring on one file. Each of its buffers has at most one request in flight.
 pub struct FileRing {
-    ring: IoUring,
+    ring: ManuallyDrop<IoUring>,
     file: File,
     setup: RingSetup,
-    buffers: Arena,
+    buffers: ManuallyDrop<Arena>,
     /// Which buffers belong to the kernel just now.
     busy: Vec<bool>,
     in_flight: usize,
@@ -55,23 +56,19 @@ impl FileRing {
     /// or a filter of system calls forbids it, ENOMEM for more registered memory than RLIMIT_MEMLOCK allows.
     pub fn new(file: File, setup: RingSetup) -> Result<Self> {
         let (ring, deferred) = new_io_uring(setup.depth)?;
+        let ring = ManuallyDrop::new(ring);
         let count = setup.depth as usize;
-        let buffers = Arena::populated(buffer_stride(setup.block) * count, setup.pages)?;
+        let buffers = ManuallyDrop::new(Arena::populated(buffer_stride(setup.block) * count, setup.pages)?);
         let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], in_flight: 0, queued: 0, deferred };
         if setup.registered {
-            ring.register()?;
+            let vector = |slot| libc::iovec { iov_base: ring.buffer_ptr(slot).cast(), iov_len: setup.block };
+            let vectors: Vec<libc::iovec> = (0..count).map(vector).collect();
+            let submitter = ring.ring.submitter();
+            submitter.register_files(&[ring.file.as_raw_fd()])?;
+            // SAFETY: the buffers lie in the arena, which outlives the ring: see the drop of it.
+            unsafe { submitter.register_buffers(&vectors) }?;
         }
         Ok(ring)
-    }
-
-    fn register(&mut self) -> Result<()> {
-        let vectors: Vec<libc::iovec> = (0..self.busy.len())
-            .map(|slot| libc::iovec { iov_base: self.buffer_ptr(slot).cast(), iov_len: self.setup.block })
-            .collect();
-        let submitter = self.ring.submitter();
-        submitter.register_files(&[self.file.as_raw_fd()])?;
-        // SAFETY: the buffers lie in the arena, which outlives the ring: see the drop of it.
-        unsafe { submitter.register_buffers(&vectors) }
     }
 
     /// The file.
@@ -196,10 +193,13 @@ impl Drop for FileRing {
             }
             while self.next_completion().is_some() {}
         }
-        if self.in_flight > 0 {
-            // It could not be waited for: memory that is lost is better than memory that is written into.
-            let buffers = std::mem::replace(&mut self.buffers, empty_arena());
-            std::mem::forget(buffers);
+        // SAFETY: neither is used after this, and it happens once. The ring ends before the buffers.
+        unsafe {
+            ManuallyDrop::drop(&mut self.ring);
+            // What could not be waited for may still write: memory that is lost is better than memory that is written into.
+            if self.in_flight == 0 {
+                ManuallyDrop::drop(&mut self.buffers);
+            }
         }
     }
 }
@@ -207,11 +207,6 @@ impl Drop for FileRing {
 /// Bytes from one buffer to the next.
 pub(crate) fn buffer_stride(block: usize) -> usize {
     block.max(1).next_multiple_of(crate::mapping::page_bytes())
-}
-
-fn empty_arena() -> Arena {
-    // One page; there is nothing to be done if even that is not to be had.
-    Arena::map(1, PagePolicy::Base).expect("a page of memory")
 }
 
 /// What a request moved.

@@ -118,10 +118,10 @@ pub struct WriteArgs {
     /// Bytes to write; the last block may be shorter
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// What to write: noise, which neither compresses nor repeats, or one repeated byte by its value, such as 0xff; 2 is the byte 0x02
-    #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
+    /// What to write: random data, which neither compresses nor repeats, or one repeated byte by its value, such as 0xff; 2 is the byte 0x02
+    #[arg(long, value_name = "PATTERN", default_value = "random", value_parser = Pattern::from_str)]
     pub pattern: Pattern,
-    /// Seed of the noise: the same seed makes the same file [default: 0]
+    /// Seed of the random data: the same seed makes the same file [default: 0]
     #[arg(long, value_name = "N", value_parser = whole_number::<u64>)]
     pub seed: Option<u64>,
     /// When data counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync),

@@ -1,18 +1,14 @@
 //! Memory moved in bulk: read, write, fill, zero, copy, non-temporal write and triad, each in every variant that this
 //! processor supports.
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-mod library;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
+#[cfg_attr(target_arch = "aarch64", path = "bandwidth/aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "bandwidth/x86_64.rs")]
+mod arch;
+
+use std::ffi::{CStr, c_void};
 
 use crate::Result;
 use crate::memory::{Arena, PagePolicy};
-#[cfg(target_arch = "aarch64")]
-use aarch64 as arch;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as arch;
 
 /// What is done with each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +68,6 @@ macro_rules! kernels {
 }
 use kernels;
 
-pub use library::{library_copy, memcpy_library};
-
 /// One variant of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct BandwidthKernel {
@@ -92,6 +86,41 @@ impl BandwidthKernel {
     pub fn bypasses_caches(&self) -> bool {
         self.name.ends_with("non-temporal")
     }
+}
+
+type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+
+/// Its address as this program's calls resolve it.
+fn memcpy() -> Memcpy {
+    // The compiler does not see what is called, and so leaves no call out.
+    std::hint::black_box(libc::memcpy)
+}
+
+/// [`Operation::Copy`] by the C library's memcpy: one call moves a whole window.
+pub fn library_copy() -> BandwidthKernel {
+    BandwidthKernel { name: "memcpy", routine: copy }
+}
+
+unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usize, passes: u64) {
+    let memcpy = memcpy();
+    for _ in 0..passes {
+        // SAFETY: as for every routine, both arrays have so many bytes, and do not overlap.
+        unsafe { memcpy(to.cast(), from.cast(), bytes) };
+    }
+}
+
+/// The file that memcpy is in: `libc.so.6`, or this program, where the C library is linked into it.
+pub fn memcpy_library() -> String {
+    // SAFETY: all fields may be zero, as dladdr leaves them of an address that it does not know.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is only compared, and the structure is written to.
+    let is_known = unsafe { libc::dladdr(memcpy() as *const c_void, &raw mut found) } != 0;
+    if !is_known || found.dli_fname.is_null() {
+        return "this program".into();
+    }
+    // SAFETY: the loader's name of a file, which stays where it is as long as the file is loaded.
+    let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Bytes per loop iteration of a kernel: arrays are a multiple of it.
@@ -282,5 +311,15 @@ mod tests {
         let each = Operation::ALL.map(|operation| arrays.array_bytes(operation));
         assert_eq!(each, [48 << 10, 48 << 10, 24 << 10, 48 << 10, 48 << 10, 48 << 10, 16 << 10]);
         assert!(Arrays::new(1024, PagePolicy::Base).is_err());
+    }
+
+    #[test]
+    fn memcpy_resolves_to_libc() {
+        let expected = if cfg!(target_env = "musl") { "" } else { "libc.so.6" };
+        assert!(memcpy_library().starts_with(expected), "{}", memcpy_library());
+        // What dlsym finds in the C library is what is called, by the same name.
+        // SAFETY: the name is a text of C.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"memcpy".as_ptr()) };
+        assert!(cfg!(target_env = "musl") || symbol as usize == memcpy() as usize, "{symbol:?}");
     }
 }

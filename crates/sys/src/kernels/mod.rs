@@ -3,26 +3,16 @@
 //! Each takes the number of iterations, so that the caller times a batch. Loop control overlaps with the work and is
 //! hidden on every core that can execute two instructions per cycle, unless the kernel says otherwise.
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-#[cfg(target_arch = "aarch64")]
-use aarch64 as arch;
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+mod arch;
 pub mod bandwidth;
-#[cfg(target_arch = "aarch64")]
-mod calls_aarch64;
-#[cfg(target_arch = "aarch64")]
-use calls_aarch64 as calls_arch;
-#[cfg(target_arch = "x86_64")]
-mod calls_x86_64;
-#[cfg(target_arch = "x86_64")]
-use calls_x86_64 as calls_arch;
+#[cfg_attr(target_arch = "aarch64", path = "calls_aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "calls_x86_64.rs")]
+mod calls_arch;
 mod loops;
 mod procedure_calls;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
 mod xor;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as arch;
 
 pub use arch::{
     COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, counter_start, counter_stop, counter_unusable,

@@ -1,7 +1,6 @@
 //! Buffers that a ring fills with what connections receive: it takes one when bytes have come, so that a connection that waits has
 //! none.
 
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::{BufRingEntry, RecvMsgOut};
@@ -18,11 +17,10 @@ const BUFFER_BYTES: usize = 4 << 10;
 
 /// The buffers, and the ring in which those lie that are free.
 pub(super) struct ProvidedBuffers {
-    buffers: ManuallyDrop<Arena>,
-    entries: ManuallyDrop<Arena>,
+    buffers: Arena,
+    entries: Arena,
     /// How many were put into the ring in all.
     given: u16,
-    is_leaked: bool,
 }
 
 /// Bytes that have arrived, in a buffer that is to be given back.
@@ -47,9 +45,9 @@ impl ProvidedBuffers {
 
     /// Registers them with a ring, which must end before them.
     pub(super) fn register(ring: &IoUring) -> Result<Self> {
-        let buffers = ManuallyDrop::new(Arena::map(usize::from(BUFFER_COUNT) * BUFFER_BYTES, PagePolicy::Base)?);
+        let buffers = Arena::map(usize::from(BUFFER_COUNT) * BUFFER_BYTES, PagePolicy::Base)?;
         let entries = Arena::map(usize::from(BUFFER_COUNT) * size_of::<BufRingEntry>(), PagePolicy::Base)?;
-        let mut provided = Self { buffers, entries: ManuallyDrop::new(entries), given: 0, is_leaked: false };
+        let mut provided = Self { buffers, entries, given: 0 };
         let address = provided.entries.as_mut_slice().as_mut_ptr() as u64;
         // SAFETY: the entries are whole pages of zeros, and stay mapped until the ring has ended or for ever: see the drop of both.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFER_COUNT, Self::GROUP, 0) }?;
@@ -104,23 +102,6 @@ impl ProvidedBuffers {
             entry.set_bid(buffer);
             self.given = self.given.wrapping_add(1);
             AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(self.given, Ordering::Release);
-        }
-    }
-
-    /// Leaves the memory to the kernel for ever.
-    pub(super) fn leak(&mut self) {
-        self.is_leaked = true;
-    }
-}
-
-impl Drop for ProvidedBuffers {
-    fn drop(&mut self) {
-        if !self.is_leaked {
-            // SAFETY: neither is used after this, and it happens once.
-            unsafe {
-                ManuallyDrop::drop(&mut self.buffers);
-                ManuallyDrop::drop(&mut self.entries);
-            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! file, its buffer - belongs to the ring until the kernel has done with it.
 
 use std::io::ErrorKind;
+use std::mem::ManuallyDrop;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -25,9 +26,8 @@ const CANCEL_TOKEN: u64 = u64::MAX;
 
 /// A ring of one thread, for sockets, and for files by a handle of type `F`.
 pub struct SocketRing<F> {
-    // Ends before the buffers that the kernel may write into.
-    ring: IoUring,
-    provided: ProvidedBuffers,
+    ring: ManuallyDrop<IoUring>,
+    provided: ManuallyDrop<ProvidedBuffers>,
     requests: Vec<Option<PendingRequest<F>>>,
     free: Vec<usize>,
     in_flight: usize,
@@ -113,8 +113,8 @@ impl<F: AsFd> SocketRing<F> {
     pub fn new() -> Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(COMPLETION_ENTRIES);
-        let ring: IoUring = builder.build(SUBMISSION_ENTRIES)?;
-        let provided = ProvidedBuffers::register(&ring)?;
+        let ring = ManuallyDrop::new(builder.build(SUBMISSION_ENTRIES)?);
+        let provided = ManuallyDrop::new(ProvidedBuffers::register(&ring)?);
         Ok(Self { ring, provided, requests: Vec::new(), free: Vec::new(), in_flight: 0, serial: 0 })
     }
 
@@ -280,7 +280,10 @@ impl<F> SocketRing<F> {
         let mut request = self.requests[number].take().expect("the kernel completes a request that it has");
         let token = request.token;
         let outcome = match &mut request.holds {
-            HeldResources::Accept(_) => RingOutcome::Accepted(result.map(accepted_socket)),
+            HeldResources::Accept(_) => RingOutcome::Accepted(result.map(|descriptor| {
+                // SAFETY: the kernel has just made this descriptor for this process, and nobody else knows its number.
+                unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
+            })),
             HeldResources::Receive(_) => {
                 RingOutcome::Received(result.map(|bytes| self.provided.chunk(entry.flags(), bytes)))
             }
@@ -332,21 +335,22 @@ impl<F> SocketRing<F> {
 
 impl<F> Drop for SocketRing<F> {
     fn drop(&mut self) {
-        if self.in_flight > 0 && !self.cancel_all() {
-            // The kernel may still write: memory that is lost is better than memory that is written into.
-            std::mem::take(&mut self.requests).into_iter().for_each(std::mem::forget);
-            self.provided.leak();
+        let has_ended = self.in_flight == 0 || self.cancel_all();
+        // SAFETY: neither is used after this, and it happens once. The ring ends before the buffers that the kernel may write into.
+        unsafe {
+            ManuallyDrop::drop(&mut self.ring);
+            if has_ended {
+                ManuallyDrop::drop(&mut self.provided);
+            } else {
+                // The kernel may still write: memory that is lost is better than memory that is written into.
+                std::mem::take(&mut self.requests).into_iter().for_each(std::mem::forget);
+            }
         }
     }
 }
 
 fn slot_of(RequestId(id): RequestId) -> usize {
     id as u32 as usize
-}
-
-fn accepted_socket(descriptor: usize) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for this process, and nobody else knows its number.
-    unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
 }
 
 #[cfg(test)]

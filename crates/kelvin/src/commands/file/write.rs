@@ -23,7 +23,7 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
     let pattern = match (args.pattern, args.seed) {
         (Pattern::Random { seed }, given) => Pattern::Random { seed: given.unwrap_or(seed) },
         (byte, None) => byte,
-        (Pattern::Byte(_), Some(_)) => bail!("--seed is for noise, but --pattern is a byte"),
+        (Pattern::Byte(_), Some(_)) => bail!("--seed is for random data, but --pattern is a byte"),
     };
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = WriteJob {
@@ -83,9 +83,11 @@ struct PatternReport {
 impl PatternReport {
     fn new(job: &WriteJob) -> Self {
         match job.pattern {
-            Pattern::Random { seed } => {
-                Self { pattern: "noise".into(), seed: Some(seed), pattern_cost: Some(job.pattern.fill_cost(job.block)) }
-            }
+            Pattern::Random { seed } => Self {
+                pattern: "random".into(),
+                seed: Some(seed),
+                pattern_cost: Some(job.pattern.fill_cost(job.block)),
+            },
             Pattern::Byte(byte) => Self { pattern: format!("{byte:#04x}"), seed: None, pattern_cost: None },
         }
     }
@@ -93,7 +95,7 @@ impl PatternReport {
     fn line(&self) -> String {
         match (self.seed, self.pattern_cost) {
             (Some(seed), Some(cost)) => format!(
-                "noise of seed {seed}; generating a block takes {}, included in the time but in no latency",
+                "random data of seed {seed}; generating a block takes {}, included in the time but in no latency",
                 units::value_text(cost, kelvin_core::Unit::Nanoseconds)
             ),
             _ => format!("byte {}, which compresses to almost nothing", self.pattern),

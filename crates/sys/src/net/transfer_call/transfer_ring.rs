@@ -203,6 +203,10 @@ impl TransferRing {
         if !self.ended.is_empty() {
             return self.submit().map(|()| true);
         }
+        self.wait_in_kernel(within)
+    }
+
+    fn wait_in_kernel(&mut self, within: Option<Duration>) -> Result<bool> {
         let begun = Instant::now();
         loop {
             if stop_signals::stop_signal().is_some() {
@@ -290,24 +294,18 @@ impl TransferRing {
     /// Waits until the one call is done, called back if need be: what it moved, and whether it was in time.
     fn wait_for_call(&mut self, patience: Option<Duration>) -> (Result<usize>, Result<bool>) {
         let begun = Instant::now();
-        let mut told = std::mem::take(&mut self.ended);
         let mut waited = Ok(true);
-        let moved = loop {
-            if let Some(entry) = self.ended.pop_front().or_else(|| self.ring.completion().next()) {
-                if entry.user_data() == CALL_NAME {
-                    break completion_result(&entry);
-                }
-                told.push_back(entry);
-                continue;
+        loop {
+            self.ended.extend(self.ring.completion());
+            let place = self.ended.iter().position(|entry| entry.user_data() == CALL_NAME);
+            if let Some(entry) = place.and_then(|place| self.ended.remove(place)) {
+                return (completion_result(&entry), waited);
             }
-            waited = self.wait(patience.map(|patience| patience.saturating_sub(begun.elapsed())));
+            waited = self.wait_in_kernel(patience.map(|patience| patience.saturating_sub(begun.elapsed())));
             if !matches!(waited, Ok(true)) {
                 self.cancel_all();
             }
-        };
-        told.append(&mut self.ended);
-        self.ended = told;
-        (moved, waited)
+        }
     }
 
     /// Ends what is in flight: cancels it where that is possible, waits for the rest, and leaves what became of all to
