@@ -148,15 +148,13 @@ impl PinnedPath {
     /// The file there, which is to be replaced, if there is one and that is allowed.
     fn lookup_replaced(&self, may_replace: bool) -> Result<Option<Metadata>> {
         let found = self.lookup_regular()?;
-        match (&found, may_replace) {
-            (None, _) => {}
-            (Some(_), false) => return Err(Error::AlreadyExists { path: self.path.clone() }),
-            // Who may not write it may not replace it either.
-            (Some(_), true) => {
-                let opened =
-                    File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(self.descriptor_path());
-                opened.map_err(|error| Error::call("open", &self.path, error))?;
+        if found.is_some() {
+            if !may_replace {
+                return Err(Error::AlreadyExists { path: self.path.clone() });
             }
+            // Who may not write it may not replace it either.
+            let opened = File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(self.descriptor_path());
+            opened.map_err(|error| Error::call("open", &self.path, error))?;
         }
         Ok(found)
     }
@@ -208,19 +206,19 @@ impl AtomicFile {
         let replaced = place.lookup_replaced(may_replace)?;
         let failed = |error| Error::call("make a file beside", &place.path, error);
         let mode = if replaced.is_some() { PRIVATE_MODE } else { DEFAULT_MODE };
-        let (file, first) = files.create(mode).map_err(failed)?.into_parts();
+        let (file, temporary_path) = files.create(mode).map_err(failed)?.into_parts();
         let made = file.metadata().map_err(failed)?;
         // As the user wants it only when it is whole.
         let _ = set_permissions(&file, PRIVATE_MODE);
-        let new = Self::new((file, first), place, may_replace, (replaced, made))?;
-        Ok(Self { is_locked: files.are_local(), ..new })
+        let new = Self::new(file, temporary_path, place, (replaced, made))?;
+        Ok(Self { is_locked: files.are_local(), may_replace, ..new })
     }
 
     /// A file with the owner and the permissions of the one that it replaces, or else of a new one.
     fn new(
-        (file, first): (File, TempPath),
+        file: File,
+        temporary_path: TempPath,
         place: &Arc<PinnedPath>,
-        may_replace: bool,
         (replaced, made): (Option<Metadata>, Metadata),
     ) -> Result<Self> {
         if let Some(replaced) = replaced.as_ref().filter(|old| (old.uid(), old.gid()) != (made.uid(), made.gid())) {
@@ -229,11 +227,11 @@ impl AtomicFile {
         }
         Ok(Self {
             file: Arc::new(file),
-            temporary_path: first,
+            temporary_path,
             is_locked: true,
             place: Arc::clone(place),
             mode: replaced.as_ref().unwrap_or(&made).mode() & PERMISSION_BITS,
-            may_replace,
+            may_replace: false,
             replaces: replaced.is_some(),
             is_flushed: false,
         })
@@ -248,9 +246,9 @@ impl AtomicFile {
         let failed = |error| Error::call("go on with a part of", &place.path, error);
         let path = place.directory().join(left);
         let file = temporary_files::open_left_over(&path, PRIVATE_MODE).map_err(failed)?;
-        let first = TempPath::try_from_path(path).map_err(failed)?;
-        let usual = file.metadata().map_err(failed)?;
-        Self::new((file, first), place, may_replace, (replaced, usual))
+        let temporary_path = TempPath::try_from_path(path).map_err(failed)?;
+        let made = file.metadata().map_err(failed)?;
+        Ok(Self { may_replace, ..Self::new(file, temporary_path, place, (replaced, made))? })
     }
 
     /// Ends without finishing, and leaves the file under its temporary name, for [`AtomicFile::resume`].
@@ -380,13 +378,11 @@ impl AtomicFile {
         };
         closed.map_err(|error| Error::call("close", &place.path, error))?;
         let last = place.descriptor_path();
-        let renamed = match may_replace {
-            true => fs::rename(&first, &last),
-            false => rename_noreplace::rename_noreplace(
-                PathAt::in_working_directory(&first),
-                PathAt::in_working_directory(&last),
-            )
-            .map_err(io::Error::from),
+        let renamed = if may_replace {
+            fs::rename(&first, &last)
+        } else {
+            let [from, to] = [&*first, &last].map(PathAt::in_working_directory);
+            rename_noreplace::rename_noreplace(from, to).map_err(io::Error::from)
         };
         renamed.map_err(|error| failed(&place, error))?;
         first.disable_cleanup(true);

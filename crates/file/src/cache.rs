@@ -12,8 +12,8 @@ use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable,
 use kelvin_sys::stop_signals;
 
 use crate::block_requests::{BlockOrder, BlockRequests};
-use crate::end_condition::{DeadlineObserver, EndCondition};
 use crate::engine::{Engine, ReadOptions};
+use crate::observer::{DeadlineObserver, EndCondition};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 

@@ -19,7 +19,7 @@ use kelvin_sys::usage::RunQueueWait;
 use rustix::io::Errno;
 
 use self::extents::DataRanges;
-use self::method::{Copier, CopyTiming, MethodError};
+use self::method::{Copier, CopyTiming, MethodError, MethodResult};
 use crate::atomic_file::{AtomicFile, PinnedPath};
 use crate::cache::{self, PageCacheState, Residency};
 use crate::device::{Device, DeviceTraffic};
@@ -281,11 +281,7 @@ impl CopyRun<'_> {
     }
 
     /// Copies all of it by one method, and says what became of the holes.
-    fn copy_with<'a>(
-        &'a self,
-        method: CopyMethod,
-        stop: &'a AtomicBool,
-    ) -> std::result::Result<(Copier<'a>, Holes), MethodError> {
+    fn copy_with<'a>(&'a self, method: CopyMethod, stop: &'a AtomicBool) -> MethodResult<(Copier<'a>, Holes)> {
         let source = &self.job.source;
         if method != CopyMethod::ReadWrite {
             // Calls that do not pass through memory copy what a file states, and some files state less than they have.
@@ -319,11 +315,7 @@ impl CopyRun<'_> {
     }
 
     /// Copies what is no hole, and what is behind the end that the source states.
-    fn copy_data_ranges(
-        &self,
-        layout: &mut DataRanges<'_>,
-        copier: &mut Copier<'_>,
-    ) -> std::result::Result<(), MethodError> {
+    fn copy_data_ranges(&self, layout: &mut DataRanges<'_>, copier: &mut Copier<'_>) -> MethodResult<()> {
         let source = &self.job.source;
         while let Some(part) = layout.next_range()? {
             let wanted = part.end;

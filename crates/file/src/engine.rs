@@ -208,6 +208,9 @@ pub(crate) struct BlockFile {
     pub(crate) pages: PagePolicy,
 }
 
+/// Whether the observer had enough, or else there were no more requests.
+pub(crate) type Flow = Result<ControlFlow<()>>;
+
 /// A file that is open to be moved block by block to or from buffers of its own, in one way.
 pub(crate) enum BlockEngine {
     Syscall(SyscallEngine),
@@ -226,7 +229,7 @@ impl BlockEngine {
         requests: &mut BlockRequests,
         observer: &mut O,
         prepare: impl FnMut(BlockRequest, &mut [u8]),
-    ) -> Result<ControlFlow<()>> {
+    ) -> Flow {
         match self {
             Self::Syscall(engine) => engine.run_requests(requests, observer, prepare),
             Self::Uring(engine) => engine.run_requests(requests, observer, prepare),
@@ -288,7 +291,7 @@ impl Reader {
 
 impl IoWorker for Reader {
     #[inline]
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>> {
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow {
         self.0.run_requests(requests, observer, |_, _| {})
     }
 

@@ -13,7 +13,6 @@ pub mod cgroup;
 pub mod copy;
 pub mod device;
 pub mod digest;
-mod end_condition;
 mod engine;
 mod error;
 pub mod fast_digest;

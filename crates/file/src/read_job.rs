@@ -7,12 +7,12 @@ use kelvin_sys::clock::Clock;
 use crate::block_requests::BlockOrder;
 use crate::cache::{self, PageCacheState};
 use crate::device::Device;
-pub use crate::end_condition::EndCondition;
 use crate::engine::{Engine, ReadOptions};
 use crate::io_result::UsageStart;
 pub use crate::io_result::{IoResult, jain_fairness};
+pub use crate::observer::EndCondition;
 pub use crate::reader_threads::Division;
-use crate::reader_threads::{self, RecordSpec, SharedRange};
+use crate::reader_threads::{self, ThreadPlan};
 use crate::target::Target;
 use crate::{Error, PagePolicy, Result};
 
@@ -51,19 +51,19 @@ pub struct ReadJob {
 /// A file that cannot be read so, or not to its end, or that has another one than it states; a state of the page cache that cannot be
 /// reached; a signal.
 pub fn run(job: &ReadJob) -> Result<IoResult> {
-    let &ReadJob { ref target, ref range, threads, block, order, division, until, .. } = job;
+    let &ReadJob { ref target, ref range, threads, block, order, division, until, digest, latencies, .. } = job;
     if range.start > range.end || range.end > target.bytes() {
         let (path, bytes) = (target.path().display(), target.bytes());
         let why = format!("{path} has {bytes} bytes, not those from {} to {}", range.start, range.end);
         return Err(Error::setting("size", why));
     }
-    let asked = SharedRange { threads, block, range: range.clone(), order, division, until }.split_among_threads()?;
+    let plan = ThreadPlan { threads, block, range: range.clone(), order, division, until, digest, latencies };
+    let asked = plan.split_among_threads()?;
     target.check_end()?;
     let before = cache::set_cache_state(target, job.state)?;
     let watched = UsageStart::now(Device::of_file(target));
-    let recorded = RecordSpec { until, digest: job.digest, latencies: job.latencies };
     let how = ReadOptions { access: job.state.access(), block, order, pages: job.pages };
-    let members = reader_threads::run_threads(recorded, asked, || job.engine.open(target, how))?;
+    let members = reader_threads::run_threads(&plan, asked, || job.engine.open(target, how))?;
     let watched = watched.finish();
     let after = cache::residency(target)?;
     let mut done = IoResult::from_threads(members, watched, (before, after));

@@ -1,6 +1,6 @@
 //! Threads that begin at once on parts of one file, and the result of each.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,16 +12,15 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use crate::block_requests::{BlockOrder, BlockRequests};
 use crate::cache::check_stop_signal;
 use crate::digest::{Digest, DigestObserver};
-use crate::end_condition::{DeadlineObserver, EndCondition};
-use crate::engine::BlockEngine;
-use crate::observer::{IoTally, LatencyObserver, Observer};
+use crate::engine::{BlockEngine, Flow};
+use crate::observer::{DeadlineObserver, EndCondition, IoTally, LatencyObserver, Observer};
 use crate::start_barrier::StartBarrier;
 use crate::{Error, Result};
 
 /// One thread's source of requests: a reader or a writer.
 pub(crate) trait IoWorker {
     /// Makes requests until there are no more or the observer has enough, and says which.
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>>;
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow;
 
     /// Its engine.
     fn engine(&self) -> &BlockEngine;
@@ -35,16 +34,6 @@ pub(crate) trait IoWorker {
     }
 }
 
-/// What is to be recorded of the work, and when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordSpec {
-    pub(crate) until: EndCondition,
-    /// Whether the digest is wanted.
-    pub(crate) digest: bool,
-    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
-    pub(crate) latencies: Option<(Clock, f64)>,
-}
-
 /// How threads divide a part of a file among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
@@ -55,15 +44,19 @@ pub enum Division {
     Pieces(u64),
 }
 
-/// The range that threads share.
+/// The range that threads share, and what is recorded of their work.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedRange {
+pub(crate) struct ThreadPlan {
     pub(crate) threads: u32,
     pub(crate) block: usize,
     pub(crate) range: Range<u64>,
     pub(crate) order: BlockOrder,
     pub(crate) division: Division,
     pub(crate) until: EndCondition,
+    /// Whether the digest is wanted.
+    pub(crate) digest: bool,
+    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
+    pub(crate) latencies: Option<(Clock, f64)>,
 }
 
 /// The requests of one thread.
@@ -75,7 +68,7 @@ pub(crate) enum ThreadRequests {
     Shared(Arc<PieceQueue>),
 }
 
-impl SharedRange {
+impl ThreadPlan {
     /// The requests of each thread: whole blocks of the range.
     pub(crate) fn split_among_threads(&self) -> Result<Vec<ThreadRequests>> {
         for (name, value) in [("threads", u64::from(self.threads)), ("block", self.block as u64)] {
@@ -139,7 +132,7 @@ pub(crate) struct PieceQueue {
 }
 
 impl PieceQueue {
-    fn new(share: &SharedRange, bytes: u64) -> Self {
+    fn new(share: &ThreadPlan, bytes: u64) -> Self {
         let block = share.block as u64;
         let blocks = (share.range.end - share.range.start).div_ceil(block);
         let wanted = match share.until {
@@ -203,7 +196,7 @@ pub(crate) struct ThreadResult {
 /// Starts all threads at once, each with what `open` gives it, and waits for them. If one fails, the others end too, and its
 /// error is that of all.
 pub(crate) fn run_threads<M: IoWorker>(
-    wanted: RecordSpec,
+    plan: &ThreadPlan,
     asked: Vec<ThreadRequests>,
     open: impl Fn() -> Result<M> + Sync,
 ) -> Result<Vec<ThreadResult>> {
@@ -221,7 +214,7 @@ pub(crate) fn run_threads<M: IoWorker>(
                 if !line.wait() {
                     return None;
                 }
-                let result = worker.and_then(|worker| run_thread(wanted, worker, asked, stop));
+                let result = worker.and_then(|worker| run_thread(plan, worker, asked, stop));
                 stop.fetch_or(result.is_err(), Ordering::Relaxed);
                 Some(result)
             };
@@ -240,14 +233,14 @@ pub(crate) fn run_threads<M: IoWorker>(
 
 /// One thread's part, with an observer of what is wanted and nothing else.
 fn run_thread<M: IoWorker>(
-    wanted: RecordSpec,
+    plan: &ThreadPlan,
     worker: M,
     asked: ThreadRequests,
     stop: &AtomicBool,
 ) -> Result<ThreadResult> {
-    let paced = DeadlineObserver::new(wanted.until, stop);
+    let paced = DeadlineObserver::new(plan.until, stop);
     let digesting = |inner| DigestObserver { inner, digest: Digest::default() };
-    match (wanted.latencies, wanted.digest) {
+    match (plan.latencies, plan.digest) {
         (None, false) => run_observed(worker, asked, paced, |paced| (paced, None, None)),
         (None, true) => run_observed(worker, asked, digesting(paced), |all| (all.inner, Some(all.digest), None)),
         (Some((clock, hertz)), false) => {
@@ -309,8 +302,9 @@ fn run_observed<'a, M: IoWorker, O: Observer>(
 mod tests {
     use super::*;
 
-    fn share(threads: u32, division: Division, until: EndCondition) -> SharedRange {
-        SharedRange { threads, block: 10, range: 5..98, order: BlockOrder::Sequential, division, until }
+    fn share(threads: u32, division: Division, until: EndCondition) -> ThreadPlan {
+        let (range, order) = (5..98, BlockOrder::Sequential);
+        ThreadPlan { threads, block: 10, range, order, division, until, digest: false, latencies: None }
     }
 
     #[test]
@@ -347,7 +341,7 @@ mod tests {
         assert_eq!(ranges(1, EndCondition::Passes(1), 100).len(), 10);
         let whole = ranges(u64::MAX, EndCondition::Passes(1), 100);
         assert_eq!((whole.len(), whole.last()), (1, Some(&(5..98))));
-        let none = SharedRange { range: 5..5, ..share(3, Division::Pieces(9), EndCondition::Passes(1)) };
+        let none = ThreadPlan { range: 5..5, ..share(3, Division::Pieces(9), EndCondition::Passes(1)) };
         assert!(PieceQueue::new(&none, 9).next_piece().is_none());
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The file is new: each write also allocates blocks. In the end it exists whole, or not at all; see [`run`].
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,14 +13,13 @@ use crate::atomic_file::{AtomicFile, PinnedPath};
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache;
 use crate::device::Device;
-use crate::end_condition::EndCondition;
 use crate::engine::syscalls::{IoCall, SyscallEngine};
 use crate::engine::uring::UringEngine;
-use crate::engine::{BlockEngine, BlockFile, named};
+use crate::engine::{BlockEngine, BlockFile, Flow, named};
 use crate::io_result::{IoResult, UsageStart};
-use crate::observer::Observer;
+use crate::observer::{EndCondition, Observer};
 use crate::random_data::RandomData;
-use crate::reader_threads::{self, Division, IoWorker, RecordSpec, SharedRange, ThreadRequests};
+use crate::reader_threads::{self, Division, IoWorker, ThreadPlan, ThreadRequests};
 use crate::target::{Access, Target};
 use crate::{Error, PagePolicy, Result};
 
@@ -222,16 +220,19 @@ pub fn run(job: &WriteJob) -> Result<WriteResult> {
     if i64::try_from(job.bytes).is_err() {
         return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
     }
+    let &WriteJob { threads, block, digest, latencies, .. } = job;
     let (order, division, until) = (BlockOrder::Sequential, Division::Parts, EndCondition::Passes(1));
-    let asked = SharedRange { threads: job.threads, block: job.block, range: 0..job.bytes, order, division, until }
-        .split_among_threads()?;
+    let plan = ThreadPlan { threads, block, range: 0..job.bytes, order, division, until, digest, latencies };
+    let asked = plan.split_among_threads()?;
     let place = Arc::new(PinnedPath::open(&job.path)?);
     let file = AtomicFile::create(&place, job.replace)?;
     file.check_size(job.bytes)?;
     file.check_free_space(job.bytes, matches!(job.pattern, Pattern::Random { .. }))?;
     // Its temporary name means nothing to the user.
-    let written =
-        file.target().and_then(|empty| write_blocks(job, asked, &empty)).map_err(|error| error.with_path(&job.path))?;
+    let written = file
+        .target()
+        .and_then(|empty| write_blocks(job, &plan, asked, &empty))
+        .map_err(|error| error.with_path(&job.path))?;
     file.commit()?;
     if matches!(job.sync, SyncMode::Fsync | SyncMode::Dsync) {
         // What is to survive a loss of power must do so under its name.
@@ -270,7 +271,7 @@ impl Writer {
 }
 
 impl IoWorker for Writer {
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<ControlFlow<()>> {
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow {
         let pattern = self.pattern;
         self.engine.run_requests(requests, observer, |request, buffer| pattern.fill_block(request, buffer))
     }
@@ -292,11 +293,10 @@ impl IoWorker for Writer {
 }
 
 /// Writes all of an empty file.
-fn write_blocks(job: &WriteJob, asked: Vec<ThreadRequests>, empty: &Target) -> Result<WriteResult> {
+fn write_blocks(job: &WriteJob, plan: &ThreadPlan, asked: Vec<ThreadRequests>, empty: &Target) -> Result<WriteResult> {
     let before = cache::residency(empty)?;
     let watched = UsageStart::now(Device::of_file(empty));
-    let recorded = RecordSpec { until: EndCondition::Passes(1), digest: job.digest, latencies: job.latencies };
-    let members = reader_threads::run_threads(recorded, asked, || Writer::open(empty, job))?;
+    let members = reader_threads::run_threads(plan, asked, || Writer::open(empty, job))?;
     let (flush, finished) = flush_file(job, empty)?;
     let watched = watched.finish();
     let dirty_pages = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;

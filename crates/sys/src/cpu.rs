@@ -1,5 +1,7 @@
 //! Placement: which CPUs this process may use, pinning, and real-time priority.
 
+use rustix::process::{Resource, Rlimit};
+
 use crate::{Result, check};
 
 /// CPUs that the calling thread may run on, ascending. They are online: the kernel keeps a mask of possible CPUs, and states what of it
@@ -49,10 +51,8 @@ pub fn set_idle_priority() -> Result<()> {
 /// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a limit on CPU time without
 /// sleeping (RLIMIT_RTTIME), so that a spinning probe cannot lock up the machine.
 pub fn set_realtime_process(bound: std::time::Duration) -> Result<()> {
-    let microseconds = bound.as_micros() as libc::rlim_t;
-    let limit = libc::rlimit { rlim_cur: microseconds, rlim_max: microseconds };
-    // SAFETY: `limit` is a valid rlimit.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) })?;
+    let microseconds = Some(bound.as_micros() as u64);
+    rustix::process::setrlimit(Resource::Rttime, Rlimit { current: microseconds, maximum: microseconds })?;
     set_realtime_thread()
 }
 

@@ -232,14 +232,10 @@ type KeptCalls<'f> = &'f dyn Fn(&SmapsMapping<'_>, &[(usize, usize)]) -> Option<
 /// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
 /// the zero-initialised data right behind one; and most of the executable's own data and code, unless the C library is
 /// linked into it.
-fn ranges_to_hide(
-    mappings: &[SmapsMapping<'_>],
-    landmarks: &KeptAddresses,
-    kept_calls: KeptCalls<'_>,
-) -> Vec<(usize, usize)> {
+fn ranges_to_hide(mappings: &[SmapsMapping<'_>], kept: &KeptAddresses, calls: KeptCalls<'_>) -> Vec<(usize, usize)> {
     let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
-    let (executable, library) = (name_at(landmarks.executable), name_at(landmarks.library));
-    let files = [executable, library, name_at(landmarks.loader)];
+    let (executable, library) = (name_at(kept.executable), name_at(kept.library));
+    let files = [executable, library, name_at(kept.loader)];
     let of_library = |mapping: &&SmapsMapping<'_>| mapping.code && files[1..].contains(&Some(mapping.name));
     let code: Vec<_> = mappings.iter().filter(of_library).map(|mapping| (mapping.from, mapping.to)).collect();
     let mut hidden = Vec::new();
@@ -247,7 +243,7 @@ fn ranges_to_hide(
     let mut behind = (0, false);
     for mapping in mappings {
         // Where the C library is linked in, children run that code too.
-        let children = landmarks.children.filter(|_| executable != library);
+        let children = kept.children.filter(|_| executable != library);
         if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
             hidden.extend(parts_around(mapping, from, to));
         }
@@ -257,11 +253,11 @@ fn ranges_to_hide(
         let of_executable = file && executable == Some(mapping.name) || zeroed && behind.1;
         if file || zeroed {
             if of_executable && mapping.private > 0 && executable != library {
-                let calls = if file { kept_calls(mapping, &code) } else { None };
-                let (from, to) = calls.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
+                let bounds = if file { calls(mapping, &code) } else { None };
+                let (from, to) = bounds.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
                 hidden.extend(parts_around(mapping, from, to));
             }
-        } else if !(mapping.shared || special || landmarks.thread.iter().any(|&address| mapping.holds(address))) {
+        } else if !(mapping.shared || special || kept.thread.iter().any(|&address| mapping.holds(address))) {
             hidden.push((mapping.from, mapping.to));
         }
         behind = if file { (mapping.to, of_executable) } else { (0, false) };

@@ -208,15 +208,7 @@ pub fn kind_of(file: impl AsFd) -> Result<FileSystemKind> {
     Ok(FileSystemKind(rustix::fs::fstatfs(file)?.f_type as u32))
 }
 
-/// The major part of a device number, as `st_dev` has it.
-pub fn major(device: u64) -> u32 {
-    libc::major(device)
-}
-
-/// The minor part of a device number.
-pub fn minor(device: u64) -> u32 {
-    libc::minor(device)
-}
+pub use rustix::fs::{major, minor};
 
 /// The flag of open(2) to open a pipe without waiting for its other end.
 pub const O_NONBLOCK: i32 = libc::O_NONBLOCK;

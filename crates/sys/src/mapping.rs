@@ -15,9 +15,7 @@ const MAPPING_ALIGNMENT: usize = 2 << 20;
 
 /// Bytes of a base page.
 pub fn page_bytes() -> usize {
-    // SAFETY: takes no pointers.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096)
+    rustix::param::page_size()
 }
 
 /// Whether a file could not be mapped because its file system has no shared mappings of it: ENODEV of mmap(2), as of files that a

@@ -63,20 +63,13 @@ impl MountInfo {
 
 /// Space, tab, line feed and backslash are written in octal, as `\040`.
 fn unescape(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
-        match octal {
-            Some(digits) => {
-                let value = digits.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-                bytes.push(value as u8);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..3).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => bytes.extend([&[byte], &part.as_bytes()[3..]].concat()),
+            None => bytes.extend([b"\\", part.as_bytes()].concat()),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -17,10 +17,18 @@ fn check_result(result: isize) -> Result<isize> {
     if result < 0 { Err(Error::from_raw_os_error(-result as i32)) } else { Ok(result) }
 }
 
-/// The error of a call that moved the wrong number of bytes.
+/// That a bare call moved one byte.
+#[inline(always)]
+fn check_byte(result: isize) -> Result<()> {
+    match check_result(result)? {
+        1 => Ok(()),
+        bytes => Err(wrong_length(bytes)),
+    }
+}
+
 #[cold]
-fn wrong_length(bytes: isize, of: usize) -> Error {
-    Error::other(format!("it moved {bytes} bytes of {of}"))
+fn wrong_length(bytes: isize) -> Error {
+    Error::other(format!("it moved {bytes} bytes of 1"))
 }
 
 /// `calls` bare `gettid` calls; the value of the last one.
@@ -107,10 +115,7 @@ pub fn read_loop(from: BorrowedFd<'_>, calls: u64) -> Result<()> {
     let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
     for _ in 0..calls {
         // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
-        match check_result(unsafe { system_call(libc::SYS_read, [from, address, 1, 0, 0, 0]) })? {
-            1 => {}
-            bytes => return Err(wrong_length(bytes, 1)),
-        }
+        check_byte(unsafe { system_call(libc::SYS_read, [from, address, 1, 0, 0, 0]) })?;
     }
     Ok(())
 }
@@ -122,10 +127,7 @@ pub fn pread_loop(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Re
     let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
     for place in places {
         // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
-        match check_result(unsafe { system_call(libc::SYS_pread64, [from, address, 1, place as usize, 0, 0]) })? {
-            1 => {}
-            bytes => return Err(wrong_length(bytes, 1)),
-        }
+        check_byte(unsafe { system_call(libc::SYS_pread64, [from, address, 1, place as usize, 0, 0]) })?;
     }
     Ok(())
 }
@@ -153,10 +155,7 @@ pub fn write_loop(to: BorrowedFd<'_>, calls: u64) -> Result<()> {
     let (to, address) = (to.as_raw_fd() as usize, (&raw const byte) as usize);
     for _ in 0..calls {
         // SAFETY: the second argument points to one byte that lives to the end of the loop.
-        match check_result(unsafe { system_call(libc::SYS_write, [to, address, 1, 0, 0, 0]) })? {
-            1 => {}
-            bytes => return Err(wrong_length(bytes, 1)),
-        }
+        check_byte(unsafe { system_call(libc::SYS_write, [to, address, 1, 0, 0, 0]) })?;
     }
     Ok(())
 }

@@ -110,11 +110,16 @@ impl TaskLimits {
     fn read() -> Self {
         let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
         let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+        let mapped = pages.and_then(|pages| pages.checked_mul(crate::mapping::page_bytes() as u64));
+        let leaves_no_stack = |limit: &u64| mapped.is_some_and(|mapped| mapped + DEFAULT_STACK_BYTES > *limit);
         Self {
-            user: user_limit(),
+            // It does not hold for root.
+            user: getrlimit(Resource::Nproc).current.filter(|_| crate::fs::effective_user() != 0),
             groups: group_limits(&memberships, Path::new("/sys/fs/cgroup")),
             system: number("/proc/sys/kernel/threads-max"),
-            address_space: address_space_limit(),
+            address_space: getrlimit(Resource::As).current.filter(leaves_no_stack),
         }
     }
 
@@ -134,18 +139,6 @@ impl TaskLimits {
             (None, None, None, None) => "a limit of threads or processes is reached".to_owned(),
         }
     }
-}
-
-/// RLIMIT_NPROC, which does not hold for root.
-fn user_limit() -> Option<u64> {
-    getrlimit(Resource::Nproc).current.filter(|_| crate::fs::effective_user() != 0)
-}
-
-/// RLIMIT_AS, where what is mapped leaves no room for a stack.
-fn address_space_limit() -> Option<u64> {
-    let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').next()?.parse().ok()?;
-    let mapped = pages.checked_mul(crate::mapping::page_bytes() as u64)?;
-    getrlimit(Resource::As).current.filter(|&limit| mapped + DEFAULT_STACK_BYTES > limit)
 }
 
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.

@@ -143,9 +143,7 @@ impl RunQueueWait {
 
 /// Ticks per second of the times in /proc/stat.
 pub fn clock_ticks() -> u64 {
-    // SAFETY: takes no pointers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).unwrap_or(100)
+    rustix::param::clock_ticks_per_second()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the target, which is removed. No part is read or written twice: what was just used is in a CPU's caches, which a copy does not find it in.
 //! Of both the CPU time counts. Devices are not in it: what they take away is the difference.
 
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use kelvin_sys::cpu_usage::ThreadClock;
@@ -112,23 +113,19 @@ fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -
 }
 
 /// CPU time for a byte: the median of some parts, each moved block by block.
-fn median_cost(
-    part: u64,
-    block: usize,
-    mut move_block: impl FnMut(u64, usize) -> std::io::Result<()>,
-) -> std::io::Result<f64> {
+fn median_cost(part: u64, block: usize, mut move_block: impl FnMut(u64, usize) -> io::Result<()>) -> io::Result<f64> {
     let mut once = |number: u64| {
         let clock = ThreadClock::current()?;
         let before = clock.cpu_time()?;
         for offset in (0..part).step_by(block) {
             if let Some(signal) = stop_signals::stop_signal() {
-                return Err(std::io::Error::other(format!("interrupted by {signal}")));
+                return Err(io::Error::other(format!("interrupted by {signal}")));
             }
             move_block(number * part + offset, block.min((part - offset) as usize))?;
         }
         Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as f64 / part as f64)
     };
-    let costs = (0..SAMPLE_COUNT).map(&mut once).collect::<std::io::Result<Vec<f64>>>()?;
+    let costs = (0..SAMPLE_COUNT).map(&mut once).collect::<io::Result<Vec<f64>>>()?;
     Ok(kelvin_stats::median(&costs))
 }
 

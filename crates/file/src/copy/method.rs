@@ -17,8 +17,7 @@ use rustix::io::Errno;
 use super::{CopyRun, SyscallCounts};
 use crate::block_requests::BlockRequest;
 use crate::cache::check_stop_signal;
-use crate::end_condition::{DeadlineObserver, EndCondition};
-use crate::observer::Observer;
+use crate::observer::{DeadlineObserver, EndCondition, Observer};
 use crate::{Error, Result};
 
 /// A method of copying a file.
@@ -99,6 +98,9 @@ pub(super) enum MethodError {
     Failed(Error),
 }
 
+/// The result of a method.
+pub(super) type MethodResult<T> = std::result::Result<T, MethodError>;
+
 impl From<Error> for MethodError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
@@ -174,7 +176,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies a part in blocks, as far as there is something; returns where that ended.
-    pub fn copy_range(&mut self, part: Range<u64>) -> std::result::Result<u64, MethodError> {
+    pub fn copy_range(&mut self, part: Range<u64>) -> MethodResult<u64> {
         let mut offset = part.start;
         while offset < part.end {
             let bytes = self.block.min(usize::try_from(part.end - offset).unwrap_or(usize::MAX));
@@ -195,7 +197,7 @@ impl<'a> Copier<'a> {
     }
 
     #[inline]
-    fn copy_block(&mut self, wanted: BlockRequest) -> std::result::Result<usize, MethodError> {
+    fn copy_block(&mut self, wanted: BlockRequest) -> MethodResult<usize> {
         let Some(clock) = self.timing.as_ref().map(|timing| timing.clock) else { return self.copy(wanted, || ()) };
         let begun = clock.start();
         let mut between = begun;
@@ -215,7 +217,7 @@ impl<'a> Copier<'a> {
     /// Copies a block or a part of it, and returns how many bytes; none at the end of the source. `middle` is called between reading and
     /// writing, where these are apart.
     #[inline]
-    fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> std::result::Result<usize, MethodError> {
+    fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> MethodResult<usize> {
         let done = match self.method {
             CopyMethod::ReadWrite => return Ok(self.read_and_write(wanted, middle)?),
             CopyMethod::CopyFileRange => self.copy_file_range(wanted),

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
 use kelvin_sys::sigbus::SigbusGuard;
 
-use super::BlockFile;
+use super::{BlockFile, Flow};
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::target::Target;
@@ -65,11 +65,7 @@ impl MmapEngine {
             .map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
     }
 
-    pub(crate) fn read<O: Observer>(
-        &mut self,
-        requests: &mut BlockRequests,
-        observer: &mut O,
-    ) -> Result<ControlFlow<()>> {
+    pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow {
         let Some((guard, mapping)) = &self.mapping else { return Ok(ControlFlow::Continue(())) };
         let (start, end) = (requests.range().start as usize, requests.range().end as usize);
         self.touched = match self.touched.is_empty() {

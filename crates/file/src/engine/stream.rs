@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use kelvin_sys::stdio::CFile;
 
-use crate::Result;
+use super::Flow;
 use crate::block_requests::BlockRequests;
 use crate::observer::Observer;
 use crate::target::Target;
@@ -60,11 +60,7 @@ impl<S: Stream> StreamEngine<S> {
         Self { target, stream, buffer: vec![0; block], position: 0 }
     }
 
-    pub(crate) fn read<O: Observer>(
-        &mut self,
-        requests: &mut BlockRequests,
-        observer: &mut O,
-    ) -> Result<ControlFlow<()>> {
+    pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow {
         for request in requests {
             let stamp = observer.begin();
             let failed = |error| self.target.read_error(request.offset, request.bytes, error);

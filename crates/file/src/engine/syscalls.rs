@@ -9,7 +9,7 @@ use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::uring::IoDirection;
 
-use super::{BlockEngine, BlockFile};
+use super::{BlockEngine, BlockFile, Flow};
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::target::{Access, Target};
@@ -79,7 +79,7 @@ impl SyscallEngine {
         requests: &mut BlockRequests,
         observer: &mut O,
         prepare: impl FnMut(BlockRequest, &mut [u8]),
-    ) -> Result<ControlFlow<()>> {
+    ) -> Flow {
         // Each loop is compiled for its call.
         match self.call {
             IoCall::Read => self.run_requests_with(requests, observer, prepare, read_block),
@@ -97,7 +97,7 @@ impl SyscallEngine {
         observer: &mut O,
         mut prepare: impl FnMut(BlockRequest, &mut [u8]),
         call: impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
-    ) -> Result<ControlFlow<()>> {
+    ) -> Flow {
         for request in requests {
             let asked = request.bytes.next_multiple_of(self.alignment);
             prepare(request, &mut self.buffer.as_mut_slice()[..asked]);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
 
-use super::{BlockEngine, BlockFile};
+use super::{BlockEngine, BlockFile, Flow};
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::target::Target;
@@ -49,11 +49,7 @@ struct Slot {
 }
 
 impl UringEngine {
-    pub(crate) fn open(
-        direction: IoDirection,
-        (depth, registered): (u32, bool),
-        open: BlockFile,
-    ) -> Result<BlockEngine> {
+    pub fn open(direction: IoDirection, (depth, registered): (u32, bool), open: BlockFile) -> Result<BlockEngine> {
         let block = open.block;
         if !(1..=MAX_QUEUE_DEPTH).contains(&depth) {
             return Err(Error::setting("depth", format!("must be between 1 and {MAX_QUEUE_DEPTH}, not {depth}")));
@@ -83,7 +79,7 @@ impl UringEngine {
         requests: &mut BlockRequests,
         observer: &mut O,
         mut prepare: impl FnMut(BlockRequest, &mut [u8]),
-    ) -> Result<ControlFlow<()>> {
+    ) -> Flow {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
         let mut enough = false;
         let together = (self.slots.len() / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH);

@@ -55,15 +55,16 @@ impl Operation {
 /// A routine in assembly: see the file of the architecture for its arguments.
 type Routine = unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
 
-/// A list of kernels, with their routines in the assembly of the architecture.
+/// A list of kernels, with their routines in the assembly of the architecture: of an operation, what follows the sets of instructions in
+/// their names, and each set with its routine.
 macro_rules! kernels {
-    ($($name:literal $symbol:ident $operation:ident),* $(,)?) => {
-        [$({
+    ($($operation:ident $suffix:literal: $($set:literal $symbol:ident),+;)+) => {
+        [$($({
             unsafe extern "C" {
                 fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
             }
-            (Operation::$operation, BandwidthKernel { name: $name, routine: $symbol })
-        }),*]
+            (Operation::$operation, BandwidthKernel { name: concat!($set, $suffix), routine: $symbol })
+        }),+),+]
     };
 }
 use kernels;

@@ -1,13 +1,24 @@
 //! The network interface of an address and its properties, in the network namespace of the calling thread.
 
-use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
 
+use super::netlink::{self, NLM_F_DUMP, NetlinkRequest, find_attribute, u32_at};
 use crate::{Error, Result, check};
+
+/// `RTM_NEWADDR`, `RTM_GETADDR` of `linux/rtnetlink.h`.
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+/// Bytes of `struct ifaddrmsg` of `linux/if_addr.h`, and where in it the number of the interface is.
+const IFADDRMSG_BYTES: usize = 8;
+const INDEX_OFFSET: usize = 4;
+/// `IFA_ADDRESS`, `IFA_LOCAL`.
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
 
 /// The interface number (zone, RFC 4007) of a link-local address; else 0.
 pub fn zone(address: SocketAddr) -> u32 {
@@ -45,45 +56,23 @@ pub fn with_address(wanted: SocketAddr) -> Result<Option<String>> {
     if zone(wanted) != 0 {
         return name(zone(wanted)).map(Some);
     }
-    let wanted = wanted.ip().to_canonical();
-    let mut first = std::ptr::null_mut();
-    // SAFETY: the pointer is valid to be written; on success it is a list that is freed once, below.
-    check(unsafe { libc::getifaddrs(&raw mut first) })?;
+    let wanted = match wanted.ip().to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
     let mut found = None;
-    let mut next = first;
-    // SAFETY: each entry of the list is live until the list is freed.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        if found.is_none() && address(entry.ifa_addr) == Some(wanted) {
-            // SAFETY: the name of an entry is terminated, and lives as long as the list.
-            found = Some(unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned());
+    let request = NetlinkRequest { kind: RTM_GETADDR, flags: NLM_F_DUMP, body: &[0; IFADDRMSG_BYTES] };
+    netlink::query(&netlink::open()?, request, |kind, body| {
+        let attributes = body.get(IFADDRMSG_BYTES..).filter(|_| kind == RTM_NEWADDR).unwrap_or_default();
+        // The address of a point-to-point link is that of the other end, and the local one is told beside it.
+        let own = find_attribute(attributes, IFA_LOCAL).or_else(|| find_attribute(attributes, IFA_ADDRESS));
+        if own != Some(wanted.as_slice()) {
+            return ControlFlow::Continue(());
         }
-        next = entry.ifa_next;
-    }
-    // SAFETY: the list is that of getifaddrs, and nothing refers to it any more.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(found)
-}
-
-/// The address that an entry of getifaddrs leads to, if it is one of IP.
-fn address(pointer: *const libc::sockaddr) -> Option<IpAddr> {
-    if pointer.is_null() {
-        return None;
-    }
-    // SAFETY: what is no null pointer leads to an address that is as large as its family says, which is read first; an
-    // unaligned read asks nothing of its place.
-    unsafe {
-        match libc::c_int::from((*pointer).sa_family) {
-            libc::AF_INET => {
-                let whole = pointer.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(Ipv4Addr::from(u32::from_be(whole.sin_addr.s_addr)).into())
-            }
-            libc::AF_INET6 => {
-                let whole = pointer.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(Ipv6Addr::from(whole.sin6_addr.s6_addr).into())
-            }
-            _ => None,
-        }
-    }
+        found = u32_at(body, INDEX_OFFSET);
+        ControlFlow::Break(())
+    })?;
+    found.map(name).transpose()
 }
 
 /// The MTU of an interface, in bytes.

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 use io_uring::{opcode, squeue, types};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 pub use file_window::{FileWindow, PageAccess};
 pub use socket_wait::{SocketEvent, SocketWaitMode, WaitingSocket};
@@ -208,13 +209,8 @@ pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], follows: MoreFo
     // The kernel takes no more of them (UIO_MAXIOV); the rest is for the next call.
     const MOST: usize = 1024;
     let pieces = &pieces[..pieces.len().min(MOST)];
-    // SAFETY: an all-zero header is valid; an IoSlice is laid out as an iovec, and sendmsg only reads what they say.
-    byte_count(unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_iov = pieces.as_ptr().cast_mut().cast();
-        header.msg_iovlen = pieces.len() as _;
-        libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, flags(follows))
-    })
+    let flags = SendFlags::from_bits_retain(flags(follows) as u32);
+    Ok(rustix::net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)?)
 }
 
 fn send(socket: RawFd, bytes: &[u8], flags: libc::c_int) -> Result<usize> {

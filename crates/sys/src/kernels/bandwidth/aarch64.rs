@@ -131,20 +131,20 @@ pub(super) fn is_supported(set: &str) -> bool {
 
 /// All kernels; one routine may serve two operations.
 pub(super) fn kernels() -> impl Iterator<Item = (Operation, BandwidthKernel)> {
-    kernels![
-        "neon" kelvin_read_neon Read,
-        "neon prefetching" kelvin_read_neon_ahead Read,
-        "neon" kelvin_write_neon Write,
-        "neon" kelvin_write_neon Fill,
-        "neon non-temporal" kelvin_ntwrite_neon Fill,
-        "neon" kelvin_zero_neon Zero,
-        "neon non-temporal" kelvin_ntzero_neon Zero,
-        "dc zva" kelvin_zero_lines Zero,
-        "neon" kelvin_copy_neon Copy,
-        "neon non-temporal" kelvin_ntcopy_neon Copy,
-        "neon" kelvin_ntwrite_neon NonTemporalWrite,
-        "neon" kelvin_triad_neon Triad,
-        "neon non-temporal" kelvin_nttriad_neon Triad,
-    ]
+    kernels! {
+        Read "": "neon" kelvin_read_neon;
+        Read " prefetching": "neon" kelvin_read_neon_ahead;
+        Write "": "neon" kelvin_write_neon;
+        Fill "": "neon" kelvin_write_neon;
+        Fill " non-temporal": "neon" kelvin_ntwrite_neon;
+        Zero "": "neon" kelvin_zero_neon;
+        Zero " non-temporal": "neon" kelvin_ntzero_neon;
+        Zero "": "dc zva" kelvin_zero_lines;
+        Copy "": "neon" kelvin_copy_neon;
+        Copy " non-temporal": "neon" kelvin_ntcopy_neon;
+        NonTemporalWrite "": "neon" kelvin_ntwrite_neon;
+        Triad "": "neon" kelvin_triad_neon;
+        Triad " non-temporal": "neon" kelvin_nttriad_neon;
+    }
     .into_iter()
 }

@@ -189,43 +189,22 @@ pub(super) fn is_supported(set: &str) -> bool {
 /// All kernels; one routine may serve two operations.
 pub(super) fn kernels() -> impl Iterator<Item = (Operation, BandwidthKernel)> {
     // Fill and zero are what a library does to set memory: any of the stores, or the string instruction.
-    kernels![
-        "sse2" kelvin_read_sse2 Read,
-        "avx2" kelvin_read_avx2 Read,
-        "avx512" kelvin_read_avx512 Read,
-        "sse2 prefetching" kelvin_read_sse2_ahead Read,
-        "avx2 prefetching" kelvin_read_avx2_ahead Read,
-        "sse2" kelvin_write_sse2 Write,
-        "avx2" kelvin_write_avx2 Write,
-        "avx512" kelvin_write_avx512 Write,
-        "rep stosb" kelvin_fill_string Fill,
-        "sse2" kelvin_write_sse2 Fill,
-        "avx2" kelvin_write_avx2 Fill,
-        "avx512" kelvin_write_avx512 Fill,
-        "sse2 non-temporal" kelvin_ntwrite_sse2 Fill,
-        "avx512 non-temporal" kelvin_ntwrite_avx512 Fill,
-        "rep stosb" kelvin_zero_string Zero,
-        "sse2" kelvin_zero_sse2 Zero,
-        "avx2" kelvin_zero_avx2 Zero,
-        "avx512" kelvin_zero_avx512 Zero,
-        "sse2 non-temporal" kelvin_ntzero_sse2 Zero,
-        "avx512 non-temporal" kelvin_ntzero_avx512 Zero,
-        "rep movsb" kelvin_copy_string Copy,
-        "sse2" kelvin_copy_sse2 Copy,
-        "avx2" kelvin_copy_avx2 Copy,
-        "avx512" kelvin_copy_avx512 Copy,
-        "sse2 non-temporal" kelvin_ntcopy_sse2 Copy,
-        "avx2 non-temporal" kelvin_ntcopy_avx2 Copy,
-        "avx512 non-temporal" kelvin_ntcopy_avx512 Copy,
-        "sse2" kelvin_ntwrite_sse2 NonTemporalWrite,
-        "avx2" kelvin_ntwrite_avx2 NonTemporalWrite,
-        "avx512" kelvin_ntwrite_avx512 NonTemporalWrite,
-        "sse2" kelvin_triad_sse2 Triad,
-        "avx2" kelvin_triad_avx2 Triad,
-        "avx512" kelvin_triad_avx512 Triad,
-        "sse2 non-temporal" kelvin_nttriad_sse2 Triad,
-        "avx2 non-temporal" kelvin_nttriad_avx2 Triad,
-        "avx512 non-temporal" kelvin_nttriad_avx512 Triad,
-    ]
+    kernels! {
+        Read "": "sse2" kelvin_read_sse2, "avx2" kelvin_read_avx2, "avx512" kelvin_read_avx512;
+        Read " prefetching": "sse2" kelvin_read_sse2_ahead, "avx2" kelvin_read_avx2_ahead;
+        Write "": "sse2" kelvin_write_sse2, "avx2" kelvin_write_avx2, "avx512" kelvin_write_avx512;
+        Fill "": "rep stosb" kelvin_fill_string;
+        Fill "": "sse2" kelvin_write_sse2, "avx2" kelvin_write_avx2, "avx512" kelvin_write_avx512;
+        Fill " non-temporal": "sse2" kelvin_ntwrite_sse2, "avx512" kelvin_ntwrite_avx512;
+        Zero "": "rep stosb" kelvin_zero_string;
+        Zero "": "sse2" kelvin_zero_sse2, "avx2" kelvin_zero_avx2, "avx512" kelvin_zero_avx512;
+        Zero " non-temporal": "sse2" kelvin_ntzero_sse2, "avx512" kelvin_ntzero_avx512;
+        Copy "": "rep movsb" kelvin_copy_string;
+        Copy "": "sse2" kelvin_copy_sse2, "avx2" kelvin_copy_avx2, "avx512" kelvin_copy_avx512;
+        Copy " non-temporal": "sse2" kelvin_ntcopy_sse2, "avx2" kelvin_ntcopy_avx2, "avx512" kelvin_ntcopy_avx512;
+        NonTemporalWrite "": "sse2" kelvin_ntwrite_sse2, "avx2" kelvin_ntwrite_avx2, "avx512" kelvin_ntwrite_avx512;
+        Triad "": "sse2" kelvin_triad_sse2, "avx2" kelvin_triad_avx2, "avx512" kelvin_triad_avx512;
+        Triad " non-temporal": "sse2" kelvin_nttriad_sse2, "avx2" kelvin_nttriad_avx2, "avx512" kelvin_nttriad_avx512;
+    }
     .into_iter()
 }
