@@ -152,11 +152,17 @@ pub(crate) fn open_left_over(path: &Path, mode: u32) -> io::Result<File> {
     options.read(true).write(true).mode(mode).custom_flags(O_NOFOLLOW | O_NONBLOCK);
     let file = options.create(true).truncate(false).open(path)?;
     check_ownership(&file, |found| found.is_file() && found.nlink() == 1)?;
+    if !try_lock_at(&file, path)? {
+        return Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"));
+    }
+    Ok(file)
+}
+
+/// Locks a file, if nobody else has and it is still the one that the path leads to; whether it is locked.
+fn try_lock_at(file: &File, path: &Path) -> io::Result<bool> {
     match file.try_lock() {
-        Ok(()) if is_same_file(&file, path) => Ok(file),
-        Ok(()) | Err(TryLockError::WouldBlock) => {
-            Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"))
-        }
+        Ok(()) => Ok(is_same_file(file, path)),
+        Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -185,8 +191,10 @@ fn remove_if_old(path: &Path, age: Duration) -> io::Result<bool> {
         return Ok(true);
     }
     let lock = File::open(descriptor_path(&held))?;
-    lock.try_lock()?;
-    if is_same_file(&held, path) { fs::remove_file(path).map(|()| false) } else { Ok(false) }
+    if try_lock_at(&lock, path)? {
+        fs::remove_file(path)?;
+    }
+    Ok(false)
 }
 
 /// A directory in which temporary files, or directories, are made, each open to its owner only: what dead processes left is looked
@@ -257,14 +265,7 @@ impl TemporaryFiles {
 
     /// Locks what was just made, where locks are seen. Not, if a sweep was there first.
     fn lock_new(&self, lock: &File, path: &Path) -> io::Result<bool> {
-        if !self.is_local {
-            return Ok(true);
-        }
-        match lock.try_lock() {
-            Ok(()) => Ok(is_same_file(lock, path)),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        Ok(!self.is_local || try_lock_at(lock, path)?)
     }
 
     /// Removes what dead processes of this user left behind. What cannot be removed is left to its maker.

@@ -88,10 +88,6 @@ impl SyncMode {
         }
     }
 
-    pub(crate) fn access(self) -> Access {
-        if self == Self::Direct { Access::Direct } else { Access::Buffered }
-    }
-
     /// Flags of open(2) beside that of direct I/O.
     pub(crate) fn flags(self) -> i32 {
         if self == Self::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 }
@@ -251,7 +247,7 @@ struct Writer {
 impl Writer {
     /// Opens an empty file to be written.
     fn open(target: &Target, job: &WriteJob) -> Result<Self> {
-        let access = job.sync.access();
+        let access = if job.sync == SyncMode::Direct { Access::Direct } else { Access::Buffered };
         let file = target.open_to_write(access, job.sync.flags())?;
         let file = BlockFile { target: target.clone(), file, block: job.block, access, pages: job.pages };
         let mut engine = match job.engine {

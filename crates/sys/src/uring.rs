@@ -141,21 +141,12 @@ impl FileRing {
         self.queued
     }
 
-    /// Submits what is queued, and does not wait.
-    ///
-    /// # Errors
-    /// Those of io_uring_enter; interruptions are not among them.
-    #[inline]
-    pub fn submit(&mut self) -> Result<()> {
-        self.wait(0)
-    }
-
     /// The memory of all buffers.
     pub fn arena(&self) -> &Arena {
         &self.buffers
     }
 
-    /// Submits what is queued, and waits until at least `count` requests are done.
+    /// Submits what is queued, and waits until at least `count` requests are done, which may be none.
     ///
     /// # Errors
     /// Those of io_uring_enter; interruptions are not among them.
@@ -308,11 +299,11 @@ mod tests {
         for slot in [0, 1] {
             ring.queue(IoDirection::Read, slot, 0, 0..1);
         }
-        ring.submit().unwrap();
+        ring.wait(0).unwrap();
         assert!(ring.next_completion().is_none(), "the pipe is empty");
         std::io::Write::write_all(&mut to, b"a").unwrap();
         ring.queue(IoDirection::Read, 2, 0, 0..1);
-        ring.submit().unwrap();
+        ring.wait(0).unwrap();
         assert_eq!(ring.next_completion().map(|(_, moved)| moved.unwrap()), Some(1));
         std::io::Write::write_all(&mut to, b"bc").unwrap();
     }

@@ -37,9 +37,6 @@ impl CopyMethod {
     /// Every one.
     pub const ALL: [Self; 4] = [Self::ReadWrite, Self::CopyFileRange, Self::Sendfile, Self::Reflink];
 
-    /// Those that are tried where none is asked for, the one that moves least first, as cp(1) does.
-    pub const AUTO_ORDER: [Self; 3] = [Self::Reflink, Self::CopyFileRange, Self::ReadWrite];
-
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +48,7 @@ impl CopyMethod {
     }
 }
 
-/// A method, or the first of [`CopyMethod::AUTO_ORDER`] that works.
+/// A method, or the first that works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodChoice {
     /// The first that works.
@@ -74,7 +71,8 @@ impl MethodChoice {
     pub(super) fn methods(self, bytes: u64) -> Vec<CopyMethod> {
         match self {
             Self::Auto if bytes == 0 => vec![CopyMethod::ReadWrite],
-            Self::Auto => CopyMethod::AUTO_ORDER.to_vec(),
+            // The one that moves least first, as cp(1) does.
+            Self::Auto => vec![CopyMethod::Reflink, CopyMethod::CopyFileRange, CopyMethod::ReadWrite],
             Self::Only(method) => vec![method],
         }
     }
@@ -119,7 +117,7 @@ pub(super) struct Copier<'a> {
     /// Most bytes that a call is asked to move: all, of a method that has one call.
     block: usize,
     /// For one block, where the method needs it.
-    buffer: Option<Arena>,
+    pub buffer: Option<Arena>,
     /// Where the target is written next by calls that have no offset.
     position: u64,
     pub calls: SyscallCounts,

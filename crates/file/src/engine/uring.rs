@@ -95,7 +95,7 @@ impl UringEngine {
                 self.slots[slot] = Slot { request, moved: 0 };
                 self.submit(slot);
                 if self.ring.queued() >= together {
-                    self.ring.submit().map_err(ring_error)?;
+                    self.ring.wait(0).map_err(ring_error)?;
                 }
             }
             let under_way = self.ring.in_flight() as u64;
