@@ -419,7 +419,7 @@ fn is_transient(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
 
-/// Whether a request was ended before it moved anything, by [`TransferRing::cancel_all`] or a signal.
+/// Whether a request was ended before it moved anything, by [`RingScope::cancel_all`] or a signal.
 pub fn is_cancelled(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EINTR))
 }
