@@ -134,11 +134,11 @@ impl ProbeRunner {
         let RoundResponse { attempt, .. } = self.launch.launch(&request, patience)?;
         Some(Round {
             index: wanted.index,
-            at: begun / 1e9,
+            start_seconds: begun / 1e9,
             seconds: (self.launch.now() - begun) / 1e9,
             timing: Some(wanted.timing.as_secs_f64()),
             cpu: wanted.setup.placement.cpu,
-            attempt,
+            outcome: attempt,
         })
     }
 
