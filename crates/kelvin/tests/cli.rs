@@ -156,7 +156,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["load", "http://localhost/", "--replay", "log", "--root", "."], "--root"),
     (&["why", "net.rtt.tcp", "--run", "last"], "--run"),
     (&["ab", "--a-cmd", "true", "--b", "as-found"], "--a-cmd"),
-    (&["send", "Cargo.toml", "localhost", "--streams", "4", "--mode", "blocking"], "--streams"),
+    (&["send", "Cargo.toml", "localhost", "--streams", "4", "--wait", "blocking"], "--streams"),
     (&["study", "load", "--peer", "localhost", "--resources", "127.0.0.1:1"], "--resources"),
 ];
 

@@ -585,8 +585,8 @@ fn every_send_method_and_mode_moves_every_byte() {
             }
             let more = match method {
                 "auto" => vec![],
-                "mmap" => vec!["--mode", mode, "--window", "3"],
-                _ => vec!["--mode", mode, "--buffer", "100000"],
+                "mmap" => vec!["--wait", mode, "--window", "3"],
+                _ => vec!["--wait", mode, "--buffer", "100000"],
             };
             let options =
                 [&["--plain", "--method", method][..], &more, if moved % 2 == 0 { &["--no-verify"] } else { &[] }];
@@ -631,8 +631,8 @@ fn every_receive_method_and_mode_keeps_every_byte() {
                 "auto" if mode == "blocking" => vec![],
                 "auto" => continue,
                 "uring" if mode != "uring" => continue,
-                "mmap" => vec!["--mode", mode, "--window", "3"],
-                _ => vec!["--mode", mode, "--buffer", "100000"],
+                "mmap" => vec!["--wait", mode, "--window", "3"],
+                _ => vec!["--wait", mode, "--buffer", "100000"],
             };
             let options = [&LISTEN_LOOPBACK[..], &["--method", method], &more].concat();
             let receiver = TestReceiver::start(&place, &options);
@@ -714,7 +714,7 @@ fn receiver_refuses_incompatible_method() {
         (&["receive", ".", "--method", "sendfile"], "there is: rw, mmap, splice, uring, auto"),
         (&["receive", ".", "--window", "3"], "--method"),
         (
-            &["receive", ".", "--method", "uring", "--mode", "signal"],
+            &["receive", ".", "--method", "uring", "--wait", "signal"],
             "--method uring: the method uring waits in its ring",
         ),
         (&["receive", "--discard", "--method", "rw"], "cannot be used with"),
@@ -733,11 +733,11 @@ fn impossible_method_options_are_refused() {
     place.file("data", 10);
     for (options, words) in [
         (&["--method", "mmap"][..], "--plain"),
-        (&["--plain", "--mode", "signal"], "--method"),
+        (&["--plain", "--wait", "signal"], "--method"),
         (&["--plain", "--method", "dd"], "there is: rw, mmap, sendfile, splice, zerocopy, uring, auto"),
         (&["--plain", "--method", "auto", "--buffer", "4k"], "--buffer: name a method with it, such as --method rw"),
-        (&["--plain", "--method", "sendfile", "--mode", "uring"], "io_uring has no sendfile"),
-        (&["--plain", "--method", "uring", "--mode", "signal"], "--method uring: the method uring waits in its ring"),
+        (&["--plain", "--method", "sendfile", "--wait", "uring"], "io_uring has no sendfile"),
+        (&["--plain", "--method", "uring", "--wait", "signal"], "--method uring: the method uring waits in its ring"),
         (&["--plain", "--method", "rw", "--window", "5"], "--window: the method rw maps nothing: give --buffer"),
         (&["--plain", "--method", "rw", "--buffer", "511"], "a buffer of 511 bytes: there must be 512 to 67108864"),
         (&["--plain", "--method", "mmap", "--window", "0"], "a window of 0 pages"),

@@ -32,19 +32,19 @@ pub struct LinkUsage {
     /// For how long some were to be sent, or were not acknowledged.
     pub busy: u64,
     /// For how long the receiver's window was full, by the kernel's count or by what was carried.
-    pub by_window: u64,
+    pub window_limited: u64,
     /// For how long the send buffer was.
-    pub by_buffer: u64,
+    pub buffer_limited: u64,
     /// Bytes of the receiver's window, and in the send buffer, while each held the connection back for longest; 0 where that is not known.
     pub window: u64,
     /// See `window`.
     pub buffer: u64,
     /// Bytes a second in the best two moments in a row in which nothing but the link held them back; none where there were no such moments.
-    pub most: Option<u64>,
+    pub link_rate: Option<u64>,
     /// The shortest round trip; 0 where there was none.
     pub round_trip: u64,
     /// The mean of the smoothed round trip at the ends of moments of the link; 0 where there were none.
-    pub of_link: u64,
+    pub link_round_trip: u64,
     /// Segments with data that were sent, and those that were sent again.
     pub segments: u64,
     /// See `segments`.
@@ -52,33 +52,33 @@ pub struct LinkUsage {
     /// How often the sender waited for an answer, and for how long.
     pub answers: u64,
     /// See `answers`.
-    pub waited: u64,
+    pub response_wait: u64,
 }
 
 impl LinkUsage {
     /// Whether it was the send buffer that held it back for longest, not the receiver's window.
     pub(crate) fn is_buffer_limited(&self) -> bool {
-        self.by_buffer > self.by_window
+        self.buffer_limited > self.window_limited
     }
 
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, .. } = *other;
-        let Self { round_trip, of_link, segments, retransmitted, answers, waited, .. } = *other;
+        let Self { bytes, busy, window_limited, buffer_limited, window, buffer, link_rate, .. } = *other;
+        let Self { round_trip, link_round_trip, segments, retransmitted, answers, response_wait, .. } = *other;
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.bytes, bytes);
         sum(&mut self.busy, busy);
-        sum(&mut self.by_window, by_window);
-        sum(&mut self.by_buffer, by_buffer);
+        sum(&mut self.window_limited, window_limited);
+        sum(&mut self.buffer_limited, buffer_limited);
         sum(&mut self.segments, segments);
         sum(&mut self.retransmitted, retransmitted);
         sum(&mut self.answers, answers);
-        sum(&mut self.waited, waited);
+        sum(&mut self.response_wait, response_wait);
         self.window = self.window.max(window);
         self.buffer = self.buffer.max(buffer);
-        self.most = self.most.max(most);
+        self.link_rate = self.link_rate.max(link_rate);
         // A queue that one of them met is one.
-        self.of_link = self.of_link.max(of_link);
+        self.link_round_trip = self.link_round_trip.max(link_round_trip);
         self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
     }
 }
@@ -279,14 +279,21 @@ mod tests {
 
     #[test]
     fn usage_of_connections_is_summed() {
-        let one = LinkUsage { bytes: 5, busy: 7, most: Some(3), round_trip: 9, of_link: 12, ..LinkUsage::default() };
-        let one = LinkUsage { segments: 6, retransmitted: 1, answers: 1, waited: 4, ..one };
+        let one = LinkUsage {
+            bytes: 5,
+            busy: 7,
+            link_rate: Some(3),
+            round_trip: 9,
+            link_round_trip: 12,
+            ..LinkUsage::default()
+        };
+        let one = LinkUsage { segments: 6, retransmitted: 1, answers: 1, response_wait: 4, ..one };
         let mut all = LinkUsage::default();
         all.add(&one);
         all.add(&LinkUsage::default());
-        all.add(&LinkUsage { most: None, round_trip: 4, of_link: 11, ..one });
+        all.add(&LinkUsage { link_rate: None, round_trip: 4, link_round_trip: 11, ..one });
         let sum = LinkUsage { bytes: 10, busy: 14, round_trip: 4, segments: 12, retransmitted: 2, ..one };
-        let sum = LinkUsage { answers: 2, waited: 8, ..sum };
+        let sum = LinkUsage { answers: 2, response_wait: 8, ..sum };
         assert_eq!(all, sum);
     }
 }

@@ -361,7 +361,7 @@ pub struct ReceiverReport {
     /// What its stages cost, if the transfer was long enough to be predicted.
     pub costs: Option<StageCosts>,
     /// Bytes that were written and are not on their device yet; nothing where unknown.
-    pub unwritten: Option<u64>,
+    pub unwritten_bytes: Option<u64>,
     /// By what method the bytes of large files came, if there were any.
     pub method: Option<ReceiveMethod>,
 }

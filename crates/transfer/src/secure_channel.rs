@@ -246,17 +246,17 @@ impl<S: TransferStream> SecureChannel<S> {
         Some(LinkUsage {
             bytes: known.bytes,
             busy: known.busy,
-            by_window: known.limited.by_window.max(window.nanoseconds),
-            by_buffer: known.limited.by_buffer.max(buffer.nanoseconds),
+            window_limited: known.limited.by_window.max(window.nanoseconds),
+            buffer_limited: known.limited.by_buffer.max(buffer.nanoseconds),
             window: window.bytes,
             buffer: buffer.bytes,
-            most: self.link_meter.link_rate(),
+            link_rate: self.link_meter.link_rate(),
             round_trip: known.min_round_trip,
-            of_link: self.link_meter.round_trip(),
+            link_round_trip: self.link_meter.round_trip(),
             segments: known.segments.into(),
             retransmitted: known.retransmitted.into(),
             answers: self.responses_awaited,
-            waited: self.response_wait,
+            response_wait: self.response_wait,
         })
     }
 

@@ -75,9 +75,9 @@ pub struct SendResult {
     /// Files that were there already, and unchanged.
     pub unchanged: u64,
     /// What was left out.
-    pub left_out: SkippedEntries,
+    pub omitted: SkippedEntries,
     /// Files that state no bytes and have some: they were read until their end.
-    pub unstated: u64,
+    pub sizeless_files: u64,
     /// In a dry run: what would be sent.
     pub planned: Vec<PathBuf>,
 }

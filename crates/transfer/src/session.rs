@@ -745,14 +745,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.channel.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
         let storage = self.policy.storage();
         let load = self.meter.finish(self.channel.times, storage);
-        let unwritten = match (storage, self.settings.sync) {
+        let unwritten_bytes = match (storage, self.settings.sync) {
             (StorageKind::Disk | StorageKind::Served, false) => unwritten_bytes(self.moved.amount.moved),
             _ => None,
         };
         let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= rate_prediction::MIN_DURATION;
         let costs = if is_predicted { self.measure_costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
-        let received = ReceiverReport { since, load, costs, unwritten, method: self.methods.method() };
+        let received = ReceiverReport { since, load, costs, unwritten_bytes, method: self.methods.method() };
         self.channel.send(&ReceiverMessage::Finished(received))?;
         let SenderMessage::Finish(mut sent) = self.channel.receive()? else {
             return Err(Error::ProtocolViolation("it does not say what it measured"));

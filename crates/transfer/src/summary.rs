@@ -106,7 +106,7 @@ pub struct TransferSummary {
     /// The rate that was to be expected, where it was long enough to be predicted.
     pub expected: Option<RatePrediction>,
     /// Most bytes that are not on their device yet; nothing where there is none, or it is unknown.
-    pub unwritten: Option<u64>,
+    pub unwritten_bytes: Option<u64>,
     /// By what method the bytes of large files were sent, if there were any.
     pub method: Option<SendMethod>,
     /// By what method they were received.
@@ -169,7 +169,7 @@ impl TransferSummary {
             receiver: received.load,
             carried: sent.carried,
             expected: sent.expected,
-            unwritten: received.unwritten,
+            unwritten_bytes: received.unwritten_bytes,
             method: sent.method,
             received_by: received.method,
         }
@@ -234,7 +234,7 @@ impl TransferSummary {
         if self.streams > 1 {
             // Of one of several is not known what it could carry alone; that the link can hold one back must have been seen.
             let filled = self.share(carried.busy) - self.window_full_share();
-            return if carried.most.is_some() { both.min(filled.max(0.0)) } else { 0.0 };
+            return if carried.link_rate.is_some() { both.min(filled.max(0.0)) } else { 0.0 };
         }
         // An end that works meanwhile does not make it less full, unless it never waits for it.
         if both >= THROTTLED_SHARE { self.link_full_share() } else { self.link_full_share().min(both) }
@@ -250,13 +250,13 @@ impl TransferSummary {
 
     /// Bytes a second that the link can, by moments in which nothing else held it back.
     fn link_rate(&self) -> Option<u64> {
-        self.carried.and_then(|carried| carried.most)
+        self.carried.and_then(|carried| carried.link_rate)
     }
 
     /// For which share of the time a window or a buffer was full: of several connections, which are busy at the same time, on average.
     fn window_full_share(&self) -> f64 {
-        self.carried.map_or(0.0, |LinkUsage { by_window, by_buffer, busy, .. }| {
-            let held = by_window.saturating_add(by_buffer);
+        self.carried.map_or(0.0, |LinkUsage { window_limited, buffer_limited, busy, .. }| {
+            let held = window_limited.saturating_add(buffer_limited);
             let (all, busy) = (self.share(held), self.share(busy) * held as f64 / busy.max(1) as f64);
             if busy > 0.0 { all.min(busy) } else { all }
         })
@@ -264,7 +264,7 @@ impl TransferSummary {
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
     pub(crate) fn is_predictable(&self) -> bool {
-        let is_link_known = self.carried.is_some_and(|carried| carried.most.is_some());
+        let is_link_known = self.carried.is_some_and(|carried| carried.link_rate.is_some());
         match self.busiest().0 {
             LimitingFactor::Link => is_link_known,
             LimitingFactor::Window | LimitingFactor::RoundTrips => false,
@@ -350,10 +350,10 @@ impl TransferSummary {
 
     /// That losses held it back for this part of the time, where there was no queue before the link.
     fn loss_sentence(&self, most: &str) -> Option<String> {
-        let LinkUsage { round_trip, of_link, .. } = self.carried?;
-        let is_short = of_link > 0 && (of_link as f64) < QUEUEING_FACTOR * round_trip as f64;
+        let LinkUsage { round_trip, link_round_trip, .. } = self.carried?;
+        let is_short = link_round_trip > 0 && (link_round_trip as f64) < QUEUEING_FACTOR * round_trip as f64;
         let lost = self.loss_text().filter(|_| is_short)?;
-        let [usual, least] = [of_link, round_trip].map(|trip| units::seconds(trip as f64 / 1e9));
+        let [usual, least] = [link_round_trip, round_trip].map(|trip| units::seconds(trip as f64 / 1e9));
         Some(format!(
             "limited by losses on the link, or by a limit of its rate that drops what is above it, {most}: {lost}, and round trips took \
              {usual}, no longer than without a queue ({least})"
@@ -385,7 +385,7 @@ impl TransferSummary {
         {
             return losses;
         }
-        let answers = percent_text(self.share(carried.waited));
+        let answers = percent_text(self.share(carried.response_wait));
         format!(
             "what limited it is not known: both ends waited {}, the sender for answers {answers}, and {link}; kelvin study peer would \
              measure the link alone",
@@ -501,14 +501,14 @@ impl LimitingFactor {
 /// Why it was this number of streams, for programs.
 #[derive(Clone, Debug, Serialize)]
 struct StreamChoiceRecord {
-    times_one: f64,
+    speedup: f64,
     no_faster: Option<u32>,
     words: String,
 }
 
 impl From<StreamChoice> for StreamChoiceRecord {
     fn from(chosen: StreamChoice) -> Self {
-        Self { times_one: chosen.speedup(), no_faster: chosen.no_faster, words: chosen.to_string() }
+        Self { speedup: chosen.speedup(), no_faster: chosen.no_faster, words: chosen.to_string() }
     }
 }
 
@@ -531,7 +531,7 @@ pub struct SummaryRecord {
     chosen: Option<StreamChoiceRecord>,
     connection: &'static str,
     seconds_flushing: Option<f64>,
-    unwritten: Option<u64>,
+    unwritten_bytes: Option<u64>,
     method: Option<&'static str>,
     received_by: Option<&'static str>,
     utilisation: [NamedShare; 8],
@@ -560,7 +560,7 @@ impl From<&TransferSummary> for SummaryRecord {
             chosen: summary.chosen.map(StreamChoiceRecord::from),
             connection: summary.connection.word(),
             seconds_flushing: summary.flushed.map(|flushed| flushed as f64 / 1e9),
-            unwritten: summary.unwritten,
+            unwritten_bytes: summary.unwritten_bytes,
             method: summary.method.map(SendMethod::word),
             received_by: summary.received_by.map(ReceiveMethod::word),
             utilisation: summary.utilisation(),
@@ -622,7 +622,7 @@ impl fmt::Display for TransferSummary {
         if let Some(flushed) = self.flushed {
             write!(out, "; flushed to the target's disk in {} more", units::seconds(flushed as f64 / 1e9))?;
         }
-        match self.unwritten {
+        match self.unwritten_bytes {
             Some(bytes) if bytes > 0 => write!(out, "; up to {} not yet on the target's disk", units::bytes(bytes)),
             _ => Ok(()),
         }
@@ -663,7 +663,7 @@ mod tests {
             receiver,
             carried: None,
             expected: None,
-            unwritten: None,
+            unwritten_bytes: None,
             method: None,
             received_by: None,
         }
@@ -715,7 +715,7 @@ mod tests {
 
     #[test]
     fn full_and_idle_link_are_distinguished() {
-        let known = LinkUsage { most: Some(RATE), ..LinkUsage::default() };
+        let known = LinkUsage { link_rate: Some(RATE), ..LinkUsage::default() };
         let full = waiting_summary(970, known);
         assert_eq!(full.limit_sentence(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
         // An end that works meanwhile does not make it less full; one that never waits for it is the limit.
@@ -725,7 +725,7 @@ mod tests {
         assert!(busy.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", busy.limit_sentence());
         let idle = waiting_summary(
             200,
-            LinkUsage { waited: thousandths_of_transfer(780), answers: 2, round_trip: 50_000, ..known },
+            LinkUsage { response_wait: thousandths_of_transfer(780), answers: 2, round_trip: 50_000, ..known },
         );
         assert_eq!(
             idle.limit_sentence(),
@@ -747,9 +747,9 @@ mod tests {
 
     #[test]
     fn losses_and_full_link_are_distinguished() {
-        let known = LinkUsage { most: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
-        let of = |retransmitted, of_link| {
-            waiting_summary(970, LinkUsage { retransmitted, of_link, ..known }).limit_sentence()
+        let known = LinkUsage { link_rate: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
+        let of = |retransmitted, link_round_trip| {
+            waiting_summary(970, LinkUsage { retransmitted, link_round_trip, ..known }).limit_sentence()
         };
         let full = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
         assert_eq!(of(4, 41_000_000), full);
@@ -761,9 +761,9 @@ mod tests {
         );
         // Its rate is not known, since it went up and down.
         let unknown = LinkUsage {
-            most: None,
+            link_rate: None,
             retransmitted: 60,
-            of_link: 41_000_000,
+            link_round_trip: 41_000_000,
             busy: thousandths_of_transfer(950),
             ..known
         };
@@ -793,8 +793,8 @@ mod tests {
         let known = LinkUsage {
             answers: 40,
             round_trip: thousandths_of_transfer(20),
-            waited: thousandths_of_transfer(850),
-            most: Some(RATE),
+            response_wait: thousandths_of_transfer(850),
+            link_rate: Some(RATE),
             ..LinkUsage::default()
         };
         assert_eq!(
@@ -813,19 +813,19 @@ mod tests {
     #[test]
     fn full_window_or_buffer_is_named() {
         let known = LinkUsage { round_trip: 40_000_000, busy: thousandths_of_transfer(990), ..LinkUsage::default() };
-        let window = LinkUsage { by_window: thousandths_of_transfer(850), window: 4 << 20, ..known };
+        let window = LinkUsage { window_limited: thousandths_of_transfer(850), window: 4 << 20, ..known };
         let words = "limited by the receiver's window: 4.00 MiB over 40.0 ms, full 85 % of the time";
         assert_eq!(waiting_summary(300, window).limit_sentence(), words);
         // What it lets through is not what the link can.
         let window = waiting_summary(990, window);
         assert_eq!(window.limit_sentence(), words);
-        let older = waiting_summary(990, LinkUsage { by_window: thousandths_of_transfer(850), ..known });
+        let older = waiting_summary(990, LinkUsage { window_limited: thousandths_of_transfer(850), ..known });
         assert_eq!(older.limit_sentence(), "limited by the receiver's window, over 40.0 ms, full 85 % of the time");
         let buffer = waiting_summary(
             300,
             LinkUsage {
-                by_buffer: thousandths_of_transfer(700),
-                by_window: thousandths_of_transfer(100),
+                buffer_limited: thousandths_of_transfer(700),
+                window_limited: thousandths_of_transfer(100),
                 buffer: 200 << 10,
                 ..known
             },
@@ -845,15 +845,15 @@ mod tests {
             streams: 4,
             ..waiting_summary(
                 250,
-                LinkUsage { busy: thousandths_of_transfer(950), most: Some(RATE), ..LinkUsage::default() },
+                LinkUsage { busy: thousandths_of_transfer(950), link_rate: Some(RATE), ..LinkUsage::default() },
             )
         };
         assert_eq!(several.limit_sentence(), "limited by the link, for which both ends waited 90 % of the time");
         // All of them are busy at once, and a window holds each back for a fifth of that.
         let carried = LinkUsage {
             busy: 4 * thousandths_of_transfer(950),
-            by_window: 4 * thousandths_of_transfer(190),
-            most: Some(RATE),
+            window_limited: 4 * thousandths_of_transfer(190),
+            link_rate: Some(RATE),
             ..LinkUsage::default()
         };
         let several = TransferSummary { streams: 4, ..waiting_summary(250, carried) };
@@ -926,7 +926,7 @@ mod tests {
         );
         let expected = Some(RatePrediction { low: 1_000_000_000, rate: 1_500_000_000, high: 1_800_000_000 });
         let method = Some(SendMethod::Sendfile);
-        let more = TransferSummary { expected, unwritten: Some(700 << 20), method, ..slow }.to_string();
+        let more = TransferSummary { expected, unwritten_bytes: Some(700 << 20), method, ..slow }.to_string();
         assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
         let received_by = Some(ReceiveMethod::Splice);
         let both = TransferSummary { method, received_by, ..slow }.to_string();
@@ -968,17 +968,17 @@ mod tests {
                 let carried = LinkUsage {
                     bytes: all,
                     busy: all,
-                    by_window: all,
-                    by_buffer: all,
+                    window_limited: all,
+                    buffer_limited: all,
                     window: all,
                     buffer: all,
-                    most,
+                    link_rate: most,
                     round_trip: all,
-                    of_link: all,
+                    link_round_trip: all,
                     segments: all,
                     retransmitted: all,
                     answers: all,
-                    waited: all,
+                    response_wait: all,
                 };
                 let odd = TransferSummary {
                     nanoseconds: 0,

@@ -88,7 +88,7 @@ fn echo_returns_and_counts_messages() {
             let mut test = client.echo_tcp(bytes.into()).unwrap();
             round_trips(test.socket(), bytes.into(), 100);
             let seen = test.finish().unwrap();
-            assert_eq!((seen.arrived, seen.tests), (100, 1), "{bytes}");
+            assert_eq!((seen.arrived, seen.max_concurrent_tests), (100, 1), "{bytes}");
         }
         let mut test = client.echo_udp(64).unwrap();
         for number in 0..100_u8 {
@@ -120,7 +120,7 @@ fn agent_counts_received_streams() {
             }
         };
         assert_eq!((before.bytes, after.bytes), (0, 300_000));
-        assert!(after.at > before.at);
+        assert!(after.nanoseconds > before.nanoseconds);
         assert_eq!(test.finish().unwrap().arrived, 300_000);
         // A stream that is closed early is no part of a measurement.
         let mut test = streams(&mut client, TestDirection::ToAgent, 2).unwrap();
@@ -165,7 +165,7 @@ fn agent_counts_datagrams_and_losses() {
         let after = wait_for_datagrams(&mut test, 6);
         assert_eq!(after.numbers, SequenceCounts { arrived: 6, latest: 9, reordered: 1 });
         assert_eq!((after.bytes, after.numbers.loss_share_since(&before.numbers)), (600, Some(1.0 - 6.0 / 9.0)));
-        assert!(after.at > before.at);
+        assert!(after.nanoseconds > before.nanoseconds);
         socket.set_nonblocking(true).unwrap();
         assert!(socket.recv(&mut [0; 200]).is_err(), "an agent that takes datagrams sends none");
         let seen = test.finish().unwrap();
@@ -196,7 +196,7 @@ fn endless_sender_is_stopped_with_test() {
                 (0..1000).find_map(|_| (test.counts().err(), std::thread::sleep(Duration::from_millis(10))).0);
             is_over.store(true, Ordering::Relaxed);
             let refused = refused.expect("it goes on").to_string();
-            assert!(busy.busiest > 0.0 && busy.busiest <= busy.threads, "{busy:?}");
+            assert!(busy.busiest_thread > 0.0 && busy.busiest_thread <= busy.threads, "{busy:?}");
             assert!(refused.contains("did not end the test within"), "{refused}");
         });
         drop(test);
@@ -222,10 +222,13 @@ fn agent_streams_until_client_ends() {
         let before = test.counts().unwrap();
         test.socket().iter_mut().for_each(|stream| read_all(stream, 1 << 20));
         let after = test.counts().unwrap();
-        assert!(after.bytes >= 3 << 20 && after.bytes > before.bytes && after.at > before.at, "{before:?} {after:?}");
-        assert!(after.busy.busiest > 0.0 && after.busy.busiest <= after.busy.threads, "{after:?}");
+        assert!(
+            after.bytes >= 3 << 20 && after.bytes > before.bytes && after.nanoseconds > before.nanoseconds,
+            "{before:?} {after:?}"
+        );
+        assert!(after.busy.busiest_thread > 0.0 && after.busy.busiest_thread <= after.busy.threads, "{after:?}");
         let seen = test.finish().unwrap();
-        assert!(seen.arrived >= after.bytes && seen.tests == 1, "{seen:?}");
+        assert!(seen.arrived >= after.bytes && seen.max_concurrent_tests == 1, "{seen:?}");
         assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
         assert!(seen.stream.is_some_and(|end| end.congestion_window > 0));
         // A stream that is closed early is no part of a measurement.
@@ -433,7 +436,10 @@ fn concurrent_tests_are_reported_to_both() {
         // The agent checks the others now and then.
         round_trips(first.socket(), 8, 600);
         round_trips(second.socket(), 8, 10);
-        assert_eq!((first.finish().unwrap().tests, second.finish().unwrap().tests), (2, 2));
+        assert_eq!(
+            (first.finish().unwrap().max_concurrent_tests, second.finish().unwrap().max_concurrent_tests),
+            (2, 2)
+        );
         let third = AgentClient::connect(&[address], &secret()).unwrap_err();
         assert_eq!(third.to_string(), "the agent already serves as many others as it may: try again later");
     });

@@ -35,9 +35,9 @@ struct FakeFileHost {
 
 impl FileHost for FakeFileHost {
     fn info(&self) -> FileServerInfo {
-        let (files_port, looks_port, token) = (81, 82, "token".into());
+        let (files_port, stats_port, token) = (81, 82, "token".into());
         let files = self.names.len() as u32;
-        FileServerInfo { files_port, looks_port, token, files, bytes: 5, left_out: 2, may_be_cached: Some(9) }
+        FileServerInfo { files_port, stats_port, token, files, bytes: 5, skipped: 2, cacheable_bytes: Some(9) }
     }
 
     fn file_names(&self) -> &[String] {
@@ -136,7 +136,7 @@ fn second_server_is_refused_and_first_ends() {
             assert_eq!(why, "one test must end before the next one begins");
             assert_eq!(there.load(Ordering::SeqCst), 0);
         }
-        for ask in [AgentRequest::Stay, AgentRequest::ReadFromDisk, AgentRequest::Names { from: 0 }] {
+        for ask in [AgentRequest::KeepAlive, AgentRequest::ReadFromDisk, AgentRequest::Names { from: 0 }] {
             channel.send(&ask, LONG).unwrap();
             let AgentResponse::Failed { why } = channel.receive(LONG).unwrap() else { panic!("it was not refused") };
             assert_eq!(why, "no server of files is running");

@@ -76,7 +76,7 @@ pub struct SendArgs {
     pub limit: Option<u64>,
     /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one. auto begins with one
     /// and takes as many as the first seconds show to be fastest
-    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "mode", "buffer", "window"], default_value = "auto")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "wait", "buffer", "window"], default_value = "auto")]
     pub streams: StreamCount,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
     #[arg(long, value_parser = one_of(LIFETIMES), default_value = "persistent", conflicts_with = "device")]
@@ -128,8 +128,8 @@ impl SendArgs {
 #[derive(Debug, Args)]
 pub struct CallArgs {
     /// How a call waits for the socket: blocking, nonblocking (epoll), signal or uring; with --method
-    #[arg(long, requires = "method", value_name = "MODE")]
-    mode: Option<Mode>,
+    #[arg(long, requires = "method", value_name = "HOW")]
+    wait: Option<Mode>,
     /// Most bytes of a call, 512 to 64M; with --method
     #[arg(long, requires = "method", value_name = "BYTES", value_parser = parse_bytes)]
     buffer: Option<u64>,
@@ -142,7 +142,7 @@ impl CallArgs {
     /// The method that is asked for, if one is.
     fn chosen_method<M>(&self, method: MethodArg<M>) -> Result<Option<M>, CliError> {
         let given =
-            [("--mode", self.mode.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
+            [("--wait", self.wait.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
         match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
             (MethodArg::Fixed(method), _) => Ok(Some(method)),
             (MethodArg::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
@@ -150,7 +150,7 @@ impl CallArgs {
         }
     }
 
-    /// Mode, bytes of a call and pages of a window, for a method that may map files and has a usual mode.
+    /// How calls wait, bytes of a call and pages of a window, for a method that may map files and usually waits so.
     fn resolve(&self, method: &str, maps: bool, usual: Mode) -> Result<(Mode, usize, usize), CliError> {
         if self.window.is_some() && !maps {
             bail!("--window: the method {method} maps nothing: give --buffer");
@@ -160,7 +160,7 @@ impl CallArgs {
         let window_bytes = if maps { window.saturating_mul(page_bytes()) } else { 0 };
         let buffer =
             self.buffer.map_or(window_bytes.max(DEFAULT_BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok((self.mode.unwrap_or(usual), buffer, window))
+        Ok((self.wait.unwrap_or(usual), buffer, window))
     }
 }
 

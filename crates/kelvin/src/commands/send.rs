@@ -128,9 +128,9 @@ struct SendSummary {
     planned: Vec<String>,
     /// Files that state no bytes and have some.
     #[serde(skip_serializing_if = "is_none")]
-    unstated: u64,
+    sizeless_files: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    left_out: Option<String>,
+    omitted: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<&'static str>,
 }
@@ -140,7 +140,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
-    let SendResult { summary, unsent, unchanged, planned, unstated, left_out: left } = sent;
+    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted: left } = sent;
     let left = skipped_text(left);
     let device = args.device.then_some(KmodDevice::Sender);
     for UnsentFile { path, why } in unsent {
@@ -159,8 +159,8 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             unchanged,
             unsent,
             planned,
-            unstated: *unstated,
-            left_out: left,
+            sizeless_files: *sizeless_files,
+            omitted: left,
             device,
         })?;
     } else {
@@ -174,11 +174,11 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             if let Some(left) = &left {
                 writeln!(out, "{left}")?;
             }
-            if *unstated > 0 {
+            if *sizeless_files > 0 {
                 writeln!(
                     out,
                     "read until their end, since they state a size of 0 bytes: {}",
-                    kelvin_core::units::files(*unstated)
+                    kelvin_core::units::files(*sizeless_files)
                 )?;
             }
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }

@@ -93,7 +93,7 @@ words! { "method of receiving",
     }
 }
 
-words! { "mode",
+words! { "way to wait",
     /// How a call waits until the socket can go on.
     Mode {
         /// In the call itself.
@@ -109,7 +109,7 @@ words! { "mode",
     }
 }
 
-const URING_ONLY: &str = "the method uring waits in its ring: use it in the mode uring";
+const URING_ONLY: &str = "the method uring waits in its ring: use it with --wait uring";
 /// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
 const MAX_IN_FLIGHT: usize = 16;
 /// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
@@ -165,7 +165,7 @@ impl PathMethod for SendMethod {
     fn check(self, mode: Mode) -> Result<(), String> {
         match (self, mode) {
             (Self::Sendfile, Mode::Uring) => {
-                Err("io_uring has no sendfile: use another method, or another mode".into())
+                Err("io_uring has no sendfile: use another method, or another --wait".into())
             }
             (Self::Uring, Mode::Blocking | Mode::Nonblocking | Mode::Signal) => Err(URING_ONLY.into()),
             _ => Ok(()),

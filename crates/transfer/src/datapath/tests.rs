@@ -481,5 +481,5 @@ fn invalid_setup_makes_no_path() {
     let mode = Mode::Blocking;
     let receive =
         ReceivePath::new(far, ReceiveSetup { method: ReceiveMethod::Uring, mode, buffer, window, timeout: patience });
-    assert_eq!(receive.err().unwrap().to_string(), "the method uring waits in its ring: use it in the mode uring");
+    assert_eq!(receive.err().unwrap().to_string(), "the method uring waits in its ring: use it with --wait uring");
 }

@@ -51,10 +51,10 @@ impl<S: TransferStream> SendSession<'_, S> {
         sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
         summary.expected = sent.expected;
         self.channel.send(&SenderMessage::Finish(Box::new(sent)))?;
-        let unstated = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
-        let mut left_out = self.collection.skipped;
-        left_out.attributes += self.without_attributes;
-        Ok(SendResult { summary, unsent, unchanged: self.unchanged, left_out, unstated, planned: self.planned })
+        let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
+        let mut omitted = self.collection.skipped;
+        omitted.attributes += self.without_attributes;
+        Ok(SendResult { summary, unsent, unchanged: self.unchanged, omitted, sizeless_files, planned: self.planned })
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
@@ -84,7 +84,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             None => StageCosts { file: read, each, ..sender },
         };
         let (MovedFiles { amount, small, .. }, link) =
-            (summary.moved, summary.carried.and_then(|carried| carried.most));
+            (summary.moved, summary.carried.and_then(|carried| carried.link_rate));
         let work = TransferWork { bytes: amount.moved, small, limit: self.options.limit, link };
         RatePrediction::from_costs([sender, receiver], work)
     }

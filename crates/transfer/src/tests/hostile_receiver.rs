@@ -97,7 +97,7 @@ fn finished() -> ReceiverMessage {
         since: 0,
         load: EndLoad::default(),
         costs: None,
-        unwritten: None,
+        unwritten_bytes: None,
         method: None,
     })
 }

@@ -78,9 +78,9 @@ fn unpreserved_attributes_are_counted_once() {
     let found = |attributes| collect(&tree, attributes).skipped.attributes;
     let found = [AttributePolicy::Preserve, AttributePolicy::CountWhenFound, AttributePolicy::CountWhenSent].map(found);
     assert_eq!(found, [0, 2, 0]);
-    assert_eq!(send(collect(&tree, AttributePolicy::CountWhenSent), &inner).left_out.attributes, 2);
+    assert_eq!(send(collect(&tree, AttributePolicy::CountWhenSent), &inner).omitted.attributes, 2);
     fs::remove_dir_all(inner.join("tree")).unwrap();
-    assert_eq!(send(collect(&tree, AttributePolicy::CountWhenFound), &inner).left_out.attributes, 2);
+    assert_eq!(send(collect(&tree, AttributePolicy::CountWhenFound), &inner).omitted.attributes, 2);
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl AgentClient {
     /// # Errors
     /// An agent that refuses, or a path that drops all datagrams.
     pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, CountedDatagrams>> {
-        let socket = CountedDatagrams(self.introduced_socket(&AgentRequest::TakeDatagrams { bytes })?);
+        let socket = CountedDatagrams(self.introduced_socket(&AgentRequest::ReceiveDatagrams { bytes })?);
         Ok(RunningTest { client: self, socket })
     }
 

@@ -19,7 +19,7 @@ pub const SATURATED_SHARE: f64 = 0.95;
 pub struct CpuUsage {
     /// The busiest thread of the test.
     #[serde(deserialize_with = "limits_serde::share")]
-    pub busiest: f64,
+    pub busiest_thread: f64,
     /// All of them together: 2 if two did nothing else.
     #[serde(deserialize_with = "limits_serde::share")]
     pub threads: f64,
@@ -45,7 +45,7 @@ impl CpuUsage {
     /// beyond all threads of the test and the arriving packets is of other programs.
     pub fn max_share(&self) -> f64 {
         let of_test = |cpu: BusiestCpu| cpu.share.min(self.threads + cpu.interrupts);
-        self.cpu.map_or(self.busiest, |cpu| of_test(cpu).max(self.busiest))
+        self.cpu.map_or(self.busiest_thread, |cpu| of_test(cpu).max(self.busiest_thread))
     }
 
     /// Whether the test is CPU-bound.
@@ -63,7 +63,7 @@ impl CpuUsage {
 
 impl fmt::Display for CpuUsage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "its busiest thread took {:.0} % of a CPU", 100.0 * self.busiest)?;
+        write!(out, "its busiest thread took {:.0} % of a CPU", 100.0 * self.busiest_thread)?;
         match self.cpu {
             Some(cpu) => write!(out, " and CPU {} was {:.0} % busy", cpu.number, 100.0 * cpu.share),
             None => Ok(()),
@@ -146,7 +146,7 @@ impl CpuSample {
         // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
         let cpu = cpus.max_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
-        CpuUsage { busiest: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
+        CpuUsage { busiest_thread: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
     }
 }
 
@@ -154,8 +154,8 @@ impl CpuSample {
 mod tests {
     use super::*;
 
-    fn usage(busiest: f64, threads: f64, share: f64, interrupts: f64) -> CpuUsage {
-        CpuUsage { busiest, threads, cpu: Some(BusiestCpu { number: 3, share, interrupts }) }
+    fn usage(busiest_thread: f64, threads: f64, share: f64, interrupts: f64) -> CpuUsage {
+        CpuUsage { busiest_thread, threads, cpu: Some(BusiestCpu { number: 3, share, interrupts }) }
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         assert!(usage(0.5, 1.0, 0.98, 0.0).is_cpu_bound(), "two threads on one CPU");
         assert!(!usage(0.3, 0.3, 1.0, 0.1).is_cpu_bound(), "a CPU that another program saturates");
         assert!(!usage(0.9, 0.9, 0.9, 0.5).is_cpu_bound());
-        assert!(!CpuUsage { busiest: 0.5, threads: 2.0, cpu: None }.is_cpu_bound());
+        assert!(!CpuUsage { busiest_thread: 0.5, threads: 2.0, cpu: None }.is_cpu_bound());
         assert_eq!((usage(0.9, 0.9, 0.4, 0.0).max_share(), usage(0.1, 0.2, 0.4, 0.1).max_share()), (0.9, 0.2 + 0.1));
         let all = [usage(0.1, 0.1, 0.9, 0.0), usage(0.2, 0.2, 0.3, 0.0), usage(0.3, 0.3, 0.5, 0.0)];
         assert_eq!((CpuUsage::median(&all), CpuUsage::median(&[])), (Some(all[1]), None));
@@ -189,7 +189,7 @@ mod tests {
             cpus: vec![spent(0, 3000, 40), spent(1, 600, 2000), spent(2, 0, 0)],
         };
         let busy = after.since(&before);
-        assert_eq!((busy.busiest, busy.threads), (0.5, 0.75));
+        assert_eq!((busy.busiest_thread, busy.threads), (0.5, 0.75));
         assert_eq!(busy.cpu, Some(BusiestCpu { number: 1, share: 0.975, interrupts: 0.5 }));
     }
 
@@ -207,9 +207,9 @@ mod tests {
             let mut watch = CpuUsageMeter::start(&threads);
             // Others may have the CPU for a while.
             let looks = std::iter::repeat_with(|| (std::thread::sleep(Duration::from_millis(50)), watch.sample()).1);
-            let busy = looks.take(100).find(|busy| busy.busiest > 0.0);
+            let busy = looks.take(100).find(|busy| busy.busiest_thread > 0.0);
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(busy.as_ref().is_some_and(|busy| busy.busiest == busy.threads), "{busy:?}");
+            assert!(busy.as_ref().is_some_and(|busy| busy.busiest_thread == busy.threads), "{busy:?}");
         });
     }
 }

@@ -48,7 +48,7 @@ pub struct FileServerInfo {
     /// Port of the agent's address for files, over HTTP.
     pub files_port: u16,
     /// Port for what the server and its host use.
-    pub looks_port: u16,
+    pub stats_port: u16,
     /// The token for that.
     #[serde(deserialize_with = "limits_serde::text::<MAX_TOKEN_BYTES, _>")]
     pub token: String,
@@ -57,9 +57,9 @@ pub struct FileServerInfo {
     /// Bytes of each.
     pub bytes: u64,
     /// Files of another size, and whatever else is not served.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Bytes that the page cache of this host may hold, where its system says.
-    pub may_be_cached: Option<u64>,
+    pub cacheable_bytes: Option<u64>,
 }
 
 /// What the disk below the files gave.

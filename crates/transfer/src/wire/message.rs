@@ -12,14 +12,13 @@ use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
 use crate::wire::sequence::SequenceCounts;
 use crate::wire::socket_options::{TcpEndInfo, TestSocketOptions};
 
-/// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own; files are served
-/// from version 6 on.
+/// What is spoken with an agent.
 pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     listener: ProgramRole { program: "kelvin agent", role: "agent" },
     caller: ProgramRole { program: "client of kelvin agent", role: "client" },
     magic: *b"kelvin to agent\n",
     context: "kelvin 2026 agent, Noise pre-shared key",
-    version: 6,
+    version: 7,
 };
 
 /// A number that marks a connection, or a datagram, as part of a test.
@@ -66,7 +65,7 @@ pub enum AgentRequest {
         sockets: TestSocketOptions,
     },
     /// Receive numbered datagrams of so many bytes, and count them.
-    TakeDatagrams {
+    ReceiveDatagrams {
         /// Bytes of a datagram.
         bytes: u32,
     },
@@ -83,14 +82,14 @@ pub enum AgentRequest {
     /// Read the files that are served past the page cache, and say how fast.
     ReadFromDisk,
     /// Have the files that are served in memory or not, from this one on.
-    Bring {
+    SetCacheState {
         /// Which of the two.
         cache: FileCacheState,
         /// How many are where they are to be.
         from: u32,
     },
     /// Keep the server of files: the client is there.
-    Stay,
+    KeepAlive,
     /// Report what has arrived so far in the running test, or was sent.
     Count,
     /// End the running test: one over datagrams has no end of its own.
@@ -107,18 +106,18 @@ impl fmt::Display for AgentRequest {
             Self::Streams { direction: TestDirection::FromAgent, count, sockets } => {
                 write!(out, "asks for bytes by {count} connections{sockets}")
             }
-            Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
+            Self::ReceiveDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
             Self::ServeFiles(_) => write!(out, "asks for a server of files"),
             Self::Names { from } => write!(out, "asks for the names of files from {from} on"),
             Self::ReadFromDisk => write!(out, "asks for files to be read from the disk"),
-            Self::Bring { cache: FileCacheState::Cached, from } => {
+            Self::SetCacheState { cache: FileCacheState::Cached, from } => {
                 write!(out, "asks for files from {from} on to be in memory")
             }
-            Self::Bring { cache: FileCacheState::Uncached, from } => {
+            Self::SetCacheState { cache: FileCacheState::Uncached, from } => {
                 write!(out, "asks for files from {from} on not to be in memory")
             }
-            Self::Stay => write!(out, "asks for the server of files to stay"),
+            Self::KeepAlive => write!(out, "asks for the server of files to stay"),
             Self::Count => write!(out, "asks what has been counted"),
             Self::End => write!(out, "asks for the end of a test"),
         }
@@ -154,9 +153,9 @@ pub enum AgentResponse {
     /// How fast the disk gave them.
     Read(DiskRateReport),
     /// So many of the files are where they are to be.
-    Brought(u32),
+    CacheStateSet(u32),
     /// The server of files is there.
-    Stays,
+    Alive,
     /// It is over, and this is the agent's account of it.
     Done(TestReport),
     /// It is impossible, or ended by a fault.
@@ -180,7 +179,7 @@ pub struct TestCounts {
     /// Bytes of streams, or of datagrams.
     pub bytes: u64,
     /// Nanoseconds since the test began, by the agent's clock, when they were counted.
-    pub at: u64,
+    pub nanoseconds: u64,
     /// The counts by number of datagrams; none of streams.
     pub numbers: SequenceCounts,
     /// Datagrams that reached the agent's host and found the socket full: the agent was too slow for them.
@@ -192,8 +191,9 @@ pub struct TestCounts {
 impl TestCounts {
     /// Whether it can follow this one: no count ever falls.
     pub(crate) fn can_follow(&self, earlier: &Self) -> bool {
-        let all =
-            |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered];
+        let all = |of: &Self| {
+            [of.bytes, of.nanoseconds, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered]
+        };
         all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
     }
 }
@@ -207,7 +207,7 @@ pub struct TestReport {
     /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
     pub cpu_nanoseconds: [u64; 2],
     /// Most tests that the agent served at one time, including this one: with more than one, each had only a share of it.
-    pub tests: u32,
+    pub max_concurrent_tests: u32,
     /// The agent's own interface, where its system names it.
     pub interface: Option<Interface>,
     /// The agent's socket of the first of the streams, where its system reports on it.

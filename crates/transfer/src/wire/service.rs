@@ -61,7 +61,7 @@ pub fn serve_test(
         AgentRequest::Streams { direction, count, ref sockets } => {
             counted_streams::serve_streams(channel, (direction, count), sockets, limits, &served)?
         }
-        AgentRequest::TakeDatagrams { bytes } => {
+        AgentRequest::ReceiveDatagrams { bytes } => {
             check_size(Transport::Udp, bytes, limits)?;
             counted_streams::serve_datagrams(channel, bytes, limits, &served)?
         }
@@ -72,7 +72,10 @@ pub fn serve_test(
             file_server::serve_files(channel, design, *files, limits)?;
             TestReport::default()
         }
-        AgentRequest::Names { .. } | AgentRequest::ReadFromDisk | AgentRequest::Bring { .. } | AgentRequest::Stay => {
+        AgentRequest::Names { .. }
+        | AgentRequest::ReadFromDisk
+        | AgentRequest::SetCacheState { .. }
+        | AgentRequest::KeepAlive => {
             return Err(Error::Refused("no server of files is running".into()));
         }
         AgentRequest::Count | AgentRequest::End => return Err(Error::Refused("no test is running".into())),
@@ -81,7 +84,7 @@ pub fn serve_test(
     report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
     served.update_max();
     Ok(TestReport {
-        tests: served.max_running.get() as u32,
+        max_concurrent_tests: served.max_running.get() as u32,
         interface: Interface::with_address(local_addr(channel)?),
         ..report
     })

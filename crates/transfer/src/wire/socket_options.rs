@@ -72,7 +72,7 @@ pub struct TcpEndInfo {
     /// Segments that it may have in flight.
     pub congestion_window: u32,
     /// Largest payload of a segment that it sends, in bytes.
-    pub segment: u32,
+    pub mss: u32,
     /// Largest packet of the path, in bytes.
     pub path_mtu: u32,
     /// By name.
@@ -93,7 +93,7 @@ impl TcpEndInfo {
             round_trip: known.round_trip,
             retransmits: known.retransmits,
             congestion_window: known.congestion_window,
-            segment: known.segment,
+            mss: known.segment,
             path_mtu: known.path_mtu,
             congestion_control: net::congestion_control(socket)?,
             buffers: [buffers.send, buffers.receive],
@@ -111,7 +111,7 @@ impl fmt::Display for TcpEndInfo {
             self.round_trip / 1000,
             self.retransmits,
             self.congestion_window,
-            self.segment,
+            self.mss,
             self.path_mtu,
             self.congestion_control
         )

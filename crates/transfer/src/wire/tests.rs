@@ -204,7 +204,7 @@ fn version_mismatch_is_reported_by_both_ends() {
         };
         let stream = ScriptedStream::with_input(framed(&serde_json::to_vec(&hello).unwrap()));
         let said = client_handshake(stream, &secret(), LONG).unwrap_err().to_string();
-        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 6");
+        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 7");
         assert!(said.contains(&expected), "{said}");
     }
     let mut stream = ScriptedStream::default();
@@ -232,13 +232,13 @@ fn all_requests() -> Vec<AgentRequest> {
         AgentRequest::Echo { transport: Transport::Udp, bytes: 64 },
         streams(TestDirection::ToAgent),
         streams(TestDirection::FromAgent),
-        AgentRequest::TakeDatagrams { bytes: 100 },
+        AgentRequest::ReceiveDatagrams { bytes: 100 },
         AgentRequest::Accept,
         AgentRequest::ServeFiles(FileServerOptions { model: Some("pool".into()), send: None, threads: Some(2) }),
         AgentRequest::Names { from: 100 },
         AgentRequest::ReadFromDisk,
-        AgentRequest::Bring { cache: FileCacheState::Uncached, from: 7 },
-        AgentRequest::Stay,
+        AgentRequest::SetCacheState { cache: FileCacheState::Uncached, from: 7 },
+        AgentRequest::KeepAlive,
         AgentRequest::Count,
         AgentRequest::End,
     ]
@@ -257,19 +257,22 @@ fn all_responses() -> Vec<AgentResponse> {
         round_trip: 50_000,
         retransmits: 1,
         congestion_window: 10,
-        segment: 1448,
+        mss: 1448,
         path_mtu: 1500,
         congestion_control: "reno".into(),
         buffers: [65_536; 2],
     };
-    let busy =
-        CpuUsage { busiest: 0.5, threads: 1.5, cpu: Some(BusiestCpu { number: 1, share: 0.7, interrupts: 0.1 }) };
+    let busy = CpuUsage {
+        busiest_thread: 0.5,
+        threads: 1.5,
+        cpu: Some(BusiestCpu { number: 1, share: 0.7, interrupts: 0.1 }),
+    };
     vec![
         AgentResponse::Ready { port: 9, cookie: [7; 16] },
-        AgentResponse::Counted(TestCounts { bytes: 1000, at: 2000, busy, ..TestCounts::default() }),
+        AgentResponse::Counted(TestCounts { bytes: 1000, nanoseconds: 2000, busy, ..TestCounts::default() }),
         AgentResponse::Done(TestReport {
             arrived: 3,
-            tests: 1,
+            max_concurrent_tests: 1,
             interface: Some(interface),
             stream: Some(stream),
             ..TestReport::default()
@@ -277,17 +280,17 @@ fn all_responses() -> Vec<AgentResponse> {
         AgentResponse::failed("it is impossible"),
         AgentResponse::Serving(FileServerInfo {
             files_port: 1,
-            looks_port: 2,
+            stats_port: 2,
             token: "f00".into(),
             files: 2,
             bytes: 5,
-            left_out: 1,
-            may_be_cached: Some(1 << 30),
+            skipped: 1,
+            cacheable_bytes: Some(1 << 30),
         }),
         AgentResponse::Names(vec!["one".into(), "two \"2\"".into()]),
         AgentResponse::Read(DiskRateReport { bytes_per_second: 1e9, read_per_second: Some(2e9), requests: None }),
-        AgentResponse::Brought(2),
-        AgentResponse::Stays,
+        AgentResponse::CacheStateSet(2),
+        AgentResponse::Alive,
     ]
 }
 
@@ -395,7 +398,7 @@ fn is_response_bounded(text: &[u8]) -> bool {
             assert!(rate.bytes_per_second >= 0.0, "{rate:?}");
             String::new()
         }
-        Ok(AgentResponse::Brought(_) | AgentResponse::Stays) => String::new(),
+        Ok(AgentResponse::CacheStateSet(_) | AgentResponse::Alive) => String::new(),
         Err(why) => return is_short(&why),
     };
     assert!(shown.len() < 1000 + 128 * 65 && !shown.contains(char::is_control), "{shown}");

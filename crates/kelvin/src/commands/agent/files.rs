@@ -84,12 +84,12 @@ impl file_server::FileHost for RunningServer {
         let FileList { names, bytes, left_out } = self.0.files();
         FileServerInfo {
             files_port: self.0.address().port(),
-            looks_port: self.0.stats_address().port(),
+            stats_port: self.0.stats_address().port(),
             token: self.0.token().to_owned(),
             files: names.len() as u32,
             bytes: *bytes,
-            left_out: *left_out,
-            may_be_cached: fs::read_to_string(MEMINFO).ok().and_then(|text| kibibytes(&text, "MemAvailable")),
+            skipped: *left_out,
+            cacheable_bytes: fs::read_to_string(MEMINFO).ok().and_then(|text| kibibytes(&text, "MemAvailable")),
         }
     }
 

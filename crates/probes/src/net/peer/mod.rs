@@ -41,8 +41,9 @@ fn probe_error(error: kelvin_transfer::wire::Error) -> ProbeError {
 fn describe_agent_side(seen: &TestReport, own: u32) -> String {
     let [user, system] = seen.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
-    if seen.tests > own {
-        words.push_str(&format!(", AND SERVED {} TESTS AT ONCE: this one had a share of it", seen.tests));
+    if seen.max_concurrent_tests > own {
+        words
+            .push_str(&format!(", AND SERVED {} TESTS AT ONCE: this one had a share of it", seen.max_concurrent_tests));
     }
     words
 }

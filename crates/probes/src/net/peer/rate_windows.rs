@@ -150,7 +150,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     pub(super) fn count_window(&mut self) -> Result<RateWindow, ProbeError> {
         let counted = self.test.counts().map_err(probe_error)?;
         let (sent, arrived, at) = match self.direction {
-            TestDirection::ToAgent => (self.moving.bytes.load(Ordering::Relaxed), counted.bytes, counted.at),
+            TestDirection::ToAgent => (self.moving.bytes.load(Ordering::Relaxed), counted.bytes, counted.nanoseconds),
             TestDirection::FromAgent => (counted.bytes, received_bytes(self.streams)?, monotonic()),
         };
         Ok(RateWindow { counted, sent, arrived, at, here: self.watch.sample() })
@@ -221,8 +221,12 @@ mod tests {
 
     use super::*;
 
-    fn busy_by(busiest: f64, share: f64) -> CpuUsage {
-        CpuUsage { busiest, threads: busiest, cpu: Some(BusiestCpu { number: 1, share, interrupts: 0.0 }) }
+    fn busy_by(busiest_thread: f64, share: f64) -> CpuUsage {
+        CpuUsage {
+            busiest_thread,
+            threads: busiest_thread,
+            cpu: Some(BusiestCpu { number: 1, share, interrupts: 0.0 }),
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl RemoteFileServer {
 
     /// Where it serves files over HTTP, and where it tells what it uses.
     pub fn addresses(&self) -> [SocketAddr; 2] {
-        [self.info.files_port, self.info.looks_port].map(|port| with_port(self.client.agent_addr, port))
+        [self.info.files_port, self.info.stats_port].map(|port| with_port(self.client.agent_addr, port))
     }
 
     /// Names of all files.
@@ -90,9 +90,9 @@ impl RemoteFileServer {
     pub fn set_cache_state(&mut self, cache: FileCacheState, mut goes_on: impl FnMut() -> bool) -> Result<()> {
         let mut from = 0;
         while from < self.info.files {
-            match self.client.request(&AgentRequest::Bring { cache, from })? {
-                AgentResponse::Brought(next) if from < next && goes_on() => from = next,
-                AgentResponse::Brought(next) if from < next => return Err(Error::Closed),
+            match self.client.request(&AgentRequest::SetCacheState { cache, from })? {
+                AgentResponse::CacheStateSet(next) if from < next && goes_on() => from = next,
+                AgentResponse::CacheStateSet(next) if from < next => return Err(Error::Closed),
                 _ => return Err(unexpected_response()),
             }
         }
@@ -104,8 +104,8 @@ impl RemoteFileServer {
     /// # Errors
     /// An agent that is gone.
     pub fn keep_alive(&mut self) -> Result<()> {
-        match self.client.request(&AgentRequest::Stay)? {
-            AgentResponse::Stays => Ok(()),
+        match self.client.request(&AgentRequest::KeepAlive)? {
+            AgentResponse::Alive => Ok(()),
             _ => Err(unexpected_response()),
         }
     }

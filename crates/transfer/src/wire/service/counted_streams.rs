@@ -191,7 +191,7 @@ impl CountedTest {
         let received = received.map_err(Error::call("count what arrived"))?;
         let is_taken = self.sockets.iter().any(|source| source.receiving().is_some());
         let bytes = if is_taken { received } else { self.bytes.load(Ordering::Relaxed) };
-        let at = self.begun.elapsed().as_nanos() as u64;
+        let nanoseconds = self.begun.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
         let dropped = self.sockets.iter().map(|source| match source {
             TestSocket::Receiving(_) | TestSocket::Sending(_) => 0,
@@ -199,7 +199,7 @@ impl CountedTest {
             TestSocket::Datagrams { socket, .. } => net::dropped_datagrams(socket).unwrap_or(0).into(),
         });
         let numbers = SequenceCounts { arrived, latest, reordered };
-        Ok(TestCounts { bytes, at, numbers, dropped: dropped.sum(), ..TestCounts::default() })
+        Ok(TestCounts { bytes, nanoseconds, numbers, dropped: dropped.sum(), ..TestCounts::default() })
     }
 
     /// Moves bytes until the end; the CPU time that it cost.

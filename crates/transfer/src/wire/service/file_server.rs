@@ -33,8 +33,10 @@ fn respond(ask: &AgentRequest, host: &dyn FileHost) -> Result<AgentResponse> {
     let answer = match *ask {
         AgentRequest::Names { from } => Ok(AgentResponse::Names(names_from(host, from as usize))),
         AgentRequest::ReadFromDisk => host.disk_rate().map(AgentResponse::Read),
-        AgentRequest::Bring { cache, from } => host.set_cache_state(cache, from).map(AgentResponse::Brought),
-        AgentRequest::Stay => Ok(AgentResponse::Stays),
+        AgentRequest::SetCacheState { cache, from } => {
+            host.set_cache_state(cache, from).map(AgentResponse::CacheStateSet)
+        }
+        AgentRequest::KeepAlive => Ok(AgentResponse::Alive),
         _ => return Err(Error::Refused("one test must end before the next one begins".into())),
     };
     Ok(answer.unwrap_or_else(AgentResponse::failed))

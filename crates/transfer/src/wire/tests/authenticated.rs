@@ -70,7 +70,7 @@ fn enter_state(agent: SocketAddr, ask: Option<&AgentRequest>) -> TestInProgress 
     };
     let streams = (0..streams).map(|_| stream(there, &cookie)).collect();
     let is_of_datagrams =
-        matches!(ask, AgentRequest::Echo { transport: Transport::Udp, .. } | AgentRequest::TakeDatagrams { .. });
+        matches!(ask, AgentRequest::Echo { transport: Transport::Udp, .. } | AgentRequest::ReceiveDatagrams { .. });
     TestInProgress { channel, _streams: streams, _socket: is_of_datagrams.then(|| introduced(there, &cookie)) }
 }
 
@@ -93,7 +93,7 @@ fn states() -> Vec<Option<AgentRequest>> {
     let streams =
         |direction| Some(AgentRequest::Streams { direction, count: 2, sockets: TestSocketOptions::default() });
     let echo = |transport| Some(AgentRequest::Echo { transport, bytes: 64 });
-    let datagrams = Some(AgentRequest::TakeDatagrams { bytes: 64 });
+    let datagrams = Some(AgentRequest::ReceiveDatagrams { bytes: 64 });
     vec![
         None,
         echo(Transport::Tcp),
@@ -211,7 +211,10 @@ fn exercise_client(client: &mut AgentClient, number: usize) -> Result<()> {
             let (first, last) = (test.counts()?, test.counts()?);
             let numbers =
                 (last.numbers.loss_share_since(&first.numbers), last.numbers.reordered_share_since(&first.numbers));
-            assert!(last.at - first.at < u64::MAX && numbers.0.is_none_or(|lost| (0.0..=1.0).contains(&lost)));
+            assert!(
+                last.nanoseconds - first.nanoseconds < u64::MAX
+                    && numbers.0.is_none_or(|lost| (0.0..=1.0).contains(&lost))
+            );
         }
         _ => drop(client.accept_connections()?.finish()?),
     }
@@ -262,10 +265,10 @@ fn client_survives_any_response() {
 
 #[test]
 fn invalid_agent_counts_are_refused() {
-    let counted = |bytes: u64, busiest: f64| {
+    let counted = |bytes: u64, busiest_thread: f64| {
         let zeros = serde_json::json!({ "arrived": 0, "latest": 0, "reordered": 0 });
-        let busy = serde_json::json!({ "busiest": busiest, "threads": 0.0, "cpu": null });
-        serde_json::json!({ "counted": { "bytes": bytes, "at": 1, "numbers": zeros, "dropped": 0, "busy": busy } })
+        let busy = serde_json::json!({ "busiest_thread": busiest_thread, "threads": 0.0, "cpu": null });
+        serde_json::json!({ "counted": { "bytes": bytes, "nanoseconds": 1, "numbers": zeros, "dropped": 0, "busy": busy } })
             .to_string()
     };
     let (control, tests) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
@@ -305,7 +308,7 @@ fn list_files(texts: &[String]) -> Result<Vec<String>> {
 
 fn serving(files: u64) -> String {
     let served = serde_json::json!({
-        "files_port": 1, "looks_port": 2, "token": "t", "files": files, "bytes": 5, "left_out": 0, "may_be_cached": null
+        "files_port": 1, "stats_port": 2, "token": "t", "files": files, "bytes": 5, "skipped": 0, "cacheable_bytes": null
     });
     serde_json::json!({ "serving": served }).to_string()
 }
@@ -329,7 +332,7 @@ fn invalid_file_lists_are_refused() {
     for wrong in [names(&["a", "b"]), names(&[])] {
         assert!(why(&[serving(1), wrong]).contains("it names more or fewer files than it has"));
     }
-    assert!(why(&[serving(1), "\"stays\"".into()]).contains("its answer does not match the request"));
+    assert!(why(&[serving(1), "\"alive\"".into()]).contains("its answer does not match the request"));
     let token = serving(1).replace("\"t\"", &format!("\"{}\"", "t".repeat(65)));
     assert!(why(&[token]).contains("a text of 65, where 64 is the most"));
 }

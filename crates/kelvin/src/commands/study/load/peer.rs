@@ -71,7 +71,7 @@ fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
 /// Whether the files can be in memory, or cannot.
 fn check_fits(served: &FileServerInfo, cache: CacheState) -> Result<(), CliError> {
     let all = u64::from(served.files).saturating_mul(served.bytes);
-    let holds = served.may_be_cached;
+    let holds = served.cacheable_bytes;
     match cache {
         CacheState::Cached if holds.is_some_and(|holds| all > holds) => {
             let [all, holds] = [all, holds.unwrap_or_default()].map(bytes);
@@ -93,9 +93,9 @@ fn check_fits(served: &FileServerInfo, cache: CacheState) -> Result<(), CliError
 }
 
 fn report_files(served: &FileServerInfo) {
-    let FileServerInfo { files, left_out, .. } = served;
+    let FileServerInfo { files, skipped, .. } = served;
     let size = bytes(served.bytes);
-    let rest = if *left_out > 0 { format!("; left out of its directory: {left_out}") } else { String::new() };
+    let rest = if *skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
     notice!("the agent serves {files} files of {size}{rest}");
 }
 
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn files_fit_page_cache_or_are_twice_it() {
-        let served = |files, may_be_cached| FileServerInfo {
+        let served = |files, cacheable_bytes| FileServerInfo {
             files_port: 1,
-            looks_port: 2,
+            stats_port: 2,
             token: String::new(),
             files,
             bytes: 1 << 20,
-            left_out: 0,
-            may_be_cached,
+            skipped: 0,
+            cacheable_bytes,
         };
         let why = |files, holds, cache| check_fits(&served(files, holds), cache).map_err(|fault| fault.to_string());
         let cached = |files, holds| why(files, holds, CacheState::Cached);

@@ -193,7 +193,7 @@ impl SendPipeline<'_, '_, '_> {
             // It is sent again, after the one before it that was not sent as a whole.
             Err(error) if is_cancelled(&error) => 0,
             Err(error) if self.zero_copy && error.kind() == ErrorKind::InvalidInput => {
-                let reason = "io_uring says since Linux 6.2 what it sends without a copy: use another mode";
+                let reason = "io_uring says since Linux 6.2 what it sends without a copy: use another --wait";
                 return Err(Error::new(ErrorKind::Unsupported, reason));
             }
             Err(error) => return Err(error),
