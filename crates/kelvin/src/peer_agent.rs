@@ -8,8 +8,8 @@ use kelvin_harness::AgentEndpoint;
 use kelvin_sys::net::route;
 use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::wire::client::{self, AgentClient};
-use kelvin_transfer::wire::interface::Interface;
 use kelvin_transfer::wire::secret::Secret;
+use kelvin_transfer::wire::test_socket::Interface;
 
 use crate::cli_error::{CliError, Context};
 

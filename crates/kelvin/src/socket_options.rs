@@ -13,7 +13,7 @@ use kelvin_sys::net;
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::client::AgentClient;
 use kelvin_transfer::wire::message::TestDirection;
-use kelvin_transfer::wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use crate::cli::RunOptions;
 use crate::cli_error::{CliError, Context};

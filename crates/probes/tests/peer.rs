@@ -13,8 +13,8 @@ use common::TestDirectories;
 use kelvin_core::{Case, MetricReadings, RoundOutcome};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_testing::MissingRequirement;
+use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::Agent;
-use kelvin_transfer::wire::limits::AgentLimits;
 use kelvin_transfer::wire::secret::Secret;
 
 /// Bits per second that the shaper lets through, and bytes of payload among them: 1472 of the 1514 that it counts.

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::Error as WireError;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::handshake::Handshake;
 use crate::wire::listener;
@@ -94,21 +93,11 @@ impl TransferStream for DeviceStream {
     fn is_readable(&self, within: Duration) -> io::Result<bool> {
         wait_readable(self.end.as_fd(), within)
     }
-
-    /// A device has no such option: a read returns with what is there.
-    fn set_low_water(&mut self, _: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// No read waits for more than one byte.
-    fn receive_window(&self) -> io::Result<usize> {
-        Ok(usize::MAX)
-    }
 }
 
 fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
     let end = KernelSocket::open(device)?;
-    end.set_nonblocking(true).map_err(WireError::call("set up the device"))?;
+    end.set_nonblocking(true).map_err(Error::call("set up the device"))?;
     Ok(Arc::new(end))
 }
 
@@ -167,11 +156,11 @@ impl DeviceReceiver {
         on_event: Box<EventHandler>,
     ) -> Result<Self> {
         if address.ip().to_canonical().is_unspecified() {
-            return Err(Error::WildcardAddress { address });
+            return Err(Error::WildcardAddress(address));
         }
         listener::check_is_protected(address, &secret)?;
         let end = open(KmodDevice::Receiver)?;
-        let address = end.listen(address).map_err(WireError::call("listen"))?;
+        let address = end.listen(address).map_err(Error::call("listen"))?;
         Ok(Self { end, address, destination, secret, options, on_event })
     }
 
@@ -187,7 +176,7 @@ impl DeviceReceiver {
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         let mut is_served = false;
         while !is_served && !is_over() {
-            if !wait_readable(self.end.as_fd(), SHUTDOWN_POLL_INTERVAL).map_err(WireError::call("wait"))? {
+            if !wait_readable(self.end.as_fd(), SHUTDOWN_POLL_INTERVAL).map_err(Error::call("wait"))? {
                 continue;
             }
             match self.end.accept() {
@@ -197,7 +186,7 @@ impl DeviceReceiver {
                     let _ = self.end.close();
                 }
                 Err(error) if is_connection_error(&error) => {}
-                Err(error) => return Err(WireError::call("accept a connection")(error).into()),
+                Err(error) => return Err(Error::call("accept a connection")(error)),
             }
         }
         Ok(())
@@ -219,7 +208,8 @@ impl DeviceReceiver {
         let served = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
             let mut channel = SecureChannel::new(stream, halves)?;
             channel.set_min_progress(self.options.min_progress);
-            ReceiveSession::new(&mut channel, policy, &tell).serve()
+            let first = channel.receive();
+            ReceiveSession::new(&mut channel, policy, &tell).serve(first)
         });
         tell(served.into());
         true

@@ -165,7 +165,7 @@ impl DirectoryTree {
             is_swept: false,
         });
         if is_reserved_name(&entry.name) {
-            return Err(Error::ReservedName { path: self.path(entry) });
+            return Err(Error::ReservedName(self.path(entry)));
         }
         if is_dry {
             return Ok(());
@@ -267,7 +267,7 @@ impl DirectoryTree {
         for name in names.iter().rev() {
             // It was refused, and something else may be there.
             if is_reserved_name(name) {
-                return Err(Error::ReservedName { path: self.path_of(number) });
+                return Err(Error::ReservedName(self.path_of(number)));
             }
             let above = held.as_ref().unwrap_or(&self.root.held.directory);
             let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());

@@ -1,6 +1,7 @@
-//! Errors of a transfer, in words that say what to do.
+//! Errors between two kelvins, in words that say what to do.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -17,9 +18,105 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection, a message, or the secret.
-    #[error(transparent)]
-    Wire(#[from] crate::wire::Error),
+    /// A call failed.
+    #[error("cannot {doing}: {source}")]
+    Call {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("{0}")]
+    Thread(io::Error),
+    /// One of too many unauthenticated connections.
+    #[error("too many other connections are unauthenticated")]
+    TooManyPending,
+    /// The other side closed each connection before the handshake was over.
+    #[error("the other side hung up {0} times at once: it is no kelvin agent, or has too many unauthenticated clients")]
+    HungUp(u32),
+    /// The other side closed the connection.
+    #[error("the other side closed the connection")]
+    Closed,
+    /// The other side did not answer.
+    #[error("the other side did not {doing} within {seconds:.0} s")]
+    TimedOut {
+        /// What was waited for.
+        doing: &'static str,
+        /// How long, in seconds.
+        seconds: f64,
+    },
+    /// The other side moved too little.
+    #[error("the other side moved {moved} bytes in {seconds:.0} s, where {least} are the least")]
+    TooSlow {
+        /// Bytes that have moved.
+        moved: u64,
+        /// Those that must move in that time.
+        least: u64,
+        /// The time, in seconds.
+        seconds: f64,
+    },
+    /// A frame longer than allowed, announced by the other side or about to be sent.
+    #[error("a frame of {claimed} bytes, where {most} are the most")]
+    FrameTooLong {
+        /// Its length, in bytes.
+        claimed: usize,
+        /// The longest, in bytes.
+        most: usize,
+    },
+    /// A malformed message, or one that exceeds a bound.
+    #[error("malformed message from the other side: {0}")]
+    Malformed(String),
+    /// A message that breaks the protocol.
+    #[error("the other side is no {program}, or not one of this version: {why}")]
+    WrongProgram {
+        /// The program that it should be.
+        program: &'static str,
+        /// What it did.
+        why: String,
+    },
+    /// A message that was changed, dropped, repeated or reordered, or is of no connection with these keys.
+    #[error("what arrived was changed in transit")]
+    Tampered,
+    /// Incompatible versions.
+    #[error(
+        "the other side speaks version {theirs} of the protocol (kelvin {program}), this one version {ours}: use the \
+         same kelvin on both"
+    )]
+    VersionMismatch {
+        /// Its version.
+        theirs: u32,
+        /// The version of its program.
+        program: String,
+        /// This version.
+        ours: u32,
+    },
+    /// A secret is required, and none was given.
+    #[error("the {0} requires a secret: give its file by --token-file")]
+    SecretRequired(&'static str),
+    /// A secret was given, and the other side has none.
+    #[error("the {0} has no secret: start it with --token-file too, or use none on the same host")]
+    NoSecretAtPeer(&'static str),
+    /// The other side has another secret.
+    #[error("the secret differs from the other side's: --token-file must name a file with the same content on both")]
+    WrongSecret,
+    /// All places of authenticated clients are taken.
+    #[error("the {0} already serves as many others as it may: try again later")]
+    ServerFull(&'static str),
+    /// The other side refused.
+    #[error("the agent refused: {0}")]
+    RefusedByAgent(String),
+    /// An unsuitable file of a secret.
+    #[error("{file}: {why}")]
+    SecretFile {
+        /// The file.
+        file: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// An address that may not be listened on.
+    #[error("{} can be reached from other hosts: name a file with a secret by --token-file", DisplayAddr(*.0))]
+    UnprotectedAddress(SocketAddr),
     /// A file.
     #[error(transparent)]
     File(#[from] kelvin_file::Error),
@@ -27,26 +124,17 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] KmodError),
     /// A device that would listen for whoever comes by any network.
-    #[error("{} is every address of this host: name the one that the sender will connect to", DisplayAddr(*address))]
-    WildcardAddress {
-        /// The address.
-        address: SocketAddr,
-    },
+    #[error("{} is every address of this host: name the one that the sender will connect to", DisplayAddr(*.0))]
+    WildcardAddress(SocketAddr),
     /// Another host, and no secret.
-    #[error("{} is another host: give the secret of both ends by --token-file", DisplayAddr(*address))]
-    UnprotectedAddress {
-        /// The host.
-        address: SocketAddr,
-    },
+    #[error("{} is another host: give the secret of both ends by --token-file", DisplayAddr(*.0))]
+    NoSecretForHost(SocketAddr),
     /// The connection of a bare transfer.
     #[error("the connection: {0}")]
-    Connection(std::io::Error),
+    Connection(io::Error),
     /// An address that is not this machine's, of a transfer that is neither encrypted nor authenticated.
-    #[error("{} is another host: what is not encrypted stays on this one", DisplayAddr(*address))]
-    NotLocal {
-        /// The host.
-        address: SocketAddr,
-    },
+    #[error("{} is another host: what is not encrypted stays on this one", DisplayAddr(*.0))]
+    NotLocal(SocketAddr),
     /// The other side breaks the protocol.
     #[error("the other side breaks the protocol: {0}")]
     ProtocolViolation(&'static str),
@@ -57,17 +145,11 @@ pub enum Error {
     #[error("the receiver says: {0}")]
     RefusedAll(String),
     /// A name that this program gives to what it has not finished.
-    #[error("{} is not taken: names that begin so are of what kelvin has not finished, and it removes that", path.display())]
-    ReservedName {
-        /// Where it would be.
-        path: PathBuf,
-    },
+    #[error("{} is not taken: names that begin so are of what kelvin has not finished, and it removes that", .0.display())]
+    ReservedName(PathBuf),
     /// Two files that were sent have one name where they arrive: a file system that knows no case, or no forms of letters, has one file for both.
-    #[error("{} has the name of another file that was sent: to this file system both names are one", path.display())]
-    NameCollision {
-        /// Where it would be.
-        path: PathBuf,
-    },
+    #[error("{} has the name of another file that was sent: to this file system both names are one", .0.display())]
+    NameCollision(PathBuf),
     /// There is no room for all.
     #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*room))]
     NoSpace {
@@ -107,11 +189,41 @@ pub enum Error {
 impl Error {
     /// Whether it concerns one file, so that the others can still be moved.
     pub fn is_per_file(&self) -> bool {
-        let is_of_place = matches!(
-            self,
-            Self::File(_) | Self::ReservedName { .. } | Self::NameCollision { .. } | Self::NoSpace { .. }
-        );
+        let is_of_place =
+            matches!(self, Self::File(_) | Self::ReservedName(_) | Self::NameCollision(_) | Self::NoSpace { .. });
         is_of_place || matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::TooManyEntries)
+    }
+
+    /// Whether the connection broke, or what came over it was no message.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Call { .. }
+                | Self::Closed
+                | Self::TimedOut { .. }
+                | Self::TooSlow { .. }
+                | Self::FrameTooLong { .. }
+                | Self::Malformed(_)
+                | Self::Tampered
+        )
+    }
+
+    /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.
+    pub(crate) fn violation(program: &'static str, why: impl std::fmt::Display) -> Self {
+        Self::WrongProgram { program, why: truncate(&why.to_string(), MAX_REASON_BYTES / 2) }
+    }
+
+    /// The same of a malformed one.
+    pub fn malformed(why: impl std::fmt::Display) -> Self {
+        Self::Malformed(truncate(&why.to_string(), MAX_REASON_BYTES / 2))
+    }
+
+    /// Adds what was tried to a failed call; one whose time was over is not meant here.
+    pub fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Call { doing, source },
+        }
     }
 
     /// The same, with the file that was being moved.
@@ -131,6 +243,11 @@ impl Error {
         let end = &shown[shown.ceil_char_boundary(shown.len() - MAX_REASON_BYTES / 2)..];
         format!("{}{BETWEEN}{end}", truncate(&shown, MAX_REASON_BYTES - BETWEEN.len() - end.len()))
     }
+}
+
+/// Whether a call ended because its time was over.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ impl IncomingFile {
                 let identity = |of: &Metadata| (of.dev(), of.ino());
                 let own = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
                 if file.replaced_file()?.is_some_and(|going| placed.contains(identity(&going))) {
-                    return Err(Error::NameCollision { path: self.path });
+                    return Err(Error::NameCollision(self.path));
                 }
                 file.commit()?;
                 placed.add(identity(&own));

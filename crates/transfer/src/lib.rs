@@ -37,7 +37,6 @@ pub mod session_streams;
 pub mod source;
 pub mod stage_times;
 pub mod staging;
-pub mod stream_choice;
 pub mod summary;
 #[cfg(test)]
 mod tests;

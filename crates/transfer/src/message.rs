@@ -6,6 +6,7 @@
 //! sender waits for them only at the end, or, where asked to, after each file.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +21,6 @@ use crate::rate_prediction::{RatePrediction, StageCosts};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::session_streams::SessionId;
 use crate::stage_times::EndLoad;
-use crate::stream_choice::StreamChoice;
 
 /// A BLAKE3 digest.
 pub type Blake3Digest = [u8; 32];
@@ -63,14 +63,11 @@ pub enum SenderMessage {
         /// The file.
         file: EntryNumber,
         /// Why.
-        #[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")]
+        #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_REASON_BYTES as u64 }, _, _>")]
         why: String,
     },
     /// All files are found: their bytes, holes not counted, where it was not known how many.
-    TotalFound {
-        /// The bytes.
-        bytes: u64,
-    },
+    TotalFound(u64),
     /// All was sent; the receiver shall finish, and say what it measured.
     End,
     /// What the sender measured.
@@ -78,15 +75,9 @@ pub enum SenderMessage {
     /// The first word of a connection that joins a session.
     Join(JoinRequest),
     /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.
-    Split {
-        /// The file.
-        file: EntryNumber,
-    },
+    Split(EntryNumber),
     /// What follows of this file comes over a connection of its own, until that one says that all was sent.
-    FileConnection {
-        /// The file.
-        file: EntryNumber,
-    },
+    FileConnection(EntryNumber),
     /// More connections may be worth it now, which were not announced: by what could they join?
     QueryJoin,
     /// How much has arrived so far?
@@ -118,6 +109,19 @@ pub struct ArrivedBytes {
     pub bytes: u64,
     /// When they were counted.
     pub nanoseconds: u64,
+}
+
+impl ArrivedBytes {
+    /// What has arrived since then.
+    pub(crate) fn since(self, first: &Self) -> Self {
+        let bytes = self.bytes.saturating_sub(first.bytes);
+        Self { bytes, nanoseconds: self.nanoseconds.saturating_sub(first.nanoseconds) }
+    }
+
+    /// Bytes a nanosecond.
+    pub(crate) fn rate(&self) -> f64 {
+        self.bytes as f64 / self.nanoseconds.max(1) as f64
+    }
 }
 
 /// What holds for all files of a session.
@@ -286,6 +290,38 @@ pub struct SenderReport {
     pub chosen: Option<StreamChoice>,
 }
 
+/// A number of streams that was compared with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamChoice {
+    /// So many.
+    pub streams: u32,
+    /// Their rate, in thousandths of that of one.
+    pub thousandths: u64,
+    /// So many were not faster, if more were tried.
+    pub no_faster: Option<u32>,
+}
+
+impl StreamChoice {
+    /// How many times the rate of one stream theirs was.
+    pub fn speedup(&self) -> f64 {
+        self.thousandths as f64 / 1e3
+    }
+}
+
+/// Why this number.
+impl fmt::Display for StreamChoice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.streams > 1 {
+            write!(out, "{:.1} times the rate of one", self.speedup())?;
+        }
+        match self.no_faster {
+            Some(more) if self.streams > 1 => write!(out, ", {more} no faster"),
+            Some(more) => write!(out, "{more} were no faster"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What the receiver answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverMessage {
@@ -309,10 +345,7 @@ pub enum ReceiverMessage {
     /// All was written.
     Finished(ReceiverReport),
     /// Whether there is room for as many bytes as there are at most.
-    SpaceAvailable {
-        /// Whether there is.
-        is_enough: bool,
-    },
+    SpaceAvailable(bool),
     /// By what more connections can join.
     Session(SessionId),
     /// By what more connections can join, which were not announced; nothing if none can.
@@ -340,7 +373,9 @@ pub enum EntryDecision {
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusalReason(#[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")] pub String);
+pub struct RefusalReason(
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_REASON_BYTES as u64 }, _, _>")] pub String,
+);
 
 /// How a file ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -393,5 +428,13 @@ mod tests {
         // A list that claims to have more entries than bytes came costs no memory.
         let huge = [1, 0xff, 0xff, 0xff, 0xff, 0x0f];
         assert!(postcard::from_bytes::<SenderMessage>(&huge).is_err());
+    }
+
+    #[test]
+    fn choice_shows_speedup_and_next_candidate() {
+        let why = |streams, thousandths, no_faster| StreamChoice { streams, thousandths, no_faster }.to_string();
+        assert_eq!(why(1, 1000, Some(2)), "2 were no faster");
+        assert_eq!(why(4, 3120, Some(8)), "3.1 times the rate of one, 8 no faster");
+        assert_eq!(why(8, 7900, None), "7.9 times the rate of one");
     }
 }

@@ -13,7 +13,6 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::wire::Error as WireError;
 use kelvin_sys::mapping::is_unmappable;
 use kelvin_sys::stop_signals;
 
@@ -174,10 +173,10 @@ impl<M: PathMethod> MethodChooser<M> {
     /// A connection that broke.
     pub(crate) fn finish(&mut self) -> Result<()> {
         for path in self.trials.iter_mut().filter_map(|trial| trial.path.as_mut()) {
-            let timeout = path.setup().timeout;
+            let timeout = path.setup.timeout;
             if let Err(error) = path.finish() {
                 let other = check_connection(error, TAKE_STEP, timeout)?;
-                return Err(WireError::call(TAKE_STEP)(other).into());
+                return Err(Error::call(TAKE_STEP)(other));
             }
         }
         Ok(())
@@ -195,20 +194,20 @@ pub(crate) fn send_range(
     range: Range<u64>,
     observer: ByteObserver<'_>,
 ) -> Result<Option<u64>> {
-    let SendSetup { method, timeout, .. } = path.setup();
-    path.set_mode_timeout(timeout).map_err(WireError::call(SETUP_STEP))?;
+    let SendSetup { method, timeout, .. } = path.setup;
+    path.set_mode_timeout(timeout).map_err(Error::call(SETUP_STEP))?;
     let sent = path.send(file, range, observer);
     // The channel's own calls wait in the call, for a short time.
-    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(WireError::call(SETUP_STEP))?;
+    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(Error::call(SETUP_STEP))?;
     let error = match sent {
         Ok(sent) => return Ok(Some(sent)),
         Err(error) => check_connection(error, TAKE_STEP, timeout)?,
     };
     match method {
-        SendMethod::Mmap if path.moved() == 0 && is_unmappable(&error) => Ok(None),
+        SendMethod::Mmap if path.moved == 0 && is_unmappable(&error) => Ok(None),
         // What these have sent is known, whatever failed.
-        SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile => Ok(Some(path.moved())),
-        _ => Err(WireError::call(TAKE_STEP)(error).into()),
+        SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile => Ok(Some(path.moved)),
+        _ => Err(Error::call(TAKE_STEP)(error)),
     }
 }
 
@@ -225,12 +224,12 @@ pub(crate) fn receive_range(
     observer: ByteObserver<'_>,
 ) -> Result<(u64, std::io::Result<()>)> {
     let timeout = meter.required().within;
-    path.set_mode_timeout(timeout).map_err(WireError::call(SETUP_STEP))?;
+    path.set_mode_timeout(timeout).map_err(Error::call(SETUP_STEP))?;
     let received = path.receive_measured(meter, file, range, observer);
-    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(WireError::call(SETUP_STEP))?;
+    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(Error::call(SETUP_STEP))?;
     match received {
         Ok(bytes) => Ok((bytes, Ok(()))),
-        Err(error) => Ok((path.moved(), Err(check_connection(error, SEND_STEP, timeout)?))),
+        Err(error) => Ok((path.moved, Err(check_connection(error, SEND_STEP, timeout)?))),
     }
 }
 
@@ -246,10 +245,8 @@ fn check_connection(error: std::io::Error, doing: &'static str, timeout: Duratio
         return Err(shortfall.to_error(doing));
     }
     match error.kind() {
-        ErrorKind::TimedOut => Err(WireError::TimedOut { doing, seconds: timeout.as_secs_f64() }.into()),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
-            Err(WireError::call(doing)(error).into())
-        }
+        ErrorKind::TimedOut => Err(Error::TimedOut { doing, seconds: timeout.as_secs_f64() }),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => Err(Error::call(doing)(error)),
         _ => Ok(error),
     }
 }

@@ -162,7 +162,7 @@ impl OfferPolicy {
                 Ok((EntryDecision::Made, None))
             }
             (SessionDestination::Directory(tree), _) if is_reserved_name(&entry.name) => {
-                Err(Error::ReservedName { path: tree.path(entry) })
+                Err(Error::ReservedName(tree.path(entry)))
             }
             (SessionDestination::Directory(tree), EntryKind::Link { target }) => {
                 let made = if settings.dry_run { Ok(()) } else { make_link(tree, entry, target, self.overwrite) };
@@ -195,7 +195,7 @@ impl OfferPolicy {
                 return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
             }
             if self.placed.contains((found.st_dev, found.st_ino)) {
-                return Err(Error::NameCollision { path });
+                return Err(Error::NameCollision(path));
             }
             if settings.update
                 && is_unchanged(entry, &found, |modified| self.timestamp_probe.stored_time((&served, &held), modified))

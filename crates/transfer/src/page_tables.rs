@@ -5,12 +5,11 @@
 
 use std::os::unix::fs::FileExt;
 
-use crate::wire::Error as WireError;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, PageEntry};
 use kelvin_sys::mapping::{FileMapping, memory_file, page_bytes};
 use serde::Serialize;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// When an entry was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +43,7 @@ pub struct PageTableEntries {
 /// No device; failed calls.
 pub fn read_entries() -> Result<PageTableEntries> {
     let (sender, mut receiver) = (KernelSocket::open(KmodDevice::Sender)?, KernelSocket::open(KmodDevice::Receiver)?);
-    let failed = |doing| WireError::call(doing);
+    let failed = |doing| Error::call(doing);
     Ok(PageTableEntries {
         sender: sender_entries(&sender).map_err(failed("look at the sender's page"))?,
         receiver: receiver_entries((&sender, &mut receiver)).map_err(failed("look at the receiver's page"))?,

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::wire::Error as WireError;
 pub use kelvin_core::quantity::MinProgress;
 
 use crate::Error;
@@ -29,8 +28,8 @@ impl Shortfall {
     pub(crate) fn to_error(self, doing: &'static str) -> Error {
         let seconds = self.least.within.as_secs_f64();
         match self.moved {
-            0 => WireError::TimedOut { doing, seconds },
-            moved => WireError::TooSlow { moved, least: self.least.bytes, seconds },
+            0 => Error::TimedOut { doing, seconds },
+            moved => Error::TooSlow { moved, least: self.least.bytes, seconds },
         }
         .into()
     }

@@ -9,27 +9,32 @@
 //! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine. The first process of this machine
 //! that connects is taken for the sender: TCP tells nothing of its user, and to ask the kernel (/proc/net/tcp) would be measured with it.
 
-mod header;
-mod kernel_socket;
-mod receive;
-mod send;
 #[cfg(test)]
 mod tests;
 
-pub use header::{HEADER_BYTES, RawHeader};
-pub use kernel_socket::{KernelListener, KernelMethod, KernelSetup, send_through_kernel};
-pub use receive::{RawReceiveLimits, RawReceiveOptions, ReceivedFile, receive};
-pub use send::{PrepareSocket, RawSendOptions, send};
-
 use std::fs::File;
-use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, IoSlice, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use kelvin_file::Error as FileError;
+use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::connect_prepared;
+use kelvin_sys::net::transfer_call::MoreFollows;
+use kelvin_sys::stop_signals;
+use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
+
+use crate::datapath::{
+    DataPath, IoCounts, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup,
+};
+use crate::file_name::FileName;
 use crate::wire::address::is_loopback;
 use crate::wire::{Hash, Hasher};
-use serde::{Deserialize, Serialize};
-
-use crate::datapath::IoCounts;
 use crate::{Error, Result};
 
 /// How long a connection lasts.
@@ -83,5 +88,447 @@ fn digest_of(observed: Option<Hasher>, file: &File, bytes: u64) -> Result<Hash> 
 
 /// An error unless the other end is on this machine.
 fn check_is_local(address: SocketAddr) -> Result<()> {
-    if is_loopback(address) { Ok(()) } else { Err(Error::NotLocal { address }) }
+    if is_loopback(address) { Ok(()) } else { Err(Error::NotLocal(address)) }
+}
+
+/// Bytes of a header: magic (4), flags (2), length of the name (2), permissions (4), four zero bytes, size (8).
+pub const HEADER_BYTES: usize = 24;
+
+const FILE_MAGIC: [u8; 4] = *b"kfil";
+const END_MAGIC: [u8; 4] = *b"kend";
+const DIGEST_FLAG: u16 = 1;
+const REPLY_FLAG: u16 = 2;
+/// Permissions that a header may have.
+const PERMISSION_BITS: u32 = 0o777;
+/// Most bytes of a name (NAME_MAX of limits.h).
+const MAX_NAME_BYTES: u16 = 255;
+
+/// What goes before a file, or after the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawHeader {
+    /// A file follows.
+    File {
+        /// Bytes of the name, which follows at once: 1 to 255.
+        name: u16,
+        /// Permissions, at most 0o777.
+        mode: u32,
+        /// Bytes of the content, which follow the name.
+        size: u64,
+        /// Whether a digest follows the content.
+        digest: bool,
+        /// Whether the receiver replies.
+        reply: bool,
+    },
+    /// No file follows.
+    End,
+}
+
+impl RawHeader {
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let Self::File { name, mode, size, digest, reply } = self else {
+            bytes[..4].copy_from_slice(&END_MAGIC);
+            return bytes;
+        };
+        let flags = (if digest { DIGEST_FLAG } else { 0 }) | (if reply { REPLY_FLAG } else { 0 });
+        bytes[..4].copy_from_slice(&FILE_MAGIC);
+        bytes[4..6].copy_from_slice(&flags.to_le_bytes());
+        bytes[6..8].copy_from_slice(&name.to_le_bytes());
+        bytes[8..12].copy_from_slice(&mode.to_le_bytes());
+        bytes[16..].copy_from_slice(&size.to_le_bytes());
+        bytes
+    }
+
+    /// As it arrived.
+    ///
+    /// # Errors
+    /// Bytes that no header has.
+    pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Self> {
+        let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let four = |at: usize| u32::from(two(at)) | u32::from(two(at + 2)) << 16;
+        let (flags, name, mode) = (two(4), two(6), four(8));
+        let size = u64::from(four(16)) | u64::from(four(20)) << 32;
+        let is_end = bytes[..4] == END_MAGIC;
+        let wrong = match () {
+            () if is_end && bytes[4..] == [0; HEADER_BYTES - 4] => return Ok(Self::End),
+            () if is_end => "an end marker with more in it",
+            () if bytes[..4] != FILE_MAGIC => "no header where one should be",
+            () if flags & !(DIGEST_FLAG | REPLY_FLAG) != 0 || four(12) != 0 => "unknown flags in a header",
+            () if !(1..=MAX_NAME_BYTES).contains(&name) => "a name of no or too many bytes",
+            () if mode & !PERMISSION_BITS != 0 => "permissions that a file does not have",
+            () => {
+                return Ok(Self::File {
+                    name,
+                    mode,
+                    size,
+                    digest: flags & DIGEST_FLAG != 0,
+                    reply: flags & REPLY_FLAG != 0,
+                });
+            }
+        };
+        Err(Error::ProtocolViolation(wrong))
+    }
+}
+
+/// How files are sent.
+#[derive(Clone, Copy, Debug)]
+pub struct RawSendOptions<Setup = SendSetup> {
+    /// How bytes get into the socket.
+    pub setup: Setup,
+    /// How long a connection lasts.
+    pub connection: ConnectionLifetime,
+    /// Whether the next file waits for the receiver's reply.
+    pub reply: bool,
+    /// Whether a digest follows each file.
+    pub digest: bool,
+}
+
+/// What is done to a socket before it connects.
+pub type PrepareSocket = fn(BorrowedFd<'_>) -> std::io::Result<()>;
+
+/// Makes the connection of the next file.
+type Reconnect<'a> = dyn FnMut(&mut SendPath) -> Result<()> + 'a;
+
+/// Connects by a socket that is prepared, and sends these files, each by the last component of its path.
+///
+/// # Errors
+/// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
+/// not reply.
+pub fn send(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions, prepare: PrepareSocket) -> Result<RawTotals> {
+    let mut path =
+        SendPath::new(connect_local(to, how.setup.timeout, prepare)?, how.setup).map_err(Error::Connection)?;
+    let mut reconnect =
+        |path: &mut SendPath| path.reconnect(connect_local(to, how.setup.timeout, prepare)?).map_err(Error::Connection);
+    send_all(&mut path, &mut reconnect, files, how)
+}
+
+fn connect_local(to: SocketAddr, timeout: Duration, prepare: PrepareSocket) -> Result<TcpStream> {
+    check_is_local(to)?;
+    let stream = connect_prepared(to, timeout, |socket| prepare(socket.as_fd())).map_err(Error::Connection)?;
+    check_is_local(stream.peer_addr().map_err(Error::Connection)?)?;
+    // Framing that nothing follows must not wait for an acknowledgement.
+    stream.set_nodelay(true).map_err(Error::Connection)?;
+    Ok(stream)
+}
+
+/// Sends them through a path that is connected.
+fn send_all<Setup>(
+    path: &mut SendPath,
+    reconnect: &mut Reconnect<'_>,
+    files: &[PathBuf],
+    how: &RawSendOptions<Setup>,
+) -> Result<RawTotals> {
+    let mut moved = RawTotals::default();
+    for (number, file) in files.iter().enumerate() {
+        if number > 0 && how.connection == ConnectionLifetime::PerFile {
+            path.finish().map_err(Error::Connection)?;
+            reconnect(path)?;
+        }
+        moved.bytes += send_one(path, file, how)?;
+        moved.files += 1;
+    }
+    path.socket.write(&[IoSlice::new(&RawHeader::End.to_bytes())], MoreFollows::No).map_err(Error::Connection)?;
+    path.finish().map_err(Error::Connection)?;
+    Ok(RawTotals { counts: path.socket.counts, ..moved })
+}
+
+fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>) -> Result<u64> {
+    let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
+    let refused = |why| Error::Refused(format!("{}: {why}", from.display()));
+    let name = FileName::from_path(from).map_err(refused)?;
+    if name.as_os_str().len() > MAX_NAME_BYTES.into() {
+        return Err(refused("a name of more than 255 bytes"));
+    }
+    let file = File::open(from).map_err(failed("open"))?;
+    let known = file.metadata().map_err(failed("stat"))?;
+    let (name, size) = (Vec::from(name), known.len());
+    let header = RawHeader::File {
+        name: name.len() as u16,
+        mode: known.permissions().mode() & 0o777,
+        size,
+        digest: how.digest,
+        reply: how.reply,
+    };
+    let bytes = header.to_bytes();
+    let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
+    let follows = if size > 0 { MoreFollows::Yes } else { MoreFollows::No };
+    path.socket.write(&framing, follows).map_err(Error::Connection)?;
+    let (is_seen, mut hasher) = (how.digest && path.setup.method.shows_bytes(), Hasher::new());
+    let mut observe = |bytes: &[u8]| {
+        hasher.update(bytes);
+    };
+    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
+    if path.send(&file, 0..size, observer).map_err(Error::Connection)? < size {
+        return Err(Error::Refused("the file became shorter while it was sent".into()));
+    }
+    if how.digest {
+        let digest = digest_of(is_seen.then_some(hasher), &file, size)?;
+        path.socket.write(&[IoSlice::new(digest.as_bytes())], MoreFollows::No).map_err(Error::Connection)?;
+    }
+    if how.reply {
+        let mut reply = [0];
+        path.socket.fill(&mut reply).map_err(Error::Connection)?;
+        if reply != [REPLY_RECEIVED] {
+            return Err(Error::ProtocolViolation("a reply that is none"));
+        }
+    }
+    Ok(size)
+}
+
+/// How files are received.
+#[derive(Clone, Copy, Debug)]
+pub struct RawReceiveOptions<Setup = ReceiveSetup> {
+    /// How bytes get out of the socket.
+    pub setup: Setup,
+    /// How long a connection lasts.
+    pub connection: ConnectionLifetime,
+    /// What is refused.
+    pub limits: RawReceiveLimits,
+}
+
+/// How much a sender may send.
+#[derive(Clone, Copy, Debug)]
+pub struct RawReceiveLimits {
+    /// Files.
+    pub files: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// A file that has arrived.
+#[derive(Debug)]
+pub struct ReceivedFile<'a> {
+    /// Its name.
+    pub name: &'a FileName,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Receives the files of one sender into new files of a directory. `each` is told of a file when its last byte is written and it
+/// has its length, before its digest is looked at.
+///
+/// A file that does not arrive whole is removed. None is overwritten.
+///
+/// # Errors
+/// A sender on another machine, one that breaks the protocol, is silent or sends more than the limits; a name that is taken; a
+/// file that cannot be written; bytes that do not have the digest that was sent.
+pub fn receive(
+    listener: &TcpListener,
+    directory: &Path,
+    how: &RawReceiveOptions,
+    each: &mut dyn FnMut(&ReceivedFile<'_>),
+) -> Result<RawTotals> {
+    let mut path = ReceivePath::new(accept_local(listener)?, how.setup).map_err(Error::Connection)?;
+    let mut reaccept = |path: &mut ReceivePath| path.reconnect(accept_local(listener)?).map_err(Error::Connection);
+    receive_all(&mut path, &mut reaccept, directory, how, each)
+}
+
+fn accept_local(listener: &TcpListener) -> Result<TcpStream> {
+    let (stream, from) = listener.accept().map_err(Error::Connection)?;
+    check_is_local(from)?;
+    stream.set_nodelay(true).map_err(Error::Connection)?;
+    Ok(stream)
+}
+
+/// Waits for the connection of the next file.
+type Reaccept<'a> = dyn FnMut(&mut ReceivePath) -> Result<()> + 'a;
+
+/// Receives them through a path that is connected.
+fn receive_all<Setup>(
+    path: &mut ReceivePath,
+    reaccept: &mut Reaccept<'_>,
+    directory: &Path,
+    how: &RawReceiveOptions<Setup>,
+    each: &mut dyn FnMut(&ReceivedFile<'_>),
+) -> Result<RawTotals> {
+    let mut moved = RawTotals::default();
+    loop {
+        let mut bytes = [0; HEADER_BYTES];
+        let mut begun = path.socket.read(&mut bytes).map_err(Error::Connection)?;
+        if begun == 0 && how.connection == ConnectionLifetime::PerFile && moved.files > 0 {
+            reaccept(path)?;
+            begun = path.socket.read(&mut bytes).map_err(Error::Connection)?;
+        }
+        if begun == 0 {
+            return Err(Error::ProtocolViolation("the connection ended before the end marker"));
+        }
+        path.socket.fill(&mut bytes[begun..]).map_err(Error::Connection)?;
+        let header = RawHeader::from_bytes(&bytes)?;
+        let RawHeader::File { size, .. } = header else { break };
+        if moved.files >= how.limits.files || size > how.limits.bytes.saturating_sub(moved.bytes) {
+            return Err(Error::ProtocolViolation("more files or bytes than the receiver takes"));
+        }
+        receive_one(path, &header, directory, each)?;
+        moved.files += 1;
+        moved.bytes += size;
+    }
+    Ok(RawTotals { counts: path.socket.counts, ..moved })
+}
+
+fn receive_one(
+    path: &mut ReceivePath,
+    header: &RawHeader,
+    directory: &Path,
+    each: &mut dyn FnMut(&ReceivedFile<'_>),
+) -> Result<()> {
+    let &RawHeader::File { name, mode, size, digest, reply } = header else { return Ok(()) };
+    let mut bytes = vec![0; usize::from(name)];
+    path.socket.fill(&mut bytes).map_err(Error::Connection)?;
+    let name = FileName::try_from(bytes).map_err(Error::ProtocolViolation)?;
+    let target = directory.join(name.as_os_str());
+    let call_error = |doing, error| Error::File(FileError::call(doing, &target, error));
+    // New, so that no link is followed.
+    let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&target);
+    let file = file.map_err(|error| call_error("create", error))?;
+    // Removed unless it has arrived.
+    let partial = TempPath::try_from_path(&target).map_err(|error| call_error("create", error))?;
+    // A file that is mapped is as long as whole pages meanwhile.
+    let is_mapped = path.setup.method == ReceiveMethod::Mmap && size > 0;
+    if is_mapped {
+        let pages = size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size);
+        file.set_len(pages).map_err(|error| call_error("set the length of", error))?;
+    }
+    let (is_seen, mut hasher) = (digest && path.setup.method.shows_bytes(), Hasher::new());
+    let mut observe = |bytes: &[u8]| {
+        hasher.update(bytes);
+    };
+    let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
+    if path.receive(&file, 0..size, observer).map_err(Error::Connection)? < size {
+        return Err(Error::ProtocolViolation("the connection ended within a file"));
+    }
+    if is_mapped {
+        file.set_len(size).map_err(|error| call_error("set the length of", error))?;
+    }
+    each(&ReceivedFile { name: &name, bytes: size });
+    if digest {
+        let mut theirs = [0; DIGEST_BYTES];
+        path.socket.fill(&mut theirs).map_err(Error::Connection)?;
+        if digest_of(is_seen.then_some(hasher), &file, size)? != theirs {
+            return Err(Error::DigestMismatch);
+        }
+    }
+    partial.keep().map_err(|kept| call_error("keep", kept.error))?;
+    if reply {
+        path.socket.write(&[IoSlice::new(&[REPLY_RECEIVED])], MoreFollows::No).map_err(Error::Connection)
+    } else {
+        Ok(())
+    }
+}
+
+/// How bytes get between a file and a socket in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelMethod {
+    /// pread into a buffer and write() to the device; or read() from it and pwrite.
+    ReadWrite,
+    /// The file is mapped a window at a time, and copied to or from the window of the device, which the module sends from or
+    /// receives into.
+    Mmap,
+}
+
+/// How an end with its socket in the kernel moves files: by calls that block, as the published study made them, without a time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelSetup {
+    /// The method.
+    pub method: KernelMethod,
+    /// Whether O_ASYNC is set. Its calls wait all the same.
+    pub is_asynchronous: bool,
+    /// Bytes of a call of [`KernelMethod::ReadWrite`].
+    pub buffer: usize,
+    /// Pages of a window of [`KernelMethod::Mmap`].
+    pub window: usize,
+}
+
+impl KernelSetup {
+    /// That of a path: its calls block without a limit.
+    fn path_setup<M: PathMethod>(&self) -> PathSetup<M> {
+        let method = if self.method == KernelMethod::Mmap { M::MMAP } else { M::READ_WRITE };
+        let Self { buffer, window, .. } = *self;
+        PathSetup { method, mode: Mode::Blocking, buffer: buffer.max(1), window, timeout: Duration::MAX }
+    }
+}
+
+/// As [`send()`], through the sender's device.
+///
+/// # Errors
+/// As there; no device.
+pub fn send_through_kernel(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions<KernelSetup>) -> Result<RawTotals> {
+    check_is_local(to)?;
+    let device = KernelSocket::open(KmodDevice::Sender)?;
+    device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
+    let mut path = SendPath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
+    connect_device(&mut path, to)?;
+    let mut reconnect = |path: &mut SendPath| {
+        close_device(path)?;
+        connect_device(path, to)
+    };
+    send_all(&mut path, &mut reconnect, files, how)
+}
+
+fn connect_device(path: &mut SendPath, to: SocketAddr) -> Result<()> {
+    while let Err(error) = path.socket.call_device(|device| device.connect(to)) {
+        if !is_connecting(&error) || stop_signals::stop_signal().is_some() {
+            return Err(Error::Connection(error));
+        }
+    }
+    Ok(())
+}
+
+fn accept_device(path: &mut ReceivePath) -> Result<()> {
+    check_is_local(path.socket.call_device(|device| device.accept()).map_err(Error::Connection)?)
+}
+
+/// Ends the connection of the device: its window and its listener stay.
+fn close_device<M: PathMethod>(path: &mut DataPath<M>) -> Result<()> {
+    path.socket.device().map_or(Ok(()), |device| device.close()).map_err(Error::Connection)
+}
+
+/// The receiver's device, listening on loopback.
+#[derive(Debug)]
+pub struct KernelListener {
+    /// None after a failure of making what a method needs.
+    device: Option<KernelSocket>,
+    address: SocketAddr,
+}
+
+impl KernelListener {
+    /// Opens the device and listens at any free port.
+    ///
+    /// # Errors
+    /// No device; an address that is not to be had.
+    pub fn new() -> Result<Self> {
+        let device = KernelSocket::open(KmodDevice::Receiver)?;
+        let address = device.listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(Error::Connection)?;
+        Ok(Self { device: Some(device), address })
+    }
+
+    /// Where.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// As [`receive()`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive(
+        &mut self,
+        directory: &Path,
+        how: &RawReceiveOptions<KernelSetup>,
+        each: &mut dyn FnMut(&ReceivedFile<'_>),
+    ) -> Result<RawTotals> {
+        let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
+        device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
+        let mut path = ReceivePath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
+        let mut reaccept = |path: &mut ReceivePath| {
+            close_device(path)?;
+            accept_device(path)
+        };
+        let received =
+            accept_device(&mut path).and_then(|()| receive_all(&mut path, &mut reaccept, directory, how, each));
+        // Of a connection that has failed there may be none any more.
+        let closed = close_device(&mut path);
+        self.device = path.socket.into_device();
+        received.and_then(|moved| closed.map(|()| moved))
+    }
 }

@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crate::wire::Error as WireError;
 use crate::wire::admission::{AdmissionLimits, PoolSlot, SlotPool};
 use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
@@ -93,7 +92,7 @@ impl Receiver {
         on_event: Box<EventHandler>,
     ) -> Result<Self> {
         let listener = listener::listen(address, &secret)?;
-        let (served, unserved) = std::io::pipe().map_err(WireError::call("make a pipe"))?;
+        let (served, unserved) = std::io::pipe().map_err(Error::call("make a pipe"))?;
         Ok(Self {
             listener,
             destination,
@@ -114,7 +113,7 @@ impl Receiver {
     /// # Errors
     /// A failed system call.
     pub fn address(&self) -> Result<SocketAddr> {
-        Ok(self.listener.local_addr().map_err(WireError::call("see the address"))?)
+        self.listener.local_addr().map_err(Error::call("see the address"))
     }
 
     /// Serves until it is to stop, or the one sender was served. Files that are still arriving then are removed.
@@ -170,7 +169,7 @@ impl Receiver {
 
     /// The first message of a connection.
     fn read_first_message(&self, stream: TcpStream, halves: (Sealer, Opener)) -> Result<FirstMessage> {
-        let handle = stream.try_clone().map_err(WireError::call("set up the connection"))?;
+        let handle = stream.try_clone().map_err(Error::call("set up the connection"))?;
         let mut channel = SecureChannel::new(stream, halves)?;
         channel.set_min_progress(self.options.min_progress);
         let first = channel.receive();
@@ -189,9 +188,9 @@ impl Receiver {
             return Ok(());
         }
         match JoinedReceiveStream::new(channel, member).serve() {
-            slow @ Err(Error::Wire(WireError::TooSlow { .. })) => slow,
+            slow @ Err(Error::TooSlow { .. }) => slow,
             // What ends a stream ends its session, which says so.
-            Err(Error::Wire(_) | Error::Interrupted(_)) => Ok(()),
+            Err(why) if why.is_of_connection() || matches!(why, Error::Interrupted(_)) => Ok(()),
             ended => ended,
         }
     }
@@ -211,10 +210,7 @@ impl Receiver {
         tell: &dyn Fn(SessionEvent),
     ) -> Result<TransferSummary> {
         let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
-        ReceiveSession::new(&mut channel, policy, tell)
-            .with_method(self.options.method)
-            .with_sessions(&self.sessions)
-            .serve_from(first)
+        ReceiveSession::new(&mut channel, policy, tell).joinable(self.options.method, &self.sessions).serve(first)
     }
 }
 
@@ -249,22 +245,23 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
         };
         if let Err(error) = ThreadBuilder::named("sender").stack_bytes(STACK_BYTES).start_in(self.scope, serve) {
             receiver.lock_open_streams().retain(|(other, _)| *other != number);
-            (receiver.on_event)(peer, SessionEvent::Fault(WireError::Thread(error).into()));
+            (receiver.on_event)(peer, SessionEvent::Fault(Error::Thread(error)));
         }
     }
 
-    fn on_rejected(&self, peer: SocketAddr, why: WireError) {
-        match why {
-            // Only authenticated senders learn that.
-            WireError::ServerFull { .. } => (self.receiver.on_event)(peer, SessionEvent::Fault(why.into())),
-            _ => (self.receiver.on_event)(peer, SessionEvent::Rejected(why.into())),
-        }
+    fn on_rejected(&self, peer: SocketAddr, why: Error) {
+        // Only authenticated senders learn that there is no place.
+        let is_authenticated = matches!(why, Error::ServerFull(_));
+        (self.receiver.on_event)(
+            peer,
+            if is_authenticated { SessionEvent::Fault(why) } else { SessionEvent::Rejected(why) },
+        );
     }
 }
 
 /// Tells a sender that there is no place for it.
 fn reject(heard: Result<FirstMessage>) -> Error {
-    let busy = Error::Wire(WireError::ServerFull { role: PROTOCOL.listener.role });
+    let busy = Error::ServerFull(PROTOCOL.listener.role);
     let told =
         heard.and_then(|mut heard| heard.channel.send(&ReceiverMessage::Refused(RefusalReason(busy.wire_text()))));
     told.err().unwrap_or(busy)

@@ -10,9 +10,9 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::wire::Hasher;
 use crate::wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
 use crate::wire::deadline::TimedStream;
-use crate::wire::{Error as WireError, Hasher};
 use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
 use rustix::net::{RecvFlags, recv};
@@ -62,11 +62,14 @@ pub trait TransferStream: TimedStream {
     /// A failed call.
     fn is_readable(&self, within: Duration) -> std::io::Result<bool>;
 
-    /// From now on so many bytes are waited for; a read that waits is sure to return with them only if it is one.
+    /// From now on so many bytes are waited for; a read that waits is sure to return with them only if it is one. Where there is no such
+    /// option, it returns with what is there.
     ///
     /// # Errors
     /// A failed call.
-    fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()>;
+    fn set_low_water(&mut self, _bytes: usize) -> std::io::Result<()> {
+        Ok(())
+    }
 
     /// Reads what has come, and does not wait where a connection can tell.
     ///
@@ -76,11 +79,21 @@ pub trait TransferStream: TimedStream {
         self.read(buffer)
     }
 
-    /// Most bytes that may come before any is read.
+    /// Reads what comes next, which may be waited for, or what has come.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn read_next(&mut self, buffer: &mut [u8], may_wait: bool) -> std::io::Result<usize> {
+        if may_wait { self.read(buffer) } else { self.read_available(buffer) }
+    }
+
+    /// Most bytes that may come before any is read; any number where no read waits for more than one byte.
     ///
     /// # Errors
     /// A failed call.
-    fn receive_window(&self) -> std::io::Result<usize>;
+    fn receive_window(&self) -> std::io::Result<usize> {
+        Ok(usize::MAX)
+    }
 
     /// Drops at most so many bytes of what has come, which are not to be seen, as [`Self::read_available`] reads them.
     ///
@@ -174,7 +187,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// Those of setting a time to wait.
     pub fn new(mut stream: S, (sealer, opener): (Sealer, Opener)) -> Result<Self> {
-        stream.set_io_timeout(STOP_POLL_INTERVAL).map_err(WireError::call("set the time to wait"))?;
+        stream.set_io_timeout(STOP_POLL_INTERVAL).map_err(Error::call("set the time to wait"))?;
         Ok(Self {
             stream,
             sealer,
@@ -346,7 +359,7 @@ impl<S: TransferStream> SecureChannel<S> {
             let short = |shortfall: Shortfall| shortfall.to_error(TAKE_STEP);
             self.outgoing.record(waited, *written.as_ref().unwrap_or(&0)).map_err(short)?;
             match written {
-                Ok(0) => return Err(WireError::Closed.into()),
+                Ok(0) => return Err(Error::Closed),
                 Ok(count) => {
                     let of_head = count.min(head.len());
                     (head, more) = (&head[of_head..], &more[count - of_head..]);
@@ -390,7 +403,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// A failed call.
     pub(crate) fn is_input_available(&self) -> Result<bool> {
-        let is_readable = || self.stream.is_readable(Duration::ZERO).map_err(WireError::call(POLL_STEP));
+        let is_readable = || self.stream.is_readable(Duration::ZERO).map_err(Error::call(POLL_STEP));
         Ok(self.input.len() > 0 || is_readable()?)
     }
 
@@ -449,7 +462,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
     /// widens a window that is read in less than a round trip, lets it be for ever.
     fn set_expected(&mut self, bytes: usize) -> Result<()> {
-        let failed = || WireError::call(SETUP_STEP);
+        let failed = || Error::call(SETUP_STEP);
         let mut least = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
         if least > 1 && !self.has_wide_window {
             self.has_wide_window = self.stream.receive_window().map_err(failed())? >= WIDE_WINDOW;
@@ -469,11 +482,11 @@ impl<S: TransferStream> SecureChannel<S> {
             room[..came.len()].copy_from_slice(came);
             return Ok(came.len());
         }
-        self.wait_and_read(|channel, reading| reading.read_into(&mut channel.stream, room))
+        self.wait_and_read(|channel, may_wait| channel.stream.read_next(room, may_wait))
     }
 
     /// Waits until something can be done with the bytes that come next; as many as it says.
-    fn wait_and_read(&mut self, mut take: impl FnMut(&mut Self, ReadMode) -> std::io::Result<usize>) -> Result<usize> {
+    fn wait_and_read(&mut self, mut take: impl FnMut(&mut Self, bool) -> std::io::Result<usize>) -> Result<usize> {
         let mut begun = Instant::now();
         loop {
             let (reading, is_late) = self.wait()?;
@@ -484,7 +497,7 @@ impl<S: TransferStream> SecureChannel<S> {
             let short = |shortfall: Shortfall| shortfall.to_error(SEND_STEP);
             self.incoming.record(waited, *taken.as_ref().unwrap_or(&0)).map_err(short)?;
             match taken {
-                Ok(0) => return Err(WireError::Closed.into()),
+                Ok(0) => return Err(Error::Closed),
                 Ok(count) => {
                     self.missed_wakeups += u32::from(is_late && count >= self.low_water);
                     return Ok(count);
@@ -501,15 +514,15 @@ impl<S: TransferStream> SecureChannel<S> {
         }
     }
 
-    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; how they are
-    /// to be read then, and whether the tick was over first.
-    fn wait(&mut self) -> Result<(ReadMode, bool)> {
+    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; whether the read
+    /// is to wait for them then, and whether the tick was over first.
+    fn wait(&mut self) -> Result<(bool, bool)> {
         let has_come = self.spin()?;
         if self.low_water == 1 {
-            return Ok((ReadMode::Blocking, false));
+            return Ok((true, false));
         }
-        let has_come = has_come || self.stream.is_readable(STOP_POLL_INTERVAL).map_err(WireError::call(POLL_STEP))?;
-        Ok((ReadMode::Available, !has_come))
+        let has_come = has_come || self.stream.is_readable(STOP_POLL_INTERVAL).map_err(Error::call(POLL_STEP))?;
+        Ok((false, !has_come))
     }
 
     /// What has come of the next plain bytes; those behind them may be received past this channel.
@@ -531,11 +544,11 @@ impl<S: TransferStream> SecureChannel<S> {
             bytes -= if self.plain {
                 self.set_expected(bytes.saturating_sub(self.input.len()))?;
                 match self.input.take(bytes).len() {
-                    0 => self.wait_and_read(|channel, reading| match reading {
-                        ReadMode::Available => channel.stream.skip_available(bytes, buffer),
-                        ReadMode::Blocking => {
-                            let room = bytes.min(buffer.len());
-                            channel.stream.read(&mut buffer[..room])
+                    0 => self.wait_and_read(|channel, may_wait| {
+                        let room = bytes.min(buffer.len());
+                        match may_wait {
+                            true => channel.stream.read(&mut buffer[..room]),
+                            false => channel.stream.skip_available(bytes, buffer),
                         }
                     })?,
                     came => came,
@@ -586,9 +599,7 @@ impl<S: TransferStream> SecureChannel<S> {
     fn next_frame_length(&self) -> Result<Option<usize>> {
         let Some(head) = self.input.bytes().first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         match u32::from_le_bytes(*head) as usize {
-            claimed if claimed > MAX_SEALED_BYTES => {
-                Err(WireError::FrameTooLong { claimed, most: MAX_SEALED_BYTES }.into())
-            }
+            claimed if claimed > MAX_SEALED_BYTES => Err(Error::FrameTooLong { claimed, most: MAX_SEALED_BYTES }),
             length => Ok(Some(length)),
         }
     }
@@ -597,7 +608,7 @@ impl<S: TransferStream> SecureChannel<S> {
         self.decrypt(length)?;
         let text = self.content.take(MAX_SEALED_BYTES);
         let read = postcard::take_from_bytes(text);
-        let (message, rest) = read.map_err(|error| Error::Wire(WireError::malformed(error)))?;
+        let (message, rest) = read.map_err(|error| Error::malformed(error))?;
         if rest.is_empty() { Ok(message) } else { Err(Error::ProtocolViolation("a message that is too long")) }
     }
 
@@ -612,17 +623,17 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Waits until so many bytes are there that were not looked at.
     fn wait_for(&mut self, bytes: usize) -> Result<()> {
         while self.input.len() < bytes {
-            self.wait_and_read(|channel, reading| channel.read_some(bytes, reading))?;
+            self.wait_and_read(|channel, may_wait| channel.read_some(bytes, may_wait))?;
         }
         Ok(())
     }
 
     /// Reads what has come, if anything has, and if there is room for it.
     fn fill_input(&mut self) -> Result<()> {
-        let failed = WireError::call(POLL_STEP);
+        let failed = Error::call(POLL_STEP);
         if self.input.len() < INPUT_BYTES / 2 && self.stream.is_readable(Duration::ZERO).map_err(failed)? {
-            match self.read_some(INPUT_BYTES, ReadMode::Available) {
-                Ok(0) => return Err(WireError::Closed.into()),
+            match self.read_some(INPUT_BYTES, false) {
+                Ok(0) => return Err(Error::Closed),
                 Ok(_) => {}
                 Err(error) => pass_interrupted(error, SEND_STEP)?,
             }
@@ -637,7 +648,7 @@ impl<S: TransferStream> SecureChannel<S> {
         }
         let begun = Instant::now();
         loop {
-            if self.stream.is_readable(Duration::ZERO).map_err(WireError::call(POLL_STEP))? {
+            if self.stream.is_readable(Duration::ZERO).map_err(Error::call(POLL_STEP))? {
                 self.spin_policy.on_success();
                 return Ok(true);
             }
@@ -651,12 +662,12 @@ impl<S: TransferStream> SecureChannel<S> {
     }
 
     /// Reads what has come: of plain bytes not many more than are waited for.
-    fn read_some(&mut self, wanted: usize, reading: ReadMode) -> std::io::Result<usize> {
+    fn read_some(&mut self, wanted: usize, may_wait: bool) -> std::io::Result<usize> {
         let most = if self.plain { wanted.saturating_sub(self.input.len()).max(READ_AHEAD_BYTES) } else { INPUT_BYTES };
         let stream = &mut self.stream;
         self.input.fill(|room| {
             let most = most.min(room.len());
-            reading.read_into(stream, &mut room[..most])
+            stream.read_next(&mut room[..most], may_wait)
         })
     }
 
@@ -667,60 +678,42 @@ impl<S: TransferStream> SecureChannel<S> {
     }
 }
 
-/// Which bytes a read takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadMode {
-    /// Those that come next: it waits for one.
-    Blocking,
-    /// Those that have come: it does not wait.
-    Available,
-}
-
-impl ReadMode {
-    fn read_into(self, stream: &mut impl TransferStream, room: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Blocking => stream.read(room),
-            Self::Available => stream.read_available(room),
-        }
-    }
-}
-
-/// The connection of the file that is being moved, if it has one of its own.
-pub(crate) struct FileConnection<S> {
-    channel: Option<SecureChannel<S>>,
+/// The first connection of a session, and the one of the file that is being moved, if it has one of its own.
+pub(crate) struct SessionChannels<'a, S> {
+    pub(crate) first: &'a mut SecureChannel<S>,
+    own: Option<SecureChannel<S>>,
     /// What those that have ended carried.
     carried: LinkUsage,
 }
 
-impl<S: TransferStream> FileConnection<S> {
-    /// It has none.
-    pub(crate) fn new() -> Self {
-        Self { channel: None, carried: LinkUsage::default() }
+impl<'a, S: TransferStream> SessionChannels<'a, S> {
+    pub(crate) fn new(first: &'a mut SecureChannel<S>) -> Self {
+        Self { first, own: None, carried: LinkUsage::default() }
     }
 
-    /// What all connections carried, this first one of the session included; nothing where the kernel does not say.
-    pub(crate) fn link_usage(&self, first: &SecureChannel<S>) -> Option<LinkUsage> {
-        let mut all = first.link_usage()?;
+    /// What all connections carried; nothing where the kernel does not say.
+    pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
+        let mut all = self.first.link_usage()?;
         all.add(&self.carried);
         Some(all)
     }
 
     /// That over which the file goes: its own, else the first one of the session.
-    pub(crate) fn channel_or<'c>(&'c mut self, first: &'c mut SecureChannel<S>) -> &'c mut SecureChannel<S> {
-        self.channel.as_mut().unwrap_or(first)
+    pub(crate) fn current(&mut self) -> &mut SecureChannel<S> {
+        self.own.as_mut().unwrap_or(self.first)
     }
 
     /// From now on files go over this one.
-    pub(crate) fn open(&mut self, mut own: SecureChannel<S>, first: &mut SecureChannel<S>) {
-        own.take_progress(first);
-        self.channel = Some(own);
+    pub(crate) fn open(&mut self, mut own: SecureChannel<S>) {
+        own.take_progress(self.first);
+        self.own = Some(own);
     }
 
     /// They go over the first one again, which takes over what was measured.
-    pub(crate) fn close(&mut self, first: &mut SecureChannel<S>) -> Option<SecureChannel<S>> {
-        let mut own = self.channel.take()?;
-        first.take_progress(&mut own);
-        first.times.add(&own.times);
+    pub(crate) fn close(&mut self) -> Option<SecureChannel<S>> {
+        let mut own = self.own.take()?;
+        self.first.take_progress(&mut own);
+        self.first.times.add(&own.times);
         self.carried.add(&own.link_usage().unwrap_or_default());
         Some(own)
     }
@@ -810,7 +803,7 @@ fn pass_interrupted(error: std::io::Error, doing: &'static str) -> Result<()> {
     }
     match error.kind() {
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
-        _ => Err(WireError::call(doing)(error).into()),
+        _ => Err(Error::call(doing)(error)),
     }
 }
 

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::Error as WireError;
 use crate::wire::address::is_loopback;
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
@@ -27,13 +26,13 @@ use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSetti
 use crate::method_chooser::MethodChooser;
 use crate::rate_limiter::RateLimiter;
 use crate::raw_protocol::ConnectionLifetime;
-use crate::secure_channel::{FileConnection, SecureChannel, TransferStream};
+use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
 use crate::session::MAX_BATCH_BYTES;
 use crate::source::{SkippedEntries, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
-use extra_streams::{ConnectForFile, ExtraStreams, StreamConnector};
+use extra_streams::{ConnectForFile, ExtraStreams};
 use offering::{ResumeInfo, SpaceCheck};
 use stream_tuner::StreamTuner;
 pub use stream_tuner::TuningWindow;
@@ -103,7 +102,7 @@ impl Sender {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
-        let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
+        let peer = stream.peer_addr().map_err(Error::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
         let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, begun))?;
@@ -113,8 +112,7 @@ impl Sender {
         } else if streams > 1 {
             sender.join(peer, secret)?;
         } else {
-            sender.extra_streams.connector =
-                options.stream_tuning.map(|_| StreamConnector::new(peer, secret, options.settings.plain));
+            sender.extra_streams.connector = options.stream_tuning.map(|_| sender.connector(peer, secret));
         }
         Ok(sender)
     }
@@ -159,14 +157,14 @@ impl<S: TransferStream> Sender<S> {
 /// An error where one of these is another host, and there is no secret.
 pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
     match addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
-        Some(&address) => Err(Error::UnprotectedAddress { address }),
+        Some(&address) => Err(Error::NoSecretForHost(address)),
         None => Ok(()),
     }
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
     let stream = connect_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT))?;
-    stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
     Ok(stream)
 }
 
@@ -189,7 +187,7 @@ pub(crate) fn connect_first<T>(
             Err(error) => last = error,
         }
     }
-    Err(WireError::Call { doing: "connect to the receiver", source: last }.into())
+    Err(Error::Call { doing: "connect to the receiver", source: last })
 }
 
 /// A file that is wanted, and its blocks that need not come.
@@ -200,11 +198,10 @@ struct WantedFile {
 
 /// All that is sent over one connection.
 struct SendSession<'a, S> {
-    channel: &'a mut SecureChannel<S>,
+    channels: SessionChannels<'a, S>,
     extra_streams: ExtraStreams,
     tuner: Option<StreamTuner>,
     connect_for_file: Option<ConnectForFile<S>>,
-    file_connection: FileConnection<S>,
     /// The last files that had connections of their own, and these, until the receiver has closed them.
     closing: VecDeque<(usize, SecureChannel<S>)>,
     options: SenderOptions,
@@ -250,11 +247,10 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
         let tuning = options.stream_tuning.filter(|_| sender.extra_streams.connector.is_some());
         let total_bytes = collection.is_complete().then(|| collection.bytes());
         Self {
-            channel: &mut sender.channel,
+            channels: SessionChannels::new(&mut sender.channel),
             extra_streams: std::mem::take(&mut sender.extra_streams),
             tuner: tuning.map(|window| StreamTuner::new(window, options.limit)),
             connect_for_file: sender.connect_for_file.take(),
-            file_connection: FileConnection::new(),
             closing: VecDeque::new(),
             options,
             space: if total_bytes.is_some() { SpaceCheck::TotalFits } else { SpaceCheck::Pending },
@@ -288,7 +284,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
     fn run(&mut self) -> Result<()> {
         loop {
             let has_offered = self.offer()?;
-            while let Some(message) = self.channel.try_receive()? {
+            while let Some(message) = self.channels.first.try_receive()? {
                 self.on_message(message)?;
             }
             if self.space == SpaceCheck::Insufficient {
@@ -298,7 +294,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             } else if has_offered {
                 // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {
-                let message = self.channel.receive()?;
+                let message = self.channels.first.receive()?;
                 self.on_message(message)?;
             } else {
                 return Ok(());
@@ -325,7 +321,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             ReceiverMessage::Session(_) | ReceiverMessage::BlockWritten(_) => {
                 Err(Error::ProtocolViolation(UNEXPECTED_STREAMS))
             }
-            ReceiverMessage::SpaceAvailable { is_enough } => self.on_space_answer(is_enough),
+            ReceiverMessage::SpaceAvailable(is_enough) => self.on_space_answer(is_enough),
             ReceiverMessage::JoinInvitation(invitation) => self.tuner()?.on_invitation(invitation),
             ReceiverMessage::Arrived(arrived) => self.tuner()?.on_arrived(arrived, Instant::now()),
         }
@@ -360,7 +356,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 
     fn advance(&mut self, bytes: u64) {
         self.settled_bytes += bytes;
-        self.file_connection.channel_or(self.channel).sample_link(!self.has_parallel_streams);
+        self.channels.current().sample_link(!self.has_parallel_streams);
         (self.progress)(self.settled_bytes, self.total_bytes);
     }
 

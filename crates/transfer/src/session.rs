@@ -1,15 +1,14 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
 mod extra_streams;
-mod numbered_map;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::wire::Hasher;
 use crate::wire::cipher::TAG_BYTES;
-use crate::wire::{Error as WireError, Hasher};
 use kelvin_file::Error as FileError;
 
 use crate::blocks::{self, BLOCK_BYTES};
@@ -23,12 +22,11 @@ use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
 use crate::raw_protocol::ConnectionLifetime;
-use crate::secure_channel::{FileConnection, PART_BYTES, SETUP_STEP, SecureChannel, TransferStream};
+use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
 use crate::session_streams::{OpenSession, SessionRegistry};
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
-use numbered_map::NumberedMap;
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
 pub const MAX_WANTED_FILES: usize = 2048;
@@ -110,8 +108,7 @@ struct ArrivingFile {
 
 /// A sender that is being served.
 pub(crate) struct ReceiveSession<'a, S> {
-    channel: &'a mut SecureChannel<S>,
-    file_connection: FileConnection<S>,
+    channels: SessionChannels<'a, S>,
     policy: OfferPolicy,
     on_event: &'a dyn Fn(SessionEvent),
     /// Where other connections find it, if they may; and that they may, after it has begun.
@@ -125,8 +122,8 @@ pub(crate) struct ReceiveSession<'a, S> {
     methods: MethodChooser<ReceiveMethod>,
     /// How many entries were offered.
     offered: EntryNumber,
-    /// Those that are wanted: most come in the order in which they were offered.
-    wanted: NumberedMap<WantedEntry>,
+    /// Those that are wanted.
+    wanted: BTreeMap<EntryNumber, WantedEntry>,
     arriving: VecDeque<ArrivingFile>,
     /// Files that failed and of which more may come.
     failed: VecDeque<EntryNumber>,
@@ -151,8 +148,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     ) -> Self {
         let begun = Instant::now();
         Self {
-            channel,
-            file_connection: FileConnection::new(),
+            channels: SessionChannels::new(channel),
             policy,
             on_event,
             sessions: None,
@@ -162,7 +158,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             method: None,
             methods: MethodChooser::for_receiving(None, false, true),
             offered: 0,
-            wanted: NumberedMap::default(),
+            wanted: BTreeMap::new(),
             arriving: VecDeque::new(),
             failed: VecDeque::new(),
             pending_digests: VecDeque::new(),
@@ -177,29 +173,20 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
     }
 
-    /// Has the bytes of large files come so, if it is said how.
-    pub(crate) fn with_method(self, method: Option<ReceiveSetup>) -> Self {
-        let timeout = self.channel.incoming().required().within;
-        Self { method: method.map(|setup| ReceiveSetup { timeout, ..setup }), ..self }
+    /// Has the bytes of large files come by this method, if one is given, and other connections find it there.
+    pub(crate) fn joinable(mut self, method: Option<ReceiveSetup>, sessions: &'a SessionRegistry<S>) -> Self {
+        let timeout = self.channels.first.incoming().required().within;
+        self.method = method.map(|setup| ReceiveSetup { timeout, ..setup });
+        self.sessions = Some(sessions);
+        self
     }
 
-    /// Has it be found there by other connections.
-    pub(crate) fn with_sessions(self, sessions: &'a SessionRegistry<S>) -> Self {
-        Self { sessions: Some(sessions), ..self }
-    }
-
-    /// Has all its files arrive.
-    pub(crate) fn serve(self) -> Result<TransferSummary> {
-        let first = self.channel.receive();
-        self.serve_from(first)
-    }
-
-    /// The same, after the first message.
-    pub(crate) fn serve_from(mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
+    /// Has all its files arrive, from this first message on.
+    pub(crate) fn serve(mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
         let served = self.run(first);
-        drop(self.file_connection.close(self.channel));
-        if let Err(why @ Error::Wire(WireError::TimedOut { .. } | WireError::TooSlow { .. })) = &served {
-            self.channel.try_send_last(&ReceiverMessage::Refused(RefusalReason(why.wire_text())));
+        drop(self.channels.close());
+        if let Err(why @ (Error::TimedOut { .. } | Error::TooSlow { .. })) = &served {
+            self.channels.first.try_send_last(&ReceiverMessage::Refused(RefusalReason(why.wire_text())));
         }
         // Nobody writes a file any more when it is left.
         self.open_session = None;
@@ -223,13 +210,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return Err(Error::ProtocolViolation("it does not begin"));
         };
         self.settings = settings;
-        self.channel.set_plain(settings.plain);
+        self.channels.first.set_plain(settings.plain);
         let is_plain = settings.plain && settings.streams == 1;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let fits =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
         if let Err(why) = fits.and_then(|()| self.policy.check_total_space(&settings)) {
-            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
         if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
@@ -237,17 +224,17 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
         if let (None, Some(bytes)) = (settings.bytes, settings.at_most) {
             self.has_space = self.policy.check_total_space(&SessionSettings { bytes: Some(bytes), ..settings }).is_ok();
-            self.channel.send(&ReceiverMessage::SpaceAvailable { is_enough: self.has_space })?;
+            self.channels.first.send(&ReceiverMessage::SpaceAvailable(self.has_space))?;
         }
         loop {
             self.flush_verdicts_if_due()?;
-            match self.channel.receive()? {
+            match self.channels.first.receive()? {
                 SenderMessage::Offer(entries) => self.decide_entries(entries)?,
                 SenderMessage::ValidBlocks { file, blocks } => self.on_valid_blocks(file, &blocks)?,
                 SenderMessage::Abandoned { file, why } => self.on_abandoned(file, why)?,
-                SenderMessage::TotalFound { bytes } => self.on_total_found(bytes)?,
-                SenderMessage::Split { file } => self.begin_split(file)?,
-                SenderMessage::FileConnection { file } => self.receive_file_connection(file)?,
+                SenderMessage::TotalFound(bytes) => self.on_total_found(bytes)?,
+                SenderMessage::Split(file) => self.begin_split(file)?,
+                SenderMessage::FileConnection(file) => self.receive_file_connection(file)?,
                 SenderMessage::QueryJoin => self.send_invitation()?,
                 SenderMessage::QueryArrived => self.send_arrived()?,
                 SenderMessage::End => return self.finish_session(),
@@ -265,7 +252,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         if !self.has_space
             && let Err(why) = self.policy.check_total_space(&left)
         {
-            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
         self.settings.bytes = Some(bytes);
@@ -290,14 +277,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let streams = self.open_session.as_ref().filter(|_| self.settings.connection == ConnectionLifetime::PerFile);
         let own =
             streams.ok_or(Error::ProtocolViolation("it has one connection for all files"))?.take_file_channel(file)?;
-        self.file_connection.open(own, self.channel);
+        self.channels.open(own);
         loop {
-            match self.file_connection.channel_or(self.channel).receive()? {
+            match self.channels.current().receive()? {
                 SenderMessage::End => break,
                 content => self.receive_content(content)?,
             }
         }
-        drop(self.file_connection.close(self.channel));
+        drop(self.channels.close());
         self.methods.reset_socket();
         if let Some(streams) = &self.open_session {
             streams.end_file_channel(file);
@@ -348,26 +335,26 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
-                self.wanted.push(number, WantedEntry { entry, resumed: deposit.map(Box::new), announced_blocks: 0 });
+                self.wanted.insert(number, WantedEntry { entry, resumed: deposit.map(Box::new), announced_blocks: 0 });
             }
             decisions.push(decision);
         }
         for some in decisions.chunks(MAX_PER_MESSAGE) {
-            self.channel.queue(&ReceiverMessage::Decisions(some.to_vec()))?;
+            self.channels.first.queue(&ReceiverMessage::Decisions(some.to_vec()))?;
         }
-        self.channel.flush()?;
+        self.channels.first.flush()?;
         resumed.into_iter().try_for_each(|number| self.send_present_blocks(number))
     }
 
     /// Says which blocks of a file are there, as it reads them.
     fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
-        let Some(wanted) = self.wanted.get_mut(file) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
         let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed_part()) else { return Ok(()) };
         let (mut first, mut some, mut last) = (0, Vec::new(), Instant::now());
         let mut send = |first: &mut u32, some: &mut Vec<Blake3Digest>, is_all| {
             let digests = std::mem::take(some);
             let more = digests.len() as u32;
-            self.channel.send(&ReceiverMessage::PresentBlocks { file, first: *first, digests, is_all })?;
+            self.channels.first.send(&ReceiverMessage::PresentBlocks { file, first: *first, digests, is_all })?;
             *first += more;
             Ok::<(), Error>(())
         };
@@ -386,7 +373,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
-        let wanted = self.wanted.get_mut(file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let wanted = self.wanted.get_mut(&file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
         if blocks::last_block_end(bits) > std::mem::take(&mut wanted.announced_blocks) {
             return Err(Error::ProtocolViolation("it keeps blocks that are not there"));
         }
@@ -396,7 +383,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
-        match self.wanted.remove(file) {
+        match self.wanted.remove(&file) {
             Some(WantedEntry { entry, resumed: Some(deposit), .. }) => {
                 self.finish(ArrivingFile { number: file, entry, file: *deposit, pending_checks: 0 })
             }
@@ -411,16 +398,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return Err(Error::ProtocolViolation("it sends too many files at once"));
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.file_connection.channel_or(self.channel).receive_data(&mut buffer, bytes)?;
+        self.channels.current().receive_data(&mut buffer, bytes)?;
         let verify = self.settings.verify;
-        let is_right = add_elapsed(&mut self.channel.times.verify, || {
+        let is_right = add_elapsed(&mut self.channels.first.times.verify, || {
             !verify || digest == Some(*crate::wire::hash(&buffer[..bytes]).as_bytes())
         });
         let mut content = &buffer[..bytes];
         for file in files {
             let own;
             (own, content) = content.split_at(file.bytes as usize);
-            let wanted = self.wanted.remove(file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            let wanted = self.wanted.remove(&file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
             let written = if is_right { self.write_small(&wanted.entry, own) } else { Err(Error::DigestMismatch) };
             self.queue_verdict((file.file, &wanted.entry), written)?;
         }
@@ -435,7 +422,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let (desk, sync) = (&mut self.policy, self.settings.sync);
         let begun = Instant::now();
         let put = desk.write_small(entry, content, sync);
-        let ended = self.channel.times.add_file_time(begun);
+        let ended = self.channels.first.times.add_file_time(begun);
         put?;
         self.last_write = ended;
         Ok(ByteCounts::from_sent(content.len() as u64))
@@ -464,7 +451,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
         let WantedEntry { entry, resumed, .. } =
-            self.wanted.remove(number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            self.wanted.remove(&number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
         if self.arriving.len() == MAX_OPEN_FILES {
             return Err(Error::ProtocolViolation("it begins more files than it may before it has ended others"));
         }
@@ -515,12 +502,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn receive_piece(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
         let Some(place) = place else { return self.receive_buffered(piece, None) };
         let (digest, mut written) = if self.arriving[place].file.is_discarded() && !self.settings.verify {
-            self.file_connection.channel_or(self.channel).skip_data(piece.bytes as usize, &mut self.buffer)?;
+            self.channels.current().skip_data(piece.bytes as usize, &mut self.buffer)?;
             self.arriving[place].file.add_arrived(piece.bytes.into());
             (Blake3Digest::default(), Ok(()))
         } else {
-            let channel = self.file_connection.channel_or(self.channel);
-            let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
+            let channel = self.channels.current();
+            let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
             let begun = Instant::now();
             let received = match &mut method.path {
                 None => self.receive_buffered(piece, Some(place)),
@@ -532,7 +519,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.last_write = Instant::now();
         if written.is_ok() && self.settings.sync {
             let deposit = &mut self.arriving[place].file;
-            written = add_elapsed(&mut self.channel.times.sync, || deposit.flush_if_due());
+            written = add_elapsed(&mut self.channels.first.times.sync, || deposit.flush_if_due());
         }
         Ok((digest, written))
     }
@@ -541,11 +528,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn receive_buffered(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
         let mut deposit = place.map(|place| &mut self.arriving[place].file);
         let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
-        self.file_connection.channel_or(self.channel).receive_content(
-            (piece, self.settings.verify),
-            &mut self.buffer,
-            write,
-        )
+        self.channels.current().receive_content((piece, self.settings.verify), &mut self.buffer, write)
     }
 
     /// By a method of its own, past the channel.
@@ -555,12 +538,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         piece: &FilePiece,
         place: usize,
     ) -> Result<(Blake3Digest, Result<()>)> {
-        let ReceiveSetup { method, .. } = path.setup();
+        let ReceiveSetup { method, .. } = path.setup;
         let is_seen = self.settings.verify && method.shows_bytes();
         let incoming = &mut self.arriving[place].file;
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
-        let come = self.file_connection.channel_or(self.channel).available(piece.bytes as usize)?;
+        let come = self.channels.current().available(piece.bytes as usize)?;
         if is_seen {
             hasher.update(come);
         }
@@ -577,12 +560,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 Err(why) => written = Err(why),
                 Ok(None) => return Err(Error::ProtocolViolation("bytes for a file that is none")),
                 Ok(Some(file)) => {
-                    let meter = self.file_connection.channel_or(self.channel).incoming();
+                    let meter = self.channels.current().incoming();
                     let (range, observer) =
                         (end - rest as u64..end, is_seen.then_some(&mut see as &mut dyn FnMut(&[u8])));
                     let (taken, outcome) = method_chooser::receive_range(path, meter, file, range, observer)?;
                     if outcome.is_ok() && taken < rest as u64 {
-                        return Err(WireError::Closed.into());
+                        return Err(Error::Closed);
                     }
                     written = outcome.map_err(|why| FileError::call("write", incoming.path(), why).into());
                     incoming.add_arrived(taken);
@@ -590,13 +573,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
             }
         }
-        self.channel.times.verify += hashing;
-        self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
-        self.file_connection.channel_or(self.channel).skip_data(rest, &mut self.buffer)?;
+        self.channels.first.times.verify += hashing;
+        self.channels.first.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+        self.channels.current().skip_data(rest, &mut self.buffer)?;
         if is_seen || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
         }
-        let read = add_elapsed(&mut self.channel.times.verify, || incoming.digest_from_disk(piece, &mut self.buffer));
+        let read =
+            add_elapsed(&mut self.channels.first.times.verify, || incoming.digest_from_disk(piece, &mut self.buffer));
         Ok(read.map_or_else(|why| (Blake3Digest::default(), Err(why)), |digest| (digest, Ok(()))))
     }
 
@@ -637,7 +621,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn finish(&mut self, ArrivingFile { number, entry, file: mut deposit, .. }: ArrivingFile) -> Result<()> {
         self.end_split(number);
         let sync = self.settings.sync;
-        let times = &mut self.channel.times;
+        let times = &mut self.channels.first.times;
         let described = times.time_file(|| {
             if let EntryKind::File { bytes, .. } = entry.kind {
                 deposit.set_length(bytes)?;
@@ -671,7 +655,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let arriving = self.index_of(file).and_then(|place| self.arriving.remove(place));
         let own = arriving.as_ref().and_then(|arriving| arriving.file.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
-        let entry = arriving.or_else(|| self.wanted.remove(file).map(|wanted| wanted.entry));
+        let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
         if let Some(entry) = entry {
             self.policy.release(&entry);
             (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
@@ -706,7 +690,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// so long that it is told at once.
     fn flush_verdicts_if_due(&mut self) -> Result<()> {
         let may_wait = self.verdicts.len() < VERDICT_FLUSH_COUNT && !self.settings.sync;
-        if self.verdicts.is_empty() || may_wait && self.channel.is_input_available()? {
+        if self.verdicts.is_empty() || may_wait && self.channels.first.is_input_available()? {
             Ok(())
         } else {
             self.flush_verdicts()
@@ -715,9 +699,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     fn flush_verdicts(&mut self) -> Result<()> {
         for some in std::mem::take(&mut self.verdicts).chunks(MAX_PER_MESSAGE) {
-            self.channel.queue(&ReceiverMessage::Verdicts(some.to_vec()))?;
+            self.channels.first.queue(&ReceiverMessage::Verdicts(some.to_vec()))?;
         }
-        self.channel.flush()
+        self.channels.first.flush()
     }
 
     /// What the receiver's stages cost apart; nothing where that cannot be found out.
@@ -739,12 +723,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
         let begun = Instant::now();
         if let Err(why) = self.policy.finish(&self.settings) {
-            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
-        self.channel.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
+        self.channels.first.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
         let storage = self.policy.storage();
-        let load = self.meter.finish(self.channel.times, storage);
+        let load = self.meter.finish(self.channels.first.times, storage);
         let unwritten_bytes = match (storage, self.settings.sync) {
             (StorageKind::Disk | StorageKind::Served, false) => unwritten_bytes(self.moved.amount.moved),
             _ => None,
@@ -753,8 +737,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let costs = if is_predicted { self.measure_costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
         let received = ReceiverReport { since, load, costs, unwritten_bytes, method: self.methods.method() };
-        self.channel.send(&ReceiverMessage::Finished(received))?;
-        let SenderMessage::Finish(mut sent) = self.channel.receive()? else {
+        self.channels.first.send(&ReceiverMessage::Finished(received))?;
+        let SenderMessage::Finish(mut sent) = self.channels.first.receive()? else {
             return Err(Error::ProtocolViolation("it does not say what it measured"));
         };
         sent.chosen = sent.chosen.filter(|_| self.settings.streams == 1);

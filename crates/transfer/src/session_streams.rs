@@ -11,7 +11,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::wire::Error as WireError;
 use crate::wire::cipher::TAG_BYTES;
 use crate::wire::secret::{Nonce, new_nonce};
 
@@ -171,7 +170,7 @@ impl<S> OpenSession<'_, S> {
         let is_missing = |state: &mut SessionState<S>| !state.file_channels.contains_key(&file);
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), HANDSHAKE, is_missing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let late = WireError::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
+        let late = Error::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
         Ok(state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)?)
     }
 
@@ -278,7 +277,7 @@ impl JoinedReceiveStream {
         loop {
             self.channel.reset_wait();
             match self.channel.receive() {
-                Err(Error::Wire(WireError::TimedOut { .. })) => {}
+                Err(Error::TimedOut { .. }) => {}
                 next => return next,
             }
         }

@@ -114,13 +114,9 @@ pub struct EndLoad {
     pub storage: StorageKind,
 }
 
-/// The counters of the calling thread when it began.
+/// The counters of the calling thread when it began: nanoseconds since then, or since boot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LoadMeter(ThreadCounters);
-
-/// Nanoseconds since the thread began, or since boot.
-#[derive(Clone, Copy, Debug)]
-struct ThreadCounters {
+pub(crate) struct LoadMeter {
     cpu: u64,
     ready: u64,
     throttled: u64,
@@ -130,8 +126,8 @@ struct ThreadCounters {
 static CPU_STAT_PATH: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| kelvin_machine::throttle_file(Path::new("/")).map(PathBuf::from));
 
-impl ThreadCounters {
-    fn now() -> Self {
+impl LoadMeter {
+    pub(crate) fn start() -> Self {
         let cpu = ThreadClock::current().and_then(|clock| clock.cpu_time()).unwrap_or_default();
         let throttled = CPU_STAT_PATH.as_deref().and_then(kelvin_machine::throttled_time).unwrap_or_default();
         Self {
@@ -140,23 +136,13 @@ impl ThreadCounters {
             throttled: throttled.as_nanos() as u64,
         }
     }
-}
-
-impl LoadMeter {
-    pub(crate) fn start() -> Self {
-        Self(ThreadCounters::now())
-    }
 
     /// What the thread did since, in these stages.
     pub(crate) fn finish(&self, times: StageTimes, storage: StorageKind) -> EndLoad {
-        let (now, before) = (ThreadCounters::now(), self.0);
-        EndLoad {
-            times,
-            cpu: now.cpu.saturating_sub(before.cpu),
-            ready: now.ready.saturating_sub(before.ready),
-            throttled: now.throttled.saturating_sub(before.throttled),
-            storage,
-        }
+        let now = Self::start();
+        let cpu = now.cpu.saturating_sub(self.cpu);
+        let ready = now.ready.saturating_sub(self.ready);
+        EndLoad { times, cpu, ready, throttled: now.throttled.saturating_sub(self.throttled), storage }
     }
 }
 

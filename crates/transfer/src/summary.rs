@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
+use crate::message::StreamChoice;
 use crate::message::{FileEntry, ReceiverReport, SenderReport, SessionSettings};
 use crate::rate_prediction::RatePrediction;
 use crate::raw_protocol::ConnectionLifetime;
 use crate::session::is_small;
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
-use crate::stream_choice::StreamChoice;
 
 /// The share of the time from which on something is named as what limited a transfer.
 const LIMITING_SHARE: f64 = 0.6;

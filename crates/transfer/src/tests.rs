@@ -277,7 +277,8 @@ impl HostileEnd {
             events.borrow_mut().push(event);
         };
         let desk = OfferPolicy::new(destination, overwrite).unwrap();
-        let ended = ReceiveSession::new(&mut self.channel, desk, &tell).serve();
+        let first = self.channel.receive();
+        let ended = ReceiveSession::new(&mut self.channel, desk, &tell).serve(first);
         SessionOutcome { ended, events: events.into_inner(), answers: self.answers() }
     }
 

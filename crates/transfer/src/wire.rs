@@ -15,25 +15,21 @@ pub mod client;
 pub mod control_channel;
 pub mod cpu_usage;
 pub mod deadline;
-pub mod error;
 pub mod file_server;
 pub mod frame;
 pub mod handshake;
-pub mod interface;
-pub mod limits;
 pub mod limits_serde;
 pub(crate) mod listener;
 pub mod message;
 pub mod secret;
-pub mod sequence;
 mod service;
-pub mod socket_options;
+pub mod test_socket;
 #[cfg(test)]
 mod tests;
 
+pub use crate::error::{Error, Result};
 /// The hash of contents, by the crate that the secret's keys are derived with.
 pub use blake3::{Hash, Hasher, hash};
-pub use error::{Error, Result};
 
 /// The default TCP port of an agent: 273.15 kelvin are 0 degrees Celsius.
 pub const PORT: u16 = 27_315;

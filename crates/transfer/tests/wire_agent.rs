@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use kelvin_transfer::wire::Error;
 use kelvin_transfer::wire::admission::AdmissionLimits;
+use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
 use kelvin_transfer::wire::client::{AgentClient, CountedDatagrams, RunningTest, client_handshake};
-use kelvin_transfer::wire::limits::AgentLimits;
+use kelvin_transfer::wire::message::SequenceCounts;
 use kelvin_transfer::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection};
 use kelvin_transfer::wire::secret::Secret;
-use kelvin_transfer::wire::sequence::SequenceCounts;
-use kelvin_transfer::wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 const SECRET: &[u8] = b"an agent of the tests";
 
@@ -350,7 +350,7 @@ fn socket_options_apply_on_both_sides() {
         let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
             let mut test = client.open_streams(direction, 2, &sockets).unwrap();
-            let here = kelvin_transfer::wire::socket_options::TcpEndInfo::of_socket(&test.socket()[0]).unwrap();
+            let here = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket()[0]).unwrap();
             let there = test.finish().unwrap().stream.unwrap();
             for end in [here, there] {
                 assert_eq!((end.congestion_control.as_str(), end.buffers), ("reno", [96 << 10; 2]), "{direction:?}");
@@ -451,7 +451,7 @@ fn client_without_secret_is_rejected() {
         let other = Secret::new(b"another secret, as long").unwrap();
         assert!(matches!(AgentClient::connect(&[address], &other), Err(Error::WrongSecret)));
         assert!(next_fault(faults).contains("the secret differs from the other side's"));
-        assert!(matches!(AgentClient::connect(&[address], &Secret::none()), Err(Error::SecretRequired { .. })));
+        assert!(matches!(AgentClient::connect(&[address], &Secret::none()), Err(Error::SecretRequired(_))));
         assert!(next_fault(faults).contains("closed the connection"));
     });
 }
@@ -462,7 +462,7 @@ fn public_address_requires_secret() {
         Agent::listen(address.parse().unwrap(), Secret::none(), short_limits(), Box::new(|_, _| {})).map(|_| ())
     };
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
-        assert!(matches!(listen(address), Err(Error::UnprotectedAddress { .. })), "{address}");
+        assert!(matches!(listen(address), Err(Error::UnprotectedAddress(_))), "{address}");
     }
     listen("127.0.0.1:0").unwrap();
     listen("127.8.9.10:0").unwrap();
@@ -526,7 +526,7 @@ fn lost_peer_ends_test_on_both_sides() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let hang_up = std::thread::spawn(move || listener.incoming().take(20).for_each(drop));
-    assert!(matches!(AgentClient::connect(&[address], &secret()), Err(Error::HungUp { times: 20 })));
+    assert!(matches!(AgentClient::connect(&[address], &secret()), Err(Error::HungUp(20))));
     hang_up.join().unwrap();
 }
 

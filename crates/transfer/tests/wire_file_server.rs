@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use kelvin_transfer::wire::Error;
+use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
 use kelvin_transfer::wire::client::{AgentClient, client_handshake};
 use kelvin_transfer::wire::file_server::{
     DiskRateReport, FileCacheState, FileHost, FileServerInfo, FileServerOptions, RequestRate,
 };
-use kelvin_transfer::wire::limits::AgentLimits;
 use kelvin_transfer::wire::message::{AgentRequest, AgentResponse};
 use kelvin_transfer::wire::secret::Secret;
 

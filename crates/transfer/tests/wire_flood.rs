@@ -13,9 +13,9 @@ use kelvin_sys::net::tap::Tap;
 use kelvin_sys::poll::wait_readable;
 use kelvin_testing::MissingRequirement;
 use kelvin_transfer::wire::admission::AdmissionLimits;
+use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::Agent;
 use kelvin_transfer::wire::client::{AgentClient, client_handshake};
-use kelvin_transfer::wire::limits::AgentLimits;
 use kelvin_transfer::wire::message::PROTOCOL;
 use kelvin_transfer::wire::secret::Secret;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use kelvin_transfer::wire::Error;
 use kelvin_transfer::wire::address::DisplayAddr;
+use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
-use kelvin_transfer::wire::limits::AgentLimits;
 
 use crate::cli::AgentArgs;
 use crate::cli_error::{CliError, CmdResult};

@@ -61,9 +61,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
     match error {
-        Error::Wire(kelvin_transfer::wire::Error::Call { source, .. }) => {
-            CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source)
-        }
+        Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         Error::Device(why) => CliError::new("--device", why),
         error => CliError::new("--listen", error),
     }
@@ -145,7 +143,7 @@ impl EventReporter {
         };
         // One that found no place is not the one that is served.
         if matches!(event, SessionEvent::FileFailed(..) | SessionEvent::Fault(_))
-            && !matches!(event, SessionEvent::Fault(Error::Wire(kelvin_transfer::wire::Error::ServerFull { .. })))
+            && !matches!(event, SessionEvent::Fault(Error::ServerFull(_)))
         {
             self.failed.store(true, Ordering::Relaxed);
         }

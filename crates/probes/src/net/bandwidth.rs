@@ -14,7 +14,7 @@ use kelvin_core::catalogue::net::{
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_harness::TcpOptions;
 use kelvin_sys::{Error, Result as Done, net};
-use kelvin_transfer::wire::sequence::NUMBER_BYTES;
+use kelvin_transfer::wire::message::NUMBER_BYTES;
 
 use super::bulk::{BulkStreams, StreamPlan, StreamReport, place_streams};
 use super::link::{

@@ -15,7 +15,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use kelvin_sys::{Error, Result, cpu, net};
 use kelvin_transfer::wire::cpu_usage::SATURATED_SHARE;
-use kelvin_transfer::wire::sequence::SequenceCounts;
+use kelvin_transfer::wire::message::SequenceCounts;
 
 use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout, of_socket};
 use super::sender::MessageSender;

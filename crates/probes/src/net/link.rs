@@ -13,7 +13,7 @@ use kelvin_core::catalogue::net::{
 use kelvin_core::{Case, Metric};
 use kelvin_harness::{Effort, ProbeError};
 use kelvin_sys::{Error, Result, net};
-use kelvin_transfer::wire::socket_options::TcpEndInfo;
+use kelvin_transfer::wire::test_socket::TcpEndInfo;
 
 /// The protocol of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,12 @@
-//! The methods and modes, and their words.
+//! The methods and modes with their words, how a path is set up, and what makes no sense.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::memory::Arena;
 use kelvin_sys::net::transfer_call::PageAccess;
-
-use super::methods::{Mmap, ReadWrite, Sendfile, Splice, TransferMethod, Uring, ZeroCopy};
-use super::range_cursor::RangeCursor;
-use super::setup::PathSetup;
-use super::socket_io::SocketIo;
 
 /// An enum whose variants have words: one table for both directions, and an error that lists them.
 macro_rules! words {
@@ -109,12 +107,18 @@ words! { "way to wait",
     }
 }
 
-const URING_ONLY: &str = "the method uring waits in its ring: use it with --wait uring";
 /// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
 const MAX_IN_FLIGHT: usize = 16;
 /// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
 /// full segment. Of the smallest ones, this many make two on loopback, where segments are largest.
 const MAX_UNACKNOWLEDGED: usize = 256;
+
+/// The smallest buffer, which the published study used.
+const MIN_BUFFER: usize = 512;
+/// The largest buffer or window: larger ones save no more calls.
+const MAX_BUFFER: usize = 64 << 20;
+/// Memory for several buffers of one path, as far as two of them do not take more.
+const MAX_BUFFER_MEMORY: usize = 4 << 20;
 
 /// The methods of one side.
 pub trait PathMethod: Copy + PartialEq + 'static {
@@ -122,26 +126,28 @@ pub trait PathMethod: Copy + PartialEq + 'static {
     const READ_WRITE: Self;
     /// By a mapping of the file.
     const MMAP: Self;
-    /// How a file is mapped.
+    /// How a file is mapped: to be read by a sender, to be written by a receiver.
     const ACCESS: PageAccess;
     /// Which of two methods is tried next. The orders of the two ends differ, so that each method of one meets each of the other
     /// equally often.
     const TRIAL_ORDER: [usize; 4];
 
+    /// The sending method by the same calls: what follows is alike for both sides.
+    fn as_sending(self) -> SendMethod;
+
     /// Whether bytes pass through this process, where they can be seen.
-    fn shows_bytes(self) -> bool;
+    fn shows_bytes(self) -> bool {
+        !matches!(self.as_sending(), SendMethod::Sendfile | SendMethod::Splice)
+    }
+
     /// Most buffers that are filled, or wait, at one time; none where there are no such buffers.
-    fn max_slots(self) -> usize;
-    /// An error with the reason if it cannot be used in a mode.
-    fn check(self, mode: Mode) -> Result<(), String>;
-    /// It, with what it needs.
-    fn implementer(setup: &PathSetup<Self>, socket: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>>;
-    /// Moves the bytes of a range.
-    fn transfer(
-        method: &mut dyn TransferMethod,
-        socket: &mut SocketIo,
-        range: &mut RangeCursor<'_, '_>,
-    ) -> std::io::Result<()>;
+    fn max_slots(self) -> usize {
+        match self.as_sending() {
+            SendMethod::Uring => MAX_IN_FLIGHT,
+            SendMethod::ZeroCopy => MAX_UNACKNOWLEDGED,
+            SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile | SendMethod::Splice => 0,
+        }
+    }
 }
 
 impl PathMethod for SendMethod {
@@ -150,48 +156,8 @@ impl PathMethod for SendMethod {
     const ACCESS: PageAccess = PageAccess::Read;
     const TRIAL_ORDER: [usize; 4] = [0, 1, 1, 0];
 
-    fn shows_bytes(self) -> bool {
-        !matches!(self, Self::Sendfile | Self::Splice)
-    }
-
-    fn max_slots(self) -> usize {
-        match self {
-            Self::Uring => MAX_IN_FLIGHT,
-            Self::ZeroCopy => MAX_UNACKNOWLEDGED,
-            Self::ReadWrite | Self::Mmap | Self::Sendfile | Self::Splice => 0,
-        }
-    }
-
-    fn check(self, mode: Mode) -> Result<(), String> {
-        match (self, mode) {
-            (Self::Sendfile, Mode::Uring) => {
-                Err("io_uring has no sendfile: use another method, or another --wait".into())
-            }
-            (Self::Uring, Mode::Blocking | Mode::Nonblocking | Mode::Signal) => Err(URING_ONLY.into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn implementer(setup: &PathSetup<Self>, socket: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
-        Ok(match setup.method {
-            Self::ReadWrite => Box::new(ReadWrite::new(setup.buffer)),
-            Self::Mmap => Box::new(Mmap::new(setup.window, setup.buffer, Self::ACCESS)?),
-            Self::Sendfile => Box::new(Sendfile { call_bytes: setup.buffer }),
-            Self::Splice => Box::new(Splice::for_sending(setup.buffer)?),
-            Self::ZeroCopy if setup.mode != Mode::Uring => {
-                Box::new(ZeroCopy::new(setup.slots(), setup.buffer, socket)?)
-            }
-            Self::ZeroCopy => Box::new(Uring { zero_copy: true }),
-            Self::Uring => Box::new(Uring { zero_copy: false }),
-        })
-    }
-
-    fn transfer(
-        method: &mut dyn TransferMethod,
-        socket: &mut SocketIo,
-        range: &mut RangeCursor<'_, '_>,
-    ) -> std::io::Result<()> {
-        method.send(socket, range)
+    fn as_sending(self) -> SendMethod {
+        self
     }
 }
 
@@ -201,32 +167,143 @@ impl PathMethod for ReceiveMethod {
     const ACCESS: PageAccess = PageAccess::Write;
     const TRIAL_ORDER: [usize; 4] = [0, 0, 1, 1];
 
-    fn shows_bytes(self) -> bool {
-        self != Self::Splice
+    fn as_sending(self) -> SendMethod {
+        match self {
+            Self::ReadWrite => SendMethod::ReadWrite,
+            Self::Mmap => SendMethod::Mmap,
+            Self::Splice => SendMethod::Splice,
+            Self::Uring => SendMethod::Uring,
+        }
+    }
+}
+
+/// How to send.
+pub type SendSetup = PathSetup<SendMethod>;
+/// How to receive.
+pub type ReceiveSetup = PathSetup<ReceiveMethod>;
+
+/// How to move bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSetup<M> {
+    /// How bytes get between the file and the socket.
+    pub method: M,
+    /// How calls wait.
+    pub mode: Mode,
+    /// Bytes that one call moves at most, by every method.
+    pub buffer: usize,
+    /// Pages that are mapped at a time, by the method `mmap`.
+    pub window: usize,
+    /// How long the peer may be silent.
+    pub timeout: Duration,
+}
+
+impl<M: PathMethod> PathSetup<M> {
+    /// Why this makes no sense, in one line.
+    ///
+    /// # Errors
+    /// A method that the mode has not; a buffer or window that is too small or too large; no time at all.
+    pub fn check(&self) -> Result<(), String> {
+        match (self.method.as_sending(), self.mode) {
+            (SendMethod::Sendfile, Mode::Uring) => {
+                return Err("io_uring has no sendfile: use another method, or another --wait".into());
+            }
+            (SendMethod::Uring, Mode::Blocking | Mode::Nonblocking | Mode::Signal) => {
+                return Err("the method uring waits in its ring: use it with --wait uring".into());
+            }
+            _ => {}
+        }
+        let (buffer, window, pages) = (self.buffer, self.window, MAX_BUFFER / page_bytes());
+        if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
+            return Err(format!("a buffer of {buffer} bytes: there must be {MIN_BUFFER} to {MAX_BUFFER}"));
+        }
+        if !(1..=pages).contains(&window) {
+            return Err(format!("a window of {window} pages: there must be 1 to {pages}"));
+        }
+        if self.timeout.is_zero() {
+            return Err("no patience: the peer must be given some time".into());
+        }
+        Ok(())
     }
 
-    fn max_slots(self) -> usize {
-        if self == Self::Uring { MAX_IN_FLIGHT } else { 0 }
+    /// Bytes of memory of its own that a path makes.
+    pub fn memory_bytes(&self) -> usize {
+        match self.slots() {
+            0 if self.method == M::READ_WRITE => self.buffer,
+            0 => 0,
+            slots => Arena::io_buffer_bytes(slots * self.buffer),
+        }
     }
 
-    fn check(self, mode: Mode) -> Result<(), String> {
-        if self == Self::Uring && mode != Mode::Uring { Err(URING_ONLY.into()) } else { Ok(()) }
+    /// Buffers in a ring, or to be sent without a copy.
+    pub(super) fn slots(&self) -> usize {
+        match self.method.max_slots() {
+            0 => 0,
+            most => (MAX_BUFFER_MEMORY / self.buffer).clamp(2, most),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEND: SendSetup = SendSetup {
+        method: SendMethod::ReadWrite,
+        mode: Mode::Blocking,
+        buffer: 512,
+        window: 1,
+        timeout: Duration::from_secs(1),
+    };
+
+    #[test]
+    fn invalid_setup_is_refused() {
+        assert_eq!(SEND.check(), Ok(()));
+        assert_eq!(
+            SendSetup { buffer: 511, ..SEND }.check().unwrap_err(),
+            "a buffer of 511 bytes: there must be 512 to 67108864"
+        );
+        assert!(SendSetup { buffer: MAX_BUFFER + 1, ..SEND }.check().is_err());
+        assert!(SendSetup { window: 0, ..SEND }.check().unwrap_err().starts_with("a window of 0 pages"));
+        assert!(SendSetup { window: MAX_BUFFER / page_bytes() + 1, ..SEND }.check().is_err());
+        assert!(SendSetup { timeout: Duration::ZERO, ..SEND }.check().is_err());
+        let in_ring = SendSetup { method: SendMethod::Sendfile, mode: Mode::Uring, ..SEND };
+        assert!(in_ring.check().unwrap_err().starts_with("io_uring has no sendfile"));
     }
 
-    fn implementer(setup: &PathSetup<Self>, _: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
-        Ok(match setup.method {
-            Self::ReadWrite => Box::new(ReadWrite::new(setup.buffer)),
-            Self::Mmap => Box::new(Mmap::new(setup.window, setup.buffer, Self::ACCESS)?),
-            Self::Splice => Box::new(Splice::for_receiving(setup.buffer)?),
-            Self::Uring => Box::new(Uring { zero_copy: false }),
-        })
+    #[test]
+    fn uring_method_needs_uring_mode() {
+        let mut senders = 0;
+        for &method in SendMethod::ALL {
+            senders += Mode::ALL.iter().filter(|&&mode| SendSetup { method, mode, ..SEND }.check().is_ok()).count();
+        }
+        let mut receivers = 0;
+        for &method in ReceiveMethod::ALL {
+            let SendSetup { buffer, window, timeout: patience, .. } = SEND;
+            let makes_sense =
+                |&&mode: &&Mode| ReceiveSetup { method, mode, buffer, window, timeout: patience }.check().is_ok();
+            receivers += Mode::ALL.iter().filter(makes_sense).count();
+        }
+        assert_eq!((senders, receivers), (6 * 4 - 1 - 3, 4 * 4 - 3));
     }
 
-    fn transfer(
-        method: &mut dyn TransferMethod,
-        socket: &mut SocketIo,
-        range: &mut RangeCursor<'_, '_>,
-    ) -> std::io::Result<()> {
-        method.receive(socket, range)
+    #[test]
+    fn memory_bytes_covers_buffers_in_flight() {
+        let of = |method, buffer| SendSetup { method, buffer, ..SEND }.memory_bytes();
+        assert_eq!([SendMethod::ReadWrite, SendMethod::Mmap].map(|method| of(method, 65_536)), [65_536, 0]);
+        assert_eq!([SendMethod::Uring, SendMethod::ZeroCopy].map(|method| of(method, 65_536)), [2 << 20, 4 << 20]);
+        assert_eq!(of(SendMethod::Uring, 32 << 20), 64 << 20);
+    }
+
+    #[test]
+    fn method_names_round_trip() {
+        for &method in SendMethod::ALL {
+            assert_eq!(method.word().parse(), Ok(method));
+        }
+        assert_eq!("signal".parse(), Ok(Mode::Signal));
+        assert_eq!(
+            "fcntl".parse::<ReceiveMethod>().unwrap_err(),
+            "no such method of receiving; there is: rw, mmap, splice, uring"
+        );
+        assert_eq!(format!("{:>5}|{}", SendMethod::ReadWrite, SendMethod::ZeroCopy), "   rw|zerocopy");
     }
 }

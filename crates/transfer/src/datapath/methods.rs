@@ -1,25 +1,37 @@
 //! The methods of moving bytes between a file and a socket: each is one file and one implementer of [`TransferMethod`].
 
-mod device_window;
 mod mmap;
 mod read_write;
-mod sendfile;
 mod splice;
 mod uring;
 mod zero_copy;
 
 use std::io::{ErrorKind, Result};
 
+use super::method::{Mode, PathMethod, PathSetup, SendMethod};
 use super::range_cursor::RangeCursor;
 use super::socket_io::SocketIo;
-pub use device_window::DeviceWindow;
-pub use mmap::Mmap;
-pub use read_write::ReadWrite;
-pub use sendfile::Sendfile;
-pub use splice::Splice;
-pub use uring::Uring;
-pub use zero_copy::PendingSends;
-pub use zero_copy::ZeroCopy;
+pub use mmap::DeviceWindow;
+use mmap::Mmap;
+use read_write::ReadWrite;
+use splice::{Sendfile, Splice};
+use uring::Uring;
+use zero_copy::ZeroCopy;
+
+/// The method of a setup, with what it needs.
+pub fn implementer<M: PathMethod>(setup: &PathSetup<M>, socket: &mut SocketIo) -> Result<Box<dyn TransferMethod>> {
+    Ok(match setup.method.as_sending() {
+        SendMethod::ReadWrite => Box::new(ReadWrite(vec![0; setup.buffer])),
+        SendMethod::Mmap => Box::new(Mmap::new(setup.window, setup.buffer, M::ACCESS)?),
+        SendMethod::Sendfile => Box::new(Sendfile { call_bytes: setup.buffer }),
+        SendMethod::Splice => Box::new(Splice::new(setup.buffer, M::ACCESS)?),
+        SendMethod::ZeroCopy if setup.mode != Mode::Uring => {
+            Box::new(ZeroCopy::new(setup.slots(), setup.buffer, socket)?)
+        }
+        SendMethod::ZeroCopy => Box::new(Uring { zero_copy: true }),
+        SendMethod::Uring => Box::new(Uring { zero_copy: false }),
+    })
+}
 
 /// A method, with what it needs.
 pub trait TransferMethod {

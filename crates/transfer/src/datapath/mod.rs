@@ -14,14 +14,12 @@ mod method;
 mod methods;
 mod path;
 mod range_cursor;
-mod setup;
 mod socket_io;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use method::PathMethod;
-pub use method::{Mode, ReceiveMethod, SendMethod};
+pub use method::{Mode, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 pub(crate) use path::{DataPath, ReceivePath, SendPath};
 pub(crate) use range_cursor::ByteObserver;
-pub use setup::{PathSetup, ReceiveSetup, SendSetup};
 pub use socket_io::IoCounts;

@@ -1,27 +1,29 @@
 //! One end of a connection, and the method by which it moves ranges of files.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::time::Duration;
 
 use kelvin_sys::kmod::KernelSocket;
-use kelvin_sys::net::transfer_call::MoreFollows;
+use kelvin_sys::net::transfer_call::PageAccess;
 
-use super::method::{PathMethod, ReceiveMethod, SendMethod};
-use super::methods::{DeviceWindow, TransferMethod};
+use super::method::{Mode, PathMethod, PathSetup, ReceiveMethod, SendMethod};
+use super::methods::{DeviceWindow, TransferMethod, implementer};
 use super::range_cursor::{ByteObserver, RangeCursor};
-use super::setup::PathSetup;
-use super::socket_io::{IoCounts, SocketIo};
+use super::socket_io::SocketIo;
 use crate::progress::ProgressMeter;
 
 /// One connected socket, and what it takes to move files through it. It belongs to the thread that made it.
 pub struct DataPath<M: PathMethod> {
-    setup: PathSetup<M>,
+    /// How it was set up.
+    pub setup: PathSetup<M>,
     method: Box<dyn TransferMethod>,
-    socket: SocketIo,
-    moved: u64,
+    /// By which framing goes, in the same mode.
+    pub socket: SocketIo,
+    /// Bytes of the last range that have gone through the socket, also if it failed.
+    pub moved: u64,
 }
 
 /// The sending end: ranges of files into a socket.
@@ -37,8 +39,8 @@ impl<M: PathMethod> DataPath<M> {
     /// has no such ring.
     pub fn new(stream: TcpStream, setup: PathSetup<M>) -> Result<Self> {
         setup.check().map_err(|reason| Error::new(ErrorKind::InvalidInput, reason))?;
-        let mut socket = SocketIo::new(stream, setup.wait_options())?;
-        let method = M::implementer(&setup, &mut socket)?;
+        let mut socket = SocketIo::new(stream, &setup)?;
+        let method = implementer(&setup, &mut socket)?;
         Ok(Self { setup, method, socket, moved: 0 })
     }
 
@@ -48,33 +50,12 @@ impl<M: PathMethod> DataPath<M> {
     /// # Errors
     /// Those of making a window.
     pub fn over_device(device: KernelSocket, setup: PathSetup<M>) -> Result<Self> {
-        let mut socket = SocketIo::over_device(device, setup.wait_options());
+        let mut socket = SocketIo::over_device(device, &setup);
         let method = match socket.device() {
             Some(device) if setup.method == M::MMAP => Box::new(DeviceWindow::new(device, setup.window, M::ACCESS)?),
-            _ => M::implementer(&setup, &mut socket)?,
+            _ => implementer(&setup, &mut socket)?,
         };
         Ok(Self { setup, method, socket, moved: 0 })
-    }
-
-    /// Ends the connection of the device: its window and its listener stay.
-    ///
-    /// # Errors
-    /// `NotConnected`.
-    pub fn close_device(&mut self) -> Result<()> {
-        self.socket.device().map_or(Ok(()), |device| device.close())
-    }
-
-    /// Gives the device back.
-    pub fn into_device(self) -> Option<KernelSocket> {
-        self.socket.into_device()
-    }
-
-    /// Calls the device until no signal interrupts the call that does not ask to stop.
-    ///
-    /// # Errors
-    /// Those of the call; `Interrupted` if a signal asked to stop.
-    pub fn call_device<T>(&mut self, call: impl FnMut(&mut KernelSocket) -> Result<T>) -> Result<T> {
-        self.socket.call_device(call)
     }
 
     /// Takes another connected socket in the place of the present one, which is closed: as [`Self::new`], but what the method needs
@@ -85,11 +66,6 @@ impl<M: PathMethod> DataPath<M> {
     pub fn reconnect(&mut self, stream: TcpStream) -> Result<()> {
         self.socket.reconnect(stream)?;
         self.method.reconnect(&mut self.socket)
-    }
-
-    /// How it was set up.
-    pub fn setup(&self) -> PathSetup<M> {
-        self.setup
     }
 
     /// Has the calls of the socket wait as the mode has them, for so long.
@@ -105,60 +81,18 @@ impl<M: PathMethod> DataPath<M> {
     /// # Errors
     /// Those of setting it.
     pub fn set_blocking_timeout(&self, timeout: Duration) -> Result<()> {
-        self.socket.set_waiting(super::Mode::Blocking, timeout)
-    }
-
-    /// The socket, unless it is in the kernel.
-    #[cfg(test)]
-    pub fn stream(&self) -> Option<&TcpStream> {
-        self.socket.stream()
+        self.socket.set_waiting(Mode::Blocking, timeout)
     }
 
     /// Moves these bytes of a file, and returns how many have gone through the socket.
     fn transfer(&mut self, file: &File, range: Range<u64>, observer: ByteObserver<'_>) -> Result<u64> {
         let mut cursor = RangeCursor::new(file, range, observer);
-        let moved = M::transfer(&mut *self.method, &mut self.socket, &mut cursor);
+        let moved = match M::ACCESS {
+            PageAccess::Read => self.method.send(&mut self.socket, &mut cursor),
+            PageAccess::Write => self.method.receive(&mut self.socket, &mut cursor),
+        };
         self.moved = cursor.moved;
         moved.map(|()| cursor.moved)
-    }
-
-    /// Sends framing bytes.
-    ///
-    /// # Errors
-    /// As [`SendPath::send`].
-    pub fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<()> {
-        self.socket.write(parts, MoreFollows::No)
-    }
-
-    /// Sends framing bytes where more follows at once, such as a file that is not empty: what does not fill a segment waits for it,
-    /// 200 ms at most.
-    ///
-    /// # Errors
-    /// As [`SendPath::send`].
-    pub fn write_ahead(&mut self, parts: &[IoSlice<'_>]) -> Result<()> {
-        self.socket.write(parts, MoreFollows::Yes)
-    }
-
-    /// Receives some framing bytes; none at the end of the stream.
-    ///
-    /// # Errors
-    /// As [`ReceivePath::receive`].
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        self.socket.read(buffer)
-    }
-
-    /// Receives as many framing bytes as there is room for.
-    ///
-    /// # Errors
-    /// As [`ReceivePath::receive`]; `UnexpectedEof` if the stream ends before.
-    pub fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
-        while !buffer.is_empty() {
-            match self.read(buffer)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                read => buffer = &mut buffer[read..],
-            }
-        }
-        Ok(())
     }
 
     /// Waits until the kernel no longer uses any buffer that is sent without a copy, and so until the peer has acknowledged it. That
@@ -168,16 +102,6 @@ impl<M: PathMethod> DataPath<M> {
     /// As [`SendPath::send`].
     pub fn finish(&mut self) -> Result<()> {
         self.method.finish(&mut self.socket)
-    }
-
-    /// Bytes of the last range that have gone through the socket, also if it failed.
-    pub fn moved(&self) -> u64 {
-        self.moved
-    }
-
-    /// What was done since the path was made.
-    pub fn counts(&self) -> IoCounts {
-        self.socket.counts
     }
 }
 

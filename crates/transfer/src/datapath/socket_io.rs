@@ -1,18 +1,19 @@
 //! A connected socket in its mode: calls that are made until they have moved something, and what they cost.
 
+use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, IoSlice, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use kelvin_sys::kmod::KernelSocket;
+use kelvin_sys::net::socket_send::next_completion;
 use kelvin_sys::net::transfer_call::{
     Completion, MoreFollows, SocketEvent, SocketWaitMode, TransferCall, TransferRing, WaitingSocket, send_vectored,
 };
 use kelvin_sys::stop_signals;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::method::Mode;
-use super::methods::PendingSends;
+use super::method::{Mode, PathMethod, PathSetup};
 use crate::progress::ProgressMeter;
 
 /// What was done for the bytes that were moved.
@@ -41,11 +42,17 @@ impl IoCounts {
 
 /// How a path waits, how long, and its buffers in a ring.
 #[derive(Clone, Copy, Debug)]
-pub struct WaitOptions {
-    pub mode: Mode,
-    pub timeout: Duration,
-    pub slots: usize,
-    pub buffer: usize,
+struct WaitOptions {
+    mode: Mode,
+    timeout: Duration,
+    slots: usize,
+    buffer: usize,
+}
+
+impl WaitOptions {
+    fn of<M: PathMethod>(setup: &PathSetup<M>) -> Self {
+        Self { mode: setup.mode, timeout: setup.timeout, slots: setup.slots(), buffer: setup.buffer }
+    }
 }
 
 /// The socket of a path.
@@ -80,7 +87,8 @@ pub struct RingIo<'a> {
 }
 
 impl SocketIo {
-    pub fn new(stream: TcpStream, options: WaitOptions) -> Result<Self> {
+    pub fn new<M: PathMethod>(stream: TcpStream, setup: &PathSetup<M>) -> Result<Self> {
+        let options = WaitOptions::of(setup);
         let backend = match wait_mode(options.mode) {
             Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, options.timeout)?),
             None => {
@@ -92,8 +100,8 @@ impl SocketIo {
     }
 
     /// A socket in the kernel, behind a device.
-    pub fn over_device(device: KernelSocket, options: WaitOptions) -> Self {
-        let backend = Backend::Device(device);
+    pub fn over_device<M: PathMethod>(device: KernelSocket, setup: &PathSetup<M>) -> Self {
+        let (backend, options) = (Backend::Device(device), WaitOptions::of(setup));
         Self { backend, options, counts: IoCounts::default(), zero_copies: None, incoming: None }
     }
 
@@ -249,7 +257,8 @@ impl SocketIo {
         }
     }
 
-    /// Sends framing bytes.
+    /// Sends framing bytes. Where more follows at once, such as a file that is not empty, what does not fill a segment waits for it, 200 ms
+    /// at most.
     pub fn write(&mut self, parts: &[IoSlice<'_>], follows: MoreFollows) -> Result<()> {
         match self.backend {
             Backend::Calls(_) => {
@@ -290,6 +299,17 @@ impl SocketIo {
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() { Ok(0) } else { self.call(TransferCall::Receive(buffer)) }
     }
+
+    /// Receives as many framing bytes as there is room for: `UnexpectedEof` if the stream ends before.
+    pub fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            match self.read(buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                read => buffer = &mut buffer[read..],
+            }
+        }
+        Ok(())
+    }
 }
 
 /// So many bytes have come after so long; an error if they are too few.
@@ -327,5 +347,91 @@ pub fn stop_if_asked() -> Result<()> {
     match stop_signals::stop_signal() {
         Some(signal) => Err(Error::new(ErrorKind::Interrupted, format!("interrupted by {signal}"))),
         None => Ok(()),
+    }
+}
+
+/// Sends of one socket that are not completed, and the buffers that they use.
+#[derive(Debug)]
+pub struct PendingSends {
+    /// The number of the first send below.
+    first: u32,
+    /// The buffer of each send, from the first on that is not completed; `None` if it is.
+    sends: VecDeque<Option<usize>>,
+    /// How many sends use each buffer.
+    uses: Vec<u32>,
+}
+
+impl PendingSends {
+    /// None yet, of so many buffers.
+    pub fn new(slots: usize) -> Self {
+        Self { first: 0, sends: VecDeque::new(), uses: vec![0; slots] }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sends.is_empty()
+    }
+
+    pub fn free_slot(&self) -> Option<usize> {
+        self.uses.iter().position(|&uses| uses == 0)
+    }
+
+    pub fn free_slots(&self) -> usize {
+        self.uses.iter().filter(|&&uses| uses == 0).count()
+    }
+
+    /// The next send uses this buffer.
+    pub fn start_send(&mut self, slot: usize) {
+        self.sends.push_back(Some(slot));
+        self.uses[slot] += 1;
+    }
+
+    /// Takes what the socket's error queue says, and whether it said anything.
+    fn take_completions(&mut self, socket: &TcpStream, counts: &mut IoCounts) -> Result<bool> {
+        let mut any = false;
+        loop {
+            counts.system_calls += 1;
+            let Some((numbers, copied)) = next_completion(socket)? else { return Ok(any) };
+            any = true;
+            let completed = self.complete_sends(*numbers.start(), *numbers.end());
+            *(if copied { &mut counts.copied } else { &mut counts.zero_copied }) += completed;
+        }
+    }
+
+    /// The sends from one number to another are completed; returns how many of them were not before.
+    fn complete_sends(&mut self, from: u32, to: u32) -> u64 {
+        let places = from.wrapping_sub(self.first) as usize..=to.wrapping_sub(self.first) as usize;
+        let mut ended = 0;
+        for (place, send) in self.sends.iter_mut().enumerate() {
+            if let (true, Some(slot)) = (places.contains(&place), send.as_mut()) {
+                self.uses[*slot] -= 1;
+                *send = None;
+                ended += 1;
+            }
+        }
+        while self.sends.front() == Some(&None) {
+            self.sends.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_is_free_after_all_sends_complete() {
+        let mut sends = PendingSends::new(2);
+        sends.first = u32::MAX;
+        for slot in [0, 0, 1] {
+            sends.start_send(slot);
+        }
+        assert_eq!(sends.free_slot(), None);
+        assert_eq!(sends.complete_sends(0, 1), 2);
+        assert_eq!((sends.free_slot(), sends.is_empty()), (Some(1), false));
+        assert_eq!(sends.complete_sends(u32::MAX, u32::MAX), 1);
+        assert_eq!((sends.free_slot(), sends.is_empty(), sends.first), (Some(0), true, 2));
+        assert_eq!(sends.complete_sends(5, 4), 0, "nothing is in flight");
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::set_buffers;
-use kelvin_sys::net::transfer_call::TransferRing;
+use kelvin_sys::net::transfer_call::{MoreFollows, TransferRing};
 use kelvin_testing::MissingRequirement;
 use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
@@ -113,14 +113,15 @@ fn send_moves(path: &mut SendPath, setup: SendSetup, (file, content): (&File, &[
     for &RangeMove { from, bytes, .. } in moves {
         let length = bytes.to_le_bytes();
         let parts = [IoSlice::new(&length[..3]), IoSlice::new(&[]), IoSlice::new(&length[3..])];
-        if bytes > 0 { path.write_ahead(&parts) } else { path.write(&parts) }.unwrap();
+        let follows = if bytes > 0 { MoreFollows::Yes } else { MoreFollows::No };
+        path.socket.write(&parts, follows).unwrap();
         let mut seen = Vec::new();
         let sent = path.send(file, from..from + bytes, Some(&mut |part| seen.extend_from_slice(part)));
         assert_eq!(sent.unwrap(), bytes, "{setup:?} from {from}");
         let expected = if setup.method.shows_bytes() { &content[from as usize..][..bytes as usize] } else { &[] };
         assert!(seen == expected, "{setup:?} shows {} of {bytes} bytes from {from}", seen.len());
         let mut reply = [0];
-        path.fill(&mut reply).unwrap();
+        path.socket.fill(&mut reply).unwrap();
         assert_eq!(reply, [7]);
         path.finish().unwrap();
     }
@@ -130,13 +131,13 @@ fn receive_moves(path: &mut ReceivePath, setup: ReceiveSetup, content: &[u8], mo
     let mut file = tempfile::tempfile().unwrap();
     for &RangeMove { from, to, bytes } in moves {
         let mut length = [0; 8];
-        path.fill(&mut length).unwrap();
+        path.socket.fill(&mut length).unwrap();
         assert_eq!(u64::from_le_bytes(length), bytes);
         file.set_len(0).unwrap();
         file.set_len(to + bytes).unwrap();
         let mut seen = Vec::new();
         let received = path.receive(&file, to..to + bytes, Some(&mut |part| seen.extend_from_slice(part)));
-        assert_eq!((received.unwrap(), path.moved()), (bytes, bytes), "{setup:?} to {to}");
+        assert_eq!((received.unwrap(), path.moved), (bytes, bytes), "{setup:?} to {to}");
         let expected = &content[from as usize..][..bytes as usize];
         assert!(seen == if setup.method.shows_bytes() { expected } else { &[] }, "{setup:?} {bytes} to {to}");
         let mut whole = Vec::new();
@@ -144,7 +145,7 @@ fn receive_moves(path: &mut ReceivePath, setup: ReceiveSetup, content: &[u8], mo
         file.read_to_end(&mut whole).unwrap();
         assert!(whole[..to as usize].iter().all(|&byte| byte == 0), "{setup:?} writes before {to}");
         assert!(&whole[to as usize..] == expected, "{setup:?} {bytes} to {to}");
-        path.write(&[IoSlice::new(&[7])]).unwrap();
+        path.socket.write(&[IoSlice::new(&[7])], MoreFollows::No).unwrap();
     }
 }
 
@@ -158,7 +159,7 @@ fn every_sender_reaches_every_receiver() {
             scope.spawn(|| {
                 let mut path = ReceivePath::new(far, receive).unwrap();
                 receive_moves(&mut path, receive, &content, &moves);
-                assert_eq!(path.read(&mut [0]).unwrap(), 0, "{send:?} sends more than it says");
+                assert_eq!(path.socket.read(&mut [0]).unwrap(), 0, "{send:?} sends more than it says");
             });
             let mut path = SendPath::new(near, send).unwrap();
             send_moves(&mut path, send, (&file, &content), &moves);
@@ -229,8 +230,8 @@ fn short_file_is_sent_to_its_end() {
             let expected = &content[(range.start as usize).min(content.len())..];
             let mut seen = Vec::new();
             let sent = path.send(&file, range.clone(), Some(&mut |part| seen.extend_from_slice(part))).unwrap();
-            path.stream().unwrap().shutdown(Shutdown::Write).unwrap();
-            assert_eq!((sent, path.moved()), (expected.len() as u64, sent), "{setup:?} {range:?}");
+            path.socket.stream().unwrap().shutdown(Shutdown::Write).unwrap();
+            assert_eq!((sent, path.moved), (expected.len() as u64, sent), "{setup:?} {range:?}");
             assert!(read_to_end(&far) == expected, "{setup:?} {range:?}");
             assert!(seen.is_empty() || seen == expected, "{setup:?} {range:?}");
         }
@@ -253,7 +254,7 @@ fn send_truncated(setup: SendSetup, shown: bool, length: u64) -> (std::io::Resul
         let mut look = |part: &[u8]| assert!(!part.is_empty());
         let seen: ByteObserver<'_> = if shown { Some(&mut look) } else { None };
         let sent = path.send(&file, 0..LARGE as u64, seen);
-        let moved = path.moved();
+        let moved = path.moved;
         drop(path);
         (sent, moved, receiving.join().unwrap())
     })
@@ -303,7 +304,7 @@ fn lost_peer_is_a_send_error() {
             let mut path = SendPath::new(near, setup).unwrap();
             let error = path.send(&file, 0..LARGE as u64, None).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{setup:?}: {error}");
-            assert!(path.moved() < LARGE as u64, "{setup:?}");
+            assert!(path.moved < LARGE as u64, "{setup:?}");
         });
     }
 }
@@ -316,13 +317,13 @@ fn early_end_keeps_received_bytes() {
         near.write_all(&content).unwrap();
         drop(near);
         let mut path = ReceivePath::new(far, setup).unwrap();
-        path.fill(&mut [0; 1000]).unwrap();
+        path.socket.fill(&mut [0; 1000]).unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(100_000).unwrap();
         assert_eq!(path.receive(&file, 10..100_000, None).unwrap(), 49_000, "{setup:?}");
         assert!(content_of(&file, 10..49_010) == content[1000..], "{setup:?}");
-        assert_eq!(path.read(&mut [0]).unwrap(), 0, "{setup:?}");
-        assert_eq!(path.fill(&mut [0]).unwrap_err().kind(), ErrorKind::UnexpectedEof, "{setup:?}");
+        assert_eq!(path.socket.read(&mut [0]).unwrap(), 0, "{setup:?}");
+        assert_eq!(path.socket.fill(&mut [0]).unwrap_err().kind(), ErrorKind::UnexpectedEof, "{setup:?}");
     }
 }
 
@@ -334,7 +335,7 @@ fn nonreading_peer_times_out() {
         let mut path = SendPath::new(near, setup).unwrap();
         let error = path.send(&file, 0..LARGE as u64, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{setup:?}: {error}");
-        let moved = path.moved();
+        let moved = path.moved;
         drop(path);
         assert_eq!(read_to_end(&far).len() as u64, moved, "{setup:?}: it is known what has gone out");
     }
@@ -345,8 +346,8 @@ fn stalled_framing_times_out() {
     for setup in senders(BUFFER, SHORT_TIMEOUT) {
         let (near, _far) = small_buffer_connection();
         let mut path = SendPath::new(near, setup).unwrap();
-        assert_eq!(path.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut, "{setup:?}");
-        let error = path.write(&[IoSlice::new(&vec![1; LARGE])]).unwrap_err();
+        assert_eq!(path.socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut, "{setup:?}");
+        let error = path.socket.write(&[IoSlice::new(&vec![1; LARGE])], MoreFollows::No).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{setup:?}: {error}");
     }
 }
@@ -358,13 +359,13 @@ fn silent_peer_times_out() {
         let mut path = ReceivePath::new(far, setup).unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(1000).unwrap();
-        assert_eq!(path.fill(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut, "{setup:?}");
+        assert_eq!(path.socket.fill(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut, "{setup:?}");
         near.write_all(&[9; 100]).unwrap();
         let error = path.receive(&file, 0..1000, None).unwrap_err();
-        assert_eq!((error.kind(), path.moved()), (ErrorKind::TimedOut, 100), "{setup:?}: {error}");
+        assert_eq!((error.kind(), path.moved), (ErrorKind::TimedOut, 100), "{setup:?}: {error}");
         assert_eq!(content_of(&file, 0..100), [9; 100], "{setup:?}");
         near.write_all(&[8; 100]).unwrap();
-        let error = path.fill(&mut [0; 1000]).unwrap_err();
+        let error = path.socket.fill(&mut [0; 1000]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{setup:?}: {error}");
     }
 }
@@ -391,10 +392,10 @@ fn full_target_is_an_error_and_stream_continues() {
             let mut path = ReceivePath::new(far, setup).unwrap();
             let error = path.receive(&file, 0..LARGE as u64, None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StorageFull, "{setup:?}: {error}");
-            let left = LARGE as u64 - path.moved();
-            path.fill(&mut vec![0; left as usize]).unwrap();
+            let left = LARGE as u64 - path.moved;
+            path.socket.fill(&mut vec![0; left as usize]).unwrap();
             let mut next = [0; 12];
-            path.fill(&mut next).unwrap();
+            path.socket.fill(&mut next).unwrap();
             assert_eq!(&next, b"what follows", "{setup:?}");
         });
     }
@@ -409,7 +410,7 @@ fn short_mapped_target_is_an_error() {
         file.set_len(99).unwrap();
         let mut path = ReceivePath::new(far, setup).unwrap();
         let error = path.receive(&file, 0..100, None).unwrap_err();
-        assert_eq!((error.kind(), path.moved()), (ErrorKind::UnexpectedEof, 0), "{setup:?}: {error}");
+        assert_eq!((error.kind(), path.moved), (ErrorKind::UnexpectedEof, 0), "{setup:?}: {error}");
         assert_eq!(path.receive(&file, 0..99, None).unwrap(), 99);
     }
 }
@@ -458,7 +459,7 @@ fn zero_copy_completions_are_counted() {
             let mut path = SendPath::new(near, setup).unwrap();
             path.send(&file, 0..content.len() as u64, None).unwrap();
             path.finish().unwrap();
-            let IoCounts { system_calls, waits, zero_copied, copied } = path.counts();
+            let IoCounts { system_calls, waits, zero_copied, copied } = path.socket.counts;
             assert!(system_calls > 0 && waits <= system_calls, "{setup:?}");
             // Loopback delivers the bytes to the receiver's socket, so it must copy them.
             let least = if setup.method == SendMethod::ZeroCopy { 4 } else { 0 };

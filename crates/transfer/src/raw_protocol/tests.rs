@@ -216,3 +216,32 @@ fn remote_address_is_refused() {
     let why = outcome.unwrap_err().to_string();
     assert_eq!(why, "192.0.2.1:7 is another host: what is not encrypted stays on this one");
 }
+
+const FULL: RawHeader = RawHeader::File { name: 255, mode: 0o754, size: u64::MAX - 1, digest: true, reply: true };
+
+#[test]
+fn header_bytes_are_fixed() {
+    let header = RawHeader::File { name: 5, mode: 0o644, size: 0x0102_0304_0506_0708, digest: true, reply: false };
+    assert_eq!(&header.to_bytes(), b"kfil\x01\0\x05\0\xa4\x01\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01");
+    assert_eq!(&RawHeader::End.to_bytes()[..8], b"kend\0\0\0\0");
+    for header in [header, FULL, RawHeader::End] {
+        assert_eq!(RawHeader::from_bytes(&header.to_bytes()).unwrap(), header);
+    }
+}
+
+#[test]
+fn invalid_header_is_refused() {
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = FULL.to_bytes();
+        bytes[at] = byte;
+        RawHeader::from_bytes(&bytes)
+    };
+    for (at, byte) in [(0, b'K'), (3, 0), (4, 4), (5, 1), (7, 1), (9, 2), (11, 0x80), (12, 1), (15, 0xff)] {
+        assert!(matches!(changed(at, byte), Err(Error::ProtocolViolation(_))), "{byte} at {at}");
+    }
+    assert!(matches!(changed(6, 0), Err(Error::ProtocolViolation(_))), "no name");
+    let mut end = RawHeader::End.to_bytes();
+    end[HEADER_BYTES - 1] = 1;
+    assert!(matches!(RawHeader::from_bytes(&end), Err(Error::ProtocolViolation(_))));
+    assert!(RawHeader::from_bytes(&[0; HEADER_BYTES]).is_err());
+}

@@ -25,14 +25,14 @@ impl<S: TransferStream> SendSession<'_, S> {
         self.methods.finish()?;
         let (method, setup) = (self.methods.method(), self.methods.setup());
         let chosen = self.tuner.as_ref().and_then(StreamTuner::choice);
-        let carried = self.file_connection.link_usage(self.channel);
+        let carried = self.channels.link_usage();
         let unread = std::mem::take(&mut self.collection.unread);
         let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
         let unsent: Vec<UnsentFile> = unread.chain(std::mem::take(&mut self.unsent)).collect();
         let failed = unsent.len() as u64;
-        self.channel.send(&SenderMessage::End)?;
+        self.channels.first.send(&SenderMessage::End)?;
         let finished = loop {
-            match self.channel.receive()? {
+            match self.channels.first.receive()? {
                 ReceiverMessage::Finished(finished) => break finished,
                 // Of files that were abandoned.
                 ReceiverMessage::Verdicts(_) | ReceiverMessage::JoinInvitation(_) | ReceiverMessage::Arrived(_) => {}
@@ -41,7 +41,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             }
         };
         let nanoseconds = (self.started_at.elapsed().as_nanos() as u64).saturating_sub(finished.since);
-        let load = self.meter.finish(self.channel.times, source_storage(&self.collection.sources));
+        let load = self.meter.finish(self.channels.first.times, source_storage(&self.collection.sources));
         let settings = self.options.settings;
         let streams = chosen.map_or(settings.streams, |chosen| chosen.streams);
         let mut sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
@@ -50,7 +50,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let costs = finished.costs.filter(|_| streams == 1 && summary.is_predictable());
         sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
         summary.expected = sent.expected;
-        self.channel.send(&SenderMessage::Finish(Box::new(sent)))?;
+        self.channels.first.send(&SenderMessage::Finish(Box::new(sent)))?;
         let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
         let mut omitted = self.collection.skipped;
         omitted.attributes += self.without_attributes;

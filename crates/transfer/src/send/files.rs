@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::wire::{Error as WireError, Hasher};
+use crate::wire::Hasher;
 use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
 use kelvin_sys::stop_signals;
@@ -40,7 +40,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         self.close_file_connection(number)?;
         while self.options.acknowledge && self.unacked.contains_key(&number) {
-            let message = self.channel.receive()?;
+            let message = self.channels.first.receive()?;
             self.on_message(message)?;
         }
         Ok(())
@@ -75,8 +75,8 @@ impl<S: TransferStream> SendSession<'_, S> {
         if !files.is_empty() {
             let verify = self.options.settings.verify;
             let hash = || verify.then(|| *crate::wire::hash(&content[..filled]).as_bytes());
-            let digest = add_elapsed(&mut self.channel.times.verify, hash);
-            self.file_connection.channel_or(self.channel).queue(&SenderMessage::Batch { files, digest })?;
+            let digest = add_elapsed(&mut self.channels.first.times.verify, hash);
+            self.channels.current().queue(&SenderMessage::Batch { files, digest })?;
             self.send_bytes(&content[..filled])?;
         }
         self.buffer = content;
@@ -87,7 +87,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Reads the content of a small file, as [`read_whole`] does.
     fn read_small(&mut self, source: &SourceEntry, content: &mut [u8]) -> Result<()> {
         let (opener, without) = (&mut self.opener, self.counts_attributes.then_some(&mut self.without_attributes));
-        self.channel.times.time_file(|| {
+        self.channels.first.times.time_file(|| {
             let file = opener.open(source)?;
             if let Some(without) = without {
                 *without += u64::from(source.has_attributes(&file));
@@ -99,7 +99,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Tells the receiver that a file will not come.
     fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
         let source = Arc::clone(&self.collection.sources[number]);
-        self.channel.queue(&SenderMessage::Abandoned { file: number as EntryNumber, why: why.wire_text() })?;
+        self.channels.first.queue(&SenderMessage::Abandoned { file: number as EntryNumber, why: why.wire_text() })?;
         self.unacked.remove(&number);
         self.advance(source.bytes());
         self.unsent.push(UnsentFile { path: source.display_path().to_owned(), why });
@@ -130,7 +130,7 @@ impl<S: TransferStream> SendSession<'_, S> {
                 self.abandon(number, why)
             }
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
-            Ok(()) => self.file_connection.channel_or(self.channel).flush(),
+            Ok(()) => self.channels.current().flush(),
         }
     }
 
@@ -171,13 +171,13 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
     pub(super) fn is_still_wanted(&mut self, number: usize) -> Result<bool> {
         self.stop_if_asked()?;
-        while let Some(message) = self.channel.try_receive()? {
+        while let Some(message) = self.channels.first.try_receive()? {
             self.on_message(message)?;
         }
         let is_refused = self.refused == Some(number);
         if is_refused {
             let why = "the receiver wants no more of it".to_owned();
-            self.channel.send(&SenderMessage::Abandoned { file: number as EntryNumber, why })?;
+            self.channels.first.send(&SenderMessage::Abandoned { file: number as EntryNumber, why })?;
         }
         Ok(!is_refused)
     }
@@ -186,7 +186,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         if piece.is_last {
             source.check_unchanged_at_end(file)?;
         }
-        self.file_connection.channel_or(self.channel).queue(&SenderMessage::Hole(piece))?;
+        self.channels.current().queue(&SenderMessage::Hole(piece))?;
         self.count_unacked(piece.file as usize, |amount| amount.holes += u64::from(piece.bytes));
         self.advance(piece.bytes.into());
         Ok(())
@@ -202,7 +202,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let end = FilePiece { offset: piece.offset + u64::from(before), bytes, ..piece };
         let mut buffer = self.take_buffer();
         let content = &mut buffer[..bytes as usize];
-        let read = self.channel.times.time_file(|| file.read_exact_at(content, end.offset));
+        let read = self.channels.first.times.time_file(|| file.read_exact_at(content, end.offset));
         let is_right =
             read.map_err(|_| shortened_error(source, file)).and_then(|()| source.check_unchanged_at_end(file));
         let sent = is_right.and_then(|()| self.send_end(end, content));
@@ -211,7 +211,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     fn send_end(&mut self, end: FilePiece, content: &[u8]) -> Result<()> {
-        self.file_connection.channel_or(self.channel).queue(&SenderMessage::Block(end))?;
+        self.channels.current().queue(&SenderMessage::Block(end))?;
         self.count_unacked(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
         let mut hasher = Hasher::new();
         self.send_part(content, &mut hasher)?;
@@ -220,7 +220,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends a piece of a file.
     pub(super) fn send_piece(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
-        self.file_connection.channel_or(self.channel).queue(&SenderMessage::Block(piece))?;
+        self.channels.current().queue(&SenderMessage::Block(piece))?;
         self.count_unacked(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
         let range = (piece.offset, u64::from(piece.bytes));
         let is_whole = self.send_range(file, range)?;
@@ -232,8 +232,8 @@ impl<S: TransferStream> SendSession<'_, S> {
         if !self.can_bypass_channel() {
             return self.send_buffered(file, range);
         }
-        let channel = self.file_connection.channel_or(self.channel);
-        let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
+        let channel = self.channels.current();
+        let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
         let begun = Instant::now();
         let sent = match &mut method.path {
             None => self.send_buffered(file, range).map(Some),
@@ -258,10 +258,10 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more; says whether
     /// all were, or nothing of a file that cannot be mapped, of which none has gone.
     fn send_direct(&mut self, path: &mut SendPath, file: &File, (offset, bytes): (u64, u64)) -> Result<Option<bool>> {
-        let (verify, shows) = (self.options.settings.verify, path.setup().method.shows_bytes());
+        let (verify, shows) = (self.options.settings.verify, path.setup.method.shows_bytes());
         let mut hasher = Hasher::new();
         let mut done = 0;
-        self.file_connection.channel_or(self.channel).flush()?;
+        self.channels.current().flush()?;
         while done < bytes {
             let part = self.limiter.max_burst(bytes - done);
             let range = offset + done..offset + done + part;
@@ -276,8 +276,8 @@ impl<S: TransferStream> SendSession<'_, S> {
                 None if done == 0 => return Ok(None),
                 sent => sent.unwrap_or_default(),
             };
-            self.channel.times.verify += hashing;
-            self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+            self.channels.first.times.verify += hashing;
+            self.channels.first.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
             if verify && !shows {
                 self.hash_from_file(file, (range.start, sent), &mut hasher)?;
             }
@@ -300,12 +300,13 @@ impl<S: TransferStream> SendSession<'_, S> {
         let mut done = 0;
         while done < bytes {
             let room = (bytes - done).min(PART_BYTES as u64) as usize;
-            let count = match self.channel.times.time_file(|| read_at(file, &mut buffer[..room], offset + done)) {
+            let count = match self.channels.first.times.time_file(|| read_at(file, &mut buffer[..room], offset + done))
+            {
                 Ok(count @ 1..) => count,
                 // The digest will not be right, and the file not kept.
                 _ => break,
             };
-            add_elapsed(&mut self.channel.times.verify, || {
+            add_elapsed(&mut self.channels.first.times.verify, || {
                 hasher.update(&buffer[..count]);
             });
             done += count as u64;
@@ -332,7 +333,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let mut buffer = self.take_buffer();
         while done < bytes {
             let room = most.min(bytes - done) as usize;
-            let read = self.channel.times.time_file(|| read_at(file, &mut buffer[..room], offset + done));
+            let read = self.channels.first.times.time_file(|| read_at(file, &mut buffer[..room], offset + done));
             let count = match read {
                 Ok(count @ 1..) => count,
                 _ => {
@@ -352,7 +353,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Sends a part of a piece.
     fn send_part(&mut self, part: &[u8], hasher: &mut Hasher) -> Result<()> {
         if self.options.settings.verify {
-            add_elapsed(&mut self.channel.times.verify, || hasher.update(part));
+            add_elapsed(&mut self.channels.first.times.verify, || hasher.update(part));
         }
         self.send_bytes(part)?;
         self.advance(part.len() as u64);
@@ -364,20 +365,18 @@ impl<S: TransferStream> SendSession<'_, S> {
         if !self.options.settings.verify {
             return Ok(());
         }
-        self.file_connection
-            .channel_or(self.channel)
-            .queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))
+        self.channels.current().queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file_connection.channel_or(self.channel).send_data(bytes)?;
+        self.channels.current().send_data(bytes)?;
         self.limit_rate(bytes.len() as u64);
         Ok(())
     }
 
     /// Waits until more may be sent after so many bytes.
     fn limit_rate(&mut self, bytes: u64) {
-        add_elapsed(&mut self.channel.times.limit, || self.limiter.wait_after(bytes));
+        add_elapsed(&mut self.channels.first.times.limit, || self.limiter.wait_after(bytes));
     }
 
     /// Sends what is read from a pipe, or a file that states no size, until its end.
@@ -385,15 +384,15 @@ impl<S: TransferStream> SendSession<'_, S> {
         let mut offset = 0;
         let mut buffer = vec![0; self.limiter.max_burst(PART_BYTES as u64) as usize];
         loop {
-            let read = self.channel.times.time_file(|| read_next(input, &mut buffer));
+            let read = self.channels.first.times.time_file(|| read_next(input, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", source.display_path(), error))?;
             self.stop_if_asked()?;
             let piece = FilePiece { file: number as EntryNumber, offset, bytes: count as u32, is_last: count == 0 };
-            self.file_connection.channel_or(self.channel).queue(&SenderMessage::Block(piece))?;
+            self.channels.current().queue(&SenderMessage::Block(piece))?;
             let mut hasher = Hasher::new();
             self.send_part(&buffer[..count], &mut hasher)?;
             self.send_digest(&hasher)?;
-            self.file_connection.channel_or(self.channel).flush()?;
+            self.channels.current().flush()?;
             offset += count as u64;
             self.unacked.insert(number, ByteCounts::from_sent(offset));
             if count == 0 || !self.is_still_wanted(number)? {

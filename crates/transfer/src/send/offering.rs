@@ -57,9 +57,9 @@ impl<S: TransferStream> SendSession<'_, S> {
             let some = self.collection.sources[self.offered..].iter().take(MAX_OFFER_ENTRIES).take_while(fits);
             let entries: Vec<FileEntry> = some.map(|source| source.entry.clone()).collect();
             self.offered += entries.len();
-            self.channel.queue(&SenderMessage::Offer(entries))?;
+            self.channels.first.queue(&SenderMessage::Offer(entries))?;
         }
-        self.channel.flush()?;
+        self.channels.first.flush()?;
         Ok(has_more)
     }
 
@@ -84,7 +84,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         if self.collection.is_complete() && self.space != SpaceCheck::TotalFits {
             self.space = SpaceCheck::TotalFits;
             self.total_bytes = Some(self.collection.bytes());
-            return self.channel.queue(&SenderMessage::TotalFound { bytes });
+            return self.channels.first.queue(&SenderMessage::TotalFound(bytes));
         }
         if self.options.settings.at_most.is_none_or(|most| bytes > most) {
             self.space = SpaceCheck::Insufficient;
@@ -166,8 +166,8 @@ impl<S: TransferStream> SendSession<'_, S> {
                 let signs = begun.elapsed().as_millis() / KEEPALIVE_INTERVAL.as_millis();
                 if signs > 0 {
                     begun = Instant::now();
-                    (0..signs).try_for_each(|_| self.channel.queue(&SenderMessage::Digests(Vec::new())))?;
-                    self.channel.flush()?;
+                    (0..signs).try_for_each(|_| self.channels.first.queue(&SenderMessage::Digests(Vec::new())))?;
+                    self.channels.first.flush()?;
                 }
             }
         }
@@ -177,7 +177,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             // Its verdict comes at once if nothing of it is missing.
             self.unacked.insert(number, ByteCounts { resumed, ..ByteCounts::default() });
             self.advance(resumed);
-            self.channel.send(&SenderMessage::ValidBlocks { file, blocks: kept.clone() })?;
+            self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: kept.clone() })?;
             self.ready.push_back(WantedFile { number, valid_blocks: kept });
         }
         Ok(())

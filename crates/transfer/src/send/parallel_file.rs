@@ -4,21 +4,26 @@
 //! the receiver has said of all others that it has them. Between two pieces of its own the first one has others begin and stop.
 
 use std::fs::File;
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Teller, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use super::extra_streams::JoinedSendStream;
+use super::files::shortened_error;
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
 use super::{SendSession, WantedFile};
-use crate::Result;
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
-use crate::message::{EntryNumber, FilePiece, SenderMessage};
+use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};
 use crate::rate_limiter::RateLimiter;
-use crate::secure_channel::TransferStream;
+use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
+use crate::session_streams::SessionId;
 use crate::source::SourceEntry;
+use crate::wire::Hasher;
+use crate::{Error, Result};
+use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
@@ -30,16 +35,16 @@ const MIN_FIRST_STREAM_BYTES: u64 = 64 << 10;
 const MIN_TIMED_PIECE_BYTES: u64 = 1 << 20;
 
 /// A file whose blocks are sent over several streams, and which of them are next.
-pub(super) struct BlockQueue<'a> {
-    pub(super) source: &'a SourceEntry,
-    pub(super) file: &'a File,
+struct BlockQueue<'a> {
+    source: &'a SourceEntry,
+    file: &'a File,
     number: EntryNumber,
     valid_blocks: &'a [u8],
     next: Mutex<NextBlock>,
     /// The last block, which is not among them.
     last: u64,
-    pub(super) limiter: &'a RateLimiter,
-    pub(super) verify: bool,
+    limiter: &'a RateLimiter,
+    verify: bool,
 }
 
 /// The first block that may be next, and how many there are.
@@ -54,7 +59,7 @@ impl BlockQueue<'_> {
     }
 
     /// The next block.
-    pub(super) fn next_block(&self) -> Option<FilePiece> {
+    fn next_block(&self) -> Option<FilePiece> {
         let mut next = self.lock();
         let block = (next.block..self.last).find(|block| !is_bit_set(self.valid_blocks, *block))?;
         *next = NextBlock { block: block + 1, left: next.left.saturating_sub(1) };
@@ -67,28 +72,8 @@ impl BlockQueue<'_> {
     }
 
     /// No more of it is to be sent.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         *self.lock() = NextBlock { block: self.last, left: 0 };
-    }
-}
-
-/// What a stream that carries blocks is told, and what it tells.
-pub(super) struct StreamHandle {
-    is_to_stop: Arc<AtomicBool>,
-    /// Nobody hears of it any more when it ends.
-    progress: Teller<u64>,
-}
-
-impl StreamHandle {
-    /// Whether it is to send one more block.
-    pub(super) fn should_continue(&self) -> bool {
-        !self.is_to_stop.load(Ordering::Relaxed)
-    }
-
-    /// A block of so many bytes has gone.
-    pub(super) fn report_sent(&self, bytes: u32) {
-        // Whoever would hear of it may have given up.
-        let _ = self.progress.send(bytes.into());
     }
 }
 
@@ -96,12 +81,6 @@ impl StreamHandle {
 struct RunningStream<'scope> {
     is_to_stop: Arc<AtomicBool>,
     thread: ScopedJoinHandle<'scope, (JoinedSendStream, Result<()>)>,
-}
-
-impl RunningStream<'_> {
-    fn end(self) -> (JoinedSendStream, Result<()>) {
-        self.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
-    }
 }
 
 /// The streams that carry blocks of a file beside the first one.
@@ -145,9 +124,12 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
     fn start(&mut self, mut joined: JoinedSendStream) -> std::io::Result<()> {
         let Some(told) = self.progress.clone() else { return Ok(()) };
         let (is_to_stop, split) = (Arc::new(AtomicBool::new(false)), self.split);
-        let leg = StreamHandle { is_to_stop: Arc::clone(&is_to_stop), progress: told };
+        let stop = Arc::clone(&is_to_stop);
         let work = move || {
-            let sent = joined.send(split, &leg);
+            let sent = joined.send(split, &stop, &told);
+            if sent.is_err() {
+                split.clear();
+            }
             (joined, sent)
         };
         let thread = ThreadBuilder::named("stream").start_in(self.scope, work)?;
@@ -182,18 +164,104 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
     }
 
     fn collect(&mut self, ended: Vec<RunningStream<'_>>) -> Vec<JoinedSendStream> {
-        let (joined, ended): (Vec<_>, Vec<_>) = ended.into_iter().map(RunningStream::end).unzip();
+        let join = |one: RunningStream<'_>| one.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
+        let (joined, ended): (Vec<_>, Vec<_>) = ended.into_iter().map(join).unzip();
         self.ended.extend(ended);
         joined
     }
 }
 
-impl<S: TransferStream> SendSession<'_, S> {
-    /// Whether there is one stream, and will be.
-    fn is_alone(&self) -> bool {
-        self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|choosing| choosing.max_useful() == 1)
+/// A connection that has joined the session.
+pub(super) struct JoinedSendStream {
+    channel: SecureChannel<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl JoinedSendStream {
+    pub(super) fn join(mut channel: SecureChannel<TcpStream>, session: SessionId) -> Result<Self> {
+        channel.send(&SenderMessage::Join(JoinRequest { session, file: None }))?;
+        match channel.receive()? {
+            ReceiverMessage::BlockWritten(None) => Ok(Self { channel, buffer: vec![0; PART_BYTES] }),
+            _ => Err(Error::ProtocolViolation("it does not say that a stream has joined")),
+        }
     }
 
+    /// Sends blocks of a file while there are any, it has not failed and this stream is not to stop.
+    fn send(&mut self, split: &BlockQueue<'_>, is_to_stop: &AtomicBool, progress: &Teller<u64>) -> Result<()> {
+        let mut answers = BlockAnswers::default();
+        while !is_to_stop.load(Ordering::Relaxed)
+            && let Some(piece) = split.next_block()
+        {
+            answers.outstanding += 1;
+            let is_whole = self.send_block(split, &piece)?;
+            // Whoever would hear of it may have given up.
+            let _ = progress.send(piece.bytes.into());
+            while let Some(answer) = self.channel.try_receive()? {
+                answers.on_answer(answer)?;
+            }
+            if !is_whole {
+                answers.failed.get_or_insert(shortened_error(split.source, split.file));
+            }
+            if answers.failed.is_some() {
+                split.clear();
+            }
+        }
+        // What comes later is of the next file.
+        while answers.outstanding > 0 {
+            answers.on_answer(self.channel.receive()?)?;
+        }
+        answers.failed.map_or(Ok(()), Err)
+    }
+
+    /// Sends a whole block, since so much was announced; says whether the file had all of it.
+    fn send_block(&mut self, split: &BlockQueue<'_>, piece: &FilePiece) -> Result<bool> {
+        self.channel.queue(&SenderMessage::Block(*piece))?;
+        let (mut done, mut is_whole, mut hasher) = (0, true, Hasher::new());
+        while done < piece.bytes {
+            let bytes = split.limiter.max_burst(PART_BYTES as u64).min((piece.bytes - done).into()) as usize;
+            let part = &mut self.buffer[..bytes];
+            if split.file.read_exact_at(part, piece.offset + u64::from(done)).is_err() {
+                is_whole = false;
+                part.fill(0);
+            }
+            if split.verify {
+                hasher.update(part);
+            }
+            self.channel.send_data(part)?;
+            split.limiter.wait_after(bytes as u64);
+            stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))?;
+            done += bytes as u32;
+        }
+        if split.verify {
+            self.channel.queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))?;
+        }
+        self.channel.flush()?;
+        Ok(is_whole)
+    }
+}
+
+/// What the receiver said of the blocks of a stream.
+#[derive(Default)]
+struct BlockAnswers {
+    /// Of how many blocks it has said nothing.
+    outstanding: u64,
+    /// Why the file will not be whole.
+    failed: Option<Error>,
+}
+
+impl BlockAnswers {
+    fn on_answer(&mut self, answer: ReceiverMessage) -> Result<()> {
+        let nonsense = Error::ProtocolViolation("it says something else than what became of a block");
+        let ReceiverMessage::BlockWritten(why) = answer else { return Err(nonsense) };
+        self.outstanding = self.outstanding.checked_sub(1).ok_or(nonsense)?;
+        if let Some(RefusalReason(why)) = why {
+            self.failed.get_or_insert(Error::Refused(why));
+        }
+        Ok(())
+    }
+}
+
+impl<S: TransferStream> SendSession<'_, S> {
     /// Sends all blocks of a file but the last one over all streams, if there are several streams and blocks; returns the first
     /// block that was not sent, or nothing if the file is not wanted any more.
     pub(super) fn send_parallel(
@@ -204,8 +272,10 @@ impl<S: TransferStream> SendSession<'_, S> {
     ) -> Result<Option<u64>> {
         let is_missing = |block: &u64| !is_bit_set(&wanted.valid_blocks, *block);
         let last = (0..blocks::block_count(source.bytes())).rfind(is_missing).unwrap_or_default();
+        let is_alone =
+            self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|tuner| tuner.max_useful() == 1);
         // Where the holes are is said in order.
-        if self.is_alone() || source.has_holes || (0..last).find(is_missing).is_none() {
+        if is_alone || source.has_holes || (0..last).find(is_missing).is_none() {
             return Ok(Some(0));
         }
         let (number, pace) = (wanted.number as EntryNumber, self.limiter.clone());
@@ -236,7 +306,7 @@ impl<S: TransferStream> SendSession<'_, S> {
                 return Ok(false);
             }
         }
-        self.channel.flush()?;
+        self.channels.first.flush()?;
         team.progress = None;
         let split = team.split;
         loop {
@@ -244,7 +314,7 @@ impl<S: TransferStream> SendSession<'_, S> {
                 Ok(bytes) => self.count_sent(split, bytes),
                 Err(RecvTimeoutError::Disconnected) => return Ok(true),
                 Err(RecvTimeoutError::Timeout) if self.is_still_wanted(split.number as usize)? => {
-                    self.channel.send(&SenderMessage::Digests(Vec::new()))?;
+                    self.channels.first.send(&SenderMessage::Digests(Vec::new()))?;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
             }
@@ -298,8 +368,8 @@ impl<S: TransferStream> SendSession<'_, S> {
             left: team.split.remaining_bytes(),
         };
         match choosing.next_action(&now) {
-            TunerAction::QueryJoin => self.channel.send(&SenderMessage::QueryJoin),
-            TunerAction::QueryArrived => self.channel.send(&SenderMessage::QueryArrived),
+            TunerAction::QueryJoin => self.channels.first.send(&SenderMessage::QueryJoin),
+            TunerAction::QueryArrived => self.channels.first.send(&SenderMessage::QueryArrived),
             TunerAction::UseStreams(streams) => self.set_stream_count(team, streams as usize),
             TunerAction::Nothing => {
                 if choosing.max_useful() == in_use {
@@ -324,14 +394,14 @@ impl<S: TransferStream> SendSession<'_, S> {
             return Ok(());
         }
         if !std::mem::replace(&mut team.is_announced, true) {
-            self.channel.send(&SenderMessage::Split { file: team.split.number })?;
+            self.channels.first.send(&SenderMessage::Split(team.split.number))?;
         }
         self.has_parallel_streams = true;
         let started = self.extra_streams.idle.drain(..more).try_for_each(|joined| team.start(joined));
         match (started, &mut self.tuner) {
             // Those that could be started are enough where none were asked for.
             (Err(_), Some(choosing)) => choosing.stop(),
-            (Err(error), None) => return Err(crate::wire::Error::Thread(error).into()),
+            (Err(error), None) => return Err(Error::Thread(error)),
             (Ok(()), _) => {}
         }
         Ok(())

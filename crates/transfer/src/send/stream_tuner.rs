@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::message::StreamChoice;
 use crate::message::{ArrivedBytes, JoinInvitation};
 use crate::session_streams::MAX_STREAMS;
-use crate::stream_choice::StreamChoice;
 use crate::{Error, Result};
 
 /// How long the moments are in which numbers of streams are compared.
@@ -30,9 +30,7 @@ impl TuningWindow {
         sample: Duration::from_millis(250),
         min_remaining: Duration::from_secs(1),
     };
-}
 
-impl TuningWindow {
     /// Those of a network with this round trip.
     pub(super) fn for_round_trip(self, trip: Duration) -> Self {
         Self { sample: self.sample.max(trip.saturating_mul(ROUND_TRIPS_PER_MOMENT).min(MAX_MOMENT)), ..self }
@@ -259,65 +257,40 @@ impl StreamTuner {
         self.stage = match std::mem::replace(&mut self.stage, TunerStage::Over) {
             TunerStage::Moment(comparison, None, _) => TunerStage::Moment(comparison, Some((arrived, at)), false),
             TunerStage::Moment(comparison, Some((first, _)), _) => {
-                self.end_moment(comparison, RateSample::between(first, arrived), (arrived, at))
+                self.end_moment(comparison, arrived.since(&first), (arrived, at))
             }
             other => other,
         };
         Ok(())
     }
 
+    /// A moment has ended: as many streams are at work in the next one, or others, or it is known how much faster more are.
     fn end_moment(
         &mut self,
         mut comparison: StreamCountComparison,
-        moment: RateSample,
+        moment: ArrivedBytes,
         end: (ArrivedBytes, Instant),
     ) -> TunerStage {
         let before = comparison.streams();
-        match comparison.add(moment) {
-            None if comparison.streams() == before => TunerStage::Moment(comparison, Some(end), false),
-            None => TunerStage::Settling(comparison),
-            Some(times) => self.conclude(comparison.many, times),
-        }
-    }
-
-    /// So many streams are so much faster.
-    fn conclude(&mut self, many: u32, times: f64) -> TunerStage {
+        let Some(times) = comparison.add(moment) else {
+            return match comparison.streams() == before {
+                true => TunerStage::Moment(comparison, Some(end), false),
+                false => TunerStage::Settling(comparison),
+            };
+        };
         self.is_compared = true;
         if times < MIN_SPEEDUP {
-            self.choice.no_faster = Some(many);
+            self.choice.no_faster = Some(comparison.many);
             return TunerStage::Over;
         }
         let thousandths = (self.choice.thousandths as f64 * times) as u64;
-        self.choice = StreamChoice { streams: many, thousandths, no_faster: None };
-        if many < self.max_allowed() { TunerStage::Before(None) } else { TunerStage::Over }
+        self.choice = StreamChoice { streams: comparison.many, thousandths, no_faster: None };
+        if comparison.many < self.max_allowed() { TunerStage::Before(None) } else { TunerStage::Over }
     }
 }
 
 /// What a receiver did wrong.
 const UNREQUESTED_ANSWER: &str = "it answers what it was not asked";
-
-/// What arrived in how long.
-#[derive(Clone, Copy, Debug, Default)]
-struct RateSample {
-    bytes: u64,
-    nanoseconds: u64,
-}
-
-impl RateSample {
-    fn between(first: ArrivedBytes, last: ArrivedBytes) -> Self {
-        let bytes = last.bytes.saturating_sub(first.bytes);
-        Self { bytes, nanoseconds: last.nanoseconds.saturating_sub(first.nanoseconds) }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.nanoseconds = self.nanoseconds.saturating_add(other.nanoseconds);
-    }
-
-    fn rate(&self) -> f64 {
-        self.bytes as f64 / self.nanoseconds.max(1) as f64
-    }
-}
 
 /// Two numbers of streams, and what arrived by them.
 #[derive(Debug)]
@@ -325,7 +298,7 @@ struct StreamCountComparison {
     few: u32,
     many: u32,
     /// The moments of this turn.
-    moments: Vec<RateSample>,
+    moments: Vec<ArrivedBytes>,
     /// How much faster many were in the turn before.
     before: Option<f64>,
 }
@@ -341,40 +314,30 @@ impl StreamCountComparison {
     }
 
     /// A moment has passed; how much faster many are, once that is clear: at least so much in each turn.
-    fn add(&mut self, moment: RateSample) -> Option<f64> {
+    fn add(&mut self, moment: ArrivedBytes) -> Option<f64> {
         self.moments.push(moment);
         if self.moments.len() < MOMENT_ORDER.len() {
             return None;
         }
-        let turn = ComparisonRound::from_samples(&std::mem::take(&mut self.moments));
-        if turn.times < MIN_SPEEDUP || turn.at_least >= CLEAR_SPEEDUP || self.before.is_some() {
-            return Some(self.before.map_or(turn.times, |before| before.min(turn.times)));
+        let (mut few, mut many) = (ArrivedBytes::default(), ArrivedBytes::default());
+        let (mut fastest_few, mut slowest_many) = (f64::MIN_POSITIVE, f64::INFINITY);
+        for (is_many, moment) in MOMENT_ORDER.into_iter().zip(std::mem::take(&mut self.moments)) {
+            let sum = if is_many { &mut many } else { &mut few };
+            sum.bytes = sum.bytes.saturating_add(moment.bytes);
+            sum.nanoseconds = sum.nanoseconds.saturating_add(moment.nanoseconds);
+            match is_many {
+                true => slowest_many = slowest_many.min(moment.rate()),
+                false => fastest_few = fastest_few.max(moment.rate()),
+            }
         }
-        self.before = Some(turn.times);
+        // Where a moment of many was slower than one of few, they are not faster at all: that is noise.
+        let is_faster = slowest_many > fastest_few;
+        let times = if is_faster { many.rate() / few.rate().max(f64::MIN_POSITIVE) } else { 1.0 };
+        if times < MIN_SPEEDUP || slowest_many / fastest_few >= CLEAR_SPEEDUP || self.before.is_some() {
+            return Some(self.before.map_or(times, |before| before.min(times)));
+        }
+        self.before = Some(times);
         None
-    }
-}
-
-/// How much faster many were in a turn.
-struct ComparisonRound {
-    /// In all; not at all where a moment of theirs was slower than one of few: that is noise.
-    times: f64,
-    /// In their slowest moment against the fastest one of few.
-    at_least: f64,
-}
-
-impl ComparisonRound {
-    fn from_samples(moments: &[RateSample]) -> Self {
-        let of = |is_many: bool| MOMENT_ORDER.into_iter().zip(moments).filter(move |(many, _)| *many == is_many);
-        let rate = |is_many| {
-            let mut all = RateSample::default();
-            of(is_many).for_each(|(_, moment)| all.add(*moment));
-            all.rate()
-        };
-        let slowest = of(true).map(|(_, moment)| moment.rate()).fold(f64::INFINITY, f64::min);
-        let fastest = of(false).map(|(_, moment)| moment.rate()).fold(f64::MIN_POSITIVE, f64::max);
-        let times = if slowest > fastest { rate(true) / rate(false).max(f64::MIN_POSITIVE) } else { 1.0 };
-        Self { times, at_least: slowest / fastest }
     }
 }
 
@@ -547,7 +510,7 @@ mod tests {
     fn inconsistent_moments_are_noise() {
         let times = |rates: &[u64]| {
             let mut comparison = StreamCountComparison::new(1, 2);
-            rates.iter().find_map(|bytes| comparison.add(RateSample { bytes: *bytes, nanoseconds: 1 }))
+            rates.iter().find_map(|bytes| comparison.add(ArrivedBytes { bytes: *bytes, nanoseconds: 1 }))
         };
         assert_eq!(times(&[10, 20, 20, 10]), Some(2.0));
         // Three times as fast together, and no faster in one of two moments.
@@ -567,7 +530,7 @@ mod tests {
         for first in figures() {
             for last in figures() {
                 let mut comparison = StreamCountComparison::new(1, 2);
-                while comparison.add(RateSample::between(first, last)).is_none() {}
+                while comparison.add(last.since(&first)).is_none() {}
             }
         }
     }

@@ -1,11 +1,11 @@
 //! More connections of a session at the receiver, as its sender asks for them: by what they join, and which file they carry.
 
 use super::ReceiveSession;
+use crate::message::StreamChoice;
 use crate::message::{ArrivedBytes, EntryNumber, JoinInvitation, ReceiverMessage, RefusalReason, SessionSettings};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::TransferStream;
 use crate::session_streams::{MAX_STREAMS, OpenSession};
-use crate::stream_choice::StreamChoice;
 use crate::{Error, Result};
 
 impl<S: TransferStream> ReceiveSession<'_, S> {
@@ -14,11 +14,11 @@ impl<S: TransferStream> ReceiveSession<'_, S> {
         let is_per_file = self.settings.connection == ConnectionLifetime::PerFile;
         let Some(sessions) = self.sessions.filter(|_| is_per_file || self.policy.accepts_any_order()) else {
             let why = if is_per_file { Error::SingleConnectionOnly } else { Error::SingleStreamOnly };
-            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         };
         let streams = sessions.register(self.settings)?;
-        self.channel.send(&ReceiverMessage::Session(streams.id()))?;
+        self.channels.first.send(&ReceiverMessage::Session(streams.id()))?;
         self.open_session = Some(streams);
         Ok(())
     }
@@ -56,14 +56,14 @@ impl<S: TransferStream> ReceiveSession<'_, S> {
             self.sessions.filter(|_| takes_others).map(|sessions| sessions.register(settings)).transpose()?;
         let invitation =
             self.open_session.as_ref().map(|streams| JoinInvitation { session: streams.id(), most: MAX_STREAMS });
-        self.channel.send(&ReceiverMessage::JoinInvitation(invitation))
+        self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
     }
 
     /// Tells the sender how much has arrived, over all streams.
     pub(super) fn send_arrived(&mut self) -> Result<()> {
         let others = self.open_session.as_ref().map_or(0, OpenSession::arrived);
         let (bytes, nanoseconds) = (self.bytes_written + others, self.begun.elapsed().as_nanos() as u64);
-        self.channel.send(&ReceiverMessage::Arrived(ArrivedBytes { bytes, nanoseconds }))
+        self.channels.first.send(&ReceiverMessage::Arrived(ArrivedBytes { bytes, nanoseconds }))
     }
 
     /// Over how many streams all has come: over as many as were chosen, if they were not announced.

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::hostile_receiver::sender_options;
 use super::{DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece};
 use crate::link_usage::LinkUsage;
+use crate::message::StreamChoice;
 use crate::message::{
     ArrivedBytes, Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, JoinInvitation, JoinRequest,
     ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SenderReport, SessionSettings, Verdict, WholeFile,
@@ -24,7 +25,6 @@ use crate::send::Sender;
 use crate::session::SessionEvent;
 use crate::source::{PreserveOptions, SourceList};
 use crate::stage_times::EndLoad;
-use crate::stream_choice::StreamChoice;
 
 /// The share of each test.
 const SENDER_MESSAGE_CASES: u64 = 400_000;
@@ -99,10 +99,10 @@ fn sender_messages() -> Vec<SenderMessage> {
         SenderMessage::Abandoned { file, why: "it became shorter".into() },
         SenderMessage::Join(JoinRequest { session: [7; 32], file: None }),
         SenderMessage::Join(JoinRequest { session: [7; 32], file: Some(file) }),
-        SenderMessage::Split { file },
+        SenderMessage::Split(file),
         SenderMessage::QueryJoin,
         SenderMessage::QueryArrived,
-        SenderMessage::FileConnection { file },
+        SenderMessage::FileConnection(file),
         SenderMessage::End,
         SenderMessage::Finish(Box::new(SenderReport {
             nanoseconds: 5,

@@ -139,7 +139,7 @@ fn invalid_answers_end_sending() {
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[4])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[u32::MAX])), UNKNOWN),
         (|h| h.say(&finished()), "it has finished before all was sent"),
-        (|h| h.say(&ReceiverMessage::SpaceAvailable { is_enough: true }), "it speaks of room that was not asked for"),
+        (|h| h.say(&ReceiverMessage::SpaceAvailable(true)), "it speaks of room that was not asked for"),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished()), "it has finished before"),
         (|h| h.say(&ReceiverMessage::Refused(RefusalReason("no room".into()))), "the receiver says: no room"),
         (|h| all_moved(h).say(&decisions(&[MADE])), "it does not say what it measured"),
@@ -168,14 +168,14 @@ fn content_waits_for_space_answer() {
     let settings = SessionSettings { at_most: Some(1 << 40), ..DEFAULT_SETTINGS };
     for is_enough in [None, Some(true), Some(false)] {
         let mut hostile = HostileEnd::new();
-        is_enough.map(|is_enough| hostile.say(&ReceiverMessage::SpaceAvailable { is_enough }));
+        is_enough.map(|is_enough| hostile.say(&ReceiverMessage::SpaceAvailable(is_enough)));
         hostile.say(&decisions(&[MADE, WANTED, WANTED]));
         let mut collection = SourceList::begin(&[outer.path().to_owned()], PRESERVE).unwrap();
         collection.find_more(2).unwrap();
         let SendRun { ended, messages, bytes } = send_to(hostile, collection, settings);
         assert!(ended.unwrap_err().to_string().contains("closed the connection"));
         let place = |is_it: fn(&SenderMessage) -> bool| messages.iter().position(is_it);
-        let found = place(|message| matches!(message, SenderMessage::TotalFound { .. }));
+        let found = place(|message| matches!(message, SenderMessage::TotalFound(_)));
         let sent = place(|message| matches!(message, SenderMessage::Batch { .. }));
         assert_eq!(bytes, if is_enough.is_some() { SMALL.repeat(2) } else { Vec::new() });
         // Where there may not be room, all is found and said first; else it is sent meanwhile.

@@ -72,12 +72,9 @@ fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>
             Sender::from_channel(channel, (manner, Instant::now()))?.send(collect_lazily(tree), &|_, _| {})
         });
         let mut channel = SecureChannel::new(other, receiver).unwrap();
-        let received = ReceiveSession::new(
-            &mut channel,
-            OfferPolicy::new(&directory_destination(directory), false).unwrap(),
-            &|_| {},
-        )
-        .serve();
+        let policy = OfferPolicy::new(&directory_destination(directory), false).unwrap();
+        let first = channel.receive();
+        let received = ReceiveSession::new(&mut channel, policy, &|_| {}).serve(first);
         drop(channel);
         (sending.join().unwrap(), received)
     })
@@ -122,7 +119,7 @@ fn lazy_and_eager_collection_match() {
 
 fn space_answers(heard: &SessionOutcome) -> Vec<bool> {
     let room = heard.answers.iter().filter_map(|answer| match answer {
-        ReceiverMessage::SpaceAvailable { is_enough } => Some(*is_enough),
+        ReceiverMessage::SpaceAvailable(is_enough) => Some(*is_enough),
         _ => None,
     });
     room.collect()
@@ -143,7 +140,7 @@ fn oversized_tree_is_refused() {
         let settings = SessionSettings { at_most: Some(at_most << 20), ..DEFAULT_SETTINGS };
         let mut hostile = HostileEnd::new();
         hostile.say(&SenderMessage::Begin(settings)).offer(std::slice::from_ref(&small));
-        let heard = hostile.say(&SenderMessage::TotalFound { bytes: bytes << 20 }).run_session(&mounted.path());
+        let heard = hostile.say(&SenderMessage::TotalFound(bytes << 20)).run_session(&mounted.path());
         assert_eq!(space_answers(&heard), [has_room]);
         let refused = heard.answers.iter().any(|answer| matches!(answer, ReceiverMessage::Refused(_)));
         let is_wanted = heard.answers.contains(&ReceiverMessage::Decisions(vec![EntryDecision::Wanted]));
@@ -162,7 +159,7 @@ fn total_is_sent_once_if_unknown() {
         let mut hostile = HostileEnd::new();
         hostile.say(&SenderMessage::Begin(settings));
         for _ in 0..times {
-            hostile.say(&SenderMessage::TotalFound { bytes: 5 });
+            hostile.say(&SenderMessage::TotalFound(5));
         }
         let errors = hostile.run_session(&inner).errors();
         assert!(errors.contains("it says again how much there is"), "{errors}");

@@ -169,7 +169,7 @@ fn transfer_resumes_after_any_cut() {
             assert!(matches!(first.receive().unwrap(), ReceiverMessage::PresentBlocks { .. }));
             let mut own = join(served, id, Some(0));
             first.send(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }).unwrap();
-            first.send(&SenderMessage::FileConnection { file: 0 }).unwrap();
+            first.send(&SenderMessage::FileConnection(0)).unwrap();
             own.queue(&SenderMessage::Block(piece(0, BLOCK_BYTES, BLOCK_BYTES as u32))).unwrap();
             own.send_data(&all[BYTES..2 * BYTES]).unwrap();
             own.send(&SenderMessage::Digests(vec![digest(&all[BYTES..2 * BYTES])])).unwrap();
@@ -240,8 +240,8 @@ fn mismatched_join_is_refused() {
 fn invalid_file_connection_message_ends_session() {
     let wrong = [
         SenderMessage::Offer(vec![file("other", 1)]),
-        SenderMessage::Split { file: 0 },
-        SenderMessage::FileConnection { file: 0 },
+        SenderMessage::Split(0),
+        SenderMessage::FileConnection(0),
         SenderMessage::ValidBlocks { file: 0, blocks: vec![1] },
         SenderMessage::Begin(PER_FILE),
         SenderMessage::Batch { files: vec![WholeFile { file: 1, bytes: 0 }], digest: Some(digest(b"")) },
@@ -251,7 +251,7 @@ fn invalid_file_connection_message_ends_session() {
         let events = with_receiver(directory_destination(&inner), |served| {
             let (mut first, id) = begin(served, &[5]);
             let mut own = join(served, id, Some(0));
-            first.send(&SenderMessage::FileConnection { file: 0 }).unwrap();
+            first.send(&SenderMessage::FileConnection(0)).unwrap();
             own.send(&wrong).unwrap();
             assert!(is_closed(own) && is_closed(first), "{wrong:?}");
         });
@@ -266,7 +266,7 @@ fn missing_file_connection_times_out() {
     let events = with_receiver(directory_destination(&inner), |served| {
         let (mut first, id) = begin(served, &[5, 5]);
         let _other = join(served, id, Some(1));
-        first.send(&SenderMessage::FileConnection { file: 0 }).unwrap();
+        first.send(&SenderMessage::FileConnection(0)).unwrap();
         let ReceiverMessage::Refused(RefusalReason(why)) = first.receive().unwrap() else { panic!("no reason") };
         assert!(why.contains("did not send anything") && is_closed(first), "{why}");
     });
@@ -285,15 +285,10 @@ fn per_file_connections_never_split() {
         });
         faults(&events)
     };
-    assert!(
-        words(&SenderMessage::FileConnection { file: 0 }, DEFAULT_SETTINGS).contains("one connection for all files")
-    );
+    assert!(words(&SenderMessage::FileConnection(0), DEFAULT_SETTINGS).contains("one connection for all files"));
     let streams = SessionSettings { streams: 2, ..DEFAULT_SETTINGS };
-    assert!(words(&SenderMessage::FileConnection { file: 0 }, streams).contains("one connection for all files"));
-    assert!(
-        words(&SenderMessage::Split { file: 0 }, SessionSettings { streams: 2, ..PER_FILE })
-            .contains("it splits a file")
-    );
+    assert!(words(&SenderMessage::FileConnection(0), streams).contains("one connection for all files"));
+    assert!(words(&SenderMessage::Split(0), SessionSettings { streams: 2, ..PER_FILE }).contains("it splits a file"));
 }
 
 #[test]

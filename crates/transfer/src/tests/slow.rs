@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::wire::Error as WireError;
 use kelvin_sys::net::transfer_call::TransferRing;
 use kelvin_testing::MissingRequirement;
 
@@ -59,7 +58,7 @@ fn repeat_until_error(mut step: impl FnMut() -> Result<()>) {
 
 /// How the sessions ended: whether each sender was too slow. One whose thread had no CPU for long was silent meanwhile.
 fn slow_faults(events: &[SessionEvent]) -> Vec<bool> {
-    let is_slow = |why: &Error| matches!(why, Error::Wire(WireError::TooSlow { .. } | WireError::TimedOut { .. }));
+    let is_slow = |why: &Error| matches!(why, Error::TooSlow { .. } | Error::TimedOut { .. });
     events
         .iter()
         .filter_map(|event| if let SessionEvent::Fault(why) = event { Some(is_slow(why)) } else { None })

@@ -89,7 +89,7 @@ impl TestReceiver<'_> {
         let (mut channel, id) = self.begin(MAX_STREAMS);
         channel.send(&SenderMessage::Offer(vec![file("large", bytes as u64)])).unwrap();
         assert!(matches!(channel.receive().unwrap(), ReceiverMessage::Decisions(one) if one.len() == 1));
-        channel.send(&SenderMessage::Split { file: 0 }).unwrap();
+        channel.send(&SenderMessage::Split(0)).unwrap();
         (channel, id)
     }
 

@@ -6,14 +6,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::wire::admission::{PoolSlot, SlotPool};
+use crate::wire::admission::{AgentLimits, PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::file_server::StartFileServer;
-use crate::wire::limits::AgentLimits;
 use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
 use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL};
 use crate::wire::secret::Secret;
-use crate::wire::service::{self, ServiceContext};
+use crate::wire::service::TestSession;
 use crate::wire::{Error, Result};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
@@ -125,11 +124,9 @@ impl CallerHandler for &Arc<AgentState> {
     }
 
     fn on_rejected(&self, peer: SocketAddr, why: Error) {
-        match why {
-            // Only authenticated clients learn the reason.
-            Error::ServerFull { .. } => (self.log)(peer, &AgentEvent::Fault(why)),
-            _ => (self.log)(peer, &AgentEvent::Rejected(why)),
-        }
+        // Only authenticated clients learn that there is no place.
+        let is_authenticated = matches!(why, Error::ServerFull(_));
+        (self.log)(peer, &if is_authenticated { AgentEvent::Fault(why) } else { AgentEvent::Rejected(why) });
     }
 }
 
@@ -152,15 +149,12 @@ impl AgentState {
                 continue;
             }
             (self.log)(from, &AgentEvent::TestRequested(request.clone()));
-            let context = ServiceContext {
-                limits: &self.limits,
-                running_tests: &self.running_tests,
-                start_file_server: self.start_file_server.get().map(Box::as_ref),
-            };
-            let response = match service::serve_test(&request, &mut channel, &context) {
+            let files = self.start_file_server.get().map(Box::as_ref);
+            let test = TestSession::begin(&mut channel, &self.limits, &self.running_tests);
+            let response = match test.and_then(|test| test.serve(&request, files)) {
                 Ok(report) => AgentResponse::Done(report),
                 // The client itself reports that it was refused.
-                Err(Error::Refused(why)) => AgentResponse::failed(why),
+                Err(Error::RefusedByAgent(why)) => AgentResponse::failed(why),
                 Err(error) => AgentResponse::failed(error),
             };
             channel.send(&response, self.limits.idle_timeout)?;

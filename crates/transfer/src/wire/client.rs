@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use kelvin_sys::net;
 
+use crate::error::is_timeout;
 use crate::wire::address::{is_loopback, with_port};
 use crate::wire::deadline::{Deadline, TimedStream};
-use crate::wire::error::is_timeout;
 use crate::wire::handshake::Handshake;
 use crate::wire::message::{
     AgentRequest, AgentResponse, Cookie, PROTOCOL, TestCounts, TestDirection, TestReport, Transport,
 };
 use crate::wire::secret::{Secret, new_nonce};
-use crate::wire::socket_options::TestSocketOptions;
+use crate::wire::test_socket::TestSocketOptions;
 use crate::wire::{Error, Result, control_channel::ControlChannel};
 
 pub use file_server::RemoteFileServer;
@@ -58,7 +58,7 @@ impl AgentClient {
                 outcome => return outcome,
             }
         }
-        Err(Error::HungUp { times: MAX_CONNECT_TRIES })
+        Err(Error::HungUp(MAX_CONNECT_TRIES))
     }
 
     fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
@@ -70,7 +70,7 @@ impl AgentClient {
                     let own = stream.local_addr().map_err(Error::call("see the address"))?;
                     // Any agent there has one: without it nobody would know who answers.
                     if !secret.is_some() && !is_loopback(agent) {
-                        return Err(Error::SecretRequired { role: PROTOCOL.listener.role });
+                        return Err(Error::SecretRequired(PROTOCOL.listener.role));
                     }
                     let channel = client_handshake(stream, secret, HANDSHAKE_TIMEOUT)?;
                     return Ok(Self {
@@ -116,7 +116,7 @@ impl AgentClient {
     }
 
     /// Has the agent receive datagrams of so many bytes and count them; each must begin with its number, from 1 on, see
-    /// [`crate::wire::sequence`].
+    /// [`crate::wire::message::SequenceCounts`].
     ///
     /// # Errors
     /// An agent that refuses, or a path that drops all datagrams.
@@ -172,7 +172,7 @@ impl AgentClient {
         self.last_counts = TestCounts::default();
         match self.channel.receive(RESPONSE_TIMEOUT)? {
             AgentResponse::Ready { port, cookie } => Ok((with_port(self.agent_addr, port), cookie)),
-            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
             _ => Err(unexpected_response()),
         }
     }
@@ -180,7 +180,7 @@ impl AgentClient {
     fn receive_report(&mut self) -> Result<TestReport> {
         match self.channel.receive(RESPONSE_TIMEOUT)? {
             AgentResponse::Done(seen) => Ok(seen),
-            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
             _ => Err(unexpected_response()),
         }
     }
@@ -339,7 +339,7 @@ impl<S: CountedSocket> RunningTest<'_, S> {
                 self.client.last_counts = counted;
                 Ok(counted)
             }
-            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
             _ => Err(unexpected_response()),
         }
     }

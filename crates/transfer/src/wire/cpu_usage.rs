@@ -18,10 +18,10 @@ pub const SATURATED_SHARE: f64 = 0.95;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUsage {
     /// The busiest thread of the test.
-    #[serde(deserialize_with = "limits_serde::share")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_SHARE }, _, _>")]
     pub busiest_thread: f64,
     /// All of them together: 2 if two did nothing else.
-    #[serde(deserialize_with = "limits_serde::share")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_SHARE }, _, _>")]
     pub threads: f64,
     /// The least idle CPU, whatever it did; none where the system does not say.
     pub cpu: Option<BusiestCpu>,
@@ -33,10 +33,10 @@ pub struct BusiestCpu {
     /// Its number.
     pub number: u32,
     /// The share of the time in which it was not idle.
-    #[serde(deserialize_with = "limits_serde::share")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_SHARE }, _, _>")]
     pub share: f64,
     /// The share of interrupts, and of the packets that they brought.
-    #[serde(deserialize_with = "limits_serde::share")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_SHARE }, _, _>")]
     pub interrupts: f64,
 }
 

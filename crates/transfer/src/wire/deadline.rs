@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::wire::error::is_timeout;
+use crate::error::is_timeout;
 use crate::wire::{Error, Result};
 
 /// A transport with a time limit for each call.

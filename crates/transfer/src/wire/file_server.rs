@@ -5,7 +5,8 @@
 use std::net::SocketAddr;
 
 use kelvin_core::text::is_visible;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::wire::limits_serde;
 
@@ -23,10 +24,10 @@ const MAX_TOKEN_BYTES: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileServerOptions {
     /// Who serves connections, by the server's word for it.
-    #[serde(deserialize_with = "limits_serde::optional_text::<MAX_WORD_BYTES, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_WORD_BYTES as u64 }, _, _>")]
     pub model: Option<String>,
     /// By which calls the bytes of files go, by the server's word for it.
-    #[serde(deserialize_with = "limits_serde::optional_text::<MAX_WORD_BYTES, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_WORD_BYTES as u64 }, _, _>")]
     pub send: Option<String>,
     /// Threads that serve.
     pub threads: Option<u32>,
@@ -50,7 +51,7 @@ pub struct FileServerInfo {
     /// Port for what the server and its host use.
     pub stats_port: u16,
     /// The token for that.
-    #[serde(deserialize_with = "limits_serde::text::<MAX_TOKEN_BYTES, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_TOKEN_BYTES as u64 }, _, _>")]
     pub token: String,
     /// How many files there are, all of one size.
     pub files: u32,
@@ -66,10 +67,10 @@ pub struct FileServerInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiskRateReport {
     /// Bytes a second of files.
-    #[serde(deserialize_with = "limits_serde::required_rate")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub bytes_per_second: f64,
     /// Bytes a second that were read from the device for them, where the system says.
-    #[serde(deserialize_with = "limits_serde::optional_rate")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub read_per_second: Option<f64>,
     /// Requests a second that it serves, and mean bytes of those for whole files, where both are known.
     pub requests: Option<RequestRate>,
@@ -79,10 +80,10 @@ pub struct DiskRateReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRate {
     /// Small requests a second.
-    #[serde(deserialize_with = "limits_serde::required_rate")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub per_second: f64,
     /// Mean bytes of a request when whole files were read.
-    #[serde(deserialize_with = "limits_serde::required_rate")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
     pub bytes: f64,
 }
 
@@ -108,6 +109,15 @@ pub trait FileHost {
     /// # Errors
     /// Why that is not possible, in words.
     fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String>;
+}
+
+/// Names of files, no more than a message has.
+pub(crate) fn file_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    if names.len() > NAMES_PER_MESSAGE {
+        return Err(limits_serde::out_of_bounds("a list", names.len(), NAMES_PER_MESSAGE));
+    }
+    if names.iter().all(|name| is_file_name(name)) { Ok(names) } else { Err(D::Error::custom("a name of no file")) }
 }
 
 /// Whether it is the name of a file in a directory, and of nothing else.

@@ -72,10 +72,10 @@ pub struct ProgramRole {
 /// The first frame of the listening end. Earlier versions have the same fields.
 #[derive(Serialize, Deserialize)]
 struct Hello {
-    #[serde(deserialize_with = "limits_serde::text::<{ limits_serde::MAX_NAME_BYTES }, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_NAME_BYTES as u64 }, _, _>")]
     name: String,
     protocol: u32,
-    #[serde(deserialize_with = "limits_serde::text::<{ limits_serde::MAX_NAME_BYTES }, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_NAME_BYTES as u64 }, _, _>")]
     program: String,
     secret: bool,
     nonce: Nonce,
@@ -159,7 +159,7 @@ impl Handshake<'_> {
         match word {
             VERDICT_WELCOME => {}
             VERDICT_WRONG_SECRET => return Err(Error::WrongSecret),
-            VERDICT_FULL => return Err(Error::ServerFull { role }),
+            VERDICT_FULL => return Err(Error::ServerFull(role)),
             _ => return Err(wrong_program(&self.protocol.listener, "its verdict is none")),
         }
         noise.read_message(&message, &mut [0; NOISE_MESSAGE_BYTES]).map_err(|_| Error::WrongSecret)?;
@@ -212,7 +212,7 @@ impl Handshake<'_> {
         greeting.check_prefix(self)?;
         let mut noise = self.noise_state(&greeted.0, |builder| builder.build_responder())?;
         let judged = match noise.read_message(&greeting.bytes[GREETING_HEAD_BYTES..], &mut [0; NOISE_MESSAGE_BYTES]) {
-            Ok(_) => admit().ok_or((VERDICT_FULL, Error::ServerFull { role: self.protocol.listener.role })),
+            Ok(_) => admit().ok_or((VERDICT_FULL, Error::ServerFull(self.protocol.listener.role))),
             Err(_) => Err((VERDICT_WRONG_SECRET, Error::WrongSecret)),
         };
         let (word, message) = match &judged {
@@ -236,8 +236,8 @@ impl Handshake<'_> {
             return Err(Error::VersionMismatch { theirs: hello.protocol, program: hello.program, ours });
         }
         match (hello.secret, self.secret.is_some()) {
-            (true, false) => Err(Error::SecretRequired { role }),
-            (false, true) => Err(Error::NoSecretAtPeer { role }),
+            (true, false) => Err(Error::SecretRequired(role)),
+            (false, true) => Err(Error::NoSecretAtPeer(role)),
             _ => Ok(()),
         }
     }

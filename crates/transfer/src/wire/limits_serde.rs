@@ -7,8 +7,6 @@ use std::fmt::Display;
 use kelvin_core::text::is_visible;
 use serde::de::{Deserialize, Deserializer, Error};
 
-use crate::wire::file_server;
-
 /// Most bytes of a reason, of which much is written for people.
 pub const MAX_REASON_BYTES: usize = 400;
 /// Most bytes of the name of a program, of its version, or of a driver.
@@ -16,8 +14,8 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// Most entries of a list.
 const MAX_LIST_ENTRIES: usize = 128;
 /// Most of a rate in bits or bytes per second, and of a share of a host's time: the largest there is, times a thousand.
-const MAX_RATE: f64 = 1e15;
-const MAX_SHARE: f64 = 1e6;
+pub(crate) const MAX_RATE: u64 = 1_000_000_000_000_000;
+pub(crate) const MAX_SHARE: u64 = 1_000_000;
 
 /// As much of a text as fits, with unprintable characters replaced.
 pub fn truncate(text: &str, most: usize) -> String {
@@ -25,70 +23,60 @@ pub fn truncate(text: &str, most: usize) -> String {
     shown[..shown.floor_char_boundary(most)].to_owned()
 }
 
-/// A text of at most so many bytes.
+/// What is bounded when it is read: by bytes where it is a text, by its value where it is a number.
+pub trait Bounded {
+    /// An error for what exceeds the most, or has control characters.
+    ///
+    /// # Errors
+    /// What it exceeds.
+    fn check<E: Error>(&self, most: u64) -> Result<(), E>;
+}
+
+impl Bounded for String {
+    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
+        if self.len() as u64 > most {
+            return Err(out_of_bounds("a text", self.len(), most));
+        }
+        if self.chars().all(is_visible) { Ok(()) } else { Err(E::custom("a text with a control character")) }
+    }
+}
+
+impl Bounded for f64 {
+    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
+        if (0.0..=most as f64).contains(self) { Ok(()) } else { Err(out_of_bounds("a number", self, most)) }
+    }
+}
+
+impl<T: Bounded> Bounded for Option<T> {
+    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
+        self.as_ref().map_or(Ok(()), |value| value.check(most))
+    }
+}
+
+impl<T: Bounded> Bounded for Vec<T> {
+    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
+        if self.len() > MAX_LIST_ENTRIES {
+            return Err(out_of_bounds("a list", self.len(), MAX_LIST_ENTRIES));
+        }
+        self.iter().try_for_each(|value| value.check(most))
+    }
+}
+
+/// A value, or none, or a list, of which each is bounded by so much.
 ///
 /// # Errors
-/// A longer one, or one with control characters.
-pub fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked_text::<MOST, _>(String::deserialize(from)?)
+/// One that exceeds it.
+pub fn bounded<'de, const MOST: u64, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Bounded + Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let value = T::deserialize(from)?;
+    value.check(MOST)?;
+    Ok(value)
 }
 
-/// The same, optional.
-pub(crate) fn optional_text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    Option::deserialize(from)?.map(checked_text::<MOST, _>).transpose()
-}
-
-/// Names of files, no more than a message has.
-pub(crate) fn file_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let names = Vec::<String>::deserialize(from)?;
-    if names.len() > file_server::NAMES_PER_MESSAGE {
-        return Err(out_of_bounds("a list", names.len(), file_server::NAMES_PER_MESSAGE));
-    }
-    if names.iter().all(|name| file_server::is_file_name(name)) {
-        Ok(names)
-    } else {
-        Err(D::Error::custom("a name of no file"))
-    }
-}
-
-/// The same of a list.
-pub(crate) fn text_list<'de, const MOST: usize, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    let Some(all) = Option::<Vec<String>>::deserialize(from)? else { return Ok(None) };
-    if all.len() > MAX_LIST_ENTRIES {
-        return Err(out_of_bounds("a list", all.len(), MAX_LIST_ENTRIES));
-    }
-    all.into_iter().map(checked_text::<MOST, _>).collect::<Result<_, _>>().map(Some)
-}
-
-/// A rate in bits or bytes per second, if there is one.
-pub(crate) fn optional_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    Option::deserialize(from)?.map(|rate| checked_number(rate, MAX_RATE)).transpose()
-}
-
-/// A rate in bytes per second.
-pub(crate) fn required_rate<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    checked_number(f64::deserialize(from)?, MAX_RATE)
-}
-
-/// A share of a host's time; of many CPUs more than one.
-pub(crate) fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    checked_number(f64::deserialize(from)?, MAX_SHARE)
-}
-
-fn checked_text<const MOST: usize, E: Error>(text: String) -> Result<String, E> {
-    if text.len() > MOST {
-        return Err(out_of_bounds("a text", text.len(), MOST));
-    }
-    if text.chars().all(is_visible) { Ok(text) } else { Err(E::custom("a text with a control character")) }
-}
-
-fn checked_number<E: Error>(number: f64, most: f64) -> Result<f64, E> {
-    if (0.0..=most).contains(&number) { Ok(number) } else { Err(out_of_bounds("a number", number, most)) }
-}
-
-fn out_of_bounds<E: Error>(what: &str, is: impl Display, most: impl Display) -> E {
+pub(crate) fn out_of_bounds<E: Error>(what: &str, is: impl Display, most: impl Display) -> E {
     E::custom(format!("{what} of {is}, where {most} is the most"))
 }
 
@@ -113,20 +101,27 @@ mod tests {
 
     #[test]
     fn out_of_bounds_value_is_refused() {
-        let name = |text: &str| read(text, |from| optional_text::<15, _>(from));
+        let name = |text: &str| read(text, |from| bounded::<15, Option<String>, _>(from));
         assert_eq!(name("\"fifteen bytes...\""), Err("a text of 16, where 15 is the most".into()));
         assert_eq!(name("\"fifteen bytes..\"").unwrap().unwrap().len(), 15);
         assert_eq!(name("null"), Ok(None));
         assert_eq!(name("\"a\\nb\""), Err("a text with a control character".into()));
-        let names =
-            |count: usize| read(&format!("[{}]", vec!["\"x\""; count].join(",")), |from| text_list::<1, _>(from));
+        let names = |count: usize| {
+            read(&format!("[{}]", vec!["\"x\""; count].join(",")), |from| bounded::<1, Option<Vec<String>>, _>(from))
+        };
         assert_eq!(names(128).unwrap().unwrap().len(), 128);
         assert_eq!(names(129), Err("a list of 129, where 128 is the most".into()));
         for wrong in ["-1e-9", "1e7"] {
-            assert!(read(wrong, |from| share(from)).unwrap_err().contains("1000000 is the most"), "{wrong}");
+            assert!(
+                read(wrong, |from| bounded::<MAX_SHARE, f64, _>(from)).unwrap_err().contains("1000000 is the most"),
+                "{wrong}"
+            );
         }
         assert_eq!(
-            (read("2.5", |from| share(from)), read("1e10", |from| optional_rate(from))),
+            (
+                read("2.5", |from| bounded::<MAX_SHARE, f64, _>(from)),
+                read("1e10", |from| bounded::<MAX_RATE, Option<f64>, _>(from))
+            ),
             (Ok(2.5), Ok(Some(1e10)))
         );
     }

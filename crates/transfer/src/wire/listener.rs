@@ -38,7 +38,7 @@ pub(crate) fn listen(address: SocketAddr, secret: &Secret) -> Result<TcpListener
 
 /// An error where other hosts can reach an address, and there is no secret.
 pub(crate) fn check_is_protected(address: SocketAddr, secret: &Secret) -> Result<()> {
-    if secret.is_some() || is_loopback(address) { Ok(()) } else { Err(Error::UnprotectedAddress { address }) }
+    if secret.is_some() || is_loopback(address) { Ok(()) } else { Err(Error::UnprotectedAddress(address)) }
 }
 
 /// A connection whose handshake is over.

@@ -1,200 +1,341 @@
 //! The agent's side of each test.
 
-mod accept;
 mod counted_streams;
-mod file_server;
 
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use kelvin_sys::net;
 use kelvin_sys::poll::wait_readable;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
+use crate::error::is_timeout;
 use crate::wire::address::{is_same_host, with_port};
-use crate::wire::admission::{PoolSlot, SlotPool};
+use crate::wire::admission::{AgentLimits, PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::deadline::Deadline;
-use crate::wire::error::is_timeout;
-use crate::wire::file_server::StartFileServer;
-use crate::wire::interface::Interface;
-use crate::wire::limits::AgentLimits;
+use crate::wire::file_server::{FileHost, FileServerOptions, NAMES_PER_MESSAGE, StartFileServer};
 use crate::wire::message::{AgentRequest, AgentResponse, Cookie, TestReport, Transport};
 use crate::wire::secret::new_nonce;
+use crate::wire::test_socket::Interface;
 use crate::wire::{Error, Result};
 
 /// Messages between two checks of the clock: a check costs some tens of nanoseconds, a message microseconds.
 const MESSAGES_PER_CLOCK_CHECK: u64 = 256;
 /// Most bytes of a datagram over IPv4.
 const MAX_DATAGRAM_BYTES: u32 = 65_507;
-
-/// What an agent serves with.
-pub struct ServiceContext<'a> {
-    pub limits: &'a AgentLimits,
-    /// Tests being served.
-    pub running_tests: &'a SlotPool,
-    /// Starts servers of files, if it may.
-    pub start_file_server: Option<&'a StartFileServer>,
-}
-
-/// Serves one test, and returns its account.
-pub fn serve_test(
-    request: &AgentRequest,
-    channel: &mut ControlChannel,
-    context: &ServiceContext<'_>,
-) -> Result<TestReport> {
-    let ServiceContext { limits, running_tests: tests, start_file_server: files } = context;
-    let served = TestGuard::begin(tests)?;
-    let before = read_usage(UsageScope::Thread);
-    let mut report = match *request {
-        AgentRequest::Echo { transport, bytes } => {
-            check_size(transport, bytes, limits)?;
-            let mut message = vec![0; bytes as usize];
-            let arrived = match transport {
-                Transport::Tcp => echo_stream(channel, &mut message, limits, &served)?,
-                Transport::Udp => echo_datagrams(channel, &mut message, limits, &served)?,
-            };
-            TestReport { arrived, ..TestReport::default() }
-        }
-        AgentRequest::Streams { direction, count, ref sockets } => {
-            counted_streams::serve_streams(channel, (direction, count), sockets, limits, &served)?
-        }
-        AgentRequest::ReceiveDatagrams { bytes } => {
-            check_size(Transport::Udp, bytes, limits)?;
-            counted_streams::serve_datagrams(channel, bytes, limits, &served)?
-        }
-        AgentRequest::Accept => {
-            TestReport { arrived: accept::accept_all(channel, limits, &served)?, ..TestReport::default() }
-        }
-        AgentRequest::ServeFiles(ref design) => {
-            file_server::serve_files(channel, design, *files, limits)?;
-            TestReport::default()
-        }
-        AgentRequest::Names { .. }
-        | AgentRequest::ReadFromDisk
-        | AgentRequest::SetCacheState { .. }
-        | AgentRequest::KeepAlive => {
-            return Err(Error::Refused("no server of files is running".into()));
-        }
-        AgentRequest::Count | AgentRequest::End => return Err(Error::Refused("no test is running".into())),
-    };
-    let used = read_usage(UsageScope::Thread).since(before);
-    report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
-    served.update_max();
-    Ok(TestReport {
-        max_concurrent_tests: served.max_running.get() as u32,
-        interface: Interface::with_address(local_addr(channel)?),
-        ..report
-    })
-}
-
-fn check_size(transport: Transport, bytes: u32, limits: &AgentLimits) -> Result<()> {
-    let most = match transport {
-        Transport::Tcp => limits.max_message_bytes,
-        Transport::Udp => limits.max_message_bytes.min(MAX_DATAGRAM_BYTES),
-    };
-    match bytes {
-        0 => Err(Error::Refused("a message must have at least one byte".into())),
-        bytes if bytes > most => Err(Error::Refused(format!("a message may have at most {most} bytes"))),
-        _ => Ok(()),
-    }
-}
-
-/// A test, counted while it lasts.
-struct TestGuard {
-    slot: PoolSlot,
-    max_running: Cell<usize>,
-}
-
-impl TestGuard {
-    fn begin(tests: &SlotPool) -> Result<Self> {
-        let slot = tests.acquire().ok_or_else(|| Error::Refused("it serves as many tests as it may".into()))?;
-        Ok(Self { max_running: Cell::new(slot.taken()), slot })
-    }
-
-    /// Records how many there are now.
-    fn update_max(&self) {
-        self.max_running.set(self.max_running.get().max(self.slot.taken()));
-    }
-}
-
-/// The address that the client sees.
-fn local_addr(channel: &ControlChannel) -> Result<SocketAddr> {
-    channel.stream().local_addr().map_err(Error::call("see the address"))
-}
-
-/// The address of the client.
-fn peer_addr(channel: &ControlChannel) -> Result<SocketAddr> {
-    channel.stream().peer_addr().map_err(Error::call("see the address"))
-}
-
-/// A test's own address: that of the control connection, with a port that the system chooses.
-fn test_address(channel: &ControlChannel) -> Result<SocketAddr> {
-    Ok(with_port(local_addr(channel)?, 0))
-}
-
-/// Tells the client where the test is.
-fn send_ready(channel: &mut ControlChannel, address: SocketAddr, limits: &AgentLimits) -> Result<Cookie> {
-    let mut cookie = Cookie::default();
-    let unforeseen = new_nonce()?;
-    cookie.copy_from_slice(&unforeseen[..size_of::<Cookie>()]);
-    channel.send(&AgentResponse::Ready { port: address.port(), cookie }, limits.handshake_timeout)?;
-    Ok(cookie)
-}
-
-/// Waits for so many connections of the client; others that find the port are rejected.
-fn accept_streams(
-    listener: &TcpListener,
-    count: u32,
-    channel: &mut ControlChannel,
-    limits: &AgentLimits,
-) -> Result<Vec<TcpStream>> {
-    const DOING: &str = "connect for the test";
-    let address = listener.local_addr().map_err(Error::call("see the address"))?;
-    let cookie = send_ready(channel, address, limits)?;
-    let client = peer_addr(channel)?;
-    let deadline = Deadline::within(limits.handshake_timeout);
-    let mut streams = Vec::new();
-    while streams.len() < count as usize {
-        if !wait_readable(listener.as_fd(), deadline.remaining(DOING)?).map_err(Error::call(DOING))? {
-            continue;
-        }
-        let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
-        let mut said = Cookie::default();
-        if is_same_host(from, client)
-            && deadline.read_full(&mut stream, &mut said, DOING).is_ok()
-            && cookies_match(&said, &cookie)
-        {
-            configure_stream(&stream, limits).map_err(Error::call("set up the test"))?;
-            streams.push(stream);
-        }
-    }
-    Ok(streams)
-}
-
-fn configure_stream(stream: &TcpStream, limits: &AgentLimits) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limits.idle_timeout))?;
-    stream.set_write_timeout(Some(limits.idle_timeout))
-}
-
-fn listen_for_test(channel: &ControlChannel) -> Result<TcpListener> {
-    TcpListener::bind(test_address(channel)?).map_err(Error::call("listen for the test"))
-}
-
 /// Silence after which the control connection is checked.
 const SILENCE_BEFORE_CHECK: Duration = Duration::from_millis(20);
 
-/// Whether the client has ended the test.
-fn has_client_ended(channel: &mut ControlChannel, limits: &AgentLimits) -> Result<bool> {
-    if !wait_readable(channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
-        return Ok(false);
+/// A test while it is served.
+pub struct TestSession<'a> {
+    channel: &'a mut ControlChannel,
+    limits: &'a AgentLimits,
+    slot: PoolSlot,
+    /// Most tests that were served at one time.
+    max_running: usize,
+    begun: Instant,
+}
+
+impl<'a> TestSession<'a> {
+    /// Takes a slot for a test.
+    ///
+    /// # Errors
+    /// That none is free.
+    pub fn begin(channel: &'a mut ControlChannel, limits: &'a AgentLimits, running: &SlotPool) -> Result<Self> {
+        let slot =
+            running.acquire().ok_or_else(|| Error::RefusedByAgent("it serves as many tests as it may".into()))?;
+        Ok(Self { channel, limits, max_running: slot.taken(), slot, begun: Instant::now() })
     }
-    match channel.receive(limits.handshake_timeout)? {
-        AgentRequest::End => Ok(true),
-        _ => Err(Error::Refused("one test must end before the next one begins".into())),
+
+    /// Serves the test, and returns its account.
+    ///
+    /// # Errors
+    /// A request that is refused; a client that is gone, silent or breaks the protocol.
+    pub fn serve(mut self, request: &AgentRequest, files: Option<&StartFileServer>) -> Result<TestReport> {
+        let before = read_usage(UsageScope::Thread);
+        let mut report = TestReport::default();
+        match request {
+            &AgentRequest::Echo { transport, bytes } => {
+                self.check_size(transport, bytes)?;
+                let mut message = vec![0; bytes as usize];
+                report.arrived = match transport {
+                    Transport::Tcp => self.echo_stream(&mut message)?,
+                    Transport::Udp => self.echo_datagrams(&mut message)?,
+                };
+            }
+            AgentRequest::Streams { direction, count, sockets } => {
+                report = self.serve_streams(*direction, *count, sockets)?;
+            }
+            &AgentRequest::ReceiveDatagrams { bytes } => {
+                self.check_size(Transport::Udp, bytes)?;
+                report = self.serve_datagrams(bytes)?;
+            }
+            AgentRequest::Accept => report.arrived = self.accept_connections()?,
+            AgentRequest::ServeFiles(options) => self.serve_files(options, files)?,
+            AgentRequest::Names { .. }
+            | AgentRequest::ReadFromDisk
+            | AgentRequest::SetCacheState { .. }
+            | AgentRequest::KeepAlive => return Err(Error::RefusedByAgent("no server of files is running".into())),
+            AgentRequest::Count | AgentRequest::End => {
+                return Err(Error::RefusedByAgent("no test is running".into()));
+            }
+        }
+        let used = read_usage(UsageScope::Thread).since(before);
+        report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
+        self.update_max();
+        report.max_concurrent_tests = self.max_running as u32;
+        report.interface = Interface::with_address(self.test_address()?);
+        Ok(report)
+    }
+
+    fn check_size(&self, transport: Transport, bytes: u32) -> Result<()> {
+        let most = match transport {
+            Transport::Tcp => self.limits.max_message_bytes,
+            Transport::Udp => self.limits.max_message_bytes.min(MAX_DATAGRAM_BYTES),
+        };
+        match bytes {
+            0 => Err(Error::RefusedByAgent("a message must have at least one byte".into())),
+            bytes if bytes > most => Err(Error::RefusedByAgent(format!("a message may have at most {most} bytes"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records how many tests there are now.
+    fn update_max(&mut self) {
+        self.max_running = self.max_running.max(self.slot.taken());
+    }
+
+    /// Records how many tests there are now, and whether the time of this one is over.
+    fn check_time(&mut self) -> Result<()> {
+        self.update_max();
+        if self.begun.elapsed() <= self.limits.test_timeout {
+            return Ok(());
+        }
+        Err(Error::TimedOut { doing: "end the test", seconds: self.limits.test_timeout.as_secs_f64() })
+    }
+
+    /// Sends an answer.
+    fn send(&mut self, answer: &AgentResponse) -> Result<()> {
+        self.channel.send(answer, self.limits.idle_timeout)
+    }
+
+    /// The address of the client.
+    fn client(&self) -> Result<SocketAddr> {
+        self.channel.stream().peer_addr().map_err(Error::call("see the address"))
+    }
+
+    /// A test's own address: that of the control connection, with a port that the system chooses.
+    fn test_address(&self) -> Result<SocketAddr> {
+        Ok(with_port(self.channel.stream().local_addr().map_err(Error::call("see the address"))?, 0))
+    }
+
+    fn listen(&self) -> Result<TcpListener> {
+        TcpListener::bind(self.test_address()?).map_err(Error::call("listen for the test"))
+    }
+
+    /// Tells the client where the test is.
+    fn send_ready(&mut self, address: std::io::Result<SocketAddr>) -> Result<Cookie> {
+        let port = address.map_err(Error::call("see the address"))?.port();
+        let mut cookie = Cookie::default();
+        cookie.copy_from_slice(&new_nonce()?[..size_of::<Cookie>()]);
+        self.channel.send(&AgentResponse::Ready { port, cookie }, self.limits.handshake_timeout)?;
+        Ok(cookie)
+    }
+
+    /// Whether the client has ended the test.
+    fn has_client_ended(&mut self) -> Result<bool> {
+        if !wait_readable(self.channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
+            return Ok(false);
+        }
+        match self.channel.receive(self.limits.handshake_timeout)? {
+            AgentRequest::End => Ok(true),
+            _ => Err(not_ended()),
+        }
+    }
+
+    /// Waits for so many connections of the client; others that find the port are rejected.
+    fn accept_streams(&mut self, listener: &TcpListener, count: u32) -> Result<Vec<TcpStream>> {
+        const DOING: &str = "connect for the test";
+        let cookie = self.send_ready(listener.local_addr())?;
+        let client = self.client()?;
+        let deadline = Deadline::within(self.limits.handshake_timeout);
+        let mut streams = Vec::new();
+        while streams.len() < count as usize {
+            if !wait_readable(listener.as_fd(), deadline.remaining(DOING)?).map_err(Error::call(DOING))? {
+                continue;
+            }
+            let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
+            let mut said = Cookie::default();
+            if is_same_host(from, client)
+                && deadline.read_full(&mut stream, &mut said, DOING).is_ok()
+                && cookies_match(&said, &cookie)
+            {
+                let idle = Some(self.limits.idle_timeout);
+                let set_up = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(idle));
+                set_up.and_then(|()| stream.set_write_timeout(idle)).map_err(Error::call("set up the test"))?;
+                streams.push(stream);
+            }
+        }
+        Ok(streams)
+    }
+
+    /// Returns what arrives over a connection, until the client ends it.
+    fn echo_stream(&mut self, message: &mut [u8]) -> Result<u64> {
+        let mut stream = self.accept_streams(&self.listen()?, 1)?.remove(0);
+        self.begun = Instant::now();
+        let failed = stream_error(self.limits);
+        for messages in 0.. {
+            if messages % MESSAGES_PER_CLOCK_CHECK == 0 {
+                self.check_time()?;
+            }
+            match stream.read(message) {
+                Ok(0) => return Ok(messages),
+                Ok(count) => stream.read_exact(&mut message[count..]).map_err(&failed)?,
+                Err(error) => return Err(failed(error)),
+            }
+            stream.write_all(message).map_err(&failed)?;
+        }
+        Ok(0)
+    }
+
+    /// A socket for datagrams of the client and of nobody else: it identifies itself by one with the cookie, which is returned. So
+    /// an address is known to be an authenticated client's before anything else is sent to it.
+    fn introduced_socket(&mut self) -> Result<(UdpSocket, Cookie)> {
+        const DOING: &str = "send the first datagram";
+        let socket = UdpSocket::bind(self.test_address()?).map_err(Error::call("open a socket for the test"))?;
+        let cookie = self.send_ready(socket.local_addr())?;
+        let client = self.client()?;
+        let deadline = Deadline::within(self.limits.handshake_timeout);
+        loop {
+            socket.set_read_timeout(Some(deadline.remaining(DOING)?)).map_err(Error::call("set up the test"))?;
+            let mut said = Cookie::default();
+            match socket.recv_from(&mut said) {
+                Ok((count, from))
+                    if is_same_host(from, client) && count == said.len() && cookies_match(&said, &cookie) =>
+                {
+                    socket.connect(from).map_err(Error::call("set up the test"))?;
+                    socket.send(&said).map_err(Error::call("answer the first datagram"))?;
+                    return Ok((socket, cookie));
+                }
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(Error::call(DOING)(error)),
+            }
+        }
+    }
+
+    /// Returns datagrams from the client, until the control connection has a message, or ends. A datagram of another size is the first one
+    /// again, whose answer was lost: it is answered, and not counted.
+    fn echo_datagrams(&mut self, message: &mut [u8]) -> Result<u64> {
+        let (socket, _) = self.introduced_socket()?;
+        socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
+        self.begun = Instant::now();
+        let failed = stream_error(self.limits);
+        let (mut messages, mut answered, mut last) = (0, 0, LastProgress::default());
+        loop {
+            match socket.recv(message) {
+                Ok(count) => {
+                    socket.send(&message[..count]).map_err(&failed)?;
+                    messages += u64::from(count == message.len());
+                    answered += 1;
+                    if answered % MESSAGES_PER_CLOCK_CHECK == 0 {
+                        self.check_time()?;
+                    }
+                }
+                Err(error) if is_timeout(&error) => {
+                    if self.has_client_ended()? {
+                        return Ok(messages);
+                    }
+                    last.check(answered, self.limits)?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Accepts connections that the client opens and closes one after the other, and answers each once, until it ends the test; how many
+    /// there were.
+    fn accept_connections(&mut self) -> Result<u64> {
+        let listener = self.listen()?;
+        listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
+        let cookie = self.send_ready(listener.local_addr())?;
+        let client = self.client()?;
+        self.begun = Instant::now();
+        let (mut answered, mut accepted, mut last, mut looked) = (0, 0, LastProgress::default(), self.begun);
+        loop {
+            // One that was gone before it was accepted is none.
+            if wait_readable(listener.as_fd(), SILENCE_BEFORE_CHECK).map_err(Error::call("wait"))?
+                && let Ok((mut stream, from)) = listener.accept()
+                && is_same_host(from, client)
+            {
+                let deadline = Deadline::within(self.limits.handshake_timeout);
+                // One without the cookie is no part of the test, and costs it no more than this time.
+                answered += u64::from(return_cookie(&mut stream, &cookie, &deadline).is_ok());
+                accepted += 1;
+            }
+            // However many others connect.
+            if looked.elapsed() >= SILENCE_BEFORE_CHECK {
+                if self.has_client_ended()? {
+                    return Ok(answered);
+                }
+                last.check(accepted, self.limits)?;
+                self.check_time()?;
+                looked = Instant::now();
+            }
+        }
+    }
+
+    /// Starts a server of files, and answers what is asked of it until the client ends it or says nothing for too long. There is never
+    /// another one of this client.
+    fn serve_files(&mut self, options: &FileServerOptions, start: Option<&StartFileServer>) -> Result<()> {
+        let start =
+            start.ok_or_else(|| Error::RefusedByAgent("it serves no files: start it with --serve DIR".into()))?;
+        let host: Box<dyn FileHost> = start(options, self.test_address()?).map_err(Error::RefusedByAgent)?;
+        self.send(&AgentResponse::Serving(host.info()))?;
+        loop {
+            let answer = match self.channel.receive(self.limits.idle_timeout)? {
+                AgentRequest::Names { from } => {
+                    let names = host.file_names().iter().skip(from as usize).take(NAMES_PER_MESSAGE);
+                    Ok(AgentResponse::Names(names.cloned().collect()))
+                }
+                AgentRequest::ReadFromDisk => host.disk_rate().map(AgentResponse::Read),
+                AgentRequest::SetCacheState { cache, from } => {
+                    host.set_cache_state(cache, from).map(AgentResponse::CacheStateSet)
+                }
+                AgentRequest::KeepAlive => Ok(AgentResponse::Alive),
+                AgentRequest::End => return Ok(()),
+                _ => return Err(not_ended()),
+            };
+            // One that cannot be given does not end the server.
+            self.send(&answer.unwrap_or_else(AgentResponse::failed))?;
+        }
+    }
+}
+
+/// Since when nothing more has come.
+struct LastProgress {
+    since: Instant,
+    count: u64,
+}
+
+impl Default for LastProgress {
+    fn default() -> Self {
+        Self { since: Instant::now(), count: 0 }
+    }
+}
+
+impl LastProgress {
+    /// An error if no more than before has come for too long.
+    fn check(&mut self, count: u64, limits: &AgentLimits) -> Result<()> {
+        if self.count != count {
+            *self = Self { since: Instant::now(), count };
+        } else if self.since.elapsed() > limits.idle_timeout {
+            return Err(timed_out(limits));
+        }
+        Ok(())
     }
 }
 
@@ -203,97 +344,26 @@ fn cookies_match(one: &Cookie, other: &Cookie) -> bool {
     std::hint::black_box(one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other))) == 0
 }
 
-/// Returns what arrives over a connection, until the client ends it.
-fn echo_stream(
-    channel: &mut ControlChannel,
-    message: &mut [u8],
-    limits: &AgentLimits,
-    served: &TestGuard,
-) -> Result<u64> {
-    let mut stream = accept_streams(&listen_for_test(channel)?, 1, channel, limits)?.remove(0);
-    let begun = Instant::now();
-    for messages in 0.. {
-        if messages % MESSAGES_PER_CLOCK_CHECK == 0 {
-            served.update_max();
-            check_time(begun, limits)?;
-        }
-        match stream.read(message) {
-            Ok(0) => return Ok(messages),
-            Ok(count) => stream.read_exact(&mut message[count..]).map_err(stream_error(limits))?,
-            Err(error) => return Err(stream_error(limits)(error)),
-        }
-        stream.write_all(message).map_err(stream_error(limits))?;
+/// Returns the cookie, and resets the connection once the client has closed it, which frees the client's port at once instead
+/// of after a minute.
+fn return_cookie(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -> Result<()> {
+    net::reset_on_close(stream).map_err(Error::call("set up the test"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+    let mut said = Cookie::default();
+    deadline.read_full(stream, &mut said, "begin with the cookie")?;
+    if !cookies_match(&said, cookie) {
+        return Err(Error::RefusedByAgent("another cookie".into()));
     }
-    Ok(0)
-}
-
-/// A socket for datagrams of the client and of nobody else: it identifies itself by one with the cookie, which is returned. So
-/// an address is known to be an authenticated client's before anything else is sent to it.
-fn introduced_socket(channel: &mut ControlChannel, limits: &AgentLimits) -> Result<(UdpSocket, Cookie)> {
-    const DOING: &str = "send the first datagram";
-    let socket = UdpSocket::bind(test_address(channel)?).map_err(Error::call("open a socket for the test"))?;
-    let address = socket.local_addr().map_err(Error::call("see the address"))?;
-    let cookie = send_ready(channel, address, limits)?;
-    let client = peer_addr(channel)?;
-    let deadline = Deadline::within(limits.handshake_timeout);
-    loop {
-        socket.set_read_timeout(Some(deadline.remaining(DOING)?)).map_err(Error::call("set up the test"))?;
-        let mut said = Cookie::default();
-        match socket.recv_from(&mut said) {
-            Ok((count, from)) if is_same_host(from, client) && count == said.len() && cookies_match(&said, &cookie) => {
-                socket.connect(from).map_err(Error::call("set up the test"))?;
-                socket.send(&said).map_err(Error::call("answer the first datagram"))?;
-                return Ok((socket, cookie));
-            }
-            Ok(_) => {}
-            Err(error) if is_timeout(&error) => {}
-            Err(error) => return Err(Error::call(DOING)(error)),
-        }
+    deadline.write_full(stream, cookie, "read the cookie")?;
+    match deadline.read_full(stream, &mut [0], "close the connection") {
+        Err(Error::Closed) => Ok(()),
+        Ok(()) => Err(Error::RefusedByAgent("more than the cookie".into())),
+        Err(error) => Err(error),
     }
 }
 
-/// Returns datagrams from the client, until the control connection has a message, or ends. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
-fn echo_datagrams(
-    channel: &mut ControlChannel,
-    message: &mut [u8],
-    limits: &AgentLimits,
-    served: &TestGuard,
-) -> Result<u64> {
-    let (socket, _) = introduced_socket(channel, limits)?;
-    socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
-    let begun = Instant::now();
-    let (mut messages, mut answered, mut last) = (0, 0_u64, (begun, 0));
-    loop {
-        match socket.recv(message) {
-            Ok(count) => {
-                socket.send(&message[..count]).map_err(stream_error(limits))?;
-                messages += u64::from(count == message.len());
-                answered += 1;
-                if answered % MESSAGES_PER_CLOCK_CHECK == 0 {
-                    served.update_max();
-                    check_time(begun, limits)?;
-                }
-            }
-            Err(error) if is_timeout(&error) => {
-                if has_client_ended(channel, limits)? {
-                    return Ok(messages);
-                }
-                if last.1 != answered {
-                    last = (Instant::now(), answered);
-                } else if last.0.elapsed() > limits.idle_timeout {
-                    return Err(timed_out(limits));
-                }
-            }
-            Err(error) => return Err(stream_error(limits)(error)),
-        }
-    }
-}
-
-fn check_time(begun: Instant, limits: &AgentLimits) -> Result<()> {
-    if begun.elapsed() <= limits.test_timeout {
-        return Ok(());
-    }
-    Err(Error::TimedOut { doing: "end the test", seconds: limits.test_timeout.as_secs_f64() })
+fn not_ended() -> Error {
+    Error::RefusedByAgent("one test must end before the next one begins".into())
 }
 
 fn timed_out(limits: &AgentLimits) -> Error {

@@ -12,6 +12,7 @@ use kelvin_sys::random::split_mix;
 use handshakes::{connected_halves, handshake};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::admission::AgentLimits;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener};
 use crate::wire::client::client_handshake;
 use crate::wire::control_channel::ControlChannel;
@@ -20,12 +21,11 @@ use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{
     DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILE_NAME, is_file_name,
 };
-use crate::wire::interface::Interface;
-use crate::wire::limits::AgentLimits;
 use crate::wire::limits_serde::MAX_REASON_BYTES;
 use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection, TestReport, Transport};
 use crate::wire::secret::Secret;
-use crate::wire::socket_options::{TcpEndInfo, TestSocketOptions};
+use crate::wire::test_socket::Interface;
+use crate::wire::test_socket::{TcpEndInfo, TestSocketOptions};
 use crate::wire::{Error, frame};
 
 const LONG: Duration = Duration::from_secs(5);

@@ -16,8 +16,8 @@ use kelvin_core::catalogue::net::{
 use kelvin_harness::{BoundedMetric, HardwareFacts};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_transfer::wire::message::NUMBER_BYTES;
 use kelvin_transfer::wire::message::TestDirection;
-use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
 use super::bandwidth::streams_to_agent;
 use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::net::{PEER_LOADED, SendMethod};
 use kelvin_transfer::wire::message::TestDirection;
-use kelvin_transfer::wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use super::rate_windows::{RateWatch, TransferState, describe_busy, host_busy_shares};
 use super::streams::{MESSAGE_BYTES, StreamSpec, duplicate_links, run_stream, stop_streams};

@@ -16,9 +16,9 @@ use std::path::Path;
 
 use kelvin_harness::{Bench, ProbeError};
 use kelvin_transfer::wire::client::AgentClient;
-use kelvin_transfer::wire::interface::Interface;
 use kelvin_transfer::wire::message::TestReport;
 use kelvin_transfer::wire::secret::Secret;
+use kelvin_transfer::wire::test_socket::Interface;
 
 /// What all of them say of the agent.
 const AGENT_PITFALL: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";

@@ -14,7 +14,7 @@ use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::client::RunningTest;
 use kelvin_transfer::wire::cpu_usage::CpuUsage;
 use kelvin_transfer::wire::message::TestDirection;
-use kelvin_transfer::wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use super::rate_windows::{
     RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares,

@@ -9,13 +9,7 @@ use super::super::socket_io::SocketIo;
 use super::TransferMethod;
 
 /// The buffer.
-pub struct ReadWrite(Vec<u8>);
-
-impl ReadWrite {
-    pub fn new(bytes: usize) -> Self {
-        Self(vec![0; bytes])
-    }
-}
+pub struct ReadWrite(pub Vec<u8>);
 
 impl TransferMethod for ReadWrite {
     fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {

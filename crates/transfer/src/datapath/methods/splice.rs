@@ -1,13 +1,30 @@
-//! By splice: from the file into a pipe and from there to the socket, or the other way round.
+//! By sendfile, where the socket refers to the pages of the page cache; and by splice, from the file into a pipe and from there to the
+//! socket, or the other way round.
 
 use std::io::Result;
 
 use kelvin_sys::net::socket_send::Splicer;
-use kelvin_sys::net::transfer_call::TransferCall;
+use kelvin_sys::net::transfer_call::{PageAccess, TransferCall};
 
 use super::super::range_cursor::{RangeCursor, nonzero};
 use super::super::socket_io::SocketIo;
 use super::TransferMethod;
+
+pub struct Sendfile {
+    pub call_bytes: usize,
+}
+
+impl TransferMethod for Sendfile {
+    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        while range.remaining() > 0 {
+            match socket.call(TransferCall::SendFile(range.next_part(self.call_bytes)))? {
+                0 => break,
+                sent => range.mark_sent(sent),
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A pipe, and how many bytes it holds.
 pub struct Splice {
@@ -18,14 +35,10 @@ pub struct Splice {
 }
 
 impl Splice {
-    pub fn for_sending(buffer: usize) -> Result<Self> {
-        Ok(Self { pipe: Splicer::new(buffer)?, pipe_bytes: buffer, call_bytes: buffer, held: 0 })
-    }
-
-    /// A call that fills the pipe would wait for a reader.
-    pub fn for_receiving(buffer: usize) -> Result<Self> {
+    pub fn new(buffer: usize, access: PageAccess) -> Result<Self> {
         let pipe = Splicer::new(buffer)?;
-        let call_bytes = buffer.min(pipe.capacity()?);
+        // A call that receives more than the pipe holds would wait for a reader.
+        let call_bytes = if access == PageAccess::Write { buffer.min(pipe.capacity()?) } else { buffer };
         Ok(Self { pipe, pipe_bytes: buffer, call_bytes, held: 0 })
     }
 

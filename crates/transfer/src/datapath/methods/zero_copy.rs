@@ -1,15 +1,13 @@
 //! Sends without a copy (MSG_ZEROCOPY): buffers that are not used again before the kernel says so.
 
-use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
-use std::net::TcpStream;
 
 use kelvin_sys::memory::Arena;
-use kelvin_sys::net::socket_send::{is_queue_full, next_completion, set_zero_copy};
+use kelvin_sys::net::socket_send::{is_queue_full, set_zero_copy};
 use kelvin_sys::net::transfer_call::{MoreFollows, TransferCall};
 
 use super::super::range_cursor::RangeCursor;
-use super::super::socket_io::{IoCounts, SocketIo};
+use super::super::socket_io::{PendingSends, SocketIo};
 use super::TransferMethod;
 
 /// The buffers.
@@ -94,90 +92,4 @@ fn send_slot(socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>, slot: usize
         }
     }
     Ok(())
-}
-
-/// Sends of one socket that are not completed, and the buffers that they use.
-#[derive(Debug)]
-pub struct PendingSends {
-    /// The number of the first send below.
-    first: u32,
-    /// The buffer of each send, from the first on that is not completed; `None` if it is.
-    sends: VecDeque<Option<usize>>,
-    /// How many sends use each buffer.
-    uses: Vec<u32>,
-}
-
-impl PendingSends {
-    /// None yet, of so many buffers.
-    pub fn new(slots: usize) -> Self {
-        Self { first: 0, sends: VecDeque::new(), uses: vec![0; slots] }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.sends.is_empty()
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        self.uses.iter().position(|&uses| uses == 0)
-    }
-
-    fn free_slots(&self) -> usize {
-        self.uses.iter().filter(|&&uses| uses == 0).count()
-    }
-
-    /// The next send uses this buffer.
-    fn start_send(&mut self, slot: usize) {
-        self.sends.push_back(Some(slot));
-        self.uses[slot] += 1;
-    }
-
-    /// Takes what the socket's error queue says, and whether it said anything.
-    pub fn take_completions(&mut self, socket: &TcpStream, counts: &mut IoCounts) -> Result<bool> {
-        let mut any = false;
-        loop {
-            counts.system_calls += 1;
-            let Some((numbers, copied)) = next_completion(socket)? else { return Ok(any) };
-            any = true;
-            let completed = self.complete_sends(*numbers.start(), *numbers.end());
-            *(if copied { &mut counts.copied } else { &mut counts.zero_copied }) += completed;
-        }
-    }
-
-    /// The sends from one number to another are completed; returns how many of them were not before.
-    fn complete_sends(&mut self, from: u32, to: u32) -> u64 {
-        let places = from.wrapping_sub(self.first) as usize..=to.wrapping_sub(self.first) as usize;
-        let mut ended = 0;
-        for (place, send) in self.sends.iter_mut().enumerate() {
-            if let (true, Some(slot)) = (places.contains(&place), send.as_mut()) {
-                self.uses[*slot] -= 1;
-                *send = None;
-                ended += 1;
-            }
-        }
-        while self.sends.front() == Some(&None) {
-            self.sends.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
-        ended
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffer_is_free_after_all_sends_complete() {
-        let mut sends = PendingSends::new(2);
-        sends.first = u32::MAX;
-        for slot in [0, 0, 1] {
-            sends.start_send(slot);
-        }
-        assert_eq!(sends.free_slot(), None);
-        assert_eq!(sends.complete_sends(0, 1), 2);
-        assert_eq!((sends.free_slot(), sends.is_empty()), (Some(1), false));
-        assert_eq!(sends.complete_sends(u32::MAX, u32::MAX), 1);
-        assert_eq!((sends.free_slot(), sends.is_empty(), sends.first), (Some(0), true, 2));
-        assert_eq!(sends.complete_sends(5, 4), 0, "nothing is in flight");
-    }
 }

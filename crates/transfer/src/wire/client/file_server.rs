@@ -36,7 +36,7 @@ impl AgentClient {
     fn request(&mut self, ask: &AgentRequest) -> Result<AgentResponse> {
         self.channel.send(ask, RESPONSE_TIMEOUT)?;
         match self.channel.receive(RESPONSE_TIMEOUT)? {
-            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
             answer => Ok(answer),
         }
     }

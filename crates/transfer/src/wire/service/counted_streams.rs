@@ -11,17 +11,14 @@ use kelvin_sys::net;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::{
-    SILENCE_BEFORE_CHECK, TestGuard, accept_streams, check_time, introduced_socket, listen_for_test, stream_error,
-    timed_out,
-};
-use crate::wire::control_channel::ControlChannel;
+use super::{LastProgress, SILENCE_BEFORE_CHECK, TestSession, not_ended, stream_error};
+use crate::error::is_timeout;
+use crate::wire::admission::AgentLimits;
 use crate::wire::cpu_usage::{CpuUsageMeter, ThreadClocks};
-use crate::wire::error::is_timeout;
-use crate::wire::limits::AgentLimits;
-use crate::wire::message::{AgentRequest, AgentResponse, Cookie, TestCounts, TestDirection, TestReport};
-use crate::wire::sequence::SequenceCounts;
-use crate::wire::socket_options::{TcpEndInfo, TestSocketOptions};
+use crate::wire::message::{
+    AgentRequest, AgentResponse, Cookie, SequenceCounts, TestCounts, TestDirection, TestReport,
+};
+use crate::wire::test_socket::{TcpEndInfo, TestSocketOptions};
 use crate::wire::{Error, Result};
 
 /// Bytes of a call: larger ones are no faster, and these stay in a cache.
@@ -30,53 +27,100 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// kernel may grant less.
 const DATAGRAM_BUFFER_BYTES: u32 = 4 << 20;
 
-/// Receives or sends so many streams until the client ends the test, and reports counts on request.
-pub fn serve_streams(
-    channel: &mut ControlChannel,
-    (direction, count): (TestDirection, u32),
-    sockets: &TestSocketOptions,
-    limits: &AgentLimits,
-    served: &TestGuard,
-) -> Result<TestReport> {
-    if count == 0 || count > limits.max_streams {
-        return Err(Error::Refused(format!("a test has from 1 to {} connections", limits.max_streams)));
+impl TestSession<'_> {
+    /// Receives or sends so many streams until the client ends the test, and reports counts on request.
+    pub(super) fn serve_streams(
+        &mut self,
+        direction: TestDirection,
+        count: u32,
+        options: &TestSocketOptions,
+    ) -> Result<TestReport> {
+        let most = self.limits.max_streams;
+        if count == 0 || count > most {
+            return Err(Error::RefusedByAgent(format!("a test has from 1 to {most} connections")));
+        }
+        options.check(self.limits)?;
+        let listener = self.listen()?;
+        let refused =
+            |error| Error::RefusedByAgent(format!("the kernel of the agent's host does not grant{options}: {error}"));
+        options.apply(&listener).map_err(refused)?;
+        let streams = self.accept_streams(&listener, count)?;
+        drop(listener);
+        for stream in &streams {
+            // The kernel gathers what is sent into packets, and drops what was not received at the end: a client that does not read leaves
+            // nothing behind.
+            let set_up = stream.set_nodelay(false).and_then(|()| net::reset_on_close(stream));
+            set_up.map_err(Error::call("set up the test"))?;
+        }
+        let moved = match direction {
+            TestDirection::ToAgent => TestSocket::Receiving,
+            TestDirection::FromAgent => TestSocket::Sending,
+        };
+        self.serve_counted(streams.into_iter().map(moved).collect())
     }
-    sockets.check(limits)?;
-    let listener = listen_for_test(channel)?;
-    let refused = |error| Error::Refused(format!("the kernel of the agent's host does not grant{sockets}: {error}"));
-    sockets.apply(&listener).map_err(refused)?;
-    let moved = match direction {
-        TestDirection::ToAgent => TestSocket::Receiving,
-        TestDirection::FromAgent => TestSocket::Sending,
-    };
-    let streams = accept_streams(&listener, count, channel, limits)?;
-    drop(listener);
-    streams.iter().try_for_each(configure_bulk_stream).map_err(Error::call("set up the test"))?;
-    CountedTest::new(streams.into_iter().map(moved).collect()).serve(channel, limits, served)
-}
 
-/// Lets the kernel gather what is sent into packets, and drop what was not received at the end: a client that does not read
-/// leaves nothing behind.
-fn configure_bulk_stream(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(false)?;
-    net::reset_on_close(stream)
-}
-
-/// The same for numbered datagrams of so many bytes.
-pub fn serve_datagrams(
-    channel: &mut ControlChannel,
-    bytes: u32,
-    limits: &AgentLimits,
-    served: &TestGuard,
-) -> Result<TestReport> {
-    if bytes as usize <= size_of::<Cookie>() {
-        let least = size_of::<Cookie>() + 1;
-        return Err(Error::Refused(format!("a counted datagram must have at least {least} bytes")));
+    /// Receives numbered datagrams of so many bytes.
+    pub(super) fn serve_datagrams(&mut self, bytes: u32) -> Result<TestReport> {
+        if bytes as usize <= size_of::<Cookie>() {
+            let least = size_of::<Cookie>() + 1;
+            return Err(Error::RefusedByAgent(format!("a counted datagram must have at least {least} bytes")));
+        }
+        let (socket, cookie) = self.introduced_socket()?;
+        net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
+        self.serve_counted(vec![TestSocket::Datagrams { socket, cookie, bytes: bytes as usize }])
     }
-    let (socket, cookie) = introduced_socket(channel, limits)?;
-    net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
-    let datagrams = TestSocket::Datagrams { socket, cookie, bytes: bytes as usize };
-    CountedTest::new(vec![datagrams]).serve(channel, limits, served)
+
+    fn serve_counted(&mut self, sockets: Vec<TestSocket>) -> Result<TestReport> {
+        self.begun = Instant::now();
+        let test = CountedTest {
+            sockets,
+            limits: self.limits,
+            begun: self.begun,
+            bytes: AtomicU64::new(0),
+            numbers: Default::default(),
+            threads: ThreadClocks::default(),
+            is_over: AtomicBool::new(false),
+        };
+        std::thread::scope(|scope| {
+            let test = &test;
+            let begin = |socket| ThreadBuilder::named("moves").start_in(scope, move || test.move_bytes(socket));
+            // Those that were started wait for the client.
+            let threads = test.sockets.iter().map(begin).collect::<std::io::Result<Vec<_>>>();
+            let threads = threads.inspect_err(|_| test.stop()).map_err(Error::Thread)?;
+            let outcome = self.answer_counts(test, &threads);
+            let first = test.sockets.iter().find_map(TestSocket::stream);
+            let stream = first.and_then(|first| TcpEndInfo::of_socket(first).ok());
+            test.stop();
+            let panicked = |_| Error::RefusedByAgent("a thread of the agent panicked".into());
+            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).and_then(|ended| ended));
+            let ends: Vec<[u64; 2]> = ends.collect::<Result<_>>()?;
+            outcome?;
+            let mut seen = TestReport { arrived: test.bytes.load(Ordering::Relaxed), stream, ..TestReport::default() };
+            for end in ends {
+                seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
+            }
+            Ok(seen)
+        })
+    }
+
+    /// Answers the client's requests meanwhile.
+    fn answer_counts(&mut self, test: &CountedTest<'_>, threads: &[MoverThread<'_>]) -> Result<()> {
+        let mut watch = CpuUsageMeter::start(&test.threads);
+        loop {
+            let ask: AgentRequest = self.channel.receive(self.limits.idle_timeout)?;
+            self.check_time()?;
+            match ask {
+                // A stream that ended early has reported why, or was closed.
+                AgentRequest::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Closed),
+                AgentRequest::Count => {
+                    let counted = TestCounts { busy: watch.sample(), ..test.counts()? };
+                    self.send(&AgentResponse::Counted(counted))?;
+                }
+                AgentRequest::End => return Ok(()),
+                _ => return Err(not_ended()),
+            }
+        }
+    }
 }
 
 /// Where bytes come from, or go to.
@@ -87,8 +131,9 @@ enum TestSocket {
 }
 
 /// What is moved, and how much of it so far.
-struct CountedTest {
+struct CountedTest<'a> {
     sockets: Vec<TestSocket>,
+    limits: &'a AgentLimits,
     begun: Instant,
     bytes: AtomicU64,
     /// Of datagrams: arrived, the highest number, reordered. One thread writes them.
@@ -113,72 +158,13 @@ impl TestSocket {
 
 type MoverThread<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
 
-impl CountedTest {
-    fn new(sources: Vec<TestSocket>) -> Self {
-        Self {
-            sockets: sources,
-            begun: Instant::now(),
-            bytes: AtomicU64::new(0),
-            numbers: Default::default(),
-            threads: ThreadClocks::default(),
-            is_over: AtomicBool::new(false),
-        }
-    }
-
-    fn serve(&self, channel: &mut ControlChannel, limits: &AgentLimits, served: &TestGuard) -> Result<TestReport> {
-        std::thread::scope(|scope| {
-            let begin = |source| ThreadBuilder::named("moves").start_in(scope, move || self.move_bytes(source, limits));
-            // Those that were started wait for the client.
-            let threads = self.sockets.iter().map(begin).collect::<std::io::Result<Vec<_>>>();
-            let threads = threads.inspect_err(|_| self.stop()).map_err(Error::Thread)?;
-            let outcome = self.answer_requests(channel, &threads, limits, served);
-            let stream =
-                self.sockets.iter().find_map(TestSocket::stream).and_then(|first| TcpEndInfo::of_socket(first).ok());
-            self.stop();
-            let panicked = |_| Error::Refused("a thread of the agent panicked".into());
-            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).and_then(|ended| ended));
-            let ends: Vec<[u64; 2]> = ends.collect::<Result<_>>()?;
-            outcome?;
-            let mut seen = TestReport { arrived: self.bytes.load(Ordering::Relaxed), stream, ..TestReport::default() };
-            for end in ends {
-                seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
-            }
-            Ok(seen)
-        })
-    }
-
+impl CountedTest<'_> {
     /// Has all threads end.
     fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         for stream in self.sockets.iter().filter_map(TestSocket::stream) {
             // One that is closed already needs no shutdown. It ends a blocked call, too.
             let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// Answers the client's requests meanwhile.
-    fn answer_requests(
-        &self,
-        channel: &mut ControlChannel,
-        threads: &[MoverThread<'_>],
-        limits: &AgentLimits,
-        served: &TestGuard,
-    ) -> Result<()> {
-        let mut watch = CpuUsageMeter::start(&self.threads);
-        loop {
-            let ask: AgentRequest = channel.receive(limits.idle_timeout)?;
-            served.update_max();
-            check_time(self.begun, limits)?;
-            match ask {
-                // A stream that ended early has reported why, or was closed.
-                AgentRequest::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Closed),
-                AgentRequest::Count => {
-                    let counted = TestCounts { busy: watch.sample(), ..self.counts()? };
-                    channel.send(&AgentResponse::Counted(counted), limits.idle_timeout)?;
-                }
-                AgentRequest::End => return Ok(()),
-                _ => return Err(Error::Refused("one test must end before the next one begins".into())),
-            }
         }
     }
 
@@ -203,51 +189,49 @@ impl CountedTest {
     }
 
     /// Moves bytes until the end; the CPU time that it cost.
-    fn move_bytes(&self, source: &TestSocket, limits: &AgentLimits) -> Result<[u64; 2]> {
+    fn move_bytes(&self, source: &TestSocket) -> Result<[u64; 2]> {
         self.threads.register();
         let before = read_usage(UsageScope::Thread);
         match source {
-            TestSocket::Receiving(stream) => self.receive_stream(stream, limits)?,
-            TestSocket::Sending(stream) => self.send_stream(stream, limits)?,
-            TestSocket::Datagrams { socket, cookie, bytes } => {
-                self.receive_datagrams(socket, cookie, *bytes, limits)?
-            }
+            TestSocket::Receiving(stream) => self.receive_stream(stream)?,
+            TestSocket::Sending(stream) => self.send_stream(stream)?,
+            TestSocket::Datagrams { socket, cookie, bytes } => self.receive_datagrams(socket, cookie, *bytes)?,
         }
         let used = read_usage(UsageScope::Thread).since(before);
         Ok([used.user, used.system])
     }
 
-    fn receive_stream(&self, mut stream: &TcpStream, limits: &AgentLimits) -> Result<()> {
+    fn receive_stream(&self, mut stream: &TcpStream) -> Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match stream.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
-                Err(error) => return Err(stream_error(limits)(error)),
+                Err(error) => return Err(stream_error(self.limits)(error)),
             }
         }
     }
 
     /// A client that does not read makes the call end after the time that a test may stand still.
-    fn send_stream(&self, mut stream: &TcpStream, limits: &AgentLimits) -> Result<()> {
+    fn send_stream(&self, mut stream: &TcpStream) -> Result<()> {
         let filler = vec![0x5a; BUFFER_BYTES];
         while !self.is_over.load(Ordering::Relaxed) {
             match stream.write(&filler) {
                 Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
-                Err(error) => return Err(stream_error(limits)(error)),
+                Err(error) => return Err(stream_error(self.limits)(error)),
             }
         }
         Ok(())
     }
 
     /// Counts datagrams of this size. Only the first one is answered, should its answer have been lost.
-    fn receive_datagrams(&self, socket: &UdpSocket, cookie: &Cookie, bytes: usize, limits: &AgentLimits) -> Result<()> {
+    fn receive_datagrams(&self, socket: &UdpSocket, cookie: &Cookie, bytes: usize) -> Result<()> {
         socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
         // One byte more than expected shows a datagram that is longer.
         let mut buffer = vec![0; bytes + 1];
-        let (mut numbers, mut last) = (SequenceCounts::default(), (Instant::now(), 0));
+        let (mut numbers, mut last) = (SequenceCounts::default(), LastProgress::default());
         while !self.is_over.load(Ordering::Relaxed) {
             match socket.recv(&mut buffer) {
                 Ok(count) if count == bytes => {
@@ -258,17 +242,11 @@ impl CountedTest {
                     self.numbers.iter().zip(all).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
                 }
                 Ok(count) if buffer[..count] == cookie[..] => {
-                    socket.send(cookie).map_err(stream_error(limits))?;
+                    socket.send(cookie).map_err(stream_error(self.limits))?;
                 }
                 Ok(_) => {}
-                Err(error) if is_timeout(&error) => {
-                    if last.1 != numbers.arrived {
-                        last = (Instant::now(), numbers.arrived);
-                    } else if last.0.elapsed() > limits.idle_timeout {
-                        return Err(timed_out(limits));
-                    }
-                }
-                Err(error) => return Err(stream_error(limits)(error)),
+                Err(error) if is_timeout(&error) => last.check(numbers.arrived, self.limits)?,
+                Err(error) => return Err(stream_error(self.limits)(error)),
             }
         }
         Ok(())

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kelvin_sys::random::split_mix;
 
 use super::{LONG, all_requests, all_responses, handshake, mutate, secret};
+use crate::wire::admission::AgentLimits;
 use crate::wire::agent::Agent;
 use crate::wire::cipher::MAX_CONTENT_BYTES;
 use crate::wire::client::{AgentClient, client_handshake};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::file_server::FileServerOptions;
-use crate::wire::limits::AgentLimits;
 use crate::wire::message::{AgentRequest, AgentResponse, Cookie, PROTOCOL, TestDirection, Transport};
-use crate::wire::socket_options::TestSocketOptions;
+use crate::wire::test_socket::TestSocketOptions;
 use crate::wire::{Error, Result};
 
 /// Where they are among all answers.
@@ -127,7 +127,7 @@ fn agent_survives_any_authenticated_message() {
         // It has places for all that come now: the sender is gone.
         let mut client = loop {
             match AgentClient::connect(&[agent], &secret()) {
-                Err(Error::Refused(_)) => std::thread::yield_now(),
+                Err(Error::RefusedByAgent(_)) => std::thread::yield_now(),
                 client => break client.unwrap(),
             }
         };

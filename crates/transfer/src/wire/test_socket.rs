@@ -1,14 +1,15 @@
-//! Requested options of a test's stream sockets, and those obtained.
+//! The sockets of a test's streams: the options that are requested, those that are obtained, and the interface below.
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use kelvin_sys::net;
+use kelvin_sys::{ethtool, net};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::limits::AgentLimits;
-use crate::wire::limits_serde;
+use crate::wire::admission::AgentLimits;
+use crate::wire::limits_serde::{self, MAX_NAME_BYTES};
 use crate::wire::{Error, Result};
 
 /// Longest name of a congestion control in Linux, in bytes.
@@ -18,7 +19,7 @@ const MAX_CONGESTION_NAME: usize = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestSocketOptions {
     /// Congestion control, by name.
-    #[serde(default, deserialize_with = "limits_serde::optional_text::<MAX_CONGESTION_NAME, _>")]
+    #[serde(default, deserialize_with = "limits_serde::bounded::<{ MAX_CONGESTION_NAME as u64 }, _, _>")]
     pub congestion_control: Option<String>,
     /// Bytes in each of a socket's two buffers.
     pub buffers: Option<u32>,
@@ -29,7 +30,7 @@ impl TestSocketOptions {
     /// load a module, which nobody may do remotely.
     pub(crate) fn check(&self, limits: &AgentLimits) -> Result<()> {
         if self.buffers.is_some_and(|bytes| bytes > limits.max_buffer_bytes) {
-            return Err(Error::Refused(format!(
+            return Err(Error::RefusedByAgent(format!(
                 "a socket's buffer may have at most {} KiB",
                 limits.max_buffer_bytes >> 10
             )));
@@ -37,7 +38,7 @@ impl TestSocketOptions {
         let Some(name) = &self.congestion_control else { return Ok(()) };
         let known = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
         if !known.contains(name) {
-            return Err(Error::Refused(format!(
+            return Err(Error::RefusedByAgent(format!(
                 "the kernel of the agent's host has no congestion control {name}; it has {}",
                 known.join(", ")
             )));
@@ -76,7 +77,7 @@ pub struct TcpEndInfo {
     /// Largest packet of the path, in bytes.
     pub path_mtu: u32,
     /// By name.
-    #[serde(deserialize_with = "limits_serde::text::<MAX_CONGESTION_NAME, _>")]
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_CONGESTION_NAME as u64 }, _, _>")]
     pub congestion_control: String,
     /// Bytes that its buffers may hold, as the kernel counts them: to send, and to receive.
     pub buffers: [u32; 2],
@@ -115,6 +116,60 @@ impl fmt::Display for TcpEndInfo {
             self.path_mtu,
             self.congestion_control
         )
+    }
+}
+
+/// An interface. What a driver does not report is absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    /// `eth0`.
+    #[serde(deserialize_with = "limits_serde::bounded::<{ MAX_NAME_BYTES as u64 }, _, _>")]
+    pub name: String,
+    /// Its driver's own name.
+    #[serde(default, deserialize_with = "limits_serde::bounded::<{ MAX_NAME_BYTES as u64 }, _, _>")]
+    pub driver: Option<String>,
+    /// Its advertised speed, in bits per second. Virtual ones advertise anything.
+    #[serde(default, deserialize_with = "limits_serde::bounded::<{ limits_serde::MAX_RATE }, _, _>")]
+    pub bits_per_second: Option<f64>,
+    /// Bytes of the largest packet.
+    pub largest_packet: Option<u32>,
+    /// The offloads that are on, by the names of ethtool(8).
+    #[serde(default, deserialize_with = "limits_serde::bounded::<{ MAX_NAME_BYTES as u64 }, _, _>")]
+    pub offloads: Option<Vec<String>>,
+}
+
+impl Interface {
+    /// The one with this address of this host; `None` if none has, or the system does not say.
+    pub fn with_address(address: SocketAddr) -> Option<Self> {
+        let name = net::interface::with_address(address).ok()??;
+        let offloads = ethtool::offloads(&name).ok();
+        Some(Self {
+            driver: ethtool::driver(&name).ok().map(|driver| limits_serde::truncate(&driver, MAX_NAME_BYTES)),
+            bits_per_second: ethtool::advertised_rate(&name).ok().flatten(),
+            largest_packet: net::interface::mtu(&name).ok(),
+            offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
+            name: limits_serde::truncate(&name, MAX_NAME_BYTES),
+        })
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, driver, bits_per_second, largest_packet, offloads } = self;
+        write!(out, "{name} (driver {}, ", driver.as_deref().unwrap_or("unknown"))?;
+        match bits_per_second {
+            Some(bits) => write!(out, "advertises {} Mbit/s, ", bits / 1e6)?,
+            None => write!(out, "advertises no rate, ")?,
+        }
+        match largest_packet {
+            Some(bytes) => write!(out, "MTU {bytes}, ")?,
+            None => write!(out, "MTU unknown, ")?,
+        }
+        match offloads {
+            Some(on) if on.is_empty() => write!(out, "no offloads)"),
+            Some(on) => write!(out, "offloads {})", on.join(" ")),
+            None => write!(out, "offloads unknown)"),
+        }
     }
 }
 
@@ -160,5 +215,24 @@ mod tests {
         assert_eq!((far.congestion_control.as_str(), far.buffers), ("reno", [96 << 10; 2]));
         let words = far.to_string();
         assert!(words.contains("congestion control reno; socket buffers of 96 KiB to send, 96 KiB"), "{words}");
+    }
+
+    #[test]
+    fn unknown_interface_facts_are_shown() {
+        let lo = Interface::with_address("127.0.0.1:1".parse().unwrap()).unwrap();
+        assert_eq!(lo.name, "lo");
+        assert!(lo.largest_packet.is_some(), "{lo}");
+        assert_eq!(Interface::with_address("192.0.2.1:1".parse().unwrap()), None);
+        let (name, all) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
+        let known = Interface {
+            name: name.clone(),
+            driver: Some("ixgbe".into()),
+            bits_per_second: Some(1e10),
+            largest_packet: Some(9000),
+            offloads: all,
+        };
+        assert_eq!(known.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
+        let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };
+        assert_eq!(unknown.to_string(), "eth0 (driver unknown, advertises no rate, MTU unknown, offloads unknown)");
     }
 }
