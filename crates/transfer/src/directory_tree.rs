@@ -48,7 +48,7 @@ pub struct OpenDirectory {
     /// Where files are made.
     pub files: TemporaryFiles,
     /// Whether parts of files were there when it was opened.
-    has_parts: bool,
+    pub(crate) has_parts: bool,
 }
 
 impl OpenDirectory {
@@ -170,7 +170,30 @@ impl DirectoryTree {
         if is_dry {
             return Ok(());
         }
-        let found = self.make(entry)?;
+        let above = self.open_directory(parent)?;
+        let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE);
+        let number = self.offered.len() as u32;
+        let found = match made {
+            Ok(()) => {
+                self.mark_new_name(parent);
+                if let Some(new) = self.offered.last_mut() {
+                    new.is_swept = true;
+                }
+                self.open_directory(number)?;
+                ExistingDirectory::Nothing
+            }
+            Err(rustix::io::Errno::EXIST) => {
+                let held = self.open_directory(number)?;
+                let is_unfinished = is_unfinished(&held.directory, entry);
+                match is_unfinished.map_err(|error| self.failed("query the directory", number, error))? {
+                    true => ExistingDirectory::Unfinished,
+                    false => ExistingDirectory::Foreign,
+                }
+            }
+            Err(error) => {
+                return Err(FileError::call("make the directory", &self.path(entry), error.into()).into());
+            }
+        };
         let is_to_be_set = found != ExistingDirectory::Foreign || overwrite;
         if let Some(last) = self.offered.last_mut() {
             (last.found, last.is_to_be_set) = (found, is_to_be_set);
@@ -178,33 +201,9 @@ impl DirectoryTree {
         if !is_to_be_set {
             return Ok(());
         }
-        let number = self.offered.len() as u32;
         let held = self.open_directory(number)?;
         set_metadata(&held.directory, entry)
             .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
-    }
-
-    /// Makes a directory, and says what was there.
-    fn make(&mut self, entry: &FileEntry) -> Result<ExistingDirectory> {
-        let above = self.open_directory(entry.parent)?;
-        let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE);
-        let number = self.offered.len() as u32;
-        match made {
-            Ok(()) => {
-                self.mark_new_name(entry.parent);
-                if let Some(new) = self.offered.last_mut() {
-                    new.is_swept = true;
-                }
-                self.open_directory(number).map(|_| ExistingDirectory::Nothing)
-            }
-            Err(rustix::io::Errno::EXIST) => {
-                let held = self.open_directory(number)?;
-                let found = is_unfinished(&held.directory, entry);
-                let found = found.map_err(|error| self.failed("query the directory", number, error))?;
-                Ok(if found { ExistingDirectory::Unfinished } else { ExistingDirectory::Foreign })
-            }
-            Err(error) => Err(FileError::call("make the directory", &self.path(entry), error.into()).into()),
-        }
     }
 
     /// A directory by its number.
@@ -298,27 +297,9 @@ impl DirectoryTree {
         Ok((room.total_bytes > 0).then_some(free))
     }
 
-    /// The path by which the directory that is served is reached.
-    pub fn root_path(&self) -> PathBuf {
-        descriptor_path(&self.root.held.directory)
-    }
-
-    /// Where files of it are made.
-    pub(crate) fn root_files(&self) -> &TemporaryFiles {
-        &self.root.held.files
-    }
-
-    /// What making a small file in it costs beside its bytes, in nanoseconds. Nothing is left when it is known.
-    ///
-    /// # Errors
-    /// Those of making some, which are removed.
-    pub fn cost_of_making(&self) -> Result<u64> {
-        Staging::for_directory(&self.root.held).measure_cost()
-    }
-
-    /// Whether there are parts in the directory that is served.
-    pub fn has_parts(&self) -> bool {
-        self.root.held.has_parts
+    /// The directory that is served.
+    pub(crate) fn root(&self) -> &Arc<OpenDirectory> {
+        &self.root.held
     }
 
     /// Where an entry is, from the directory that is served.

@@ -29,7 +29,7 @@ const ZERO_BUFFER_BYTES: usize = 64 << 10;
 
 /// Where the bytes of a file go.
 #[derive(Debug)]
-enum Sink {
+pub(crate) enum Sink {
     /// A file, which has its name in the end.
     File(AtomicFile),
     /// Standard output, in order.
@@ -65,7 +65,7 @@ pub struct IncomingFile {
     is_part: bool,
     is_resumed: bool,
     unflushed: u64,
-    reservation: SpaceReservation,
+    pub(crate) reservation: SpaceReservation,
     /// Its bytes so far.
     pub amount: ByteCounts,
 }
@@ -154,46 +154,39 @@ impl Drop for SpaceReservation {
 }
 
 impl IncomingFile {
-    /// Makes a file in a directory, where there is room.
+    /// Makes a file in a directory, where there is room. Where it may replace others, it replaces none of those that were placed.
     ///
     /// # Errors
     /// A file there that may not be replaced, or anything else there; no room; a part that somebody else is writing.
-    pub fn create(held: &OpenDirectory, path: PathBuf, entry: &FileEntry, overwrite: bool) -> Result<Self> {
+    pub fn create(
+        held: &OpenDirectory,
+        path: PathBuf,
+        entry: &FileEntry,
+        placed: Option<&PlacedFiles>,
+    ) -> Result<Self> {
         let place = Arc::new(PinnedPath::in_directory(&held.directory, path.clone()));
         let (bytes, stored) = entry_size(entry);
         let is_part = bytes.is_some_and(|bytes| bytes > BLOCK_BYTES);
         let file = if is_part {
             let left = part_name(entry, bytes.unwrap_or_default());
-            AtomicFile::resume(&place, OsStr::new(&left), overwrite)?
+            AtomicFile::resume(&place, OsStr::new(&left), placed.is_some())?
         } else {
-            AtomicFile::create_among(&held.files, &place, overwrite)?
+            AtomicFile::create_among(&held.files, &place, placed.is_some())?
         };
         // Of a part that was mapped, more is missing than is behind its end.
         let there = file.file().metadata().map_or((0, 0), |found| (found.len(), found.blocks() * STAT_BLOCK));
         let (length, there) = if is_part { there } else { (0, 0) };
         file.check_size(bytes.unwrap_or_default())?;
         file.check_free_space(stored.saturating_sub(there.min(length)), true)?;
-        Ok(Self { is_part, is_resumed: length > 0, ..Self::new(Sink::File(file), path, entry)? })
+        let placed = placed.cloned();
+        Ok(Self { placed, is_part, is_resumed: length > 0, ..Self::new(Sink::File(file), path, entry)? })
     }
 
-    /// Has a file go to standard output.
-    ///
-    /// # Errors
-    /// Those of duplicating a descriptor; a file of too many blocks.
-    pub fn to_output(output: &File, path: PathBuf, entry: &FileEntry) -> Result<Self> {
-        let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
-        Self::new(Sink::Output(output), path, entry)
-    }
-
-    /// Has a file go nowhere.
+    /// Has a file go there.
     ///
     /// # Errors
     /// A file of too many blocks.
-    pub fn to_nothing(path: PathBuf, entry: &FileEntry) -> Result<Self> {
-        Self::new(Sink::Nothing, path, entry)
-    }
-
-    fn new(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
+    pub(crate) fn new(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
         let arrivals = ArrivalState { blocks: BlockMap::new(entry_size(entry).0)?, uncounted: 0, failed: None };
         Ok(Self {
             sink,
@@ -206,16 +199,6 @@ impl IncomingFile {
             reservation: SpaceReservation::default(),
             amount: ByteCounts::default(),
         })
-    }
-
-    /// Has it replace none of these, and be one of them.
-    pub fn with_placed(self, placed: &PlacedFiles) -> Self {
-        Self { placed: Some(placed.clone()), ..self }
-    }
-
-    /// Has the room that it takes be counted.
-    pub fn with_reservation(self, taken: SpaceReservation) -> Self {
-        Self { reservation: taken, ..self }
     }
 
     /// Where it will be.

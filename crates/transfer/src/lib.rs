@@ -40,7 +40,6 @@ pub mod staging;
 pub mod summary;
 #[cfg(test)]
 mod tests;
-mod timestamp_probe;
 pub mod wire;
 
 use std::time::Duration;

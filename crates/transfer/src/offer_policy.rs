@@ -5,23 +5,25 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::rename_noreplace::{self, PathAt};
-use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid};
+use kelvin_file::temporary_files::descriptor_path;
+use rustix::fs::{AtFlags, FileType, Gid, Stat, StatxFlags, Uid};
+use tempfile::NamedTempFile;
 
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::ReceiveSetup;
 use crate::directory_tree::{DestinationRoot, DirectoryTree, OpenDirectory, is_reserved_name, part_name, utimens};
-use crate::incoming_file::{IncomingFile, PlacedFiles, SpaceReservation};
+use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
 use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
 use crate::rate_prediction;
 use crate::stage_times::StorageKind;
-use crate::staging::StagedFile;
-use crate::timestamp_probe::TimestampProbe;
+use crate::staging::{StagedFile, Staging};
 use crate::{Error, Result};
 
 /// Most bytes of a link's path (PATH_MAX of limits.h).
@@ -53,9 +55,8 @@ pub(crate) struct OfferPolicy {
     destination: SessionDestination,
     /// What file systems keep of times, where files may be there already.
     timestamp_probe: TimestampProbe,
-    overwrite: bool,
-    /// Files that have their names, where others are replaced.
-    placed: PlacedFiles,
+    /// Files that have their names, where others may be replaced.
+    placed: Option<PlacedFiles>,
     /// Bytes of room that were promised to none, where known, when it looked last.
     free_bytes: Cell<Option<Option<u64>>>,
     /// Bytes that were promised room, of files that did not arrive yet.
@@ -81,8 +82,7 @@ impl OfferPolicy {
         Ok(Self {
             destination,
             timestamp_probe: TimestampProbe::default(),
-            overwrite,
-            placed: PlacedFiles::default(),
+            placed: overwrite.then(PlacedFiles::default),
             free_bytes: Cell::default(),
             reserved_bytes: 0,
             written_bytes: Arc::default(),
@@ -103,7 +103,7 @@ impl OfferPolicy {
             return Ok(());
         };
         // What is there already need not come, and is not known yet.
-        let is_all_new = !settings.update && !settings.dry_run && !tree.has_parts();
+        let is_all_new = !settings.update && !settings.dry_run && !tree.root().has_parts;
         if is_all_new { self.check_space(bytes) } else { Ok(()) }
     }
 
@@ -129,12 +129,6 @@ impl OfferPolicy {
         }
     }
 
-    fn reserve(&mut self, bytes: u64) {
-        self.reserved_bytes = self.reserved_bytes.saturating_add(bytes);
-        let less = |room: Option<u64>| room.map(|room| room.saturating_sub(bytes));
-        self.free_bytes.set(self.free_bytes.get().map(less));
-    }
-
     /// Decides on an entry; for a file of which a part is there, with the part, if one more may be held open.
     ///
     /// # Errors
@@ -158,14 +152,15 @@ impl OfferPolicy {
                 Err(Error::Refused("only one file goes to its standard output".into()))
             }
             (SessionDestination::Directory(tree), EntryKind::Directory) => {
-                tree.add(entry, (settings.dry_run, self.overwrite))?;
+                tree.add(entry, (settings.dry_run, self.placed.is_some()))?;
                 Ok((EntryDecision::Made, None))
             }
             (SessionDestination::Directory(tree), _) if is_reserved_name(&entry.name) => {
                 Err(Error::ReservedName(tree.path(entry)))
             }
             (SessionDestination::Directory(tree), EntryKind::Link { target }) => {
-                let made = if settings.dry_run { Ok(()) } else { make_link(tree, entry, target, self.overwrite) };
+                let made =
+                    if settings.dry_run { Ok(()) } else { make_link(tree, entry, target, self.placed.is_some()) };
                 made.map(|()| (EntryDecision::Made, None))
             }
             (SessionDestination::Directory(_), _) => self.decide_file(entry, settings, may_resume),
@@ -194,7 +189,7 @@ impl OfferPolicy {
             if kind != FileType::RegularFile {
                 return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
             }
-            if self.placed.contains((found.st_dev, found.st_ino)) {
+            if self.placed.as_ref().is_some_and(|placed| placed.contains((found.st_dev, found.st_ino))) {
                 return Err(Error::NameCollision(path));
             }
             if settings.update
@@ -202,7 +197,7 @@ impl OfferPolicy {
             {
                 return Ok((EntryDecision::Unchanged, None));
             }
-            if !self.overwrite {
+            if self.placed.is_none() {
                 return Err(FileError::AlreadyExists { path }.into());
             }
         }
@@ -213,8 +208,7 @@ impl OfferPolicy {
             return Ok((if has_part { EntryDecision::Resumed } else { EntryDecision::Wanted }, None));
         }
         if has_part && may_resume {
-            let deposit = IncomingFile::create(&held, tree.path(entry), entry, self.overwrite)?;
-            let deposit = if self.overwrite { deposit.with_placed(&self.placed) } else { deposit };
+            let deposit = IncomingFile::create(&held, tree.path(entry), entry, self.placed.as_ref())?;
             tree.mark_new_name(entry.parent);
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
             let decision =
@@ -222,7 +216,9 @@ impl OfferPolicy {
             return Ok((decision, Some(deposit)));
         }
         self.check_space(stored)?;
-        self.reserve(stored);
+        self.reserved_bytes = self.reserved_bytes.saturating_add(stored);
+        let less = |room: Option<u64>| room.map(|room| room.saturating_sub(stored));
+        self.free_bytes.set(self.free_bytes.get().map(less));
         Ok((EntryDecision::Wanted, None))
     }
 
@@ -234,13 +230,17 @@ impl OfferPolicy {
         let path = self.path(entry);
         match &mut self.destination {
             SessionDestination::Directory(tree) => {
-                let made = IncomingFile::create(&*tree.open_directory(entry.parent)?, path, entry, self.overwrite)?;
+                let held = tree.open_directory(entry.parent)?;
+                let mut made = IncomingFile::create(&held, path, entry, self.placed.as_ref())?;
                 tree.mark_new_name(entry.parent);
-                let made = if self.overwrite { made.with_placed(&self.placed) } else { made };
-                Ok(made.with_reservation(SpaceReservation::new(entry, &self.written_bytes)))
+                made.reservation = SpaceReservation::new(entry, &self.written_bytes);
+                Ok(made)
             }
-            SessionDestination::Output(output, _) => IncomingFile::to_output(output, path, entry),
-            SessionDestination::Nothing => IncomingFile::to_nothing(path, entry),
+            SessionDestination::Output(output, _) => {
+                let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
+                IncomingFile::new(Sink::Output(output), path, entry)
+            }
+            SessionDestination::Nothing => IncomingFile::new(Sink::Nothing, path, entry),
         }
     }
 
@@ -251,7 +251,7 @@ impl OfferPolicy {
     pub(crate) fn write_small(&mut self, entry: &FileEntry, content: &[u8], sync: bool) -> Result<()> {
         match &mut self.destination {
             // What may be replaced is looked at closely first.
-            SessionDestination::Directory(tree) if !self.overwrite => {
+            SessionDestination::Directory(tree) if self.placed.is_none() => {
                 let staging = tree.staging(entry.parent)?;
                 tree.mark_new_name(entry.parent);
                 staging.publish(&StagedFile { entry, content, path: &|| tree.path(entry), sync })
@@ -278,7 +278,7 @@ impl OfferPolicy {
     /// What lies under what arrives.
     pub(crate) fn storage(&self) -> StorageKind {
         match &self.destination {
-            SessionDestination::Directory(tree) => StorageKind::of_path(&tree.root_path()),
+            SessionDestination::Directory(tree) => StorageKind::of_path(&descriptor_path(&tree.root().directory)),
             SessionDestination::Output(..) => StorageKind::Pipe,
             SessionDestination::Nothing => StorageKind::Nothing,
         }
@@ -292,7 +292,7 @@ impl OfferPolicy {
     pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> Result<(u64, u64)> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
         let failed = |error| FileError::call("write in", Path::new("."), error);
-        let made = tree.root_files().create(0o600).map_err(failed)?;
+        let made = tree.root().files.create(0o600).map_err(failed)?;
         let file = match by {
             None => rate_prediction::writing_cost(made.as_file()),
             Some((setup, verify)) => rate_prediction::receive_method_cost(made.as_file(), setup, verify),
@@ -300,8 +300,8 @@ impl OfferPolicy {
         let file = file.map_err(failed)?;
         let each = match small {
             0 => 0,
-            _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),
-            _ => tree.cost_of_making()?,
+            _ if self.placed.is_some() => return Err(failed(ErrorKind::Unsupported.into()).into()),
+            _ => Staging::for_directory(tree.root()).measure_cost()?,
         };
         Ok((file, each))
     }
@@ -408,4 +408,76 @@ fn set_link_metadata(directory: &File, name: &str, entry: &FileEntry) -> rustix:
         rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
     }
     Ok(())
+}
+
+/// Files on different file systems that are kept at one time.
+const MAX_FILE_SYSTEMS: usize = 4;
+
+/// What a file system keeps of a time of modification: known by what it gives back of that very time. One keeps whole seconds, another two
+/// of them, hundredths, or no time before 1980; and which, the server of a network file system knows, and not this machine. So a file of
+/// its own is given the time, and asked for it: one for each file system, which goes when this is dropped.
+#[derive(Debug, Default)]
+struct TimestampProbe(Vec<ProbeFile>);
+
+#[derive(Debug)]
+struct ProbeFile {
+    /// The number of the file system's device.
+    device: u64,
+    file: NamedTempFile,
+    /// By what it is found, and removed.
+    _held: Arc<OpenDirectory>,
+}
+
+impl TimestampProbe {
+    /// What the file system of a directory keeps of a time. The file is made in the directory that is served, if that is on it: a
+    /// directory of the user's in which nothing changes keeps its time.
+    ///
+    /// # Errors
+    /// Those of making a file there, and of giving it a time.
+    fn stored_time(
+        &mut self,
+        (served, held): (&Arc<OpenDirectory>, &Arc<OpenDirectory>),
+        modified: Mtime,
+    ) -> std::io::Result<Mtime> {
+        let device = held.directory.metadata()?.dev();
+        let held = if served.directory.metadata()?.dev() == device { served } else { held };
+        let place = match self.0.iter().position(|tried| tried.device == device) {
+            Some(place) => place,
+            None => {
+                self.0.truncate(MAX_FILE_SYSTEMS - 1);
+                self.0.insert(0, ProbeFile { device, file: held.files.create(0o600)?, _held: Arc::clone(held) });
+                0
+            }
+        };
+        let file = self.0[place].file.as_file();
+        rustix::fs::futimens(file, &utimens(modified))?;
+        // As the server has it, where there is one.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let found = rustix::fs::statx(file, "", flags, StatxFlags::MTIME)?.stx_mtime;
+        Ok(Mtime { seconds: found.tv_sec, nanoseconds: found.tv_nsec })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory_tree::{DestinationRoot, DirectoryTree};
+
+    #[test]
+    fn local_file_system_keeps_exact_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut tree, mut kept) =
+            (DirectoryTree::new(DestinationRoot::open(directory.path()).unwrap()), TimestampProbe::default());
+        for seconds in [1_000_000_000, 5, 1_600_000_001] {
+            let modified = Mtime { seconds, nanoseconds: 500_000_000 };
+            let held = tree.open_directory(0).unwrap();
+            let Mtime { seconds: found, .. } = kept.stored_time((&held, &held), modified).unwrap();
+            assert_eq!(found, seconds);
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+        // It finds its file whatever else is let go first.
+        drop(tree);
+        drop(kept);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
 }

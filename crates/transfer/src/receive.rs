@@ -21,7 +21,6 @@ use crate::progress::MinProgress;
 use crate::secure_channel::SecureChannel;
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::session_streams::{JoinedReceiveStream, MAX_STREAMS, SessionRegistry};
-use crate::summary::TransferSummary;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
@@ -197,20 +196,15 @@ impl Receiver {
 
     fn serve_sender(&self, _slot: PoolSlot, heard: Result<FirstMessage>, tell: &dyn Fn(SessionEvent)) {
         tell(SessionEvent::Authenticated);
-        let served = heard.and_then(|heard| self.run_session(heard, tell));
+        let served = heard.and_then(|FirstMessage { mut channel, message, .. }| {
+            let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
+            let session = ReceiveSession::new(&mut channel, policy, tell);
+            session.joinable(self.options.method, &self.sessions).serve(message)
+        });
         tell(served.into());
         if self.options.once {
             self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
-    }
-
-    fn run_session(
-        &self,
-        FirstMessage { mut channel, message: first, .. }: FirstMessage,
-        tell: &dyn Fn(SessionEvent),
-    ) -> Result<TransferSummary> {
-        let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
-        ReceiveSession::new(&mut channel, policy, tell).joinable(self.options.method, &self.sessions).serve(first)
     }
 }
 

@@ -1,7 +1,5 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
-mod extra_streams;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
@@ -15,15 +13,15 @@ use crate::blocks::{self, BLOCK_BYTES};
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
-    Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, ReceiverMessage, ReceiverReport,
-    RefusalReason, SenderMessage, SessionSettings, Verdict, WholeFile,
+    ArrivedBytes, Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, JoinInvitation,
+    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SessionSettings, StreamChoice, Verdict, WholeFile,
 };
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
-use crate::session_streams::{OpenSession, SessionRegistry};
+use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
@@ -99,7 +97,6 @@ struct WantedEntry {
 
 /// A file that arrives in blocks.
 struct ArrivingFile {
-    number: EntryNumber,
     entry: FileEntry,
     file: IncomingFile,
     /// How many of its pieces were not compared yet.
@@ -124,7 +121,7 @@ pub(crate) struct ReceiveSession<'a, S> {
     offered: EntryNumber,
     /// Those that are wanted.
     wanted: BTreeMap<EntryNumber, WantedEntry>,
-    arriving: VecDeque<ArrivingFile>,
+    arriving: BTreeMap<EntryNumber, ArrivingFile>,
     /// Files that failed and of which more may come.
     failed: VecDeque<EntryNumber>,
     /// The pieces that have arrived and were not compared, in their order.
@@ -159,7 +156,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             methods: MethodChooser::for_receiving(None, false, true),
             offered: 0,
             wanted: BTreeMap::new(),
-            arriving: VecDeque::new(),
+            arriving: BTreeMap::new(),
             failed: VecDeque::new(),
             pending_digests: VecDeque::new(),
             buffer: vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES],
@@ -195,7 +192,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             waiting.keep_part();
         }
         if served.is_err() {
-            for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving) {
+            for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving).into_values() {
                 let path = file.path().to_owned();
                 if file.keep_part() {
                     (self.on_event)(SessionEvent::PartKept(path));
@@ -299,7 +296,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return;
         }
         self.last_progress_event = self.last_write;
-        let arriving: u64 = self.arriving.iter().map(|arriving| arriving.file.amount.moved).sum();
+        let arriving: u64 = self.arriving.values().map(|arriving| arriving.file.amount.moved).sum();
         let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.begun));
         // Of what is there already, less comes.
         let of = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
@@ -385,7 +382,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         // However many others are arriving: it has no turn.
         match self.wanted.remove(&file) {
             Some(WantedEntry { entry, resumed: Some(deposit), .. }) => {
-                self.finish(ArrivingFile { number: file, entry, file: *deposit, pending_checks: 0 })
+                self.finish(file, ArrivingFile { entry, file: *deposit, pending_checks: 0 })
             }
             _ => Err(Error::ProtocolViolation(UNWANTED_FILE)),
         }
@@ -428,24 +425,19 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         Ok(ByteCounts::from_sent(content.len() as u64))
     }
 
-    /// Where the file of a piece is among those that arrive, if it has not failed.
-    fn arriving_index(&mut self, piece: &FilePiece) -> Result<Option<usize>> {
+    /// Begins the file of a piece that has come, unless it arrives already; whether it has not failed.
+    fn begin_piece(&mut self, piece: &FilePiece) -> Result<bool> {
         if u64::from(piece.bytes) > BLOCK_BYTES {
             return Err(Error::ProtocolViolation("a part of a block that is longer than a block"));
         }
         if self.failed.contains(&piece.file) {
-            return Ok(None);
+            return Ok(false);
         }
-        if self.index_of(piece.file).is_none() {
+        if !self.arriving.contains_key(&piece.file) {
             self.begin_file(piece.file)?;
         }
-        let Some(place) = self.index_of(piece.file) else { return Ok(None) };
-        self.arriving[place].file.record_piece(piece)?;
-        Ok(Some(place))
-    }
-
-    fn index_of(&self, file: EntryNumber) -> Option<usize> {
-        self.arriving.iter().position(|arriving| arriving.number == file)
+        let Some(arriving) = self.arriving.get_mut(&piece.file) else { return Ok(false) };
+        arriving.file.record_piece(piece).map(|()| true)
     }
 
     /// Begins a wanted file; one that cannot be begun has failed.
@@ -460,7 +452,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             None => self.policy.create_incoming(&entry),
         };
         match made {
-            Ok(deposit) => self.arriving.push_back(ArrivingFile { number, entry, file: deposit, pending_checks: 0 }),
+            Ok(file) => {
+                self.arriving.insert(number, ArrivingFile { entry, file, pending_checks: 0 });
+            }
             Err(why) => {
                 self.mark_failed(number);
                 self.queue_verdict((number, &entry), Err(why))?;
@@ -479,68 +473,67 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn receive_block(&mut self, piece: &FilePiece) -> Result<()> {
-        let place = self.arriving_index(piece)?;
-        let (digest, written) = self.receive_piece(piece, place)?;
+        let is_arriving = self.begin_piece(piece)?;
+        let (digest, written) = if is_arriving { self.receive_piece(piece)? } else { self.receive_buffered(piece)? };
         self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
             if self.pending_digests.len() == MAX_PENDING_CHECKS {
                 return Err(Error::ProtocolViolation("it sends more than it may before it says digests"));
             }
             self.pending_digests.push_back((piece.file, digest));
-            if let Some(place) = place {
-                self.arriving[place].pending_checks += 1;
+            if let Some(arriving) = self.arriving.get_mut(&piece.file) {
+                arriving.pending_checks += 1;
             }
         }
         match written {
-            Ok(()) if place.is_some() => self.finish_if_whole(piece.file),
-            Ok(()) => Ok(()),
+            Ok(()) => self.finish_if_whole(piece.file),
             Err(why) => self.fail_file(piece.file, why),
         }
     }
 
-    /// Receives the bytes of a piece and writes them, unless its file has failed; their digest, and whether they were written.
-    fn receive_piece(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
-        let Some(place) = place else { return self.receive_buffered(piece, None) };
-        let (digest, mut written) = if self.arriving[place].file.is_discarded() && !self.settings.verify {
+    /// Receives the bytes of a piece of a file that arrives and writes them; their digest, and whether they were written.
+    fn receive_piece(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
+        let incoming = self.arriving.get_mut(&piece.file).map(|arriving| &mut arriving.file);
+        let skipped = incoming.filter(|file| file.is_discarded() && !self.settings.verify);
+        let (digest, mut written) = if let Some(incoming) = skipped {
             self.channels.current().skip_data(piece.bytes as usize, &mut self.buffer)?;
-            self.arriving[place].file.add_arrived(piece.bytes.into());
+            incoming.add_arrived(piece.bytes.into());
             (Blake3Digest::default(), Ok(()))
         } else {
             let channel = self.channels.current();
             let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
             let begun = Instant::now();
             let received = match &mut method.path {
-                None => self.receive_buffered(piece, Some(place)),
-                Some(path) => self.receive_direct(path, piece, place),
+                None => self.receive_buffered(piece),
+                Some(path) => self.receive_direct(path, piece),
             };
             self.methods.record(method, piece.bytes.into(), begun);
             received?
         };
         self.last_write = Instant::now();
-        if written.is_ok() && self.settings.sync {
-            let deposit = &mut self.arriving[place].file;
-            written = add_elapsed(&mut self.channels.first.times.sync, || deposit.flush_if_due());
+        if written.is_ok()
+            && self.settings.sync
+            && let Some(arriving) = self.arriving.get_mut(&piece.file)
+        {
+            written = add_elapsed(&mut self.channels.first.times.sync, || arriving.file.flush_if_due());
         }
         Ok((digest, written))
     }
 
-    /// By way of a buffer.
-    fn receive_buffered(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
-        let mut deposit = place.map(|place| &mut self.arriving[place].file);
-        let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
+    /// By way of a buffer; those of a file that has failed are dropped.
+    fn receive_buffered(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
+        let mut arriving = self.arriving.get_mut(&piece.file);
+        let write =
+            |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
         self.channels.current().receive_content((piece, self.settings.verify), &mut self.buffer, write)
     }
 
     /// By a method of its own, past the channel.
-    fn receive_direct(
-        &mut self,
-        path: &mut ReceivePath,
-        piece: &FilePiece,
-        place: usize,
-    ) -> Result<(Blake3Digest, Result<()>)> {
+    fn receive_direct(&mut self, path: &mut ReceivePath, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
         let ReceiveSetup { method, .. } = path.setup;
         let is_seen = self.settings.verify && method.shows_bytes();
-        let incoming = &mut self.arriving[place].file;
+        let arriving = self.arriving.get_mut(&piece.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let incoming = &mut arriving.file;
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
         let come = self.channels.current().available(piece.bytes as usize)?;
@@ -585,8 +578,11 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn receive_hole(&mut self, piece: &FilePiece) -> Result<()> {
-        let Some(place) = self.arriving_index(piece)? else { return Ok(()) };
-        match self.arriving[place].file.hole(piece) {
+        if !self.begin_piece(piece)? {
+            return Ok(());
+        }
+        let arriving = self.arriving.get_mut(&piece.file);
+        match arriving.map_or(Ok(()), |arriving| arriving.file.hole(piece)) {
             Ok(()) => self.finish_if_whole(piece.file),
             Err(why) => self.fail_file(piece.file, why),
         }
@@ -597,8 +593,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         for sent in digests {
             let (file, own) =
                 self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it says the digest of nothing"))?;
-            let Some(place) = self.index_of(file) else { continue };
-            self.arriving[place].pending_checks -= 1;
+            let Some(arriving) = self.arriving.get_mut(&file) else { continue };
+            arriving.pending_checks -= 1;
             if own == sent {
                 self.finish_if_whole(file)?;
             } else {
@@ -610,15 +606,18 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Keeps a file that arrives, if it is whole.
     fn finish_if_whole(&mut self, file: EntryNumber) -> Result<()> {
-        let Some(place) = self.index_of(file) else { return Ok(()) };
-        let ArrivingFile { file: deposit, pending_checks: unchecked, .. } = &self.arriving[place];
-        if *unchecked > 0 || !deposit.is_whole() {
+        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_whole();
+        if !self.arriving.get(&file).is_some_and(is_whole) {
             return Ok(());
         }
-        self.arriving.remove(place).map_or(Ok(()), |whole| self.finish(whole))
+        self.arriving.remove(&file).map_or(Ok(()), |whole| self.finish(file, whole))
     }
 
-    fn finish(&mut self, ArrivingFile { number, entry, file: mut deposit, .. }: ArrivingFile) -> Result<()> {
+    fn finish(
+        &mut self,
+        number: EntryNumber,
+        ArrivingFile { entry, file: mut deposit, .. }: ArrivingFile,
+    ) -> Result<()> {
         self.end_split(number);
         let sync = self.settings.sync;
         let times = &mut self.channels.first.times;
@@ -641,18 +640,17 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// A file that arrives has failed; the sender learns it at once.
     fn fail_file(&mut self, file: EntryNumber, why: Error) -> Result<()> {
-        let Some(arriving) = self.index_of(file).and_then(|place| self.arriving.remove(place)) else { return Ok(()) };
-        let ArrivingFile { number, entry, file: deposit, .. } = arriving;
-        drop(deposit);
-        self.end_split(number);
-        self.mark_failed(number);
-        self.queue_verdict((number, &entry), Err(why))?;
+        let Some(ArrivingFile { entry, file: incoming, .. }) = self.arriving.remove(&file) else { return Ok(()) };
+        drop(incoming);
+        self.end_split(file);
+        self.mark_failed(file);
+        self.queue_verdict((file, &entry), Err(why))?;
         self.flush_verdicts()
     }
 
     fn on_abandoned(&mut self, file: EntryNumber, why: String) -> Result<()> {
         self.end_split(file);
-        let arriving = self.index_of(file).and_then(|place| self.arriving.remove(place));
+        let arriving = self.arriving.remove(&file);
         let own = arriving.as_ref().and_then(|arriving| arriving.file.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
         let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
@@ -743,7 +741,72 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         };
         sent.chosen = sent.chosen.filter(|_| self.settings.streams == 1);
         let streams = self.streams_used(sent.chosen);
-        Ok(TransferSummary::from_reports(self.moved, &self.settings, streams, &sent, &received))
+        Ok(TransferSummary { moved: self.moved, settings: self.settings, streams, sent: *sent, received })
+    }
+
+    /// Tells the sender by what more connections can join.
+    fn open_for_join(&mut self) -> Result<()> {
+        let is_per_file = self.settings.connection == ConnectionLifetime::PerFile;
+        let Some(sessions) = self.sessions.filter(|_| is_per_file || self.policy.accepts_any_order()) else {
+            let why = if is_per_file { Error::SingleConnectionOnly } else { Error::SingleStreamOnly };
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+            return Err(why);
+        };
+        let streams = sessions.register(self.settings)?;
+        self.channels.first.send(&ReceiverMessage::Session(streams.id()))?;
+        self.open_session = Some(streams);
+        Ok(())
+    }
+
+    /// Begins a file of which blocks may come over all streams.
+    fn begin_split(&mut self, file: EntryNumber) -> Result<()> {
+        if self.open_session.is_none() || self.settings.connection == ConnectionLifetime::PerFile {
+            return Err(Error::ProtocolViolation("it splits a file, and has one stream"));
+        }
+        if !self.arriving.contains_key(&file) && !self.failed.contains(&file) {
+            self.begin_file(file)?;
+        }
+        let split = self.arriving.get(&file).map(|arriving| arriving.file.shared()).transpose()?;
+        if let Some(streams) = &self.open_session {
+            streams.begin_split(file, split);
+        }
+        Ok(())
+    }
+
+    /// No more of a file that was split is to come.
+    fn end_split(&self, file: EntryNumber) {
+        if let Some(streams) = &self.open_session {
+            streams.end_split(file);
+        }
+    }
+
+    /// Tells the sender by what more connections can join that it has not announced, if they can.
+    fn send_invitation(&mut self) -> Result<()> {
+        if self.open_session.is_some() {
+            return Err(Error::ProtocolViolation("it asks again by what its session is joined"));
+        }
+        let takes_others = self.method.is_none() && self.policy.accepts_any_order();
+        let settings = SessionSettings { streams: MAX_STREAMS, ..self.settings };
+        self.open_session =
+            self.sessions.filter(|_| takes_others).map(|sessions| sessions.register(settings)).transpose()?;
+        let invitation =
+            self.open_session.as_ref().map(|streams| JoinInvitation { session: streams.id(), most: MAX_STREAMS });
+        self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
+    }
+
+    /// Tells the sender how much has arrived, over all streams.
+    fn send_arrived(&mut self) -> Result<()> {
+        let others = self.open_session.as_ref().map_or(0, OpenSession::arrived);
+        let (bytes, nanoseconds) = (self.bytes_written + others, self.begun.elapsed().as_nanos() as u64);
+        self.channels.first.send(&ReceiverMessage::Arrived(ArrivedBytes { bytes, nanoseconds }))
+    }
+
+    /// Over how many streams all has come: over as many as were chosen, if they were not announced.
+    fn streams_used(&self, chosen: Option<StreamChoice>) -> u32 {
+        match (self.settings.streams, &self.open_session) {
+            (2.., Some(streams)) => streams.streams(),
+            _ => chosen.map_or(1, |chosen| chosen.streams),
+        }
     }
 }
 

@@ -81,36 +81,14 @@ impl MovedFiles {
 pub struct TransferSummary {
     /// Files and bytes in their place.
     pub moved: MovedFiles,
-    /// Files that were not moved.
-    pub failed: u64,
-    /// Nanoseconds from the sender's first action, connecting included, until the receiver had the last byte.
-    pub nanoseconds: u64,
-    /// Whether digests were compared.
-    pub verified: bool,
-    /// Whether the bytes of files were encrypted.
-    pub encrypted: bool,
-    /// Nanoseconds from then until all was flushed to its device, if it was.
-    pub flushed: Option<u64>,
+    /// What held for all of them.
+    pub settings: SessionSettings,
     /// Over how many connections blocks of large files could come.
     pub streams: u32,
-    /// Why so many, if that was found out.
-    pub chosen: Option<StreamChoice>,
-    /// Whether each file had a connection of its own.
-    pub connection: ConnectionLifetime,
-    /// What the sender did.
-    pub sender: EndLoad,
-    /// What the receiver did.
-    pub receiver: EndLoad,
-    /// What the sender's connection carried, if the kernel says.
-    pub carried: Option<LinkUsage>,
-    /// The rate that was to be expected, where it was long enough to be predicted.
-    pub expected: Option<RatePrediction>,
-    /// Most bytes that are not on their device yet; nothing where there is none, or it is unknown.
-    pub unwritten_bytes: Option<u64>,
-    /// By what method the bytes of large files were sent, if there were any.
-    pub method: Option<SendMethod>,
-    /// By what method they were received.
-    pub received_by: Option<ReceiveMethod>,
+    /// What the sender measured.
+    pub sent: SenderReport,
+    /// What the receiver measured.
+    pub received: ReceiverReport,
 }
 
 /// A part of the way and its share of the time.
@@ -147,37 +125,14 @@ enum LimitingFactor {
 }
 
 impl TransferSummary {
-    /// By what both ends have measured.
-    pub(crate) fn from_reports(
-        moved: MovedFiles,
-        settings: &SessionSettings,
-        streams: u32,
-        sent: &SenderReport,
-        received: &ReceiverReport,
-    ) -> Self {
-        Self {
-            moved,
-            failed: sent.failed,
-            nanoseconds: sent.nanoseconds,
-            verified: settings.verify,
-            encrypted: !settings.plain,
-            flushed: settings.sync.then_some(received.since),
-            streams,
-            chosen: sent.chosen,
-            connection: settings.connection,
-            sender: sent.load,
-            receiver: received.load,
-            carried: sent.carried,
-            expected: sent.expected,
-            unwritten_bytes: received.unwritten_bytes,
-            method: sent.method,
-            received_by: received.method,
-        }
+    /// Nanoseconds from the last byte until all was flushed to its device, if it was.
+    fn flushed(&self) -> Option<u64> {
+        self.settings.sync.then_some(self.received.since)
     }
 
     /// Bytes that were sent per second.
     pub fn rate(&self) -> f64 {
-        self.moved.amount.moved as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
+        self.moved.amount.moved as f64 / (self.sent.nanoseconds.max(1) as f64 / 1e9)
     }
 
     /// Which bytes were not sent, in words.
@@ -191,14 +146,14 @@ impl TransferSummary {
 
     fn end_load(&self, end: TransferEnd) -> &EndLoad {
         match end {
-            TransferEnd::Sender => &self.sender,
-            TransferEnd::Receiver => &self.receiver,
+            TransferEnd::Sender => &self.sent.load,
+            TransferEnd::Receiver => &self.received.load,
         }
     }
 
     /// A share of the whole time, flushing included.
     fn share(&self, nanoseconds: u64) -> f64 {
-        let whole = self.nanoseconds.saturating_add(self.flushed.unwrap_or_default());
+        let whole = self.sent.nanoseconds.saturating_add(self.flushed().unwrap_or_default());
         (nanoseconds as f64 / whole.max(1) as f64).min(1.0)
     }
 
@@ -210,7 +165,7 @@ impl TransferSummary {
             self.share(file_wait.saturating_add(sync).saturating_sub(self.end_load(end).ready))
         };
         let ran = |end| self.share(self.end_load(end).cpu.saturating_add(self.end_load(end).ready));
-        let asked = self.share(self.sender.times.limit);
+        let asked = self.share(self.sent.load.times.limit);
         // What an end did neither of, it waited for the connection: for the other end, or, if that waited too, for what is between them.
         let sender = 1.0 - waited(TransferEnd::Sender) - ran(TransferEnd::Sender) - asked;
         let receiver = 1.0 - waited(TransferEnd::Receiver) - ran(TransferEnd::Receiver);
@@ -230,7 +185,7 @@ impl TransferSummary {
 
     /// For which share of the time the link was full, where both ends waited for this share.
     fn link_share(&self, both: f64) -> f64 {
-        let Some(carried) = self.carried else { return 0.0 };
+        let Some(carried) = self.sent.carried else { return 0.0 };
         if self.streams > 1 {
             // Of one of several is not known what it could carry alone; that the link can hold one back must have been seen.
             let filled = self.share(carried.busy) - self.window_full_share();
@@ -244,18 +199,18 @@ impl TransferSummary {
     fn link_full_share(&self) -> f64 {
         let rate = self.link_rate().unwrap_or_default();
         // Other streams may have carried some of it, which were no faster and are closed.
-        let bytes = self.carried.unwrap_or_default().bytes.max(self.moved.amount.moved);
+        let bytes = self.sent.carried.unwrap_or_default().bytes.max(self.moved.amount.moved);
         if rate == 0 { 0.0 } else { self.share((bytes as f64 * 1e9 / rate as f64) as u64) }
     }
 
     /// Bytes a second that the link can, by moments in which nothing else held it back.
     fn link_rate(&self) -> Option<u64> {
-        self.carried.and_then(|carried| carried.link_rate)
+        self.sent.carried.and_then(|carried| carried.link_rate)
     }
 
     /// For which share of the time a window or a buffer was full: of several connections, which are busy at the same time, on average.
     fn window_full_share(&self) -> f64 {
-        self.carried.map_or(0.0, |LinkUsage { window_limited, buffer_limited, busy, .. }| {
+        self.sent.carried.map_or(0.0, |LinkUsage { window_limited, buffer_limited, busy, .. }| {
             let held = window_limited.saturating_add(buffer_limited);
             let (all, busy) = (self.share(held), self.share(busy) * held as f64 / busy.max(1) as f64);
             if busy > 0.0 { all.min(busy) } else { all }
@@ -264,7 +219,7 @@ impl TransferSummary {
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
     pub(crate) fn is_predictable(&self) -> bool {
-        let is_link_known = self.carried.is_some_and(|carried| carried.link_rate.is_some());
+        let is_link_known = self.sent.carried.is_some_and(|carried| carried.link_rate.is_some());
         match self.busiest().0 {
             LimitingFactor::Link => is_link_known,
             LimitingFactor::Window | LimitingFactor::RoundTrips => false,
@@ -285,7 +240,7 @@ impl TransferSummary {
 
     /// The time of all stages: of both ends, waiting for the other end included.
     pub fn stages(&self) -> [NamedShare; 10] {
-        let (sender, receiver) = (&self.sender.times, &self.receiver.times);
+        let (sender, receiver) = (&self.sent.load.times, &self.received.load.times);
         [
             ("reading at the sender", sender.file),
             ("hashing at the sender", sender.verify),
@@ -343,14 +298,14 @@ impl TransferSummary {
 
     /// How much was lost, in words, if that is enough to hold a connection back.
     fn loss_text(&self) -> Option<String> {
-        let LinkUsage { segments, retransmitted, .. } = self.carried?;
+        let LinkUsage { segments, retransmitted, .. } = self.sent.carried?;
         let share = retransmitted as f64 / segments.max(1) as f64;
         (share >= LOSS_SHARE).then(|| format!("{:.2} % of the segments were sent again", 100.0 * share.min(1.0)))
     }
 
     /// That losses held it back for this part of the time, where there was no queue before the link.
     fn loss_sentence(&self, most: &str) -> Option<String> {
-        let LinkUsage { round_trip, link_round_trip, .. } = self.carried?;
+        let LinkUsage { round_trip, link_round_trip, .. } = self.sent.carried?;
         let is_short = link_round_trip > 0 && (link_round_trip as f64) < QUEUEING_FACTOR * round_trip as f64;
         let lost = self.loss_text().filter(|_| is_short)?;
         let [usual, least] = [link_round_trip, round_trip].map(|trip| units::seconds(trip as f64 / 1e9));
@@ -362,7 +317,7 @@ impl TransferSummary {
 
     /// Both ends waited for this share of the time, and nothing is known to have been full.
     fn waits_text(&self, share: f64) -> String {
-        let Some(carried) = self.carried else {
+        let Some(carried) = self.sent.carried else {
             return format!(
                 "limited by the connection, for which both ends waited {}, and of which nothing is known",
                 percent_text(share)
@@ -395,7 +350,7 @@ impl TransferSummary {
 
     /// How large a window or a buffer was that was full, and over which round trips, as far as that is known.
     fn window_text(&self) -> String {
-        let carried = self.carried.unwrap_or_default();
+        let carried = self.sent.carried.unwrap_or_default();
         let bytes = if carried.is_buffer_limited() { carried.buffer } else { carried.window };
         let trip =
             (carried.round_trip > 0).then(|| format!("over {}", units::seconds(carried.round_trip as f64 / 1e9)));
@@ -482,7 +437,7 @@ impl LimitingFactor {
 
     /// For people, who want to know what it was.
     fn description(self, summary: &TransferSummary) -> &'static str {
-        if let (Self::Window, Some(carried)) = (self, summary.carried) {
+        if let (Self::Window, Some(carried)) = (self, summary.sent.carried) {
             return if carried.is_buffer_limited() { "the sender's buffer" } else { "the receiver's window" };
         }
         let Self::Storage(end) = self else { return self.name() };
@@ -543,28 +498,28 @@ pub struct SummaryRecord {
 
 impl From<&TransferSummary> for SummaryRecord {
     fn from(summary: &TransferSummary) -> Self {
-        let MovedFiles { files, amount, .. } = summary.moved;
+        let TransferSummary { moved: MovedFiles { files, amount, .. }, settings, streams, sent, received } = summary;
         Self {
-            files,
+            files: *files,
             bytes: amount.total(),
             holes: amount.holes,
             resumed: amount.resumed,
-            failed: summary.failed,
-            seconds: summary.nanoseconds as f64 / 1e9,
+            failed: sent.failed,
+            seconds: sent.nanoseconds as f64 / 1e9,
             bytes_per_second: summary.rate(),
-            expected_bytes_per_second: summary.expected,
-            verified: summary.verified,
-            encrypted: summary.encrypted,
-            synced: summary.flushed.is_some(),
-            streams: summary.streams,
-            chosen: summary.chosen.map(StreamChoiceRecord::from),
-            connection: summary.connection.word(),
-            seconds_flushing: summary.flushed.map(|flushed| flushed as f64 / 1e9),
-            unwritten_bytes: summary.unwritten_bytes,
-            method: summary.method.map(SendMethod::word),
-            received_by: summary.received_by.map(ReceiveMethod::word),
+            expected_bytes_per_second: sent.expected,
+            verified: settings.verify,
+            encrypted: !settings.plain,
+            synced: settings.sync,
+            streams: *streams,
+            chosen: sent.chosen.map(StreamChoiceRecord::from),
+            connection: settings.connection.word(),
+            seconds_flushing: summary.flushed().map(|flushed| flushed as f64 / 1e9),
+            unwritten_bytes: received.unwritten_bytes,
+            method: sent.method.map(SendMethod::word),
+            received_by: received.method.map(ReceiveMethod::word),
             utilisation: summary.utilisation(),
-            carried: summary.carried,
+            carried: sent.carried,
             stages: summary.stages(),
             sentence: summary.to_string(),
         }
@@ -574,10 +529,10 @@ impl From<&TransferSummary> for SummaryRecord {
 impl TransferSummary {
     /// Over what; one connection is not worth a word, unless it was compared with more.
     fn connections_text(&self) -> String {
-        let why = self.chosen.map_or_else(String::new, |chosen| format!(" ({chosen})"));
-        match (self.connection, self.streams) {
+        let why = self.sent.chosen.map_or_else(String::new, |chosen| format!(" ({chosen})"));
+        match (self.settings.connection, self.streams) {
             (ConnectionLifetime::PerFile, _) => ", over a connection for each file".into(),
-            (ConnectionLifetime::Persistent, 1) if self.chosen.is_none() => String::new(),
+            (ConnectionLifetime::Persistent, 1) if self.sent.chosen.is_none() => String::new(),
             (ConnectionLifetime::Persistent, 1) => format!(", over one stream{why}"),
             (ConnectionLifetime::Persistent, streams) => format!(", over {streams} streams{why}"),
         }
@@ -585,8 +540,8 @@ impl TransferSummary {
 
     /// By what methods; the usual ones are not worth a word.
     fn methods_text(&self) -> String {
-        let sent = self.method.filter(|method| *method != SendMethod::ReadWrite);
-        let received = self.received_by.filter(|method| *method != ReceiveMethod::ReadWrite);
+        let sent = self.sent.method.filter(|method| *method != SendMethod::ReadWrite);
+        let received = self.received.method.filter(|method| *method != ReceiveMethod::ReadWrite);
         let sent = sent.map_or_else(String::new, |method| format!(", by {method}"));
         received.map_or(sent.clone(), |method| format!("{sent}, received by {method}"))
     }
@@ -604,25 +559,25 @@ impl fmt::Display for TransferSummary {
             units::files(files),
             units::bytes(amount.total()),
             self.unsent_text(),
-            units::seconds(self.nanoseconds as f64 / 1e9),
+            units::seconds(self.sent.nanoseconds as f64 / 1e9),
             units::value_text(self.rate(), Unit::BytesPerSecond),
         )?;
-        if let Some(expected) = self.expected {
+        if let Some(expected) = self.sent.expected {
             write!(out, " ({} predicted)", range_text(&expected))?;
         }
         write!(
             out,
             "{}, {}, {}{}; {}",
             self.connections_text(),
-            if self.encrypted { "encrypted" } else { "not encrypted" },
-            if self.verified { "verified" } else { "not verified" },
+            if !self.settings.plain { "encrypted" } else { "not encrypted" },
+            if self.settings.verify { "verified" } else { "not verified" },
             self.methods_text(),
             self.limit_sentence(),
         )?;
-        if let Some(flushed) = self.flushed {
+        if let Some(flushed) = self.flushed() {
             write!(out, "; flushed to the target's disk in {} more", units::seconds(flushed as f64 / 1e9))?;
         }
-        match self.unwritten_bytes {
+        match self.received.unwritten_bytes {
             Some(bytes) if bytes > 0 => write!(out, "; up to {} not yet on the target's disk", units::bytes(bytes)),
             _ => Ok(()),
         }
@@ -649,24 +604,26 @@ mod tests {
     }
 
     fn summary(sender: EndLoad, receiver: EndLoad) -> TransferSummary {
-        TransferSummary {
-            moved: MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(1_000_000_000) },
-            failed: 0,
+        let sent = SenderReport {
             nanoseconds: thousandths_of_transfer(1000),
-            verified: true,
-            encrypted: true,
-            flushed: None,
-            streams: 1,
-            chosen: None,
-            connection: ConnectionLifetime::Persistent,
-            sender,
-            receiver,
+            failed: 0,
+            load: sender,
             carried: None,
             expected: None,
-            unwritten_bytes: None,
             method: None,
-            received_by: None,
+            chosen: None,
+        };
+        TransferSummary {
+            moved: MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(1_000_000_000) },
+            settings: SessionSettings::DEFAULT,
+            streams: 1,
+            sent,
+            received: ReceiverReport { since: 0, load: receiver, costs: None, unwritten_bytes: None, method: None },
         }
+    }
+
+    fn with_receiver(load: EndLoad, summary: TransferSummary) -> TransferSummary {
+        TransferSummary { received: ReceiverReport { load, ..summary.received }, ..summary }
     }
 
     fn limit_sentence(sender: EndLoad, receiver: EndLoad) -> String {
@@ -687,10 +644,10 @@ mod tests {
         let flushing =
             EndLoad { times: StageTimes { sync: thousandths_of_transfer(800), ..StageTimes::default() }, ..idle };
         assert!(limit_sentence(idle, flushing).starts_with("limited by the target's disk, "));
-        let mostly =
-            TransferSummary { flushed: Some(thousandths_of_transfer(1500)), ..summary(idle, end_load(900, 0)) };
-        let flushing = StageTimes { sync: thousandths_of_transfer(1500), ..StageTimes::default() };
-        let mostly = TransferSummary { receiver: EndLoad { times: flushing, ..mostly.receiver }, ..mostly };
+        let mut mostly = summary(idle, end_load(900, 0));
+        mostly.settings.sync = true;
+        mostly.received.since = thousandths_of_transfer(1500);
+        mostly.received.load.times = StageTimes { sync: thousandths_of_transfer(1500), ..StageTimes::default() };
         assert_eq!(mostly.limit_sentence(), "limited by the target's disk, which was waited for 60 % of the time");
         assert!(mostly.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{mostly}");
         let asked = EndLoad {
@@ -704,11 +661,9 @@ mod tests {
     fn waiting_summary(full: u64, carried: LinkUsage) -> TransferSummary {
         let bytes = thousandths_of_transfer(full) / 100;
         let moved = MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(bytes / 2) };
-        TransferSummary {
-            carried: Some(LinkUsage { bytes, ..carried }),
-            moved,
-            ..summary(end_load(100, 0), end_load(100, 0))
-        }
+        let waiting = summary(end_load(100, 0), end_load(100, 0));
+        let sent = SenderReport { carried: Some(LinkUsage { bytes, ..carried }), ..waiting.sent };
+        TransferSummary { moved, sent, ..waiting }
     }
 
     const RATE: u64 = 10_000_000;
@@ -719,9 +674,9 @@ mod tests {
         let full = waiting_summary(970, known);
         assert_eq!(full.limit_sentence(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
         // An end that works meanwhile does not make it less full; one that never waits for it is the limit.
-        let works = TransferSummary { receiver: end_load(550, 0), ..full };
+        let works = with_receiver(end_load(550, 0), full);
         assert_eq!(works.limit_sentence(), full.limit_sentence());
-        let busy = TransferSummary { receiver: end_load(970, 0), ..full };
+        let busy = with_receiver(end_load(970, 0), full);
         assert!(busy.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", busy.limit_sentence());
         let idle = waiting_summary(
             200,
@@ -784,7 +739,7 @@ mod tests {
         assert_eq!(short.limit_sentence(), words);
         assert!(!short.is_predictable());
         // An end that always works is the limit whatever the link can.
-        let slow = TransferSummary { receiver: end_load(900, 0), ..waiting_summary(1000, LinkUsage::default()) };
+        let slow = with_receiver(end_load(900, 0), waiting_summary(1000, LinkUsage::default()));
         assert!(slow.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", slow.limit_sentence());
     }
 
@@ -835,7 +790,7 @@ mod tests {
             "limited by the sender's buffer: 200 KiB over 40.0 ms, full 80 % of the time"
         );
         // A receiver that does not read fills it as well.
-        let slow = TransferSummary { receiver: end_load(50, 900), ..window };
+        let slow = with_receiver(end_load(50, 900), window);
         assert!(slow.limit_sentence().starts_with("limited by the target's disk, "), "{}", slow.limit_sentence());
     }
 
@@ -926,22 +881,25 @@ mod tests {
         );
         let expected = Some(RatePrediction { low: 1_000_000_000, rate: 1_500_000_000, high: 1_800_000_000 });
         let method = Some(SendMethod::Sendfile);
-        let more = TransferSummary { expected, unwritten_bytes: Some(700 << 20), method, ..slow }.to_string();
+        let sent = SenderReport { expected, method, ..slow.sent };
+        let received = ReceiverReport { unwritten_bytes: Some(700 << 20), ..slow.received };
+        let more = TransferSummary { sent, received, ..slow }.to_string();
         assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
-        let received_by = Some(ReceiveMethod::Splice);
-        let both = TransferSummary { method, received_by, ..slow }.to_string();
+        let received = ReceiverReport { method: Some(ReceiveMethod::Splice), ..slow.received };
+        let both = TransferSummary { sent: SenderReport { method, ..slow.sent }, received, ..slow }.to_string();
         assert!(both.contains(", verified, by sendfile, received by splice; limited by "), "{both}");
         assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
         assert_eq!(range_text(&RatePrediction { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
         let split = TransferSummary { streams: 4, ..slow }.to_string();
         assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
         let chosen = Some(StreamChoice { streams: 4, thousandths: 3120, no_faster: Some(8) });
-        let faster = TransferSummary { streams: 4, chosen, ..slow }.to_string();
+        let faster = TransferSummary { streams: 4, sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
         assert!(faster.contains(", over 4 streams (3.1 times the rate of one, 8 no faster), encrypted, "), "{faster}");
         let chosen = Some(StreamChoice { streams: 1, thousandths: 1000, no_faster: Some(2) });
-        let one = TransferSummary { chosen, ..slow }.to_string();
+        let one = TransferSummary { sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
         assert!(one.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{one}");
-        let apart = TransferSummary { connection: ConnectionLifetime::PerFile, ..slow }.to_string();
+        let settings = SessionSettings { connection: ConnectionLifetime::PerFile, ..SessionSettings::DEFAULT };
+        let apart = TransferSummary { settings, ..slow }.to_string();
         assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
         assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
         let amount = ByteCounts { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
@@ -950,8 +908,8 @@ mod tests {
             partly.to_string().starts_with("moved 1 file, 8 MiB (3 MiB there from before, 1 MiB of holes), in 2.00 s")
         );
         let moved = MovedFiles { files: 3, ..slow.moved };
-        let even =
-            TransferSummary { moved, verified: false, ..summary(end_load(500, 0), end_load(550, 0)) }.to_string();
+        let settings = SessionSettings { verify: false, ..SessionSettings::DEFAULT };
+        let even = TransferSummary { moved, settings, ..summary(end_load(500, 0), end_load(550, 0)) }.to_string();
         let words = "not verified; limited by no part alone: the CPU of the receiver was the busiest, 55 % of the time";
         assert!(even.ends_with(words) && even.starts_with("moved 3 files, "), "{even}");
     }
@@ -980,14 +938,8 @@ mod tests {
                     answers: all,
                     response_wait: all,
                 };
-                let odd = TransferSummary {
-                    nanoseconds: 0,
-                    sender: load,
-                    receiver: load,
-                    carried: Some(carried),
-                    streams,
-                    ..summary(end_load(0, 0), end_load(0, 0))
-                };
+                let mut odd = TransferSummary { streams, ..summary(load, load) };
+                (odd.sent.nanoseconds, odd.sent.carried) = (0, Some(carried));
                 let shares = odd.stages().into_iter().chain(odd.utilisation());
                 assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
             }

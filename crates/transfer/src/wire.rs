@@ -1,6 +1,6 @@
 //! The protocol between two kelvins: the agent that answers on one host, and the client that asks from another.
 //!
-//! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake by the Noise protocol
+//! All control messages go over one TCP connection, in frames ([`control_channel`]) of at most 64 KiB. A handshake by the Noise protocol
 //! ([`mod@handshake`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
 //! encrypted and numbered ([`cipher`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
 //! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
@@ -16,7 +16,6 @@ pub mod control_channel;
 pub mod cpu_usage;
 pub mod deadline;
 pub mod file_server;
-pub mod frame;
 pub mod handshake;
 pub mod limits_serde;
 pub(crate) mod listener;

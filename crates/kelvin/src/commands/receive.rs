@@ -151,7 +151,7 @@ impl EventReporter {
     }
 
     fn report_summary(&self, from: SocketAddr, summary: &TransferSummary) {
-        if summary.failed > 0 {
+        if summary.sent.failed > 0 {
             self.failed.store(true, Ordering::Relaxed);
         }
         if self.shows_progress && !self.is_output && output::is_terminal() {

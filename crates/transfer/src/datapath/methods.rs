@@ -4,7 +4,6 @@ mod mmap;
 mod read_write;
 mod splice;
 mod uring;
-mod zero_copy;
 
 use std::io::{ErrorKind, Result};
 
@@ -13,10 +12,9 @@ use super::range_cursor::RangeCursor;
 use super::socket_io::SocketIo;
 pub use mmap::DeviceWindow;
 use mmap::Mmap;
-use read_write::ReadWrite;
+use read_write::{ReadWrite, ZeroCopy};
 use splice::{Sendfile, Splice};
 use uring::Uring;
-use zero_copy::ZeroCopy;
 
 /// The method of a setup, with what it needs.
 pub fn implementer<M: PathMethod>(setup: &PathSetup<M>, socket: &mut SocketIo) -> Result<Box<dyn TransferMethod>> {

@@ -44,13 +44,12 @@ impl<S: TransferStream> SendSession<'_, S> {
         let load = self.meter.finish(self.channels.first.times, source_storage(&self.collection.sources));
         let settings = self.options.settings;
         let streams = chosen.map_or(settings.streams, |chosen| chosen.streams);
-        let mut sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
-        let mut summary = TransferSummary::from_reports(self.moved, &settings, streams, &sent, &finished);
+        let sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
+        let mut summary = TransferSummary { moved: self.moved, settings, streams, sent, received: finished };
         // What several threads take from each other is not known.
         let costs = finished.costs.filter(|_| streams == 1 && summary.is_predictable());
-        sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
-        summary.expected = sent.expected;
-        self.channels.first.send(&SenderMessage::Finish(Box::new(sent)))?;
+        summary.sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
+        self.channels.first.send(&SenderMessage::Finish(Box::new(summary.sent)))?;
         let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
         let mut omitted = self.collection.skipped;
         omitted.attributes += self.without_attributes;
@@ -84,7 +83,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             None => StageCosts { file: read, each, ..sender },
         };
         let (MovedFiles { amount, small, .. }, link) =
-            (summary.moved, summary.carried.and_then(|carried| carried.link_rate));
+            (summary.moved, summary.sent.carried.and_then(|carried| carried.link_rate));
         let work = TransferWork { bytes: amount.moved, small, limit: self.options.limit, link };
         RatePrediction::from_costs([sender, receiver], work)
     }

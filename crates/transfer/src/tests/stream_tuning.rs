@@ -47,7 +47,7 @@ fn streams_reported_by_both(sent: &SendResult, events: &[SessionEvent]) -> u32 {
         .find_map(|event| if let SessionEvent::Finished(done) = event { Some(done) } else { None })
         .unwrap();
     assert_eq!(done.to_string(), sent.summary.to_string());
-    assert_eq!((done.streams, done.chosen), (sent.summary.streams, sent.summary.chosen));
+    assert_eq!((done.streams, done.sent.chosen), (sent.summary.streams, sent.summary.sent.chosen));
     sent.summary.streams
 }
 
@@ -66,7 +66,7 @@ fn tuned_files_arrive_whole() {
         assert_equal_files(&paths, &inner);
         let sent = sent.unwrap();
         let streams = streams_reported_by_both(&sent, &events);
-        compared += u32::from(sent.summary.chosen.is_some());
+        compared += u32::from(sent.summary.sent.chosen.is_some());
         assert!(streams.is_power_of_two() && streams <= MAX_STREAMS, "{}", sent.summary);
     }
     assert!(compared > 0, "nothing was compared in any of them");
@@ -125,7 +125,7 @@ fn single_stream_receiver_gets_no_more() {
         let by = receive::ReceiverOptions { overwrite: true, method: moving, ..receive::ReceiverOptions::default() };
         let events = with_receiver_options(by, destination, |served| sent = Some(send(served, &paths, manner)));
         let sent = sent.unwrap();
-        assert_eq!((streams_reported_by_both(&sent, &events), sent.summary.chosen), (1, None));
+        assert_eq!((streams_reported_by_both(&sent, &events), sent.summary.sent.chosen), (1, None));
         assert!(!sent.summary.to_string().contains("stream"), "{}", sent.summary);
         assert!(fs::read(&paths[0]).unwrap() == fs::read(arrived).unwrap());
     };

@@ -216,7 +216,7 @@ fn any_tree_arrives_unchanged() {
             (0, 0, received.moved.files),
             "{number}"
         );
-        assert_eq!((sent.summary.moved.amount, sent.summary.failed), (received.moved.amount, 0), "{number}");
+        assert_eq!((sent.summary.moved.amount, sent.summary.sent.failed), (received.moved.amount, 0), "{number}");
         assert_same_tree(&source, &inner.join("tree"), true);
         // Once more, and nothing has to be sent.
         let (again, _) = exchange(&source, &inner, random_options(number), NO_CUT);

@@ -1,7 +1,5 @@
 //! The client: finds an agent, and has it serve tests.
 
-mod file_server;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -11,6 +9,7 @@ use kelvin_sys::net;
 use crate::error::is_timeout;
 use crate::wire::address::{is_loopback, with_port};
 use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
 use crate::wire::message::{
     AgentRequest, AgentResponse, Cookie, PROTOCOL, TestCounts, TestDirection, TestReport, Transport,
@@ -18,8 +17,6 @@ use crate::wire::message::{
 use crate::wire::secret::{Secret, new_nonce};
 use crate::wire::test_socket::TestSocketOptions;
 use crate::wire::{Error, Result, control_channel::ControlChannel};
-
-pub use file_server::RemoteFileServer;
 
 /// Time to connect and to shake hands.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -166,28 +163,52 @@ impl AgentClient {
         Ok(RunningTest { client: self, socket: AcceptTarget { address, cookie } })
     }
 
-    /// Requests a test, and returns where it is.
-    fn request_test(&mut self, ask: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
-        self.channel.send(ask, RESPONSE_TIMEOUT)?;
-        self.last_counts = TestCounts::default();
-        match self.channel.receive(RESPONSE_TIMEOUT)? {
-            AgentResponse::Ready { port, cookie } => Ok((with_port(self.agent_addr, port), cookie)),
-            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
+    /// Has the agent serve its files. It goes on as long as something is asked of it at least every 30 s.
+    ///
+    /// # Errors
+    /// An agent that refuses, or says what cannot be.
+    pub fn serve_files(mut self, design: &FileServerOptions) -> Result<RemoteFileServer> {
+        match self.request(&AgentRequest::ServeFiles(design.clone()))? {
+            AgentResponse::Serving(served) if (1..=MAX_FILES).contains(&served.files) => {
+                Ok(RemoteFileServer { client: self, info: served })
+            }
+            AgentResponse::Serving(FileServerInfo { files, .. }) => {
+                Err(Error::malformed(format!("{files} files, where 1 to {MAX_FILES} are possible")))
+            }
             _ => Err(unexpected_response()),
         }
     }
 
-    fn receive_report(&mut self) -> Result<TestReport> {
+    /// The next answer, but for a refusal.
+    fn answer(&mut self) -> Result<AgentResponse> {
         match self.channel.receive(RESPONSE_TIMEOUT)? {
-            AgentResponse::Done(seen) => Ok(seen),
             AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// The answer to a request, but for a refusal.
+    fn request(&mut self, ask: &AgentRequest) -> Result<AgentResponse> {
+        self.channel.send(ask, RESPONSE_TIMEOUT)?;
+        self.answer()
+    }
+
+    /// Requests a test, and returns where it is.
+    fn request_test(&mut self, ask: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
+        self.last_counts = TestCounts::default();
+        match self.request(ask)? {
+            AgentResponse::Ready { port, cookie } => Ok((with_port(self.agent_addr, port), cookie)),
             _ => Err(unexpected_response()),
         }
     }
 
     fn end_test(&mut self) -> Result<TestReport> {
         self.channel.send(&AgentRequest::End, RESPONSE_TIMEOUT)?;
-        self.receive_report()
+        self.report()
+    }
+
+    fn report(&mut self) -> Result<TestReport> {
+        if let AgentResponse::Done(report) = self.answer()? { Ok(report) } else { Err(unexpected_response()) }
     }
 }
 
@@ -320,7 +341,7 @@ impl<S: TestSocket> RunningTest<'_, S> {
             return self.client.end_test();
         }
         drop(self.socket);
-        self.client.receive_report()
+        self.client.report()
     }
 }
 
@@ -330,8 +351,7 @@ impl<S: CountedSocket> RunningTest<'_, S> {
     /// # Errors
     /// A lost connection, or an agent that is gone.
     pub fn counts(&mut self) -> Result<TestCounts> {
-        self.client.channel.send(&AgentRequest::Count, RESPONSE_TIMEOUT)?;
-        match self.client.channel.receive(RESPONSE_TIMEOUT)? {
+        match self.client.request(&AgentRequest::Count)? {
             AgentResponse::Counted(counted) if !counted.can_follow(&self.client.last_counts) => {
                 Err(Error::malformed("it has counted less than before"))
             }
@@ -339,8 +359,92 @@ impl<S: CountedSocket> RunningTest<'_, S> {
                 self.client.last_counts = counted;
                 Ok(counted)
             }
-            AgentResponse::Failed { why } => Err(Error::RefusedByAgent(why)),
             _ => Err(unexpected_response()),
         }
+    }
+}
+
+/// A server of an agent's files, which runs until this is dropped.
+#[derive(Debug)]
+pub struct RemoteFileServer {
+    client: AgentClient,
+    info: FileServerInfo,
+}
+
+impl RemoteFileServer {
+    /// What the agent says of it.
+    pub fn info(&self) -> &FileServerInfo {
+        &self.info
+    }
+
+    /// Where it serves files over HTTP, and where it tells what it uses.
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        [self.info.files_port, self.info.stats_port].map(|port| with_port(self.client.agent_addr, port))
+    }
+
+    /// Names of all files.
+    ///
+    /// # Errors
+    /// Other names than those of files in a directory, or more or fewer than it said.
+    pub fn file_names(&mut self) -> Result<Vec<String>> {
+        let files = self.info.files as usize;
+        let mut names = Vec::new();
+        while names.len() < files {
+            match self.client.request(&AgentRequest::Names { from: names.len() as u32 })? {
+                AgentResponse::Names(more) if !more.is_empty() && names.len() + more.len() <= files => {
+                    names.extend(more)
+                }
+                AgentResponse::Names(_) => return Err(Error::malformed("it names more or fewer files than it has")),
+                _ => return Err(unexpected_response()),
+            }
+        }
+        Ok(names)
+    }
+
+    /// Has files read past the page cache for some seconds: how fast the disk gave them.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or are always in memory.
+    pub fn disk_rate(&mut self) -> Result<DiskRateReport> {
+        match self.client.request(&AgentRequest::ReadFromDisk)? {
+            AgentResponse::Read(rate) => Ok(rate),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Has all files in memory, or none; asks after each part whether to go on.
+    ///
+    /// # Errors
+    /// Files that cannot be brought there; [`Error::Closed`] if it is not to go on.
+    pub fn set_cache_state(&mut self, cache: FileCacheState, mut goes_on: impl FnMut() -> bool) -> Result<()> {
+        let mut from = 0;
+        while from < self.info.files {
+            match self.client.request(&AgentRequest::SetCacheState { cache, from })? {
+                AgentResponse::CacheStateSet(next) if from < next && goes_on() => from = next,
+                AgentResponse::CacheStateSet(next) if from < next => return Err(Error::Closed),
+                _ => return Err(unexpected_response()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that this client is there.
+    ///
+    /// # Errors
+    /// An agent that is gone.
+    pub fn keep_alive(&mut self) -> Result<()> {
+        match self.client.request(&AgentRequest::KeepAlive)? {
+            AgentResponse::Alive => Ok(()),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Ends it, and waits until it has ended.
+    ///
+    /// # Errors
+    /// An agent that is gone.
+    pub fn stop(mut self) -> Result<AgentClient> {
+        self.client.end_test()?;
+        Ok(self.client)
     }
 }

@@ -1,4 +1,5 @@
-//! Messages after the handshake: JSON in frames, each of them encrypted.
+//! Messages after the handshake: JSON in frames, each of them encrypted. A frame is its length in four bytes, the least significant
+//! first, and so many bytes.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -8,7 +9,38 @@ use serde::de::DeserializeOwned;
 
 use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::deadline::{Deadline, TimedStream};
-use crate::wire::{Error, Result, frame};
+use crate::wire::{Error, Result};
+
+/// Most bytes of a frame: messages are short, and a forged length must not cost memory.
+pub const MAX_FRAME_BYTES: usize = 64 << 10;
+
+/// Bytes of its length.
+const LENGTH_BYTES: usize = 4;
+
+/// Sends one. Its length and its bytes in one call, so that they leave together.
+///
+/// # Errors
+/// [`Error::FrameTooLong`], or see [`Deadline::write_full`].
+pub fn send_frame(stream: &mut impl TimedStream, bytes: &[u8], deadline: &Deadline, doing: &'static str) -> Result<()> {
+    let length = checked_length(bytes.len())? as u32;
+    deadline.write_full(stream, &[&length.to_le_bytes(), bytes].concat(), doing)
+}
+
+/// Receives one.
+///
+/// # Errors
+/// [`Error::FrameTooLong`] before any of it is read, and see [`Deadline::read_full`].
+pub fn receive_frame(stream: &mut impl TimedStream, deadline: &Deadline, doing: &'static str) -> Result<Vec<u8>> {
+    let mut length = [0; LENGTH_BYTES];
+    deadline.read_full(stream, &mut length, doing)?;
+    let mut frame = vec![0; checked_length(u32::from_le_bytes(length) as usize)?];
+    deadline.read_full(stream, &mut frame, doing)?;
+    Ok(frame)
+}
+
+fn checked_length(claimed: usize) -> Result<usize> {
+    if claimed > MAX_FRAME_BYTES { Err(Error::FrameTooLong { claimed, most: MAX_FRAME_BYTES }) } else { Ok(claimed) }
+}
 
 /// One end.
 #[derive(Debug)]
@@ -49,7 +81,7 @@ impl<S: TimedStream> ControlChannel<S> {
     pub(crate) fn send_serialized(&mut self, text: &[u8], within: Duration) -> Result<()> {
         let mut sealed = Vec::new();
         self.sealer.seal(text, &mut sealed)?;
-        frame::send(&mut self.stream, &sealed, &Deadline::within(within), "take a message")
+        send_frame(&mut self.stream, &sealed, &Deadline::within(within), "take a message")
     }
 
     /// Waits for a message.
@@ -57,7 +89,7 @@ impl<S: TimedStream> ControlChannel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T> {
-        let sealed = frame::receive(&mut self.stream, &Deadline::within(within), "say anything")?;
+        let sealed = receive_frame(&mut self.stream, &Deadline::within(within), "say anything")?;
         let mut text = vec![0; sealed.len()];
         let length = self.opener.open(&sealed, &mut text)?;
         serde_json::from_slice(&text[..length]).map_err(Error::malformed)

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState};
 
 use crate::wire::cipher::{Opener, Sealer, TAG_BYTES, split};
+use crate::wire::control_channel::{receive_frame, send_frame};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::secret::{Nonce, Secret, new_nonce};
-use crate::wire::{Error, Result, frame, limits_serde};
+use crate::wire::{Error, Result, limits_serde};
 
 /// With the secret as the pre-shared key, and without one.
 const NOISE_WITH_SECRET: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
@@ -144,7 +145,7 @@ impl Handshake<'_> {
     /// # Errors
     /// Another side that is no such program, has another version or secret, or no place.
     pub fn connect(&self, stream: &mut impl TimedStream) -> Result<(Sealer, Opener)> {
-        let hello = frame::receive(stream, &self.deadline, HANDSHAKE_STEP).map_err(|error| match error {
+        let hello = receive_frame(stream, &self.deadline, HANDSHAKE_STEP).map_err(|error| match error {
             Error::FrameTooLong { .. } => wrong_program(&self.protocol.listener, "it does not greet"),
             error => error,
         })?;
@@ -195,7 +196,7 @@ impl Handshake<'_> {
             nonce: new_nonce()?,
         };
         let hello = serde_json::to_vec(&hello).map_err(noise_error)?;
-        frame::send(stream, &hello, &self.deadline, HANDSHAKE_STEP)?;
+        send_frame(stream, &hello, &self.deadline, HANDSHAKE_STEP)?;
         Ok(SentHello(hello))
     }
 

@@ -12,10 +12,12 @@ use kelvin_sys::random::split_mix;
 use handshakes::{connected_halves, handshake};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::Error;
 use crate::wire::admission::AgentLimits;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener};
 use crate::wire::client::client_handshake;
 use crate::wire::control_channel::ControlChannel;
+use crate::wire::control_channel::{MAX_FRAME_BYTES, receive_frame};
 use crate::wire::cpu_usage::{BusiestCpu, CpuUsage};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{
@@ -26,7 +28,6 @@ use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, Te
 use crate::wire::secret::Secret;
 use crate::wire::test_socket::Interface;
 use crate::wire::test_socket::{TcpEndInfo, TestSocketOptions};
-use crate::wire::{Error, frame};
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -76,7 +77,7 @@ fn framed(text: &[u8]) -> Vec<u8> {
 /// The frames of this stream of bytes.
 fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut stream = ScriptedStream::with_input(bytes.to_vec());
-    std::iter::from_fn(|| frame::receive(&mut stream, &Deadline::within(LONG), "").ok()).collect()
+    std::iter::from_fn(|| receive_frame(&mut stream, &Deadline::within(LONG), "").ok()).collect()
 }
 
 #[test]
@@ -115,22 +116,22 @@ fn short_or_readable_secret_is_refused() {
 
 #[test]
 fn forged_length_allocates_nothing() {
-    for claimed in [frame::MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
+    for claimed in [MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
         let mut stream = ScriptedStream::with_input(claimed.to_le_bytes().to_vec());
-        let error = frame::receive(&mut stream, &Deadline::within(LONG), "").unwrap_err();
+        let error = receive_frame(&mut stream, &Deadline::within(LONG), "").unwrap_err();
         assert!(matches!(error, Error::FrameTooLong { claimed: said, .. } if said == claimed as usize), "{error}");
     }
-    let longest = framed(&vec![7; frame::MAX_FRAME_BYTES]);
-    assert_eq!(frames(&longest), [vec![7; frame::MAX_FRAME_BYTES]]);
+    let longest = framed(&vec![7; MAX_FRAME_BYTES]);
+    assert_eq!(frames(&longest), [vec![7; MAX_FRAME_BYTES]]);
     // A frame that ends early is the end of its sender.
     let mut stream = ScriptedStream::with_input(longest[..1000].to_vec());
-    assert!(matches!(frame::receive(&mut stream, &Deadline::within(LONG), ""), Err(Error::Closed)));
+    assert!(matches!(receive_frame(&mut stream, &Deadline::within(LONG), ""), Err(Error::Closed)));
 }
 
 #[test]
 fn timeout_error_names_step() {
     let mut stream = ScriptedStream::with_input(framed(b"late"));
-    let error = frame::receive(&mut stream, &Deadline::within(Duration::ZERO), "speak").unwrap_err();
+    let error = receive_frame(&mut stream, &Deadline::within(Duration::ZERO), "speak").unwrap_err();
     assert_eq!(error.to_string(), "the other side did not speak within 0 s");
 }
 
@@ -161,7 +162,7 @@ fn out_of_order_frame_is_rejected() {
         |frames| drop(frames.remove(0)),
         |frames| frames.insert(0, frames[0].clone()),
         |frames| frames[0].truncate(15),
-        |frames| frames[0].resize(frame::MAX_FRAME_BYTES, 0),
+        |frames| frames[0].resize(MAX_FRAME_BYTES, 0),
     ];
     for (number, change) in changes.iter().enumerate() {
         let (mut frames, opener) = sent_frames(&asks);
