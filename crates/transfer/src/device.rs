@@ -185,7 +185,12 @@ impl DeviceReceiver {
                     // One whose connection has failed may have none any more.
                     let _ = self.end.close();
                 }
-                Err(error) if is_connection_error(&error) => {}
+                // One that is gone again, and not the listener.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
                 Err(error) => return Err(Error::call("accept a connection")(error)),
             }
         }
@@ -214,11 +219,6 @@ impl DeviceReceiver {
         tell(served.into());
         true
     }
-}
-
-/// Whether an error of accepting concerns one connection, and not the listener.
-fn is_connection_error(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
 //! The name of a file that arrives: one component of a path, any bytes but those that would lead elsewhere.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Most bytes of a name: a path of this system has no longer one (PATH_MAX of limits.h, with its NUL). Most file systems take 255 bytes;
 /// exFAT, NTFS and CIFS take 255 units of UTF-16, which are up to 765 bytes here, and some of FUSE more.
 const MAX_NAME_BYTES: usize = 4095;
 
 /// A name. It is sent as bytes, as file systems have it: not every name is UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct FileName(OsString);
 
 impl FileName {
@@ -49,33 +48,6 @@ impl TryFrom<Vec<u8>> for FileName {
 impl From<FileName> for Vec<u8> {
     fn from(name: FileName) -> Self {
         name.0.into_vec()
-    }
-}
-
-impl Serialize for FileName {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bytes(self.0.as_bytes())
-    }
-}
-
-impl<'de> Deserialize<'de> for FileName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_bytes(NameVisitor)
-    }
-}
-
-/// Takes all bytes of a name at once: to a derived implementation they would be a list of numbers.
-struct NameVisitor;
-
-impl Visitor<'_> for NameVisitor {
-    type Value = FileName;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("the name of a file")
-    }
-
-    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<FileName, E> {
-        FileName::try_from(bytes.to_owned()).map_err(E::custom)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::wire::secret::{Nonce, new_nonce};
 use crate::blocks::BLOCK_BYTES;
 use crate::incoming_file::SharedIncomingFile;
 use crate::message::{
-    Blake3Digest, EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings,
+    EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings,
 };
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
@@ -263,23 +263,20 @@ impl JoinedReceiveStream {
         let mut took = None;
         loop {
             self.channel.send(&ReceiverMessage::BlockWritten(took))?;
-            let SenderMessage::Block(piece) = self.next_message()? else {
+            let message = loop {
+                // There may be none for long while other files come: a session whose sender is gone ends its streams.
+                self.channel.reset_wait();
+                match self.channel.receive() {
+                    Err(Error::TimedOut { .. }) => {}
+                    next => break next?,
+                }
+            };
+            let SenderMessage::Block(piece) = message else {
                 return Err(Error::ProtocolViolation(
                     "it sends something else than blocks over a stream that has joined",
                 ));
             };
             took = self.receive_block(&piece)?;
-        }
-    }
-
-    /// The next message. There may be none for long while other files come: a session whose sender is gone ends its streams.
-    fn next_message(&mut self) -> Result<SenderMessage> {
-        loop {
-            self.channel.reset_wait();
-            match self.channel.receive() {
-                Err(Error::TimedOut { .. }) => {}
-                next => return next,
-            }
         }
     }
 
@@ -318,16 +315,12 @@ impl JoinedReceiveStream {
             Ok(())
         };
         let (own, written) = self.channel.receive_content((piece, verify), &mut self.buffer, write)?;
-        if !verify || self.receive_digest()? == own {
+        if !verify {
             return Ok(written);
         }
-        Ok(written.and(Err(Error::DigestMismatch)))
-    }
-
-    /// The digest of the block that came.
-    fn receive_digest(&mut self) -> Result<Blake3Digest> {
         match self.channel.receive()? {
-            SenderMessage::Digests(one) if one.len() == 1 => Ok(one[0]),
+            SenderMessage::Digests(digests) if digests[..] == [own] => Ok(written),
+            SenderMessage::Digests(digests) if digests.len() == 1 => Ok(written.and(Err(Error::DigestMismatch))),
             _ => Err(Error::ProtocolViolation("it does not say the digest of a block")),
         }
     }

@@ -377,25 +377,13 @@ impl SourceList {
         self.max_stored_bytes
     }
 
-    /// Counts what is on the file system of a named directory.
-    fn add_file_system_usage(&mut self, path: &Path, device: u64) {
-        if !self.devices.contains(&device) {
-            self.devices.push(device);
-            let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
-            let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
-            self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(all, used)| all.saturating_add(used));
-        }
-    }
-
     fn add_named(&mut self, path: &Path) -> Result<()> {
         let keep = self.preserve;
         let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
         let kind = FileType::from_raw_mode(found.st_mode);
-        let name = if kind == FileType::Directory {
-            directory_name(path)
-        } else {
-            FileName::from_path(path).map_err(invalid_input)
-        };
+        // A directory has a name even if its path ends in dots.
+        let whole = if kind == FileType::Directory { fs::canonicalize(path) } else { Ok(path.to_owned()) };
+        let name = whole.and_then(|whole| FileName::from_path(&whole).map_err(invalid_input));
         let name = name.map_err(|source| FileError::call("send", path, source))?;
         if kind == FileType::Directory {
             if !keep.recursive {
@@ -405,7 +393,12 @@ impl SourceList {
             }
             let level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
             let number = self.add_directory(path.to_owned(), 0, name, &found)?;
-            self.add_file_system_usage(path, found.st_dev);
+            if !self.devices.contains(&found.st_dev) {
+                self.devices.push(found.st_dev);
+                let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
+                let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
+                self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(all, used)| all.saturating_add(used));
+            }
             self.named.push_back(DirectoryLevel { number, ..level });
             return Ok(());
         }
@@ -539,12 +532,6 @@ impl SourceList {
 
 /// How a directory is opened whose names are read.
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-/// The name of a directory, even if its path ends in dots.
-fn directory_name(path: &Path) -> std::io::Result<FileName> {
-    let whole = fs::canonicalize(path)?;
-    FileName::from_path(&whole).map_err(invalid_input)
-}
 
 fn invalid_input(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned())

@@ -115,7 +115,10 @@ impl Staging {
         let directory = self.scratch(small)?.directory();
         let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
         let made = self.create(directory, &name, small);
-        let put = made.and_then(|()| rename_into_place((directory, &name), (&self.held.directory, small)));
+        let from = PathAt::in_directory(directory.as_fd(), &name);
+        let to = PathAt::in_directory(self.held.directory.as_fd(), small.entry.name.as_os_str());
+        let put =
+            made.and_then(|()| rename_noreplace::rename_noreplace(from, to).map_err(|error| small.link_error(error)));
         if put.is_err() {
             // What cannot be removed is removed with the directory.
             let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
@@ -208,13 +211,6 @@ fn create_unnamed(directory: &File, entry: &FileEntry) -> rustix::io::Result<Fil
 /// its maker does.
 fn link_unnamed(file: &File, directory: &File, name: &OsStr) -> rustix::io::Result<()> {
     rustix::fs::linkat(file, "", directory, name, AtFlags::EMPTY_PATH)
-}
-
-/// Renames a file into its place.
-fn rename_into_place((from, name): (&File, &str), (to, small): (&File, &StagedFile<'_>)) -> Result<()> {
-    let (from, to) =
-        (PathAt::in_directory(from.as_fd(), name), PathAt::in_directory(to.as_fd(), small.entry.name.as_os_str()));
-    rename_noreplace::rename_noreplace(from, to).map_err(|error| small.link_error(error))
 }
 
 /// The process's umask; all permissions where it is unknown, so that each is set.

@@ -156,7 +156,14 @@ impl<S: TransferStream> SendSession<'_, S> {
                 let is_last = missing.peek().is_none() && pieces.peek().is_none();
                 let piece = FilePiece { file: file_number, offset: start, bytes, is_last };
                 match (is_hole, is_last) {
-                    (true, _) => self.send_hole(source, file, piece)?,
+                    (true, _) => {
+                        if is_last {
+                            source.check_unchanged_at_end(file)?;
+                        }
+                        self.channels.current().queue(&SenderMessage::Hole(piece))?;
+                        self.count_unacked(wanted.number, |amount| amount.holes += u64::from(bytes));
+                        self.advance(bytes.into());
+                    }
                     (false, true) => self.send_last_piece(source, file, piece)?,
                     (false, false) => self.send_piece(source, file, piece)?,
                 }
@@ -182,16 +189,6 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(!is_refused)
     }
 
-    fn send_hole(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
-        if piece.is_last {
-            source.check_unchanged_at_end(file)?;
-        }
-        self.channels.current().queue(&SenderMessage::Hole(piece))?;
-        self.count_unacked(piece.file as usize, |amount| amount.holes += u64::from(piece.bytes));
-        self.advance(piece.bytes.into());
-        Ok(())
-    }
-
     /// Sends the piece with which the receiver has the whole file: its end only when all is read, and is still what was offered.
     fn send_last_piece(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
         let bytes = self.limiter.max_burst(PART_BYTES as u64).min(piece.bytes.into()) as u32;
@@ -205,17 +202,15 @@ impl<S: TransferStream> SendSession<'_, S> {
         let read = self.channels.first.times.time_file(|| file.read_exact_at(content, end.offset));
         let is_right =
             read.map_err(|_| shortened_error(source, file)).and_then(|()| source.check_unchanged_at_end(file));
-        let sent = is_right.and_then(|()| self.send_end(end, content));
+        let sent = is_right.and_then(|()| {
+            self.channels.current().queue(&SenderMessage::Block(end))?;
+            self.count_unacked(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
+            let mut hasher = Hasher::new();
+            self.send_part(content, &mut hasher)?;
+            self.send_digest(&hasher)
+        });
         self.buffer = buffer;
         sent
-    }
-
-    fn send_end(&mut self, end: FilePiece, content: &[u8]) -> Result<()> {
-        self.channels.current().queue(&SenderMessage::Block(end))?;
-        self.count_unacked(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
-        let mut hasher = Hasher::new();
-        self.send_part(content, &mut hasher)?;
-        self.send_digest(&hasher)
     }
 
     /// Sends a piece of a file.
@@ -285,7 +280,10 @@ impl<S: TransferStream> SendSession<'_, S> {
             self.advance(sent);
             done += sent;
             if sent < part {
-                self.send_zeros(bytes - done)?;
+                for rest in (done..bytes).step_by(ZERO_BUFFER_BYTES) {
+                    let zeros = (bytes - rest).min(ZERO_BUFFER_BYTES as u64) as usize;
+                    self.send_bytes(&[0; ZERO_BUFFER_BYTES][..zeros])?;
+                }
                 self.send_digest(&hasher)?;
                 return Ok(Some(false));
             }
@@ -312,17 +310,6 @@ impl<S: TransferStream> SendSession<'_, S> {
             done += count as u64;
         }
         self.buffer = buffer;
-        Ok(())
-    }
-
-    /// Sends zeros in the place of announced bytes.
-    fn send_zeros(&mut self, mut bytes: u64) -> Result<()> {
-        let zeros = [0; ZERO_BUFFER_BYTES];
-        while bytes > 0 {
-            let some = bytes.min(ZERO_BUFFER_BYTES as u64);
-            self.send_bytes(&zeros[..some as usize])?;
-            bytes -= some;
-        }
         Ok(())
     }
 

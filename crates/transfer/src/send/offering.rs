@@ -47,7 +47,11 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// whether it did.
     pub(super) fn offer(&mut self) -> Result<bool> {
         let is_due = self.ready.len() < MAX_READY_FILES && self.in_flight() + MAX_OFFER_ENTRIES <= MAX_WANTED_FILES;
-        let has_more = is_due && self.has_more_to_offer()?;
+        if is_due && self.offered == self.collection.sources.len() && !self.collection.is_complete() {
+            self.collection.find_more(MAX_OFFER_ENTRIES)?;
+            self.send_total()?;
+        }
+        let has_more = is_due && self.offered < self.collection.sources.len();
         if has_more {
             let mut bytes = 0;
             let fits = |source: &&Arc<SourceEntry>| {
@@ -61,15 +65,6 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         self.channels.first.flush()?;
         Ok(has_more)
-    }
-
-    /// Whether something was found that was not offered.
-    fn has_more_to_offer(&mut self) -> Result<bool> {
-        if self.offered == self.collection.sources.len() && !self.collection.is_complete() {
-            self.collection.find_more(MAX_OFFER_ENTRIES)?;
-            self.send_total()?;
-        }
-        Ok(self.offered < self.collection.sources.len())
     }
 
     /// Finds all, where the receiver has no room for as much as it may be, before more is sent.

@@ -387,8 +387,12 @@ impl<S: TransferStream> SendSession<'_, S> {
         let (has_failed, more) = (self.extra_streams.take_new(), streams - 1 - team.running.len());
         let missing = more.saturating_sub(self.extra_streams.idle.len());
         // Those that are stopping come back.
-        if missing > 0 && team.stopping.is_empty() && (has_failed || !self.open_extra_streams(missing)) {
-            self.tuner.as_mut().map(StreamTuner::stop);
+        if missing > 0 && team.stopping.is_empty() {
+            let invitation = self.tuner.as_ref().and_then(StreamTuner::invitation).filter(|_| !has_failed);
+            let opened = invitation.map(|invitation| self.extra_streams.open(missing, invitation.session));
+            if !opened.is_some_and(|opened| opened.is_ok()) {
+                self.tuner.as_mut().map(StreamTuner::stop);
+            }
         }
         if more == 0 || more > self.extra_streams.idle.len() {
             return Ok(());
@@ -405,12 +409,6 @@ impl<S: TransferStream> SendSession<'_, S> {
             (Ok(()), _) => {}
         }
         Ok(())
-    }
-
-    /// Has so many others join, unless some are on their way; says whether they may come.
-    fn open_extra_streams(&mut self, missing: usize) -> bool {
-        let invitation = self.tuner.as_ref().and_then(StreamTuner::invitation);
-        invitation.is_some_and(|invitation| self.extra_streams.open(missing, invitation.session).is_ok())
     }
 
     /// So many bytes went over another stream.

@@ -106,10 +106,16 @@ impl SendPipeline<'_, '_, '_> {
             if self.pieces.is_empty() && self.next_offset >= range.end {
                 return Ok(());
             }
-            if !self.wait()? {
-                self.cancel_unsent(range)?;
+            let before = range.moved;
+            let is_late = !self.wait()?;
+            if is_late {
+                self.requests.cancel_all();
             }
             self.handle_completions(range)?;
+            // The peer took nothing for as long as the timeout.
+            if is_late && range.moved == before {
+                return Err(ErrorKind::TimedOut.into());
+            }
         }
     }
 
@@ -172,14 +178,6 @@ impl SendPipeline<'_, '_, '_> {
         // A file may take as long as it takes.
         let is_reading = self.pieces.iter().any(|piece| piece.state == PieceState::Reading);
         self.requests.wait((!is_reading).then_some(self.timeout))
-    }
-
-    /// Ends what the peer does not take; an error unless it took a part.
-    fn cancel_unsent(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let before = range.moved;
-        self.requests.cancel_all();
-        self.handle_completions(range)?;
-        if range.moved == before { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     fn handle_completions(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
@@ -290,7 +288,15 @@ fn receive_range(ring: RingIo<'_>, range: &mut RangeCursor<'_, '_>) -> Result<()
         };
         let received = pipeline.run(range);
         if received.is_err() {
-            pipeline.abandon(range);
+            // Nothing may be left to the kernel; what has left the socket meanwhile is counted.
+            pipeline.requests.cancel_all();
+            while let Some(done) = pipeline.requests.next_completion() {
+                if let Completion::Moved { slot, bytes: Ok(bytes) } = done
+                    && pipeline.filling == Some(slot)
+                {
+                    range.mark_received(bytes);
+                }
+            }
         }
         received
     })
@@ -388,18 +394,6 @@ impl ReceivePipeline<'_, '_, '_> {
     fn write(&mut self, slot: usize) {
         if let Some(ReceivePiece { offset, bytes, written }) = self.pieces[slot] {
             self.requests.queue(BufferRequest::Write(self.file, offset + written as u64), slot, written..bytes, false);
-        }
-    }
-
-    /// Leaves nothing to the kernel after an error, and counts what has left the socket meanwhile.
-    fn abandon(&mut self, range: &mut RangeCursor<'_, '_>) {
-        self.requests.cancel_all();
-        while let Some(done) = self.requests.next_completion() {
-            if let Completion::Moved { slot, bytes: Ok(bytes) } = done
-                && self.filling == Some(slot)
-            {
-                range.mark_received(bytes);
-            }
         }
     }
 }
