@@ -205,7 +205,7 @@ impl DeviceReceiver {
         let halves = match handshake.accept(&mut stream, || Some(())) {
             Ok((halves, ())) => halves,
             Err(error) => {
-                tell(SessionEvent::Rejected(error.into()));
+                tell(SessionEvent::Rejected(error));
                 return false;
             }
         };

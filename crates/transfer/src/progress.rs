@@ -31,7 +31,6 @@ impl Shortfall {
             0 => Error::TimedOut { doing, seconds },
             moved => Error::TooSlow { moved, least: self.least.bytes, seconds },
         }
-        .into()
     }
 }
 

@@ -132,7 +132,7 @@ impl Receiver {
                 match callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL) {
                     Ok(true) => break Ok(()),
                     Ok(false) => {}
-                    Err(error) => break Err(error.into()),
+                    Err(error) => break Err(error),
                 }
             };
             for (_, stream) in self.lock_open_streams().iter() {

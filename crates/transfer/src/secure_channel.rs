@@ -608,7 +608,7 @@ impl<S: TransferStream> SecureChannel<S> {
         self.decrypt(length)?;
         let text = self.content.take(MAX_SEALED_BYTES);
         let read = postcard::take_from_bytes(text);
-        let (message, rest) = read.map_err(|error| Error::malformed(error))?;
+        let (message, rest) = read.map_err(Error::malformed)?;
         if rest.is_empty() { Ok(message) } else { Err(Error::ProtocolViolation("a message that is too long")) }
     }
 
@@ -617,7 +617,7 @@ impl<S: TransferStream> SecureChannel<S> {
         let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
         let (opener, content) = (&mut self.opener, &mut self.content);
         let open = || content.fill(|room| opener.open(sealed, room));
-        Ok(add_elapsed(&mut self.times.cipher, open).map(drop)?)
+        add_elapsed(&mut self.times.cipher, open).map(drop)
     }
 
     /// Waits until so many bytes are there that were not looked at.
@@ -674,7 +674,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Adds an encrypted frame to those to be sent.
     fn seal(&mut self, content: &[u8]) -> Result<()> {
         self.output.extend_from_slice(&((content.len() + TAG_BYTES) as u32).to_le_bytes());
-        Ok(self.sealer.seal(content, &mut self.output)?)
+        self.sealer.seal(content, &mut self.output)
     }
 }
 

@@ -171,7 +171,7 @@ impl<S> OpenSession<'_, S> {
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), HANDSHAKE, is_missing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let late = Error::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
-        Ok(state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)?)
+        state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)
     }
 
     /// All has come over the connection of a file. It no longer counts among those of the session, however late its thread ends.

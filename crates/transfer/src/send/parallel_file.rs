@@ -390,7 +390,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         if missing > 0 && team.stopping.is_empty() {
             let invitation = self.tuner.as_ref().and_then(StreamTuner::invitation).filter(|_| !has_failed);
             let opened = invitation.map(|invitation| self.extra_streams.open(missing, invitation.session));
-            if !opened.is_some_and(|opened| opened.is_ok()) {
+            if opened.is_none_or(|opened| opened.is_err()) {
                 self.tuner.as_mut().map(StreamTuner::stop);
             }
         }
