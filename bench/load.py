@@ -179,7 +179,7 @@ def rates(kelvin, seconds):
     rows, cpu = [], common.last_allowed_cpu()
     for spread in ("constant", "poisson"):
         with Stalling() as server:
-            how = ["--rate", RATE, "--spread", spread, "--seed", 7, "--duration", f"{seconds:g}s"]
+            how = ["--rate", RATE, "--arrivals", spread, "--seed", 7, "--duration", f"{seconds:g}s"]
             load, exchanges = kelvin_load(kelvin, server, cpu, *how)
         first, last = exchanges[0][0], exchanges[-1][0]
         found = (len(exchanges) - 1) / (last - first)

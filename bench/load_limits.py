@@ -54,7 +54,7 @@ def link(bits):
 
     @contextmanager
     def planted(_):
-        yield ["--between", "namespaces", "--link", str(bits)]
+        yield ["--network", "namespaces", "--link", str(bits)]
 
     return planted
 
@@ -138,7 +138,7 @@ def under(setting, value, *words):
 
 
 # Sockets that can receive little at a time. New namespaces have what this one has.
-small_window = under(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--between", "namespaces")
+small_window = under(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--network", "namespaces")
 # Listening sockets whose accept queue holds one connection, and few that accept.
 small_backlog = under(Path("/proc/sys/net/core/somaxconn"), "1", "--server-options", "--model pool --threads 2")
 
@@ -517,7 +517,7 @@ CASES = {
     ),
     "other work": (
         other_work,
-        ["--between", "namespaces", "--file-size", "100kB", "--users", FEW],
+        ["--network", "namespaces", "--file-size", "100kB", "--users", FEW],
         Expected("other_work: server", "other_work: client", "server-cpu", "client"),
     ),
     "a neighbour beside the client": (
@@ -532,7 +532,7 @@ CASES = {
     ),
     "a link without a rate": (
         nothing,
-        ["--between", "namespaces", "--users", FEW],
+        ["--network", "namespaces", "--users", FEW],
         Expected("server-cpu", "server-thread", "client", "unknown: none_saturated"),
     ),
     "link and disk alike": (

@@ -55,13 +55,13 @@ def telling(kelvin, base, count, size, listen="127.0.0.1:0", before=(), told=Non
     listed.write_text("".join(f"{one.name}\n" for one in files.iterdir()))
     token.touch(mode=0o600)
     token.write_text(os.urandom(16).hex())
-    exposed = ["--listen", listen, "--expose-resources", "--token-file", token]
+    exposed = ["--listen", listen, "--expose-stats", "--token-file", token]
     try:
         with started([*before, kelvin, "serve", files, *exposed], **options) as server:
             if told is not None:
                 told.append(server)
             address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
-            yield address, ["--url-list", str(listed), "--resources-token", str(token), "--resources", resources]
+            yield address, ["--url-list", str(listed), "--resources-token", str(token), "--stats-address", resources]
     finally:
         shutil.rmtree(files)
         token.unlink()

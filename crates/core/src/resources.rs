@@ -39,7 +39,7 @@ pub struct ResourceSnapshot {
     /// For how long tasks of the host have waited for something that they needed to go on.
     pub pressure: PressureStall,
     /// What a server knows of itself; `None` of a client and of another's server.
-    pub served: Option<ServerStats>,
+    pub server: Option<ServerStats>,
 }
 
 /// A process, with its threads and all processes that it has started and they in turn.
@@ -230,11 +230,11 @@ pub struct ServerStats {
     pub in_flight_now: u32,
     /// The integral over time of connections with a request in service: from when it is whole until the last byte of its answer was
     /// handed to the kernel.
-    pub worked: f64,
+    pub service_integral: f64,
     /// Connections that it serves at one time, where the model bounds them; others wait.
     pub workers: Option<u32>,
     /// The integral over time of connections that a worker serves, with a request or between two.
-    pub held: f64,
+    pub held_integral: f64,
     /// Nanoseconds, added up over connections, that TCP had something to send or not acknowledged. `None` in a look of a kelvin that did
     /// not say so.
     #[serde(default)]
@@ -246,7 +246,7 @@ pub struct ServerStats {
     /// Connections that wait to be accepted.
     pub accept_queue: ListenQueue,
     /// Samples so far.
-    pub sampled: u64,
+    pub samples: u64,
     /// Thread-nanoseconds: the integral over time of the server's own threads in uninterruptible sleep, at most 256 of them, by samples. `None`
     /// in a look of a kelvin that did not say so.
     #[serde(default)]
@@ -328,7 +328,7 @@ mod tests {
 
     fn snapshot() -> ResourceSnapshot {
         let disk = DiskStats { name: "vda".into(), read_bytes: 1 << 40, holds_root: true, ..DiskStats::default() };
-        let served =
+        let server =
             ServerStats { in_flight: 1.5e9, accept_queue: ListenQueue { now: 1, max: 128 }, ..ServerStats::default() };
         let thread_cpu = BTreeMap::from([(7, 5.0), (4_194_304, 0.125)]);
         ResourceSnapshot {
@@ -336,7 +336,7 @@ mod tests {
             process: ProcessStats { thread_cpu, without_cpu: Some(3.0), ..ProcessStats::default() },
             disks: vec![disk],
             links: vec![LinkStats { name: "lo".into(), is_loopback: true, ..LinkStats::default() }],
-            served: Some(served),
+            server: Some(server),
             ..ResourceSnapshot::default()
         }
     }

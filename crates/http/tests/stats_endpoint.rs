@@ -65,7 +65,7 @@ impl StatsTestServer {
     }
 
     fn served(&self) -> ServerStats {
-        self.snapshot().served.unwrap()
+        self.snapshot().server.unwrap()
     }
 }
 
@@ -89,7 +89,7 @@ fn read_to_end(stream: &mut TcpStream) -> String {
 }
 
 fn stats_request(method: &str, authorization: &str) -> String {
-    format!("{method} /.kelvin/resources HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {authorization}\r\n\r\n")
+    format!("{method} /.kelvin/stats HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {authorization}\r\n\r\n")
 }
 
 fn get_request(path: &str) -> String {
@@ -115,7 +115,7 @@ fn files() -> tempfile::TempDir {
     fs::write(top.path().join("large"), vec![7; LARGE]).unwrap();
     fs::write(top.path().join("small"), "small").unwrap();
     fs::create_dir(top.path().join(".kelvin")).unwrap();
-    fs::write(top.path().join(".kelvin/resources"), "not this").unwrap();
+    fs::write(top.path().join(".kelvin/stats"), "not this").unwrap();
     top
 }
 
@@ -158,7 +158,7 @@ fn counters_match_requests() {
         // Nothing is lost when they end, and looks are not among them.
         assert_eq!(counted(server.served()), expected, "{}", model.0);
         let served = server.served();
-        assert!(served.sampled > 0 && served.accept_queue.max > 0);
+        assert!(served.samples > 0 && served.accept_queue.max > 0);
         assert_eq!(served.workers, (model.0 == ServerModel::Pool).then_some(32));
     }
 }
@@ -183,11 +183,14 @@ fn nonreading_client_stays_in_flight() {
         // All are integrated over the same samples, so that their ratios are exact whatever the time between them was.
         let grown = |of: fn(&ServerStats) -> f64| of(&end) - of(&begin);
         let in_flight = grown(|served| served.in_flight);
-        assert!(in_flight > 0.0 && end.sampled > begin.sampled);
+        assert!(in_flight > 0.0 && end.samples > begin.samples);
         let is = |found: f64, times: f64| (found / in_flight - times).abs() < 1e-6;
         let sending = grown(|served| served.sending.unwrap());
         assert!(sending >= grown(|served| served.window_limited), "{begin:?} {end:?}");
-        assert!(is(grown(|served| served.worked), 1.0) && is(grown(|served| served.held), 5.0), "{begin:?} {end:?}");
+        assert!(
+            is(grown(|served| served.service_integral), 1.0) && is(grown(|served| served.held_integral), 5.0),
+            "{begin:?} {end:?}"
+        );
         assert_eq!(read_answer(&mut slow), LARGE);
         while server.served().in_flight_now > 0 {}
     }
@@ -205,7 +208,7 @@ fn busy_pool_reports_accept_queue() {
     while server.served().in_flight_now < 4 {}
     let (begin, end) = (server.served(), server.served());
     assert_eq!((end.workers, end.connections, end.requests), (Some(1), 4, 0));
-    let (held, in_flight) = (end.held - begin.held, end.in_flight - begin.in_flight);
+    let (held, in_flight) = (end.held_integral - begin.held_integral, end.in_flight - begin.in_flight);
     assert!(held > 0.0 && (in_flight / held - 4.0).abs() < 1e-6, "{begin:?} {end:?}");
     read_answer(&mut busy);
     drop(busy);
@@ -225,7 +228,7 @@ fn missing_token_is_401() {
         (stats_request("GET", "Bearer the wrong one"), "401 Unauthorized"),
         (stats_request("HEAD", "Bearer"), "401 Unauthorized"),
         (stats_request("GET", "Basic the right one"), "401 Unauthorized"),
-        (get_request("/.kelvin/resources"), "401 Unauthorized"),
+        (get_request("/.kelvin/stats"), "401 Unauthorized"),
         (stats_request("GET", right).replace("resources", "other"), "404 Not Found"),
         (get_request("/small"), "404 Not Found"),
         (stats_request("POST", right), "405 Method Not Allowed"),
@@ -257,7 +260,7 @@ fn silent_client_does_not_block_stats() {
 fn reserved_name_is_never_served() {
     let top = files();
     let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
-    for path in ["/.kelvin/resources", "/.kelvin", "/.kelvin/", "//.kelvin//resources", "/%2ekelvin/resources"] {
+    for path in ["/.kelvin/stats", "/.kelvin", "/.kelvin/", "//.kelvin//stats", "/%2ekelvin/stats"] {
         let mut stream = server.connect();
         stream.write_all(get_request(path).as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();

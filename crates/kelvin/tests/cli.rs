@@ -157,7 +157,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["why", "net.rtt.tcp", "--run", "last"], "--run"),
     (&["ab", "--a-cmd", "true", "--b", "as-found"], "--a-cmd"),
     (&["send", "Cargo.toml", "localhost", "--streams", "4", "--wait", "blocking"], "--streams"),
-    (&["study", "load", "--peer", "localhost", "--resources", "127.0.0.1:1"], "--resources"),
+    (&["study", "load", "--peer", "localhost", "--stats-address", "127.0.0.1:1"], "--stats-address"),
 ];
 
 /// What is wrong with the answer to a mistake.

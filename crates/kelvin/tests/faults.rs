@@ -230,7 +230,7 @@ fn full_store_disk_still_prints_table() {
         return MissingRequirement::privilege("mounting a small file system (root may)")
             .report_skip("a full disk under the store");
     }
-    let users = ["study", "load", "--users", "1,2", "--visit", "200ms", "--budget", "1s", "--file-size", "1kB"];
+    let users = ["study", "load", "--users", "1,2", "--step", "200ms", "--budget", "1s", "--file-size", "1kB"];
     let study = [&users[..], &["--rounds", "2", "--file-count", "16"]].concat();
     for (measured, what) in [("syscall.null", &["run", "os", "--quick", "--budget", "6s"][..]), ("2 users", &study)] {
         let place = RunDir::new();

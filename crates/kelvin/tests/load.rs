@@ -69,7 +69,7 @@ fn users_print_table_or_json() {
     {
         assert!(table.contains(expected), "{expected}: {table}");
     }
-    let data = json(&load(&place, &[&url, "--users", "3", "--think", "5ms", "--spread", "exponential", "--json"]));
+    let data = json(&load(&place, &[&url, "--users", "3", "--think", "5ms", "--arrivals", "exponential", "--json"]));
     assert_eq!(data["offered"]["users"]["users"], 3);
     assert_eq!(data["bytes"].as_u64().unwrap(), 5 * data["requests"].as_u64().unwrap());
     assert_eq!(data["errors"]["status"], serde_json::json!({}));

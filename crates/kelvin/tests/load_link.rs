@@ -52,8 +52,7 @@ impl FarServer {
         fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let listen = format!("{}:0", Link::FAR_ADDRESS);
-        let serve =
-            ["serve", "root", "--listen", &listen, "--model", model, "--expose-resources", "--token-file", "token"];
+        let serve = ["serve", "root", "--listen", &listen, "--model", model, "--expose-stats", "--token-file", "token"];
         let mut server = ServerProcess::spawn(Link::kelvin(&place, &link.far, &serve), Stdio::null());
         let resources = server.line();
         Ok(Self { link, place, server, resources })
@@ -104,7 +103,7 @@ fn start_servers(ways: [Impairment; 2], models: &[&'static str]) -> Vec<(&'stati
 
 #[test]
 fn idle_generator_uses_little_cpu_despite_retransmissions() {
-    let demands = [&["--users", "12"][..], &["--users", "6", "--think", "500ms", "--spread", "exponential"]];
+    let demands = [&["--users", "12"][..], &["--users", "6", "--think", "500ms", "--arrivals", "exponential"]];
     let clean = match FarServer::start(CLEAN, "epoll") {
         Ok(far) => far.load(demands[0]),
         Err(missing) => return missing.report_skip("a link that loses frames"),
@@ -129,8 +128,8 @@ fn idle_generator_uses_little_cpu_despite_retransmissions() {
 fn load_steps_use_little_cpu_despite_retransmissions() {
     for (model, far) in start_servers(REORDERING, &["epoll"]) {
         let url = format!("http://{}/", far.server.address);
-        let of = ["--url", &url, "--url-list", "list", "--resources-token", "token", "--resources", &far.resources];
-        let wanted = ["--users", "4,12", "--rounds", "2", "--visit", "1s", "--budget", "1s"];
+        let of = ["--url", &url, "--url-list", "list", "--resources-token", "token", "--stats-address", &far.resources];
+        let wanted = ["--users", "4,12", "--rounds", "2", "--step", "1s", "--budget", "1s"];
         let study = far.near(
             &[&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], &of, &wanted].concat(),
         );

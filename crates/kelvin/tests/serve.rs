@@ -363,7 +363,7 @@ fn server_with_stats(root: &Path, arguments: &[&str]) -> (ServerProcess, String)
     let token = root.join("token");
     fs::write(&token, "0123456789abcdef\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-    let exposed = ["--expose-resources", "--token-file", token.to_str().unwrap()];
+    let exposed = ["--expose-stats", "--token-file", token.to_str().unwrap()];
     let mut server = ServerProcess::start(root, &[&exposed, arguments].concat());
     let looks = server.line();
     (server, looks)
@@ -373,11 +373,11 @@ fn server_with_stats(root: &Path, arguments: &[&str]) -> (ServerProcess, String)
 fn parse_stats(looks: &str) -> ServerStats {
     let mut stream = TcpStream::connect(looks).unwrap();
     let fields = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef";
-    write!(stream, "GET /.kelvin/resources HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
+    write!(stream, "GET /.kelvin/stats HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let json = answer.split_once("\r\n\r\n").unwrap().1;
-    ResourceSnapshot::from_json(json.as_bytes()).unwrap().served.unwrap()
+    ResourceSnapshot::from_json(json.as_bytes()).unwrap().server.unwrap()
 }
 
 #[test]
@@ -401,20 +401,27 @@ fn killed_process_leaves_nothing_in_flight() {
     wait_until(|| parse_stats(&looks).in_flight_now == 0 && parse_stats(&looks).requests == 3);
     let counted = parse_stats(&looks);
     assert_eq!((counted.bytes, counted.connections, counted.refused), (30, 3, 0));
-    assert!(counted.in_flight > 0.0 && counted.worked > 0.0 && counted.held > counted.in_flight, "{counted:?}");
+    assert!(
+        counted.in_flight > 0.0 && counted.service_integral > 0.0 && counted.held_integral > counted.in_flight,
+        "{counted:?}"
+    );
     let own = children(children(server.child.id())[0]);
     let mut slow = Client::connect(&server);
     slow.request("/endless");
     wait_until(|| parse_stats(&looks).in_flight_now == 1 && parse_stats(&looks).window_limited > 0.0);
     let (before, after) = (parse_stats(&looks), parse_stats(&looks));
-    let grown = [after.in_flight - before.in_flight, after.worked - before.worked, after.held - before.held];
+    let grown = [
+        after.in_flight - before.in_flight,
+        after.service_integral - before.service_integral,
+        after.held_integral - before.held_integral,
+    ];
     assert!(grown[0] > 0.0 && grown[0] == grown[1] && grown[2] == 4.0 * grown[0], "{before:?} {after:?}");
     let all = children(children(server.child.id())[0]);
     let serving = all.iter().find(|child| !own.contains(child)).unwrap();
     signal("-KILL", *serving);
     wait_until(|| parse_stats(&looks).in_flight_now == 0);
     let (gone, later) = (parse_stats(&looks), parse_stats(&looks));
-    assert_eq!((gone.in_flight, gone.worked, gone.connections), (later.in_flight, later.worked, 4));
+    assert_eq!((gone.in_flight, gone.service_integral, gone.connections), (later.in_flight, later.service_integral, 4));
     assert!(clients.iter_mut().all(Client::is_served), "the others are served");
     wait_until(|| parse_stats(&looks).requests == 6);
     assert_eq!(server.end("-TERM").0, Some(0));
@@ -424,7 +431,7 @@ fn killed_process_leaves_nothing_in_flight() {
 fn stats_need_the_token() {
     let top = make_site();
     let (server, looks) = server_with_stats(top.path(), &[]);
-    let url = format!("http://{looks}/.kelvin/resources");
+    let url = format!("http://{looks}/.kelvin/stats");
     if curl(&["-o", "/dev/null", &server.url("/large")]).is_none() {
         return;
     }
@@ -433,7 +440,7 @@ fn stats_need_the_token() {
         let json = curl(&["-H", &bearer("0123456789abcdef"), &url]).unwrap();
         ResourceSnapshot::from_json(json.as_bytes()).unwrap()
     };
-    let served = || look().served.unwrap();
+    let served = || look().server.unwrap();
     // The server counts an answer when it has given it to the kernel: the client may be faster.
     while served().requests < 1 {}
     assert_eq!((served().requests, served().bytes, served().connections), (1, 5_000_000, 1));
@@ -442,7 +449,7 @@ fn stats_need_the_token() {
         let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &wrong, &url]).unwrap();
         assert_eq!(code, "401", "{wrong}");
     }
-    let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &server.url("/.kelvin/resources")]).unwrap();
+    let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &server.url("/.kelvin/stats")]).unwrap();
     assert_eq!(code, "404");
     let (status, told) = server.end("-TERM");
     assert!(status == Some(0) && told.contains(&format!("at {url}")), "{told}");
@@ -494,17 +501,17 @@ fn unservable_directory_is_one_line() {
     let told = refused(&[root, "--congestion-control", "nosuch"]);
     assert!(told.starts_with("kelvin: --congestion-control nosuch: this kernel has no such"), "{told}");
     assert!(refused(&[root, "--threads", "0"]).contains("from 1 to 1024"));
-    let exposed = |file: &str| refused(&[root, "--expose-resources", "--token-file", file]);
-    assert!(refused(&[root, "--expose-resources"]).contains("--token-file <FILE>"));
-    assert!(refused(&[root, "--token-file", "x"]).contains("--expose-resources"));
-    assert!(refused(&[root, "--resources-listen", "127.0.0.1"]).contains("--expose-resources"));
+    let exposed = |file: &str| refused(&[root, "--expose-stats", "--token-file", file]);
+    assert!(refused(&[root, "--expose-stats"]).contains("--token-file <FILE>"));
+    assert!(refused(&[root, "--token-file", "x"]).contains("--expose-stats"));
+    assert!(refused(&[root, "--stats-listen", "127.0.0.1"]).contains("--expose-stats"));
     assert!(exposed("/no such file").starts_with("kelvin: --token-file: "));
     assert!(exposed(&format!("{root}/sub/c.html")).contains("chmod 600"));
     let token = top.path().join("token");
     fs::write(&token, "0123456789abcdef").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let token = token.to_str().unwrap();
-    let elsewhere = ["--listen", "127.0.0.1:0", "--resources-listen", "203.0.113.1:0"];
-    let told = refused(&[&[root, "--expose-resources", "--token-file", token][..], &elsewhere].concat());
-    assert!(told.starts_with("kelvin: --resources-listen 203.0.113.1:0: "), "{told}");
+    let elsewhere = ["--listen", "127.0.0.1:0", "--stats-listen", "203.0.113.1:0"];
+    let told = refused(&[&[root, "--expose-stats", "--token-file", token][..], &elsewhere].concat());
+    assert!(told.starts_with("kelvin: --stats-listen 203.0.113.1:0: "), "{told}");
 }

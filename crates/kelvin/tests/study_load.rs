@@ -18,7 +18,7 @@ use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, wi
 
 /// Short visits to few users, whose figures are no measure of anything.
 const SHORT_OPTIONS: [&str; 10] =
-    ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--visit", "300ms", "--file-count", "16"];
+    ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--step", "300ms", "--file-count", "16"];
 
 /// Held for writing while studies are made whose figures count, which have the CPUs of this machine. Others are made beside each other.
 static QUIET_CPU_LOCK: RwLock<()> = RwLock::new(());
@@ -35,13 +35,13 @@ struct LimitedStudies {
 }
 
 impl LimitedStudies {
-    const LINK: [&str; 8] = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
+    const LINK: [&str; 8] = ["--network", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
     const LINK_BITS: f64 = 20e6;
 
     fn study() -> Self {
         let _alone = QUIET_CPU_LOCK.write().unwrap_or_else(PoisonError::into_inner);
-        let of_default = || study(&[&["--users", "1,2,4", "--rounds", "3", "--visit", "1s"][..], &Self::LINK].concat());
-        let forks = ["--users", "3", "--rounds", "2", "--visit", "1s", "--server-options", "--model fork"];
+        let of_default = || study(&[&["--users", "1,2,4", "--rounds", "3", "--step", "1s"][..], &Self::LINK].concat());
+        let forks = ["--users", "3", "--rounds", "2", "--step", "1s", "--server-options", "--model fork"];
         let of_processes = || study(&[&forks[..], &Self::LINK].concat());
         std::thread::scope(|scope| {
             let behind_link = check_namespaces().map(|()| [scope.spawn(of_default), scope.spawn(of_processes)]);
@@ -60,7 +60,7 @@ fn retry_unknown(make: impl Fn() -> Value) -> Value {
 fn study_of_two_workers() -> Value {
     let limit = ["--server-options", "--model pool --threads 2", "--think", "50ms"];
     let files = ["--file-size", "10kB", "--file-count", "16"];
-    study(&[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "700ms"][..], &limit, &files].concat())
+    study(&[&["--users", "1,2,4,6", "--rounds", "3", "--step", "700ms"][..], &limit, &files].concat())
 }
 
 /// A whole study whose figures count.
@@ -176,16 +176,16 @@ fn running_server_is_studied_by_its_stats() {
     fs::write(place.path().join("list"), "a\nb\n").unwrap();
     let token = token.to_str().unwrap();
     let root = root.to_str().unwrap();
-    let exposed = ["serve", root, "--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token];
+    let exposed = ["serve", root, "--listen", "127.0.0.1:0", "--expose-stats", "--token-file", token];
     let mut server = ServerProcess::spawn(place.command(KELVIN, &exposed), Stdio::null());
     let (url, resources) = (format!("http://{}/", server.address), server.line());
-    let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--resources", &resources];
+    let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--stats-address", &resources];
     let study = study_without_lock(&place, &[&SHORT_OPTIONS[..8], &running[..]].concat());
     assert_eq!(readings(&study, "load.throughput").len(), 7);
     assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
     let wrong = place.path().join("wrong");
     fs::write(&wrong, "another token of the same sort\n").unwrap();
-    let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--resources", &resources];
+    let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--stats-address", &resources];
     let refused =
         place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT_OPTIONS[..8], &running].concat());
     assert_refused(&refused, &["it answers 401"]);
@@ -269,7 +269,7 @@ fn cached_and_uncached_files_are_compared() {
     // of one for tests are 17 MB.
     let both = ["--cache", "cached,uncached", "--server-memory", "40M", "--file-size", "1MB", "--file-count", "100"];
     let study =
-        study_without_lock(&place, &[&["--users", "1,3", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
+        study_without_lock(&place, &[&["--users", "1,3", "--rounds", "2", "--step", "300ms"], &both[..]].concat());
     for cache in ["cached", "uncached"] {
         let of = |metric| readings(&study, metric).iter().filter(|(case, _)| case["cache"] == cache).count();
         assert_eq!((of("load.throughput"), of("load.host.cpu.user")), (2 * 2 + 1, 2 * 2 + 1), "{cache}");
@@ -320,8 +320,8 @@ fn study_load_errors_are_one_line() {
     };
     refused(&["--users", "0"], &["--users", "from 1 to 10000"]);
     refused(&["--server-memory", "1M"], &["--server-memory", "at least 16M"]);
-    refused(&["--link", "100M"], &["--link", "add --between namespaces"]);
-    refused(&["--link", "fast", "--between", "namespaces"], &["--link", "bits a second"]);
+    refused(&["--link", "100M"], &["--link", "add --network namespaces"]);
+    refused(&["--link", "fast", "--network", "namespaces"], &["--link", "bits a second"]);
     refused(&["--url", "http://127.0.0.1:1/"], &["--url-list"]);
     refused(&["--cache", "cached,uncached"], &["--cache cached,uncached", "--server-memory"]);
     refused(
@@ -392,7 +392,7 @@ fn oom_killed_server_process_ends_study() {
     }
     let place = TestDir::new();
     let quiet = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "40M"];
-    let visits = ["--file-size", "1MB", "--file-count", "100", "--users", "1,2,4", "--rounds", "2", "--visit", "1s"];
+    let visits = ["--file-size", "1MB", "--file-count", "100", "--users", "1,2,4", "--rounds", "2", "--step", "1s"];
     let mut study = place.start(&[&quiet[..], &visits].concat());
     let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");

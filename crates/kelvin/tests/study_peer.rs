@@ -91,7 +91,7 @@ fn limited_link_is_named_as_bottleneck() {
     fs::write(place.path().join("files/other"), [1; 7]).unwrap();
     let listen = format!("{}:0", Link::FAR_ADDRESS);
     let agent = ServerProcess::spawn(Link::kelvin(&place, &link.far, &agent_args(&listen)), Stdio::piped());
-    let short = ["--users", "1,2,4,8", "--rounds", "3", "--visit", "1s"];
+    let short = ["--users", "1,2,4,8", "--rounds", "3", "--step", "1s"];
     let words = study_args(&agent.address, &short);
     let (output, study) = json_output(Link::kelvin(&place, &link.near, &words));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -128,7 +128,7 @@ fn regular_files_are_served_while_client_connected() {
         let answer = get(files, outside);
         assert!(!answer.starts_with("HTTP/1.1 200 ") && !answer.contains("secret"), "{outside}: {answer}");
     }
-    assert!(get(looks, "/.kelvin/resources").starts_with("HTTP/1.1 401 "), "its token is asked for");
+    assert!(get(looks, "/.kelvin/stats").starts_with("HTTP/1.1 401 "), "its token is asked for");
     drop(server);
     assert!(within(HANG_TIMEOUT, || TcpStream::connect(files).is_err()), "it ends with the client");
     assert!(within(HANG_TIMEOUT, || children(agent.child.id()) == 0));
@@ -163,7 +163,7 @@ fn invalid_peer_studies_are_refused() {
     refused(&["agent", "--serve", "token"], &["--serve: ", "token: Not a directory"]);
     let agent = start_agent(&place);
     for (option, value) in [
-        ("--between", "namespaces"),
+        ("--network", "namespaces"),
         ("--link", "100M"),
         ("--server-memory", "1G"),
         ("--server-group", "/x"),
@@ -193,7 +193,7 @@ fn disk_rate_is_measured_past_page_cache() {
         file.set_len(2 * memory / FILES + 1).unwrap();
     }
     let agent = start_agent(&place);
-    let short = ["--cache", "uncached", "--users", "1,2", "--rounds", "2", "--visit", "300ms"];
+    let short = ["--cache", "uncached", "--users", "1,2", "--rounds", "2", "--step", "300ms"];
     let (output, study) = json_output(place.command(KELVIN, &study_args(&agent.address, &short)));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let measurements = study["run"]["measurements"].as_array().unwrap();
@@ -207,7 +207,7 @@ fn disk_rate_is_measured_past_page_cache() {
 fn killed_agent_makes_study_partial() {
     let place = dir_with_files(16, 5000);
     let mut agent = start_agent(&place);
-    let words = study_args(&agent.address, &["--users", "1,2", "--rounds", "20", "--visit", "300ms"]);
+    let words = study_args(&agent.address, &["--users", "1,2", "--rounds", "20", "--step", "300ms"]);
     let mut file = tempfile::tempfile().unwrap();
     let mut command = place.command(KELVIN, &words);
     let mut study = command.stdout(file.try_clone().unwrap()).spawn().unwrap();

@@ -108,7 +108,7 @@ impl ProcessMonitor {
             tcp: links::tcp(root, self.process),
             memory: host::memory(root),
             pressure: host::pressure(root),
-            served: None,
+            server: None,
         })
     }
 }

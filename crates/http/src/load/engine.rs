@@ -56,8 +56,8 @@ pub fn run_load(
         &Demand::Users { users, think } => {
             LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(watch)
         }
-        &Demand::Rate { rate, spread, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(rate, spread, start, seed))?.run(watch)
+        &Demand::Rate { rate, arrivals, .. } => {
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(rate, arrivals, start, seed))?.run(watch)
         }
         Demand::Log { times, .. } => {
             LoadEngine::new(setup, peer, |start| ReplaySchedule::new(Arc::clone(times), start))?.run(watch)
@@ -324,7 +324,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let seconds = self.pool.stats.seconds();
         let due = self.pool.stats.due + unsent;
         match self.setup.demand {
-            Demand::Rate { rate, spread: TimeDistribution::Constant, .. } if due > 0 => due as f64 / rate,
+            Demand::Rate { rate, arrivals: TimeDistribution::Constant, .. } if due > 0 => due as f64 / rate,
             _ => seconds,
         }
     }

@@ -221,9 +221,10 @@ pub struct OpenLoop {
 impl OpenLoop {
     /// So many requests a second from `start` on: constant, the first of them at once, so that each time has as many as the rate
     /// says; or a Poisson process.
-    pub fn new(rate: f64, spread: TimeDistribution, start: u64, seed: u64) -> Self {
-        let mut open = Self { start, rate, distribution: spread, random: Random::new(seed), taken_count: 0, next: 0.0 };
-        if spread == TimeDistribution::Exponential {
+    pub fn new(rate: f64, arrivals: TimeDistribution, start: u64, seed: u64) -> Self {
+        let mut open =
+            Self { start, rate, distribution: arrivals, random: Random::new(seed), taken_count: 0, next: 0.0 };
+        if arrivals == TimeDistribution::Exponential {
             open.advance();
         }
         open

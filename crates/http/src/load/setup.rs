@@ -60,7 +60,7 @@ pub enum Demand {
         /// Requests a second.
         rate: f64,
         /// How they are spread over time.
-        spread: TimeDistribution,
+        arrivals: TimeDistribution,
         /// Most connections, and so requests in flight.
         connections: u32,
     },

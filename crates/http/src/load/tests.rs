@@ -196,7 +196,7 @@ fn open_loop_ignores_missing_answers() {
         (ok(b"x"), AfterAnswer::Stay)
     });
     let mut setup = two_user_setup(&server);
-    setup.demand = Demand::Rate { rate: 500.0, spread: TimeDistribution::Constant, connections: 100 };
+    setup.demand = Demand::Rate { rate: 500.0, arrivals: TimeDistribution::Constant, connections: 100 };
     let load = measure(&setup);
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     // Those due at 0, 2, ... 198 ms.
@@ -209,7 +209,7 @@ fn open_loop_ignores_missing_answers() {
 fn blocked_generator_reports_own_tail() {
     let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
-    setup.demand = Demand::Rate { rate: 500.0, spread: TimeDistribution::Constant, connections: 100 };
+    setup.demand = Demand::Rate { rate: 500.0, arrivals: TimeDistribution::Constant, connections: 100 };
     // Whoever watches the load keeps its only thread for 25 requests each time.
     let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
     let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), watch).unwrap();
@@ -238,7 +238,7 @@ fn short_constant_rate_load_is_exact() {
     let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
     for (rate, milliseconds, requests) in [(7.0, 300, 3), (1.0, 100, 1), (33.3, 200, 7)] {
-        setup.demand = Demand::Rate { rate, spread: TimeDistribution::Constant, connections: 10 };
+        setup.demand = Demand::Rate { rate, arrivals: TimeDistribution::Constant, connections: 10 };
         setup.duration = Duration::from_millis(milliseconds);
         let load = measure(&setup);
         let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
@@ -258,7 +258,7 @@ fn connection_shortage_is_reported() {
         (ok(b"x"), AfterAnswer::Stay)
     });
     let mut setup = two_user_setup(&server);
-    setup.demand = Demand::Rate { rate: 1000.0, spread: TimeDistribution::Exponential, connections: 1 };
+    setup.demand = Demand::Rate { rate: 1000.0, arrivals: TimeDistribution::Exponential, connections: 1 };
     let load = measure(&setup);
     let OfferedLoad::Rate { delayed: waited, .. } = load.offered else { panic!("{load:?}") };
     assert!(waited > 0 && load.connections == 1, "{load:?}");
@@ -269,7 +269,7 @@ fn connection_shortage_is_reported() {
 fn unanswered_requests_count_their_wait() {
     let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
     let mut setup = two_user_setup(&server);
-    setup.demand = Demand::Rate { rate: 100.0, spread: TimeDistribution::Constant, connections: 5 };
+    setup.demand = Demand::Rate { rate: 100.0, arrivals: TimeDistribution::Constant, connections: 5 };
     let load = measure(&setup);
     assert_eq!((load.requests, load.unanswered, load.response.count), (0, 20, 20), "{load:?}");
     assert_eq!((load.errors.count(), load.failed_requests()), (0, 20));
@@ -346,7 +346,7 @@ fn unsustainable_rate_ends_in_time() {
     let mut setup = two_user_setup(&server);
     // More than a thread sends, to an address that refuses each connection at once.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    setup.demand = Demand::Rate { rate: 1e6, spread: TimeDistribution::Constant, connections: 10 };
+    setup.demand = Demand::Rate { rate: 1e6, arrivals: TimeDistribution::Constant, connections: 10 };
     let load = run_load(&setup, &ServerEndpoint { address: free, tls: None }, &mut |_| {}).unwrap();
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");

@@ -237,7 +237,7 @@ struct SampleSums {
     lead: i64,
     /// The connection of which it is found out next when its answers leave.
     next_probed: usize,
-    sampled: u64,
+    samples: u64,
     /// Thread-nanoseconds in uninterruptible sleep.
     blocked: u64,
     /// Nanoseconds for which the thread that takes samples had no CPU.
@@ -342,7 +342,7 @@ impl InFlightSampler {
     pub fn sample(&self) {
         let mut sums = lock(&self.sums);
         let interval = sums.interval(monotonic(), || self.process.throttled_nanoseconds().unwrap_or(0.0));
-        (sums.in_flight, sums.sampled) = (0, sums.sampled + 1);
+        (sums.in_flight, sums.samples) = (0, sums.samples + 1);
         let (mut seen, from) = (0, sums.next_probed);
         for part in &self.shards {
             for entry in lock(part).entries.iter_mut().flatten() {
@@ -421,14 +421,14 @@ impl InFlightSampler {
             refused: self.counters.refused().load(Ordering::Relaxed),
             in_flight: (totals.arrived + read_delay + sums.in_transit).saturating_add_signed(-sums.lead) as f64,
             in_flight_now: sums.in_flight,
-            worked: totals.in_service as f64,
+            service_integral: totals.in_service as f64,
             workers: None,
-            held: totals.with_worker as f64,
+            held_integral: totals.with_worker as f64,
             sending: Some(sending.busy as f64),
             window_limited: sending.limited.by_window as f64,
             send_buffer_limited: sending.limited.by_buffer as f64,
             accept_queue: ListenQueue { now: queue.length, max: queue.capacity },
-            sampled: sums.sampled,
+            samples: sums.samples,
             blocked: Some(sums.blocked as f64),
             sampling_without_cpu: sums.without_cpu.map(|time| time as f64),
             congestion_control: kelvin_sys::net::congestion_control(listener).ok(),
@@ -521,7 +521,7 @@ mod tests {
         let mut registered = watch.register(&server).unwrap();
         let at = || {
             let served = watch.snapshot(&listener);
-            [served.in_flight, served.worked, served.held]
+            [served.in_flight, served.service_integral, served.held_integral]
         };
         assert_eq!(at(), [0.0; 3]);
         client.write_all(b"GET").unwrap();

@@ -27,7 +27,7 @@ use crate::serve::status::Status;
 use crate::serve::thread_server::ThreadServer;
 
 /// The path of the statistics.
-pub const STATS_PATH: &str = "/.kelvin/resources";
+pub const STATS_PATH: &str = "/.kelvin/stats";
 /// The first name of it, below which nothing of the root is served.
 pub const RESERVED_NAME: &[u8] = b".kelvin";
 /// Most clients at one time. One more takes the place of the first: an answer takes milliseconds, so that one is not about to get any.
@@ -177,8 +177,8 @@ impl StatsSources {
         }
         let snapshot = self.process.lock().unwrap_or_else(PoisonError::into_inner).sample();
         let mut snapshot = snapshot.map_err(|_| Status::InternalServerError)?;
-        snapshot.served = self.sampler.as_ref().map(|sampler| sampler.snapshot(&self.listener));
-        snapshot.served.iter_mut().for_each(|served| served.workers = self.workers);
+        snapshot.server = self.sampler.as_ref().map(|sampler| sampler.snapshot(&self.listener));
+        snapshot.server.iter_mut().for_each(|server| server.workers = self.workers);
         let json = kelvin_core::json::to_string(&snapshot).map_err(|_| Status::InternalServerError)?;
         Ok(json + "\n")
     }

@@ -40,7 +40,7 @@ pub(crate) struct CapacityInputs<'m> {
     /// What the disk gave, where files are to come from it.
     pub disk: Option<DiskRate>,
     pub bytes_of_a_file: f64,
-    pub between: NetworkSetup,
+    pub network: NetworkSetup,
 }
 
 impl Capacities {
@@ -71,7 +71,7 @@ impl Capacities {
 
     /// All that follows from these measurements.
     pub(crate) fn from_measured(measured: &CapacityInputs<'_>) -> Self {
-        let CapacityInputs { stream, disk, bytes_of_a_file, between } = measured;
+        let CapacityInputs { stream, disk, bytes_of_a_file, network } = measured;
         let requests = stream.load.rate();
         let mut found = Self::default();
         let of_bytes =
@@ -81,7 +81,7 @@ impl Capacities {
             found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
             found.disk_requests = Some(per_second);
         }
-        if let Some(link) = link_capacity(stream).filter(|_| *between != NetworkSetup::Loopback) {
+        if let Some(link) = link_capacity(stream).filter(|_| *network != NetworkSetup::Loopback) {
             found.all.push((Resource::Link, of_bytes(link.bytes)));
             found.interface = Some(link.interface);
             found.interface_bytes = Some(link.with_headers);

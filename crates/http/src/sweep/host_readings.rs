@@ -63,14 +63,14 @@ static HOST_FIGURES: [HostFigure; 29] = [
 ];
 
 /// The figures of each host in a visit. What both ends have in common is the server's.
-pub(crate) fn host_readings(visited: &StepResult, between: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
+pub(crate) fn host_readings(visited: &StepResult, network: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
     // Of the client's threads requests wait for the one that sends and reads.
     let generator = visited.load.generator.off_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
     let hosts = [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)];
     hosts.map(|(host, used)| {
         let mut readings = Vec::new();
         for &(scope, metric, value) in &HOST_FIGURES {
-            if host == LoadHost::Client && !is_client_owned(scope, between) {
+            if host == LoadHost::Client && !is_client_owned(scope, network) {
                 continue;
             }
             let of_generator = generator.filter(|_| host == LoadHost::Client && metric.id == THREADS_WITHOUT_CPU.id);
@@ -81,10 +81,10 @@ pub(crate) fn host_readings(visited: &StepResult, between: NetworkSetup) -> [(Lo
 }
 
 /// Whether the client has its own.
-fn is_client_owned(scope: FigureScope, between: NetworkSetup) -> bool {
+fn is_client_owned(scope: FigureScope, network: NetworkSetup) -> bool {
     match scope {
-        FigureScope::Host => between == NetworkSetup::Hosts,
-        FigureScope::Network => between != NetworkSetup::Loopback,
+        FigureScope::Host => network == NetworkSetup::Hosts,
+        FigureScope::Network => network != NetworkSetup::Loopback,
         FigureScope::Process => true,
     }
 }
@@ -95,9 +95,9 @@ pub(crate) struct ReportedMetrics(Vec<(LoadHost, Vec<Name>)>);
 
 impl ReportedMetrics {
     /// By a visit.
-    pub fn from_step(visited: &StepResult, between: NetworkSetup) -> Self {
+    pub fn from_step(visited: &StepResult, network: NetworkSetup) -> Self {
         let names = |readings: Vec<MetricReadings>| readings.iter().map(|reading| reading.metric).collect();
-        Self(host_readings(visited, between).into_iter().map(|(host, readings)| (host, names(readings))).collect())
+        Self(host_readings(visited, network).into_iter().map(|(host, readings)| (host, names(readings))).collect())
     }
 
     /// The hosts of which something is told.
@@ -273,7 +273,7 @@ mod tests {
     fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
         let sampling = |times: f64| {
             let served = ServerStats { sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
-            ResourceSnapshot { served: Some(served), ..usage_sample(times) }
+            ResourceSnapshot { server: Some(served), ..usage_sample(times) }
         };
         let waited = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
         assert!((waited - 0.3).abs() < 1e-9, "{waited}");

@@ -20,14 +20,14 @@ use crate::sweep::usage_delta::ServerUse;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StudyConditions {
     pub cache: CacheState,
-    pub between: NetworkSetup,
+    pub network: NetworkSetup,
     pub files: u64,
     pub bytes: u64,
 }
 
 impl StudyConditions {
     fn case(&self, pattern: RequestPattern) -> Case {
-        let case = Case::new().with_word(pattern).with_word(self.cache).with_word(self.between);
+        let case = Case::new().with_word(pattern).with_word(self.cache).with_word(self.network);
         case.with_number(FILES, self.files).with_number(FILE_BYTES, self.bytes)
     }
 

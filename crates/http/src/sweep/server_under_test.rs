@@ -85,7 +85,7 @@ impl StreamResults {
 
 /// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
 pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
-    let place = match own.between {
+    let place = match own.network {
         NetworkSetup::Namespaces => LoadTopology::with_link(own.link)?,
         NetworkSetup::Loopback | NetworkSetup::Hosts => LoadTopology::single_host(),
     };
@@ -130,7 +130,7 @@ impl ServerUnderTest {
         // The page cache of a limited server is its own: a second one would begin with none.
         let own = own.memory_for(cache).is_none().then(|| own.clone());
         Ok(Self {
-            conditions: StudyConditions { cache, between: side.options().between, files: set.count, bytes: set.bytes },
+            conditions: StudyConditions { cache, network: side.options().network, files: set.count, bytes: set.bytes },
             runner,
             disk,
             server: Some(server),
@@ -144,13 +144,13 @@ impl ServerUnderTest {
     pub fn connect(running: &ExistingServer) -> Result<Self> {
         let ExistingServer { url, paths, stats_address: address, token, files } = running.clone();
         let count = paths.len() as u64;
-        let between =
+        let network =
             if address.ip().to_canonical().is_loopback() { NetworkSetup::Loopback } else { NetworkSetup::Hosts };
         let is_in_memory = files.as_ref().is_some_and(|files| files.cache == CacheState::Cached);
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
         Ok(Self {
-            conditions: StudyConditions { cache, between, files: count, bytes },
+            conditions: StudyConditions { cache, network, files: count, bytes },
             runner: step_runner(&url, paths, StatsClient { address, token })?,
             disk,
             server: None,

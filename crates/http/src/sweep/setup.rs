@@ -114,7 +114,7 @@ pub struct OwnServer {
     /// CPUs that it may use.
     pub cpus: Vec<u32>,
     /// What lies between it and the load generator.
-    pub between: NetworkSetup,
+    pub network: NetworkSetup,
     /// Bits a second that the link between two namespaces passes, if it is limited.
     pub link: Option<u64>,
 }

@@ -215,7 +215,7 @@ impl StudyPlan {
             fit_sweeps(&mut sweeps, (setup, most))?;
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
-        let reported = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.between);
+        let reported = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.network);
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
         let order = step_order(&users, &tested, setup.visits, setup.seed);
         let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
@@ -331,7 +331,7 @@ impl StudyPlan {
             let case = conditions.resource_case(*load, stop.users, resource);
             self.emit(sink, UTILISATION.id, case, at, RoundOutcome::Measured(readings));
         }
-        for (host, readings) in host_readings(visited, conditions.between) {
+        for (host, readings) in host_readings(visited, conditions.network) {
             let case = conditions.host_case(*load, stop.users, host);
             self.emit(sink, CPU_USER.id, case, at, RoundOutcome::Measured(readings));
         }
@@ -396,11 +396,11 @@ impl LoadSweep {
         streams: &[StepResult],
         setup: &StudySetup,
     ) -> Self {
-        let conditions @ StudyConditions { cache, between, bytes, .. } = site.conditions;
+        let conditions @ StudyConditions { cache, network, bytes, .. } = site.conditions;
         let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
         let of_round = |(round, stream): (usize, &StepResult)| {
             let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
-            Capacities::from_measured(&CapacityInputs { stream, disk, bytes_of_a_file: bytes as f64, between })
+            Capacities::from_measured(&CapacityInputs { stream, disk, bytes_of_a_file: bytes as f64, network })
         };
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);
@@ -548,7 +548,7 @@ fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> 
         (_, true) => notes.push("where the files are in the page cache, nothing is said of the server's disk".into()),
         _ => {}
     }
-    let is_between = |between| sweeps.iter().all(|sweep| sweep.conditions.between == between);
+    let is_between = |network| sweeps.iter().all(|sweep| sweep.conditions.network == network);
     if is_between(NetworkSetup::Loopback) {
         notes.push("client and server are on one host: there is no link between them, only memory".into());
     }
@@ -614,7 +614,7 @@ mod tests {
             server_index: site,
             conditions: StudyConditions {
                 cache: CacheState::Cached,
-                between: NetworkSetup::Loopback,
+                network: NetworkSetup::Loopback,
                 files: 1,
                 bytes: 1,
             },

@@ -166,7 +166,7 @@ impl ServeCommand<'_> {
         file.and_then(|mut file| file.write_all(token.as_bytes()))
             .map_err(|source| Error::Files { directory: directory(), source })?;
         let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
-        let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
+        let fixed = ["serve", root, "--listen", &listen, "--expose-stats", "--token-file", secret];
         let more: Vec<&str> = self.extra_options.iter().map(String::as_str).collect();
         let mut process = start(&[&fixed[..], &more].concat())?;
         // It says where it serves files and where it tells what it uses: the ends of its first two lines.

@@ -188,12 +188,12 @@ impl UsageDelta {
 
     /// By which congestion control the server sends, if it says so.
     pub fn congestion_control(&self) -> Option<&str> {
-        self.to.served.as_ref()?.congestion_control.as_deref()
+        self.to.server.as_ref()?.congestion_control.as_deref()
     }
 
     /// What the server itself counted, if it is one that does.
     pub fn server_use(&self) -> Option<ServerUse> {
-        let (from, to) = (self.from.served.as_ref()?, self.to.served.as_ref()?);
+        let (from, to) = (self.from.server.as_ref()?, self.to.server.as_ref()?);
         let since = |of: fn(&ServerStats) -> f64| (of(to) - of(from)).max(0.0);
         let in_flight = since(|served| served.in_flight);
         // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
@@ -201,8 +201,8 @@ impl UsageDelta {
         Some(ServerUse {
             bytes: (bytes_arrived(to) - bytes_arrived(from)).max(0.0) * 1e9 / time,
             in_flight: in_flight / time,
-            samples: to.sampled.saturating_sub(from.sampled),
-            workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * time)),
+            samples: to.samples.saturating_sub(from.samples),
+            workers: to.workers.map(|workers| since(|served| served.held_integral) / (f64::from(workers) * time)),
             bound: to.workers,
             window: share(since(|served| served.window_limited), in_flight),
             in_network: to.sending.and(from.sending).and_then(|_| share(since(network_time), in_flight)),
@@ -244,7 +244,7 @@ mod tests {
         let time = seconds * 1e9;
         let process = ProcessStats { written_bytes: Some((4096.0 * seconds) as u64), ..ProcessStats::default() };
         let served = ServerStats { at: Some(time), in_flight: 2.0 * time, ..served(time) };
-        ResourceSnapshot { at: time, process, served: Some(served), ..ResourceSnapshot::default() }
+        ResourceSnapshot { at: time, process, server: Some(served), ..ResourceSnapshot::default() }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use kelvin_http::load::verify::Verify;
 
 use super::{Word, duration, number_between, one_of, whole_number};
 
-/// How times are spread around their mean.
-const SPREADS: &[Word<TimeDistribution>] = &[
+/// How times between requests, or of thought, are distributed.
+const ARRIVALS: &[Word<TimeDistribution>] = &[
     ("constant", TimeDistribution::Constant, "All alike"),
     ("exponential", TimeDistribution::Exponential, "Exponentially: with --rate a Poisson process"),
     ("poisson", TimeDistribution::Exponential, ""),
@@ -46,9 +46,9 @@ pub struct LoadArgs {
     /// after the users
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
-    /// How times of thought, or between requests at a rate, are spread
-    #[arg(long, value_parser = one_of(SPREADS), default_value = "constant", conflicts_with = "replay")]
-    pub spread: TimeDistribution,
+    /// How times between requests at a rate, or of thought, are distributed
+    #[arg(long, value_parser = one_of(ARRIVALS), default_value = "constant", conflicts_with = "replay")]
+    pub arrivals: TimeDistribution,
     /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     pub connections: Option<u32>,

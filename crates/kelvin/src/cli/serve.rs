@@ -46,28 +46,28 @@ pub struct ServeArgs {
     /// End the connection of a client that takes fewer bytes of an answer in so much time
     #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
     pub min_progress: MinProgress,
-    /// Answer GET /.kelvin/resources with what this host and the server have used, to clients with the token; serve nothing below
+    /// Answer GET /.kelvin/stats with what this host and the server have used, to clients with the token; serve nothing below
     /// .kelvin in ROOT
     #[arg(long, requires = "token_file")]
-    pub expose_resources: bool,
+    pub expose_stats: bool,
     /// File with that token, which clients send as Authorization: Bearer TOKEN
-    #[arg(long, value_name = "FILE", requires = "expose_resources")]
+    #[arg(long, value_name = "FILE", requires = "expose_stats")]
     pub token_file: Option<PathBuf>,
     /// IP address to answer it on, so that it is answered however busy the server is [default: the address of --listen, with the
     /// next port]
-    #[arg(long, value_name = "ADDRESS", requires = "expose_resources", value_parser = parse_resources_address)]
-    pub resources_listen: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", requires = "expose_stats", value_parser = parse_stats_address)]
+    pub stats_listen: Option<SocketAddr>,
 }
 
 impl ServeArgs {
-    /// Where resources are told.
-    pub fn resources_address(&self) -> SocketAddr {
+    /// Where statistics are answered.
+    pub fn stats_address(&self) -> SocketAddr {
         let next = match self.listen.port() {
             // The system chooses both.
             0 => 0,
             port => port.checked_add(1).unwrap_or(0),
         };
-        self.resources_listen.unwrap_or_else(|| SocketAddr::new(self.listen.ip(), next))
+        self.stats_listen.unwrap_or_else(|| SocketAddr::new(self.listen.ip(), next))
     }
 }
 
@@ -78,6 +78,6 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     kelvin_transfer::wire::address::parse_with_default_port(text, DEFAULT_PORT)
 }
 
-fn parse_resources_address(text: &str) -> Result<SocketAddr, String> {
+fn parse_stats_address(text: &str) -> Result<SocketAddr, String> {
     kelvin_transfer::wire::address::parse_with_default_port(text, DEFAULT_PORT + 1)
 }

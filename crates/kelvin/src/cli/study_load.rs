@@ -37,7 +37,7 @@ pub(super) const STUDY_LOAD_HEADING: &str = "Options of the study load";
 
 /// Options of a server of the study's own, and that of one on another host: with one that runs already they say nothing.
 const OWN_SERVER_OPTIONS: [&str; 9] =
-    ["peer", "cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"];
+    ["peer", "cache", "server_memory", "file_count", "file_size", "network", "link", "server_group", "server_options"];
 
 /// How a server under load is studied.
 #[derive(Debug, Args)]
@@ -52,9 +52,9 @@ pub struct StudyLoadArgs {
     /// Which files users ask for, a sweep for each [default: random]
     #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_parser = one_of(PATTERNS))]
     pub pattern: Vec<RequestPattern>,
-    /// Time of a visit that counts [default: what the budget leaves, and at least 25 requests]
+    /// Time of a step, one measurement of a number of users, that counts [default: what the budget leaves, and at least 25 requests]
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub visit: Option<Duration>,
+    pub step: Option<Duration>,
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
     #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_parser = one_of(CACHES))]
     pub cache: Vec<CacheState>,
@@ -70,7 +70,7 @@ pub struct StudyLoadArgs {
     pub file_size: Option<u64>,
     /// What lies between client and server [default: loopback]
     #[arg(long, value_parser = one_of(NETWORKS), conflicts_with = "peer")]
-    pub between: Option<NetworkSetup>,
+    pub network: Option<NetworkSetup>,
     /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
     #[arg(long, value_name = "BITS", value_parser = link_rate, conflicts_with = "peer")]
     pub link: Option<u64>,
@@ -80,7 +80,7 @@ pub struct StudyLoadArgs {
     /// More options of `kelvin serve`, such as '--model pool --threads 4'
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, conflicts_with = "peer")]
     pub server_options: Option<String>,
-    /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory; one that
+    /// Study a server that runs already, `kelvin serve --expose-stats`, by the URL of its directory; one that
     /// `kelvin agent --serve` starts on another host is studied by --peer
     #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
           conflicts_with_all = OWN_SERVER_OPTIONS)]
@@ -93,7 +93,7 @@ pub struct StudyLoadArgs {
     pub resources_token: Option<PathBuf>,
     /// With --url: where that server tells what it uses, if not where it serves files
     #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
-    pub resources: Option<std::net::SocketAddr>,
+    pub stats_address: Option<std::net::SocketAddr>,
 }
 
 impl StudyLoadArgs {
@@ -114,12 +114,12 @@ impl StudyLoadArgs {
             (!self.users.is_empty(), "--users"),
             (!self.think.is_empty(), "--think"),
             (!self.pattern.is_empty(), "--pattern"),
-            (self.visit.is_some(), "--visit"),
+            (self.step.is_some(), "--step"),
             (!self.cache.is_empty(), "--cache"),
             (self.server_memory.is_some(), "--server-memory"),
             (self.file_count.is_some(), "--file-count"),
             (self.file_size.is_some(), "--file-size"),
-            (self.between.is_some(), "--between"),
+            (self.network.is_some(), "--network"),
             (self.link.is_some(), "--link"),
             (!self.server_group.is_empty(), "--server-group"),
             (self.server_options.is_some(), "--server-options"),

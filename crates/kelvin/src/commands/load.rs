@@ -216,14 +216,14 @@ fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
     if args.slo.is_some() || args.replay.is_some() {
         return vec![setup.demand.clone()];
     }
-    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.spread };
+    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.arrivals };
     let users: &[u32] = if args.users.is_empty() && args.rate.is_empty() { &[1] } else { &args.users };
     let users = users.iter().map(|&users| Demand::Users { users, think });
     users.chain(args.rate.iter().map(|&rate| rate_demand(args, rate))).collect()
 }
 
 fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
-    Demand::Rate { rate, spread: args.spread, connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) }
+    Demand::Rate { rate, arrivals: args.arrivals, connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) }
 }
 
 /// Refuses what belongs to the other kind of loop only.

@@ -79,7 +79,7 @@ fn listen(args: &ServeArgs) -> Result<Server, CliError> {
         error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
         Error::Listen(source) => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         Error::ListenStats(source) => {
-            CliError::new(format!("--resources-listen {}", DisplayAddr(args.resources_address())), source)
+            CliError::new(format!("--stats-listen {}", DisplayAddr(args.stats_address())), source)
         }
         error => CliError::msg(error),
     })?;
@@ -89,12 +89,12 @@ fn listen(args: &ServeArgs) -> Result<Server, CliError> {
 
 /// Who may ask what this host and the server have used.
 fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
-    if !args.expose_resources {
+    if !args.expose_stats {
         return Ok(None);
     }
     let secret = read_secret(args.token_file.as_deref())?;
     let allows = Box::new(move |token: &str| secret.matches(token.as_bytes()));
-    Ok(Some(StatsAccess { address: args.resources_address(), directory: args.root.clone(), check_token: allows }))
+    Ok(Some(StatsAccess { address: args.stats_address(), directory: args.root.clone(), check_token: allows }))
 }
 
 fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {

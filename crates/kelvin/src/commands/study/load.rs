@@ -85,7 +85,7 @@ fn to_cli_error(error: Error) -> CliError {
     match error {
         Error::Group { .. } => CliError::new("--server-group", error),
         Error::MemoryGroup(_) => CliError::new("--server-memory", error),
-        Error::Namespaces(_) => CliError::new("--between namespaces", error),
+        Error::Namespaces(_) => CliError::new("--network namespaces", error),
         Error::TooLong { .. } => CliError::new("--quick", error),
         error => CliError::msg(error),
     }
@@ -127,7 +127,7 @@ fn setup(
         budget: Duration::from_secs_f64(args.options.budget.seconds(defaults.seconds)),
         max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
         budget_is_total: args.quick || !is_default,
-        duration: of_load.visit,
+        duration: of_load.step,
         cpus: vec![placement.cpu],
         seed: args.options.seed.unwrap_or(1),
     })
@@ -142,10 +142,10 @@ fn loads(args: &StudyLoadArgs) -> Vec<SweepLoad> {
 
 /// A server of the study's own. Without CPUs for it alone it has those of the client.
 fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnServer, CliError> {
-    let StudyLoadArgs { server_memory, between, link, server_group, server_options, .. } = &args.load;
-    let between = between.unwrap_or(NetworkSetup::Loopback);
-    if link.is_some() && between != NetworkSetup::Namespaces {
-        bail!("--link: a link that can be limited is one between namespaces: add --between namespaces");
+    let StudyLoadArgs { server_memory, network, link, server_group, server_options, .. } = &args.load;
+    let network = network.unwrap_or(NetworkSetup::Loopback);
+    if link.is_some() && network != NetworkSetup::Namespaces {
+        bail!("--link: a link that can be limited is one between namespaces: add --network namespaces");
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
@@ -161,7 +161,7 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
         memory: *server_memory,
         groups: server_group.clone(),
         cpus,
-        between,
+        network,
         link: *link,
     })
 }
@@ -248,7 +248,7 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     let at = format!("--url-list {}", list.display());
     let text = read_named_text(list).context(&at)?;
     let (_, paths) = kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).context(&at)?;
-    let stats_address = match args.resources {
+    let stats_address = match args.stats_address {
         Some(address) => address,
         None => *url.addresses().context("--url")?.first().ok_or_else(|| CliError::new("--url", "no address"))?,
     };
