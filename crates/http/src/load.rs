@@ -3,14 +3,11 @@
 //! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
 //! one thread drives any number of connections by epoll. Redirects are not followed.
 pub mod access_pattern;
-mod chunked;
-mod connection;
 mod connection_pool;
 mod engine;
 pub mod error;
 mod generator_usage;
 mod poll;
-pub mod rate_search;
 pub mod replay;
 pub mod request;
 mod request_stats;

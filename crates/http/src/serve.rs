@@ -3,35 +3,27 @@
 //! What a request gets is apart from how its bytes move: a [`connection`] is fed what arrives and says what is to be sent, and a
 //! [`site`] answers from the files below a [`document_root`], of which nothing outside is ever opened.
 mod accept;
-mod blocking;
 pub mod body;
-mod client;
 pub mod conditional;
 pub mod connection;
-mod connection_counters;
 pub mod decoded_path;
 pub mod document_root;
 mod epoll;
 pub mod error;
 mod event_loop;
-mod fd_passing;
 mod fork;
 pub mod host;
 pub mod in_flight_sampler;
-mod keywords;
 pub mod limits;
 mod listing;
-pub mod media_types;
 pub mod open_file_cache;
-pub mod range;
 pub mod request;
-pub mod request_tracker;
+mod request_tracker;
 pub mod send_strategy;
 pub mod server;
 mod shared_state;
 pub mod site;
 pub mod stats_endpoint;
-pub mod status;
 mod thread_server;
 mod uring;
 mod worker_context;

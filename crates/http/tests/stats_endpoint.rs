@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_core::resources::{ResourceSnapshot, ServerStats};
-use kelvin_http::serve::stats_endpoint::StatsAccess;
+use kelvin_http::serve::stats_endpoint::{StatsAccess, TokenCheck};
 use kelvin_http::serve::{Server, ServerAccess, ServerModel, ServerSetup};
 use test_server::{has_ring, wait_readable};
 
@@ -30,7 +30,7 @@ impl StatsTestServer {
     fn start(root: &Path, (model, threads): (ServerModel, usize)) -> Self {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let allows = Box::new(|token: &str| token == "the right one");
-        let exposure = StatsAccess { address: any, directory: root.into(), check_token: allows };
+        let exposure = StatsAccess { address: any, directory: root.into(), check_token: TokenCheck(allows) };
         let setup = ServerSetup { model, ..ServerSetup::with_threads(threads) };
         let server = Server::listen_with(
             any,

@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 use kelvin_core::load::LoadResult;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::rx_timestamp::TimedRead;
+use kelvin_transfer::wire::Hasher;
 use rustix::event::epoll::EventFlags;
 
-use crate::load::connection::{LoadConnection, Phase};
 use crate::load::poll::{ConnectionToken, Poller};
 use crate::load::request::RequestSet;
 use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
-use crate::load::response_parser::{ParsedResponse, TruncatedAt};
+use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::setup::LoadSetup;
 use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
 use crate::load::verify::{BodyChecker, ExpectedBody};
@@ -54,12 +54,77 @@ impl RunningMean {
         self.count += 1;
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing: no request, and maybe no socket.
+    #[default]
+    Idle,
+    /// Waiting until it is connected, to send its request.
+    Connecting,
+    /// Sending its request, or waiting for the answer.
+    InFlight,
+}
+
+/// One connection and the request on it.
+#[derive(Debug, Default)]
+pub(crate) struct LoadConnection {
+    pub(crate) transport: Option<HttpTransport>,
+    pub(crate) token: ConnectionToken,
+    pub(crate) phase: Phase,
+    pub(crate) parser: ResponseParser,
+    /// Which request, and how many bytes of it were sent.
+    pub(crate) request: usize,
+    pub(crate) written: usize,
+    /// When the request was due and sent.
+    pub(crate) times: RequestTimestamps,
+    /// Whether the socket is watched for room to write.
+    pub(crate) watches_writable: bool,
+    /// Whether an answer has come over this socket.
+    pub(crate) was_used: bool,
+    /// Whether the request was sent before, over a socket that the server had closed.
+    pub(crate) is_retry: bool,
+    /// How often in turn its socket was ready and there was nothing to be done.
+    pub(crate) futile_wakeups: u32,
+    /// When it was last free to take a request.
+    pub(crate) free_since: u64,
+    pub(crate) hasher: Option<Box<Hasher>>,
+}
+
+impl LoadConnection {
+    pub(crate) fn new(number: u32, head_only: bool, hashes: bool) -> Self {
+        let token = ConnectionToken { connection: number, generation: 0 };
+        let (parser, hasher) = (ResponseParser::new(head_only), hashes.then(Box::default));
+        Self { token, parser, hasher, ..Self::default() }
+    }
+
+    /// Nothing is sent of the request, and nothing has come.
+    pub(crate) fn rewind(&mut self) {
+        self.written = 0;
+        self.parser.restart();
+        if let Some(hasher) = &mut self.hasher {
+            hasher.reset();
+        }
+    }
+
+    /// Closes the socket; what events of it are still to be seen belong to nobody.
+    pub(crate) fn close(&mut self) {
+        self.transport = None;
+        self.was_used = false;
+        self.watches_writable = false;
+        self.futile_wakeups = 0;
+        self.token.generation = self.token.generation.wrapping_add(1);
+    }
+
+    /// Whether a lost request may be sent again: the server closed a used connection before any byte of an answer, as it may at any
+    /// time while it is idle (RFC 9112 9.3.1).
+    pub(crate) fn can_retry(&self) -> bool {
+        self.was_used && !self.is_retry && !self.parser.has_begun()
     }
 }
 
@@ -95,15 +160,15 @@ impl ConnectionPool {
         setup: &LoadSetup,
         peer: ServerEndpoint,
         requests: RequestSet,
-        tally: RequestStats,
-        poll: Poller,
+        stats: RequestStats,
+        poller: Poller,
     ) -> Self {
         let checker = BodyChecker::new(setup.verify, setup.expected_bodies.clone());
         let connection = |number| LoadConnection::new(number, requests.head_only, checker.is_hashing());
         Self {
             connections: (0..setup.demand.max_connections()).map(connection).collect(),
-            poller: poll,
-            stats: tally,
+            poller,
+            stats,
             requests,
             checker,
             peer,
@@ -195,7 +260,17 @@ impl ConnectionPool {
         let is_writable = has_failed || flags.contains(EventFlags::OUT);
         let connection = self.connection(number);
         match connection.phase {
-            Phase::Connecting if is_writable => self.on_connected(number, woken).map(|over| (over, woken)),
+            Phase::Connecting if is_writable => {
+                self.has_acted = true;
+                let over = match self.connection(number).transport.as_ref()?.socket.take_error() {
+                    Ok(None) => {
+                        self.opened += 1;
+                        self.write_request(number, woken)
+                    }
+                    Ok(Some(error)) | Err(error) => self.unconnected(number, woken, &error),
+                };
+                over.map(|over| (over, woken))
+            }
             Phase::Connecting => None,
             Phase::Idle => {
                 // The server has closed it, or speaks without being asked: neither is for the next request.
@@ -214,17 +289,6 @@ impl ConnectionPool {
                 let is_readable = has_failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
                 if is_readable && self.connection(number).token == token { self.read_answer(number) } else { None }
             }
-        }
-    }
-
-    fn on_connected(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
-        self.has_acted = true;
-        match self.connection(number).transport.as_ref()?.socket.take_error() {
-            Ok(None) => {
-                self.opened += 1;
-                self.write_request(number, now)
-            }
-            Ok(Some(error)) | Err(error) => self.unconnected(number, now, &error),
         }
     }
 

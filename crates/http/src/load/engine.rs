@@ -1,6 +1,5 @@
 //! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kelvin_core::load::{GeneratorStats, LoadResult, OfferedLoad, SecondResult};
@@ -15,7 +14,7 @@ use crate::load::request::RequestSet;
 use crate::load::request_stats::{
     CountingRule, NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps, latency_summary,
 };
-use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, ReplaySchedule, RequestSchedule, TimeDistribution};
+use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, RequestSchedule, TimeDistribution, arrival_times};
 use crate::load::setup::{Demand, LoadSetup};
 use crate::load::transport::ServerEndpoint;
 
@@ -57,10 +56,10 @@ pub fn run_load(
             LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(watch)
         }
         &Demand::Rate { rate, arrivals, .. } => {
-            LoadEngine::new(setup, peer, |start| OpenLoop::new(rate, arrivals, start, seed))?.run(watch)
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(arrival_times(rate, arrivals, seed), start))?.run(watch)
         }
         Demand::Log { times, .. } => {
-            LoadEngine::new(setup, peer, |start| ReplaySchedule::new(Arc::clone(times), start))?.run(watch)
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(times.iter().copied(), start))?.run(watch)
         }
     }
 }
@@ -83,7 +82,7 @@ struct LoadEngine<'s, S> {
 
 impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Prepares all that takes time, and then begins by the schedule of this moment.
-    fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, schedule: impl FnOnce(u64) -> S) -> Result<Self> {
+    fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, new_schedule: impl FnOnce(u64) -> S) -> Result<Self> {
         let (belongs, free) = match setup.demand {
             Demand::Users { .. } => (CountingRule::WhenEnded, Vec::new()),
             Demand::Rate { connections, .. } | Demand::Log { connections, .. } => {
@@ -92,16 +91,17 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         };
         let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
         let chooser = FileChooser::new(setup.pattern, requests.count(), setup.seed ^ FILE_SEED_OFFSET);
-        let tally = RequestStats::new(0..0, belongs);
-        let mut traffic = ConnectionPool::new(setup, peer.clone(), requests, tally, Poller::new()?);
+        let stats = RequestStats::new(0..0, belongs);
+        let mut pool = ConnectionPool::new(setup, peer.clone(), requests, stats, Poller::new()?);
         let start = monotonic();
+        let schedule = new_schedule(start);
         let from = start + setup.warm_up.as_nanos() as u64;
-        traffic.stats.window = from..from + setup.duration.as_nanos() as u64;
+        pool.stats.window = from..from + setup.duration.as_nanos() as u64;
         Ok(Self {
             setup,
-            schedule: schedule(start),
+            schedule,
             chooser,
-            pool: traffic,
+            pool,
             free,
             starved: false,
             waited: 0,
@@ -116,9 +116,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         loop {
             let now = monotonic();
             if measured.sample(&self.pool.stats.window, now, self.spun_nanoseconds) {
-                self.pool.read_delay.clear();
-                self.pool.queue_delay.clear();
-                self.pool.departure_delay.clear();
+                let ConnectionPool { read_delay, queue_delay, departure_delay, .. } = &mut self.pool;
+                (*read_delay, *queue_delay, *departure_delay) = Default::default();
             }
             if now >= tick {
                 tick = now + TICK_NANOSECONDS;
@@ -145,7 +144,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
                 self.on_request_end(number, over, now);
             }
         }
-        self.pool.stats.advance_to(now);
+        let stats = &mut self.pool.stats;
+        stats.end_seconds(now.min(stats.window.end));
         watch(&self.pool.stats.series);
     }
 
@@ -260,28 +260,28 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let offered = self.offered(unsent);
         let unanswered = self.pool.count_in_flight(now) + unsent;
         let figures = self.pool.summary();
-        let tally = &self.pool.stats;
+        let stats = &self.pool.stats;
         // The mean time of a user from one request to the next; an open loop hides nothing.
         let mean_cycle = match self.setup.demand {
-            Demand::Users { users, .. } if tally.requests > 0 => {
-                let user_time = f64::from(users) * tally.seconds() * NANOSECONDS_PER_SECOND as f64;
-                Some((user_time / tally.requests as f64) as u64)
+            Demand::Users { users, .. } if stats.requests > 0 => {
+                let user_time = f64::from(users) * stats.seconds() * NANOSECONDS_PER_SECOND as f64;
+                Some((user_time / stats.requests as f64) as u64)
             }
             _ => None,
         };
         let waits = GeneratorDelays {
-            late: latency_summary(&tally.late),
+            late: latency_summary(&stats.late),
             unread: self.pool.read_delay.mean(),
             leaving: self.pool.departure_delay.mean(),
-            own: latency_summary(&tally.generator_delay),
+            own: latency_summary(&stats.generator_delay),
             response: figures.response,
-            lost: self.lost_share(latency_summary(&tally.late).mean, figures.response.mean),
+            lost: self.lost_share(latency_summary(&stats.late).mean, figures.response.mean),
         };
         LoadResult {
             target: self.setup.target.url.clone(),
             offered,
             interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
-            corrected: mean_cycle.map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
+            corrected: mean_cycle.map(|cycle| latency_summary(&stats.response.corrected_for_omission(cycle))),
             unanswered,
             answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
             generator: GeneratorStats {

@@ -18,7 +18,7 @@ const MAX_EVENTS: usize = 512;
 const TIMER_TOKEN: u64 = u64::MAX;
 
 /// Which connection an event belongs to. The generation tells a socket from an earlier one of the same connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionToken {
     pub(crate) connection: u32,
     pub(crate) generation: u32,

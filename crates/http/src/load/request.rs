@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method};
 use crate::load::server_url::ServerUrl;
 
 /// What is sent with every request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestTemplate {
     /// GET unless another one is asked for.
     pub method: Method,
@@ -15,12 +15,6 @@ pub struct RequestTemplate {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: Vec<u8>,
-}
-
-impl Default for RequestTemplate {
-    fn default() -> Self {
-        Self { method: Method::GET, headers: Vec::new(), body: Vec::new() }
-    }
 }
 
 /// A header as it is written, such as `Accept: text/html`.

@@ -154,7 +154,7 @@ impl RequestStats {
             CountingRule::WhenEnded => {
                 let waited = (times.ended - times.sent) as f64;
                 let is_long = self.service.max().is_none_or(|longest| waited > STUCK_FACTOR * longest);
-                is_long || times.sent <= self.window.start + (self.window.end - self.window.start) / 10
+                is_long || times.sent <= self.window.start + self.window_length() / 10
             }
             CountingRule::WhenDue => self.window.contains(&times.due),
         }
@@ -184,24 +184,27 @@ impl RequestStats {
             response: latency_summary(&self.response),
             service: latency_summary(&self.service),
             errors: self.errors.clone(),
-            in_flight: (self.in_flight > 0)
-                .then(|| self.in_flight as f64 / (self.window.end - self.window.start) as f64),
+            in_flight: (self.in_flight > 0).then(|| self.in_flight as f64 / self.window_length() as f64),
             stalls: self.stalls(),
             series: self.series.clone(),
             ..LoadResult::empty("")
         }
     }
 
+    fn window_length(&self) -> u64 {
+        self.window.end - self.window.start
+    }
+
     /// Seconds that were measured.
     pub(crate) fn seconds(&self) -> f64 {
-        (self.window.end - self.window.start) as f64 / NANOSECONDS_PER_SECOND as f64
+        self.window_length() as f64 / NANOSECONDS_PER_SECOND as f64
     }
 
     /// Seconds in which the right answers came that count. Those of an open loop come as long after their requests as an answer takes
     /// at least; a server that is slower than what is asked of it still has some to give when the measured time is over. In a time
     /// shorter than an answer takes nothing was answered.
     pub(crate) fn answering_seconds(&self) -> f64 {
-        let takes = Some(self.shortest).filter(|&takes| takes < self.window.end - self.window.start).unwrap_or(0);
+        let takes = Some(self.shortest).filter(|&takes| takes < self.window_length()).unwrap_or(0);
         let behind = self.last.saturating_sub(self.window.end).saturating_sub(takes);
         self.seconds() + behind as f64 / NANOSECONDS_PER_SECOND as f64
     }
@@ -245,13 +248,8 @@ impl RequestStats {
         self.in_flight += to.saturating_sub(from);
     }
 
-    /// So much time has passed.
-    pub(crate) fn advance_to(&mut self, now: u64) {
-        self.end_seconds(now.min(self.window.end));
-    }
-
     /// Ends the seconds that are over.
-    fn end_seconds(&mut self, now: u64) {
+    pub(crate) fn end_seconds(&mut self, now: u64) {
         while now >= self.window.start + (self.series.len() as u64 + 1) * NANOSECONDS_PER_SECOND {
             let at = |share| self.times.quantile(share);
             self.series.push(SecondResult { p50: at(0.5), p99: at(0.99), max: at(1.0), ..self.second });

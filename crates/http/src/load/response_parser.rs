@@ -4,8 +4,6 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, ParserConfig, Status};
 
-use crate::load::chunked::ChunkedDecoder;
-
 /// Bytes of a head up to which it is read again with each piece that comes: so what is no response is seen soon. A longer one is read
 /// when it is whole or has doubled, since its pieces may be of a byte each.
 const REPARSE_LIMIT: usize = 8 << 10;
@@ -17,6 +15,9 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// of three bytes and a line end each.
 const INITIAL_HEADERS: usize = 100;
 const MAX_HEADERS: usize = MAX_HEAD_BYTES / 4;
+
+/// Longest line of a chunk's size with its extensions, or of a trailer.
+const MAX_LINE_BYTES: usize = 8 << 10;
 
 /// What came is no response that HTTP/1.1 (RFC 9112) allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +46,7 @@ pub enum MalformedResponse {
 }
 
 /// A whole response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParsedResponse {
     /// Its status.
     pub status: u16,
@@ -67,8 +68,9 @@ pub enum TruncatedAt {
 }
 
 /// How the body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BodyFraming {
+    #[default]
     Head,
     /// After so many more bytes.
     Length(u64),
@@ -78,7 +80,7 @@ enum BodyFraming {
 }
 
 /// The response to one request, as far as it has come. Used for one after the other, so that none allocates.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ResponseParser {
     framing: BodyFraming,
     /// Whether only the head of a response is asked for.
@@ -94,8 +96,7 @@ pub struct ResponseParser {
 impl ResponseParser {
     /// For responses to HEAD, which have no body, or to another method.
     pub fn new(head_only: bool) -> Self {
-        let answer = ParsedResponse { status: 0, body: 0, reusable: false };
-        Self { framing: BodyFraming::Head, head_only, partial: Vec::new(), reparse_at: 0, answer, begun: false }
+        Self { head_only, ..Self::default() }
     }
 
     /// Forgets the last response.
@@ -222,6 +223,78 @@ impl ResponseParser {
     }
 }
 
+/// A body in chunks (RFC 9112 7.1): where in them the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChunkedDecoder {
+    /// In the line that says the size of the next chunk.
+    Size,
+    /// Before so many bytes of data.
+    Data(u64),
+    /// In the line end after the data.
+    DataEnd,
+    /// In the trailer lines after the last chunk.
+    Trailer,
+}
+
+impl ChunkedDecoder {
+    /// Takes bytes, of which `data` is given those of the body; `part` keeps a line that has not wholly come. Returns how many
+    /// were taken and whether the body is whole.
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        part: &mut Vec<u8>,
+        data: &mut impl FnMut(&[u8]),
+    ) -> Result<(usize, bool), MalformedResponse> {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let rest = &bytes[taken..];
+            if let Self::Data(left) = *self {
+                let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                data(&rest[..length]);
+                taken += length;
+                let left = left - length as u64;
+                *self = if left == 0 { Self::DataEnd } else { Self::Data(left) };
+                continue;
+            }
+            let end = memchr::memchr(b'\n', rest);
+            let length = end.map_or(rest.len(), |end| end + 1);
+            if part.len() + length > MAX_LINE_BYTES {
+                return Err(MalformedResponse::Chunk);
+            }
+            part.extend_from_slice(&rest[..length]);
+            taken += length;
+            if end.is_none() {
+                continue;
+            }
+            let is_empty = part == b"\r\n" || part == b"\n";
+            match self {
+                Self::Size => match parse_chunk_size(part)? {
+                    0 => *self = Self::Trailer,
+                    size => *self = Self::Data(size),
+                },
+                Self::Trailer if is_empty => {
+                    part.clear();
+                    return Ok((taken, true));
+                }
+                Self::Trailer => {}
+                Self::DataEnd if is_empty => *self = Self::Size,
+                Self::DataEnd | Self::Data(_) => return Err(MalformedResponse::Chunk),
+            }
+            part.clear();
+        }
+        Ok((taken, false))
+    }
+}
+
+/// The size that a line begins with: hexadecimal digits, of which any number may be leading zeros, then the line's end, blanks or an extension.
+fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedResponse> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = line.split_at(digits);
+    let is_whole = matches!(rest, [b'\n'] | [b'\r', b'\n'] | [b';' | b' ' | b'\t', ..]);
+    let size = str::from_utf8(digits).ok().filter(|_| is_whole).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    size.ok_or(MalformedResponse::Chunk)
+}
+
 /// Whether an empty line ends among the bytes that came after so many.
 fn ends_head(part: &[u8], before: usize) -> bool {
     memchr::memchr_iter(b'\n', &part[before..]).any(|place| {
@@ -312,7 +385,12 @@ impl FramingFields {
                         return Err(MalformedResponse::Coding);
                     }
                 }
-                10 if name.eq_ignore_ascii_case("connection") => fields.read_connection(value),
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                        fields.close |= option.eq_ignore_ascii_case(b"close");
+                        fields.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
                 _ => {}
             }
         }
@@ -331,13 +409,6 @@ impl FramingFields {
             }
         }
         Ok(())
-    }
-
-    fn read_connection(&mut self, value: &[u8]) {
-        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-        }
     }
 
     /// RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.

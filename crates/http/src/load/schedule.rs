@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use kelvin_stats::Random;
 
@@ -30,8 +29,8 @@ pub trait RequestSchedule {
     /// Takes the next request.
     fn take_due(&mut self) -> Option<DueRequest>;
 
-    /// A user has got an answer, or has given up, at this time.
-    fn on_answer(&mut self, user: u32, at: u64);
+    /// A user of a closed loop has got an answer, or has given up, at this time.
+    fn on_answer(&mut self, _user: u32, _at: u64) {}
 }
 
 /// How times are drawn around their mean.
@@ -92,15 +91,25 @@ impl RequestSchedule for ClosedLoop {
         let again = self.due.peek().map(|Reverse((at, _))| *at);
         let first = self.startup.next_start().filter(|first| again.is_none_or(|again| *first <= again));
         let (at, user) = match first {
-            Some(at) => (at, self.startup.start_next()),
+            Some(at) => {
+                let user = self.startup.started_count();
+                let share = self.startup.shares.pop();
+                self.startup.first = self.startup.first.or(share);
+                (at, user)
+            }
             None => self.due.pop()?.0,
         };
-        self.startup.note_request(user, at);
+        if !self.startup.shares.is_empty() {
+            self.startup.asked[user as usize] = at;
+        }
         Some(DueRequest { at, user: Some(user) })
     }
 
     fn on_answer(&mut self, user: u32, at: u64) {
-        self.startup.note_answer(user, at);
+        if !self.startup.shares.is_empty() {
+            self.startup.responses += at.saturating_sub(self.startup.asked[user as usize]) as f64;
+            self.startup.answers += 1;
+        }
         let thought =
             if self.think.mean > 0.0 { self.think.distribution.draw(self.think.mean, &mut self.random) } else { 0.0 };
         self.due.push(Reverse((at + thought as u64, user)));
@@ -155,14 +164,6 @@ impl StartupUsers {
         Some(self.start + u64::from(self.started_count()) * USER_START_SPACING + after as u64)
     }
 
-    /// The next one asks.
-    fn start_next(&mut self) -> u32 {
-        let user = self.started_count();
-        let share = self.shares.pop();
-        self.first = self.first.or(share);
-        user
-    }
-
     /// Nanoseconds after the start before which this share of users ask for the first time.
     fn start_offset(&self, share: f64) -> f64 {
         let think = self.think.mean;
@@ -190,99 +191,47 @@ impl StartupUsers {
             _ => after,
         }
     }
-
-    fn note_request(&mut self, user: u32, at: u64) {
-        if !self.shares.is_empty() {
-            self.asked[user as usize] = at;
-        }
-    }
-
-    fn note_answer(&mut self, user: u32, at: u64) {
-        if !self.shares.is_empty() {
-            self.responses += at.saturating_sub(self.asked[user as usize]) as f64;
-            self.answers += 1;
-        }
-    }
 }
 
-/// Requests at a rate, due whether answers come or not.
+/// Requests that are due whether answers come or not.
 #[derive(Debug)]
-pub struct OpenLoop {
+pub struct OpenLoop<I> {
     start: u64,
-    rate: f64,
-    distribution: TimeDistribution,
-    random: Random,
-    /// How many were taken.
-    taken_count: u64,
     /// When the next one is due, in nanoseconds after the start.
-    next: f64,
+    next: Option<u64>,
+    times: I,
 }
 
-impl OpenLoop {
-    /// So many requests a second from `start` on: constant, the first of them at once, so that each time has as many as the rate
-    /// says; or a Poisson process.
-    pub fn new(rate: f64, arrivals: TimeDistribution, start: u64, seed: u64) -> Self {
-        let mut open =
-            Self { start, rate, distribution: arrivals, random: Random::new(seed), taken_count: 0, next: 0.0 };
-        if arrivals == TimeDistribution::Exponential {
-            open.advance();
-        }
-        open
-    }
-
-    /// Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
-    fn advance(&mut self) {
-        self.next = match self.distribution {
-            TimeDistribution::Constant => (self.taken_count as f64 * NANOSECONDS_PER_SECOND / self.rate).round(),
-            TimeDistribution::Exponential => {
-                self.next + self.distribution.draw(NANOSECONDS_PER_SECOND / self.rate, &mut self.random)
-            }
-        };
-    }
-}
-
-impl RequestSchedule for OpenLoop {
-    fn next_due(&self) -> Option<u64> {
-        Some(self.start + self.next as u64)
-    }
-
-    fn take_due(&mut self) -> Option<DueRequest> {
-        let at = self.start + self.next as u64;
-        self.taken_count += 1;
-        self.advance();
-        Some(DueRequest { at, user: None })
-    }
-
-    fn on_answer(&mut self, _: u32, _: u64) {}
-}
-
-/// Requests at the times of a log.
-#[derive(Debug)]
-pub struct ReplaySchedule {
-    times: Arc<[u64]>,
-    position: usize,
-    start: u64,
-}
-
-impl ReplaySchedule {
+impl<I: Iterator<Item = u64>> OpenLoop<I> {
     /// At these times after `start`, in order.
-    pub fn new(times: Arc<[u64]>, start: u64) -> Self {
-        Self { times, position: 0, start }
+    pub fn new(mut times: I, start: u64) -> Self {
+        Self { start, next: times.next(), times }
     }
 }
 
-impl RequestSchedule for ReplaySchedule {
+/// When requests arrive of which there are so many a second: constant, the first of them at once, so that each time has as many as the
+/// rate says; or a Poisson process. Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
+pub fn arrival_times(rate: f64, arrivals: TimeDistribution, seed: u64) -> impl Iterator<Item = u64> {
+    let (mut random, mut last) = (Random::new(seed), 0.0);
+    (0_u64..).map(move |number| match arrivals {
+        TimeDistribution::Constant => (number as f64 * NANOSECONDS_PER_SECOND / rate).round() as u64,
+        TimeDistribution::Exponential => {
+            last += arrivals.draw(NANOSECONDS_PER_SECOND / rate, &mut random);
+            last as u64
+        }
+    })
+}
+
+impl<I: Iterator<Item = u64>> RequestSchedule for OpenLoop<I> {
     fn next_due(&self) -> Option<u64> {
-        self.times.get(self.position).map(|time| self.start + time)
+        self.next.map(|time| self.start + time)
     }
 
     fn take_due(&mut self) -> Option<DueRequest> {
         let at = self.next_due()?;
-        self.position += 1;
+        self.next = self.times.next();
         Some(DueRequest { at, user: None })
     }
-
-    fn on_answer(&mut self, _: u32, _: u64) {}
 }
 
 #[cfg(test)]
@@ -415,7 +364,7 @@ mod tests {
     #[test]
     fn constant_rate_does_not_drift() {
         // 3 a second is no whole number of nanoseconds.
-        let mut open = OpenLoop::new(3.0, TimeDistribution::Constant, 500, 1);
+        let mut open = OpenLoop::new(arrival_times(3.0, TimeDistribution::Constant, 1), 500);
         let times = taken(&mut open, 3_000_001);
         assert_eq!((times[0], times[3], times[3_000_000]), (500, 1_000_000_500, 1_000_000_000_000_500));
     }
@@ -423,7 +372,7 @@ mod tests {
     #[test]
     fn constant_rate_fills_any_interval() {
         for rate in [0.5, 1.0, 3.0, 5.0, 7.0, 1000.0, 123_456.0] {
-            let times = taken(&mut OpenLoop::new(rate, TimeDistribution::Constant, 0, 1), 5 * 123_456);
+            let times = taken(&mut OpenLoop::new(arrival_times(rate, TimeDistribution::Constant, 1), 0), 5 * 123_456);
             for warm_up in [0, 1, 2] {
                 let window = warm_up * 1_000_000_000..(warm_up + 2) * 1_000_000_000;
                 let due = times.iter().filter(|at| window.contains(*at)).count();
@@ -434,7 +383,7 @@ mod tests {
 
     #[test]
     fn poisson_arrivals_have_rate_and_independence() {
-        let mut open = OpenLoop::new(1000.0, TimeDistribution::Exponential, 0, 3);
+        let mut open = OpenLoop::new(arrival_times(1000.0, TimeDistribution::Exponential, 3), 0);
         let times = taken(&mut open, 1_000_000);
         assert!((times[999_999] as f64 / 1e12 - 1.0).abs() < 0.003);
         // Of a Poisson process the count of a window has a variance equal to its mean.
@@ -450,14 +399,14 @@ mod tests {
 
     #[test]
     fn log_is_replayed_once_at_its_times() {
-        let mut logged = ReplaySchedule::new([0, 5, 5].into(), 100);
+        let mut logged = OpenLoop::new([0, 5, 5].into_iter(), 100);
         assert_eq!(taken(&mut logged, 3), [100, 105, 105]);
         assert_eq!((logged.next_due(), logged.take_due()), (None, None));
     }
 
     #[test]
     fn same_seed_gives_same_times() {
-        let times = |seed| taken(&mut OpenLoop::new(10.0, TimeDistribution::Exponential, 0, seed), 100);
+        let times = |seed| taken(&mut OpenLoop::new(arrival_times(10.0, TimeDistribution::Exponential, seed), 0), 100);
         assert_eq!(times(5), times(5));
         assert_ne!(times(5), times(6));
     }

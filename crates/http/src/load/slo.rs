@@ -1,4 +1,4 @@
-//! Conditions on a load: whether it is to be called failed, and what a rate must keep.
+//! Conditions on a load: whether it is to be called failed, what a rate must keep, and the search for the highest rate that does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,52 +8,36 @@ use kelvin_core::load::{LatencySummary, LoadResult};
 use kelvin_core::quantity::parse_duration_within;
 use kelvin_core::{Unit, units};
 
-/// A figure of the response times.
-#[derive(Clone, Copy, Debug)]
-pub struct LatencyStatistic {
-    name: &'static str,
-    /// Its value, in nanoseconds.
-    value: fn(&LatencySummary) -> f64,
-    /// Whether few requests decide it.
-    is_tail: bool,
-}
+/// A figure of the response times: which one of [`STATISTICS`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyStatistic(usize);
 
-const fn statistic(name: &'static str, is_tail: bool, value: fn(&LatencySummary) -> f64) -> LatencyStatistic {
-    LatencyStatistic { name, value, is_tail }
-}
-
-/// All of them.
-const STATISTICS: [LatencyStatistic; 8] = [
-    statistic("mean", false, |times| times.mean),
-    statistic("p50", false, |times| times.p50),
-    statistic("p90", false, |times| times.p90),
-    statistic("p95", false, |times| times.p95),
-    statistic("p99", true, |times| times.p99),
-    statistic("p99.9", true, |times| times.p999),
-    statistic("p99.99", true, |times| times.p9999),
-    statistic("max", true, |times| times.max),
+/// All of them: by its name, whether few requests decide it, and its value in nanoseconds.
+const STATISTICS: [(&str, bool, fn(&LatencySummary) -> f64); 8] = [
+    ("mean", false, |times| times.mean),
+    ("p50", false, |times| times.p50),
+    ("p90", false, |times| times.p90),
+    ("p95", false, |times| times.p95),
+    ("p99", true, |times| times.p99),
+    ("p99.9", true, |times| times.p999),
+    ("p99.99", true, |times| times.p9999),
+    ("max", true, |times| times.max),
 ];
 
 impl LatencyStatistic {
     fn parse(text: &str) -> Option<Self> {
-        STATISTICS.into_iter().find(|statistic| statistic.name == text)
+        STATISTICS.iter().position(|(name, ..)| *name == text).map(Self)
     }
 
     /// Its value, in nanoseconds.
     pub fn value(&self, times: &LatencySummary) -> f64 {
-        (self.value)(times)
-    }
-}
-
-impl PartialEq for LatencyStatistic {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        STATISTICS[self.0].2(times)
     }
 }
 
 impl fmt::Display for LatencyStatistic {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name)
+        out.write_str(STATISTICS[self.0].0)
     }
 }
 
@@ -153,7 +137,8 @@ impl LatencyObjective {
 
     /// Whether the generator, and not the server, may have missed it.
     pub fn may_be_generator_limited(&self, load: &LoadResult) -> bool {
-        let slow = if self.quantile.is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
+        let is_tail = STATISTICS[self.quantile.0].1;
+        let slow = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
         load.generator.limit.is_some() || slow.is_some()
     }
 }
@@ -196,6 +181,51 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         return Err("a time with its unit is right, such as 50ms".into());
     }
     parse_duration_within(text, Duration::from_micros(1), MAX_DURATION)
+}
+
+/// Requests a second of the first try.
+const INITIAL_RATE: f64 = 100.0;
+
+/// The lowest and the highest rate that are tried.
+const MIN_RATE: f64 = 0.1;
+const MAX_RATE: f64 = 1_000_000.0;
+
+/// The search ends when the lowest rate that missed is so many times the highest that kept: rates closer together differ less
+/// than two measurements of one.
+const STOP_RATIO: f64 = 1.05;
+
+/// What is known so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RateBisection {
+    highest_kept: Option<f64>,
+    lowest_missed: Option<f64>,
+}
+
+impl RateBisection {
+    /// The rate to try next; `None` once the answer is known.
+    pub fn next_rate(&self) -> Option<f64> {
+        match (self.highest_kept, self.lowest_missed) {
+            (None, None) => Some(INITIAL_RATE),
+            (Some(kept), None) => Some(kept * 2.0).filter(|&rate| rate <= MAX_RATE),
+            (None, Some(missed)) => Some(missed / 2.0).filter(|&rate| rate >= MIN_RATE),
+            (Some(kept), Some(missed)) => (missed / kept > STOP_RATIO).then(|| (kept * missed).sqrt()),
+        }
+    }
+
+    /// Whether this rate kept the objective.
+    pub fn record(&mut self, rate: f64, is_kept: bool) {
+        *(if is_kept { &mut self.highest_kept } else { &mut self.lowest_missed }) = Some(rate);
+    }
+
+    /// The highest rate that kept it.
+    pub fn highest_kept(&self) -> Option<f64> {
+        self.highest_kept
+    }
+
+    /// The lowest rate that missed it.
+    pub fn lowest_missed(&self) -> Option<f64> {
+        self.lowest_missed
+    }
 }
 
 #[cfg(test)]
@@ -288,5 +318,31 @@ mod tests {
         for wrong in ["5", "", "ms", "-1s", "0s", "9000h", "8d", "nans"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// The answer on a server that keeps all rates up to a limit, and how many rates were tried.
+    fn run_search(limit: f64) -> (RateBisection, usize) {
+        let (mut search, mut tries) = (RateBisection::default(), 0);
+        while let Some(rate) = search.next_rate() {
+            search.record(rate, rate <= limit);
+            tries += 1;
+        }
+        (search, tries)
+    }
+
+    #[test]
+    fn result_is_within_five_percent() {
+        for limit in [0.3, 7.0, 100.0, 5_600.0, 812_345.0] {
+            let (search, tries) = run_search(limit);
+            let (kept, missed) = (search.highest_kept().unwrap(), search.lowest_missed().unwrap());
+            assert!(kept <= limit && limit < missed && missed / kept <= STOP_RATIO, "{limit}: {search:?}");
+            assert!(tries <= 20, "{limit}: {tries}");
+        }
+    }
+
+    #[test]
+    fn unreachable_limit_ends_search() {
+        assert_eq!(run_search(0.0).0.highest_kept(), None);
+        assert_eq!(run_search(f64::INFINITY).0.lowest_missed(), None);
     }
 }

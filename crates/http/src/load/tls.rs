@@ -127,7 +127,15 @@ pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     };
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Anybody => Arc::new(Verifier { pinned: None, provider: Arc::clone(&provider) }),
-        Trust::System => authorities(system_roots()?)?,
+        Trust::System => {
+            let mut roots = RootCertStore::empty();
+            // A certificate of the system that this library does not read is believed by nobody here.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err(Error::Tls("this system has no certificate authorities: name a file of them (PEM)".into()));
+            }
+            authorities(roots)?
+        }
         Trust::File(file) => {
             let certificates = read_pem(file)?;
             let mut roots = RootCertStore::empty();
@@ -217,14 +225,6 @@ fn read_pem(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let certificates: Vec<_> =
         certificates.collect::<std::result::Result<_, _>>().map_err(|error| file_error(file, &error))?;
     if certificates.is_empty() { Err(file_error(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
-}
-
-fn system_roots() -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    // A certificate of the system that this library does not read is believed by nobody here.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let none = || Error::Tls("this system has no certificate authorities: name a file of them (PEM)".into());
-    if roots.is_empty() { Err(none()) } else { Ok(roots) }
 }
 
 #[cfg(test)]

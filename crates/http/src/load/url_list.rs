@@ -7,6 +7,7 @@ use std::path::Path;
 
 use http::uri::PathAndQuery;
 use kelvin_sys::fs::open_to_read;
+use percent_encoding::percent_decode_str;
 
 use crate::load::server_url::ServerUrl;
 use crate::load::verify::{ExpectedBody, Verify};
@@ -56,24 +57,11 @@ fn parse_line(line: &str, server: &mut Option<ServerUrl>) -> Result<String, Stri
 pub fn expected_bodies(root: &Path, paths: &[String], verify: Verify) -> Result<Vec<Option<ExpectedBody>>, String> {
     let read = |path: &String| {
         let path = path.split('?').next().unwrap_or(path);
-        let file = root.join(OsString::from_vec(decode_path(path.trim_start_matches('/'))));
+        let file = root.join(OsString::from_vec(percent_decode_str(path.trim_start_matches('/')).collect()));
         let known = open_to_read(&file).and_then(|mut open| ExpectedBody::from_reader(&mut open, verify));
         known.map(Some).map_err(|error: io::Error| format!("{}: {error}", file.display()))
     };
     paths.iter().map(read).collect()
-}
-
-/// The bytes of a path, with %20 for a space.
-fn decode_path(path: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = path.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| str::from_utf8(digits).ok());
-        let byte = digits.filter(|_| first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -111,6 +99,5 @@ mod tests {
                 .unwrap_err()
                 .contains("none: No such file")
         );
-        assert_eq!(decode_path("a%2Fb%zz%"), b"a/b%zz%");
     }
 }

@@ -1,4 +1,5 @@
-//! What follows the head of an answer: a part of a file, or several with headings between them.
+//! The parts of a file that a request asks for (RFC 9110, section 14), and what follows the head of an answer: one of them, or several with
+//! headings between them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,4 +77,121 @@ impl MultipartRanges {
 /// The header field that says which bytes of how many these are.
 pub fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("Content-Range: bytes {}-{}/{size}\r\n", range.start, range.end - 1)
+}
+
+/// Most ranges of a request: a client that wants more gets the whole file, since many small ones cost more than they save.
+const MAX_RANGES: usize = 16;
+
+/// What is to be sent of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestedRanges {
+    /// All of it: no range was asked for, or none that is understood.
+    Whole,
+    /// These parts, of which there is at least one.
+    Ranges(Vec<Range<u64>>),
+    /// Nothing: none of the ranges lies in the file.
+    Unsatisfiable,
+}
+
+/// What a `Range` field asks for of a file of this size.
+///
+/// Ranges that together are more than the file are refused by sending it whole, so that a small request never costs more than
+/// the file does.
+pub fn parse_range(field: &str, size: u64) -> RequestedRanges {
+    let Some((unit, list)) = field.split_once('=') else { return RequestedRanges::Whole };
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return RequestedRanges::Whole;
+    }
+    let (mut parts, mut total, mut count) = (Vec::new(), 0u64, 0);
+    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let Some(range) = parse_byte_range(text, size) else { return RequestedRanges::Whole };
+        count += 1;
+        if !range.is_empty() {
+            total = total.saturating_add(range.end - range.start);
+            parts.push(range);
+        }
+    }
+    match (count, parts.is_empty()) {
+        (0, _) => RequestedRanges::Whole,
+        (_, true) => RequestedRanges::Unsatisfiable,
+        _ if count > MAX_RANGES || total > size => RequestedRanges::Whole,
+        _ => RequestedRanges::Ranges(parts),
+    }
+}
+
+/// One range; empty if none of it lies in the file, `None` if it is none.
+fn parse_byte_range(text: &str, size: u64) -> Option<Range<u64>> {
+    let (first, last) = text.split_once('-')?;
+    match (first, last) {
+        ("", suffix) => Some(size.saturating_sub(parse_digits(suffix)?)..size),
+        (first, "") => Some(parse_digits(first)?.min(size)..size),
+        (first, last) => {
+            let (first, last) = (parse_digits(first)?, parse_digits(last)?);
+            (first <= last).then(|| first.min(size)..last.saturating_add(1).min(size))
+        }
+    }
+}
+
+/// A number of digits alone; one that is too large for any file is larger than each.
+fn parse_digits(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(ranges: &[Range<u64>]) -> RequestedRanges {
+        RequestedRanges::Ranges(ranges.to_vec())
+    }
+
+    fn part(range: Range<u64>) -> RequestedRanges {
+        RequestedRanges::Ranges(vec![range])
+    }
+
+    #[test]
+    fn ranges_parse_as_rfc_9110() {
+        for (field, expected) in [
+            ("bytes=0-0", part(0..1)),
+            ("bytes=0-", part(0..100)),
+            ("bytes=90-200", part(90..100)),
+            ("bytes=-5", part(95..100)),
+            ("bytes=-500", part(0..100)),
+            ("Bytes = 1-2 , 4-5", parts(&[1..3, 4..6])),
+            ("bytes=0-0,-1", parts(&[0..1, 99..100])),
+            ("bytes=200-,5-6", part(5..7)),
+            ("bytes=0-99999999999999999999999999", part(0..100)),
+            ("bytes=100-", RequestedRanges::Unsatisfiable),
+            ("bytes=-0", RequestedRanges::Unsatisfiable),
+            ("bytes=200-300,400-", RequestedRanges::Unsatisfiable),
+            ("bytes=99999999999999999999999999-", RequestedRanges::Unsatisfiable),
+            ("bytes=", RequestedRanges::Whole),
+            ("bytes=5-4", RequestedRanges::Whole),
+            ("bytes=a-b", RequestedRanges::Whole),
+            ("bytes=--1", RequestedRanges::Whole),
+            ("bytes=+1-2", RequestedRanges::Whole),
+            ("bytes=1 -2", RequestedRanges::Whole),
+            ("bytes=0x1-2", RequestedRanges::Whole),
+            ("lines=1-2", RequestedRanges::Whole),
+            ("1-2", RequestedRanges::Whole),
+        ] {
+            assert_eq!(parse_range(field, 100), expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn range_of_empty_file_is_unsatisfiable() {
+        assert_eq!(parse_range("bytes=0-", 0), RequestedRanges::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-1", 0), RequestedRanges::Unsatisfiable);
+    }
+
+    #[test]
+    fn too_many_ranges_send_whole_file() {
+        let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
+        assert!(matches!(parse_range(&many(MAX_RANGES), 100), RequestedRanges::Ranges(_)));
+        assert_eq!(parse_range(&many(MAX_RANGES + 1), 100), RequestedRanges::Whole);
+        assert_eq!(parse_range("bytes=0-,0-", 100), RequestedRanges::Whole);
+        assert_eq!(parse_range("bytes=0-60,40-", 100), RequestedRanges::Whole, "overlapping");
+    }
 }

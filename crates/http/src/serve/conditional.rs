@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
+
 use crate::serve::request::RequestFields;
-use crate::serve::status::Status;
 
 /// What tells one content of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,21 +26,21 @@ impl Validators {
     }
 
     /// Whether the file must not be sent as it is asked for, and what is answered instead (section 13.2.2).
-    pub fn evaluate_preconditions(&self, fields: &RequestFields<'_>) -> Option<Status> {
+    pub fn evaluate_preconditions(&self, fields: &RequestFields<'_>) -> Option<StatusCode> {
         let fails = match (fields.if_match, fields.if_unmodified_since.and_then(parse_http_date)) {
-            (Some(tags), _) => !self.matches_etag_list(tags, EtagComparison::Strong),
+            (Some(tags), _) => !self.matches_etag_list(tags, false),
             (None, Some(since)) => self.modified > since,
             (None, None) => false,
         };
         if fails {
-            return Some(Status::PreconditionFailed);
+            return Some(StatusCode::PRECONDITION_FAILED);
         }
         let is_known = match (fields.if_none_match, fields.if_modified_since.and_then(parse_http_date)) {
-            (Some(tags), _) => self.matches_etag_list(tags, EtagComparison::Weak),
+            (Some(tags), _) => self.matches_etag_list(tags, true),
             (None, Some(since)) => self.modified <= since,
             (None, None) => false,
         };
-        is_known.then_some(Status::NotModified)
+        is_known.then_some(StatusCode::NOT_MODIFIED)
     }
 
     /// Whether a range is still one of the content that the client has a part of. A date tells only contents apart that are
@@ -53,22 +54,12 @@ impl Validators {
         is_old && parse_http_date(known) == Some(self.modified)
     }
 
-    fn matches_etag_list(&self, tags: &str, comparison: EtagComparison) -> bool {
-        let is_same = |tag: &str| match (tag.strip_prefix("W/"), comparison) {
-            (Some(weak), EtagComparison::Weak) => weak == self.tag,
-            (Some(_), EtagComparison::Strong) => false,
-            (None, _) => tag == self.tag,
-        };
+    /// Whether a list has the tag; weak tags count where only the meaning must be equal (section 8.8.3.2).
+    fn matches_etag_list(&self, tags: &str, is_weak: bool) -> bool {
+        let is_same = |tag: &str| tag == self.tag || (is_weak && tag.strip_prefix("W/") == Some(&self.tag));
         // No tag of ours has a comma, so one that does can be torn apart without becoming one of ours.
         tags.trim() == "*" || tags.split(',').map(str::trim).any(is_same)
     }
-}
-
-/// How tags are compared (section 8.8.3.2).
-#[derive(Clone, Copy)]
-enum EtagComparison {
-    Strong,
-    Weak,
 }
 
 /// The last second of the year 9999: no later one can be written as a date.
@@ -109,7 +100,7 @@ mod tests {
     }
 
     fn evaluate(fields: RequestFields<'_>) -> Option<u16> {
-        file().evaluate_preconditions(&fields).map(|status| status as u16)
+        file().evaluate_preconditions(&fields).map(|status| status.as_u16())
     }
 
     #[test]

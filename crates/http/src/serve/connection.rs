@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use rustix::io::{Errno, pread};
 
 use crate::serve::body::{Body, FileRange, MultipartRanges};
@@ -10,7 +11,6 @@ use crate::serve::request::{ParseOutcome, downgrade_to_1_1, parse_request};
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::send_strategy::bulk_method::BulkResponse;
 use crate::serve::site::Site;
-use crate::serve::status::Status;
 
 /// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
 const PIPELINE_OUTPUT_LIMIT: usize = 16 << 10;
@@ -30,21 +30,21 @@ pub struct Connection {
     read_ahead: usize,
     /// Whether somebody else has what is to be sent.
     output_detached: bool,
-    /// The part of a file that follows.
-    file_range: Option<FileRange>,
+    /// The part of a file that is to be sent, next or behind the head before it.
+    pub(crate) file_range: Option<FileRange>,
     /// The parts that follow it.
     more_ranges: Option<Box<MultipartRanges>>,
     /// Whether it ends when all that is sent.
     close_when_sent: bool,
     /// Requests that were answered, and bytes that were sent.
-    answered: u64,
-    bytes_sent: u64,
+    pub(crate) answered: u64,
+    pub(crate) bytes_sent: u64,
     /// Who is told what it does, if anybody is.
-    tracker: Option<RequestTracker>,
+    pub(crate) tracker: Option<RequestTracker>,
     /// Whether its client is on this host.
-    is_local: bool,
+    pub(crate) is_local: bool,
     /// By which calls the last answer goes or went, if that was chosen for it.
-    bulk_response: Option<BulkResponse>,
+    pub(crate) bulk_response: Option<BulkResponse>,
 }
 
 /// What a connection waits for.
@@ -90,38 +90,10 @@ pub struct LargeBuffers {
 }
 
 impl Connection {
-    /// One that is served from now on, and watched if it was registered for that.
-    pub fn with_tracker(watched: Option<RequestTracker>) -> Self {
-        watched.iter().for_each(RequestTracker::attach_worker);
-        Self { tracker: watched, ..Self::default() }
-    }
-
-    /// The same one, of a client on this host or elsewhere.
-    pub fn with_local(self, is_local: bool) -> Self {
-        Self { is_local, ..self }
-    }
-
-    /// Whether its client is on this host.
-    #[inline]
-    pub fn is_local(&self) -> bool {
-        self.is_local
-    }
-
-    /// By which calls the answer goes that is to be sent, if they were chosen for it.
-    #[inline]
-    pub fn bulk_response(&self) -> Option<BulkResponse> {
-        self.bulk_response
-    }
-
-    /// These calls were chosen for it.
-    pub fn set_bulk_response(&mut self, answer: BulkResponse) {
-        self.bulk_response = Some(answer);
-    }
-
-    /// The last answer, once all of it is sent, if calls were chosen for it.
-    #[inline]
-    pub fn take_bulk_response(&mut self) -> Option<BulkResponse> {
-        if self.next_io() == NextIo::Send { None } else { self.bulk_response.take() }
+    /// One that is served from now on, and watched if it was registered for that; of a client on this host or elsewhere.
+    pub fn with_tracker(tracker: Option<RequestTracker>, is_local: bool) -> Self {
+        tracker.iter().for_each(RequestTracker::attach_worker);
+        Self { tracker, is_local, ..Self::default() }
     }
 
     /// What it waits for.
@@ -168,12 +140,6 @@ impl Connection {
         &mut self.input
     }
 
-    /// Whether somebody is told what it does.
-    #[inline]
-    pub fn is_tracked(&self) -> bool {
-        self.tracker.is_some()
-    }
-
     /// So many bytes were received into the buffer, which had waited so many nanoseconds.
     pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
         if self.input.len() - bytes == self.consumed && bytes > 0 {
@@ -215,10 +181,10 @@ impl Connection {
                 return false;
             }
             ParseOutcome::Refused(status) => {
-                let is_later =
-                    status == Status::VersionNotSupported && downgrade_to_1_1(&mut self.input[self.consumed..]);
-                // It is read again, as one that is known.
-                if !is_later {
+                // A later version is read again, as one that is known.
+                if status != StatusCode::HTTP_VERSION_NOT_SUPPORTED
+                    || !downgrade_to_1_1(&mut self.input[self.consumed..])
+                {
                     self.refuse(status, site);
                 }
             }
@@ -243,7 +209,7 @@ impl Connection {
     }
 
     /// Answers that nothing more is taken, and ends after that.
-    pub fn refuse(&mut self, status: Status, site: &Site) {
+    pub fn refuse(&mut self, status: StatusCode, site: &Site) {
         let begin = self.output.len();
         site.refuse(status, &mut self.output);
         self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
@@ -255,17 +221,10 @@ impl Connection {
     #[inline]
     pub fn pending_output(&self) -> Option<PendingOutput<'_>> {
         let (bytes, part) = (&self.output[self.sent..], self.file_range.as_ref());
-        match part {
-            _ if !bytes.is_empty() => {
-                Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
-            }
-            part => part.map(PendingOutput::FileRange),
+        if bytes.is_empty() {
+            return part.map(PendingOutput::FileRange);
         }
-    }
-
-    /// The part of a file that is to be sent, next or behind the head before it.
-    pub fn file_range(&self) -> Option<&FileRange> {
-        self.file_range.as_ref()
+        Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
     }
 
     /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.
@@ -379,28 +338,15 @@ impl Connection {
         if self.sent == self.output.len() && self.file_range.as_ref().is_some_and(|part| part.range.is_empty()) {
             self.file_range = None;
         }
-        if let Some(watched) = &mut self.tracker {
-            watched.mark_sent(
-                bytes,
-                self.sent == self.output.len() && self.file_range.is_none() && self.more_ranges.is_none(),
-            );
+        if let Some(tracker) = &mut self.tracker {
+            let is_all = self.sent == self.output.len() && self.file_range.is_none() && self.more_ranges.is_none();
+            tracker.mark_sent(bytes, is_all);
         }
     }
 
     /// Whether a request has begun to arrive and is not whole.
     pub fn has_partial_request(&self) -> bool {
         self.input.len() > self.consumed
-    }
-
-    /// Bytes sent so far.
-    #[inline]
-    pub fn bytes_sent(&self) -> u64 {
-        self.bytes_sent
-    }
-
-    /// Requests answered so far.
-    pub fn requests_answered(&self) -> u64 {
-        self.answered
     }
 }
 

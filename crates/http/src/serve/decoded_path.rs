@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 /// A path below the root, decoded: names joined by single slashes, none of which is `.` or `..`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecodedPath {
@@ -13,17 +15,13 @@ pub struct DecodedPath {
     pub is_directory: bool,
 }
 
-/// A path that names nothing: a name that no file has, or an attempt to leave the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidPath;
-
 impl DecodedPath {
     /// Decodes a path that begins with a slash. Each name is decoded once, after the path was taken apart at its slashes, so that
     /// an encoded slash, dot or percent sign never means anything but a byte of a name.
     ///
-    /// # Errors
-    /// A wrong encoding; a name with a slash or a zero byte, `.` or `..`.
-    pub fn decode(path: &str) -> Result<Self, InvalidPath> {
+    /// `None` is a path that names nothing: a wrong encoding; a name that no file has, with a slash or a zero byte; or an attempt to
+    /// leave the root, by `.` or `..`.
+    pub fn decode(path: &str) -> Option<Self> {
         let mut target = Self { path: Vec::with_capacity(path.len()), is_directory: path.ends_with('/') };
         for part in path.split('/').filter(|part| !part.is_empty()) {
             if !target.path.is_empty() {
@@ -33,10 +31,10 @@ impl DecodedPath {
             percent_decode(part.as_bytes(), &mut target.path)?;
             let name = &target.path[begin..];
             if name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/') {
-                return Err(InvalidPath);
+                return None;
             }
         }
-        Ok(target)
+        Some(target)
     }
 
     /// Relative to the root; `.` for the root itself.
@@ -77,30 +75,26 @@ impl DecodedPath {
     }
 }
 
-/// Appends what a name stands for (RFC 3986, section 2.1).
-fn percent_decode(part: &[u8], to: &mut Vec<u8>) -> Result<(), InvalidPath> {
+/// Appends what a name stands for (RFC 3986, section 2.1); `None` where it is encoded wrongly.
+fn percent_decode(part: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let mut bytes = part.iter();
     while let Some(&byte) = bytes.next() {
         if byte != b'%' {
             to.push(byte);
             continue;
         }
-        let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16)).ok_or(InvalidPath);
+        let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16));
         to.push((digit()? << 4 | digit()?) as u8);
     }
-    Ok(())
+    Some(())
 }
 
-/// Appends a name with all but unreserved characters encoded (RFC 3986, section 2.3).
+/// All but the unreserved characters (RFC 3986, section 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Appends a name with all but unreserved characters encoded.
 pub fn percent_encode(name: &[u8], to: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in name {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            to.push(char::from(byte));
-        } else {
-            to.extend(['%', char::from(DIGITS[usize::from(byte >> 4)]), char::from(DIGITS[usize::from(byte & 15)])]);
-        }
-    }
+    to.extend(percent_encoding::percent_encode(name, RESERVED));
 }
 
 #[cfg(test)]
@@ -109,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn decoded(path: &str) -> Option<String> {
-        DecodedPath::decode(path).ok().map(|target| target.path().to_string_lossy().into_owned())
+        DecodedPath::decode(path).map(|target| target.path().to_string_lossy().into_owned())
     }
 
     #[test]
@@ -168,7 +162,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoded_path_stays_below_root(path in "(/|\\.|%2e|%2f|%5c|%00|%25|a|%)*") {
-            if let Ok(target) = DecodedPath::decode(&format!("/{path}")) {
+            if let Some(target) = DecodedPath::decode(&format!("/{path}")) {
                 let mut names = target.path().components();
                 prop_assert!(names.all(|name| matches!(name, std::path::Component::Normal(_) | std::path::Component::CurDir)));
                 prop_assert!(!target.path().to_string_lossy().contains('\0'));

@@ -6,12 +6,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use http::StatusCode;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, readlink, readlinkat};
 use rustix::io::Errno;
 
 use crate::serve::decoded_path::DecodedPath;
 use crate::serve::error::{Error, Result};
-use crate::serve::status::Status;
 
 /// How every path is resolved: no link, `..` or mount of another root leads out, and none of /proc's links is followed.
 const RESOLVE_BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
@@ -106,21 +106,21 @@ impl DocumentRoot {
     ///
     /// # Errors
     /// What is answered if there is nothing that may be served.
-    pub fn find(&self, target: &DecodedPath) -> std::result::Result<RootEntry, Status> {
+    pub fn find(&self, target: &DecodedPath) -> std::result::Result<RootEntry, StatusCode> {
         let looked_at = self.open_below(target, OFlags::PATH | OFlags::CLOEXEC).map_err(status_of_error)?;
         let facts = fstat(&looked_at).map_err(status_of_error)?;
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => Ok(RootEntry::Directory),
-            FileType::RegularFile if target.is_directory => Err(Status::NotFound),
+            FileType::RegularFile if target.is_directory => Err(StatusCode::NOT_FOUND),
             FileType::RegularFile => {
                 let file = File::from(self.open_below(target, OPEN_FLAGS).map_err(status_of_error)?);
                 let facts = fstat(&file).map_err(status_of_error)?;
                 match FileType::from_raw_mode(facts.st_mode) {
                     FileType::RegularFile => Ok(RootEntry::File(file, FileIdentity::from_stat(&facts))),
-                    _ => Err(Status::Forbidden),
+                    _ => Err(StatusCode::FORBIDDEN),
                 }
             }
-            _ => Err(Status::Forbidden),
+            _ => Err(StatusCode::FORBIDDEN),
         }
     }
 
@@ -128,7 +128,7 @@ impl DocumentRoot {
     ///
     /// # Errors
     /// What is answered if that is not possible.
-    pub fn open_directory(&self, target: &DecodedPath) -> std::result::Result<OwnedFd, Status> {
+    pub fn open_directory(&self, target: &DecodedPath) -> std::result::Result<OwnedFd, StatusCode> {
         self.open_below(target, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC).map_err(status_of_error)
     }
 
@@ -193,12 +193,14 @@ impl DocumentRoot {
 }
 
 /// What is answered where a call failed. A link that leads out (EXDEV) leads nowhere, as far as a client can tell.
-fn status_of_error(error: Errno) -> Status {
+fn status_of_error(error: Errno) -> StatusCode {
     match error {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV | Errno::NXIO => Status::NotFound,
-        Errno::ACCESS | Errno::PERM => Status::Forbidden,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Status::ServiceUnavailable,
-        _ => Status::InternalServerError,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::XDEV | Errno::NXIO => {
+            StatusCode::NOT_FOUND
+        }
+        Errno::ACCESS | Errno::PERM => StatusCode::FORBIDDEN,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -213,7 +215,7 @@ mod tests {
         match root.find(&DecodedPath::decode(path).unwrap()) {
             Ok(RootEntry::File(_, identity)) => Ok(identity.size),
             Ok(RootEntry::Directory) => Ok(u64::MAX),
-            Err(status) => Err(status as u16),
+            Err(status) => Err(status.as_u16()),
         }
     }
 

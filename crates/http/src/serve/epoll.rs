@@ -13,14 +13,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, recv};
 
 use crate::serve::accept::{ACCEPT_BATCH, BatchEnd};
-use crate::serve::client::ClientState;
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{
-    EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
+    ClientStep, EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
 };
 use crate::serve::server::{Server, ServerTotals, ServingModel};
-use crate::serve::worker_context::{RECEIVE_CHUNK, WorkerContext};
+use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
 
 /// Events that are taken at a time.
 const MAX_EVENTS: usize = 256;
@@ -47,17 +46,6 @@ pub struct EpollClient {
     is_queued: bool,
 }
 
-/// What becomes of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EpollStep {
-    /// It waits for an event.
-    Wait,
-    /// It goes on when others have had their turn.
-    Requeue,
-    /// It is gone.
-    Gone,
-}
-
 /// A thread.
 pub struct EpollWorker {
     core: WorkerCore<EpollClient>,
@@ -81,7 +69,7 @@ impl EpollWorker {
             LISTENER_TOKEN => {
                 // Who waits goes on waiting: no thread is woken for it again and again.
                 if self.accept_pending() == BatchEnd::NoDescriptors {
-                    self.core.context.site.close_files();
+                    self.core.context.site.files.clear();
                     self.core.context.close_all_lingering();
                     self.stop_accepting();
                 }
@@ -155,14 +143,12 @@ impl EventLoop for EpollWorker {
     fn add_client(&mut self, socket: OwnedFd) {
         let WorkerCore { clients, context, .. } = &mut self.core;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let mut is_added = false;
-        let number = clients.insert(|number| {
-            let tracker = context.register(&socket);
-            is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
-            let connection = context.new_connection(&socket, tracker);
-            let state = ClientState::new(connection, context.site.now());
-            EpollClient { socket, state, is_readable: false, is_queued: false }
-        });
+        let entry = clients.vacant_entry();
+        let number = entry.key();
+        let tracker = context.register(&socket);
+        let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
+        let state = ClientState::new(context.new_connection(&socket, tracker), context.site.now());
+        entry.insert(EpollClient { socket, state, is_readable: false, is_queued: false });
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
         if !is_added {
             self.remove_client(number);
@@ -174,15 +160,20 @@ impl EventLoop for EpollWorker {
         let WorkerCore { clients, context, shared, .. } = &mut self.core;
         let Some(client) = clients.get_mut(number) else { return };
         match client.drive(context, &shared.shutdown) {
-            EpollStep::Wait if context.site.is_draining && client.is_idle() => self.remove_client(number),
-            EpollStep::Wait => {}
-            EpollStep::Requeue => {
+            ClientStep::Wait => {
+                let connection = &client.state.connection;
+                let is_idle = connection.next_io() == NextIo::Receive && !connection.has_partial_request();
+                if context.site.is_draining && is_idle {
+                    self.remove_client(number);
+                }
+            }
+            ClientStep::Requeue => {
                 // Once, however often it is driven: who sends much has no more turns than others.
                 if !std::mem::replace(&mut client.is_queued, true) {
                     self.run_queue.push_back(number);
                 }
             }
-            EpollStep::Gone => self.remove_client(number),
+            ClientStep::Gone => self.remove_client(number),
         }
     }
 
@@ -191,7 +182,7 @@ impl EventLoop for EpollWorker {
     }
 
     fn end_idle(&mut self) {
-        for number in self.core.clients.indices() {
+        for number in 0..self.core.clients.capacity() {
             // What has arrived is answered, even if its event is still to come.
             self.core.clients.get_mut(number).into_iter().for_each(|client| client.is_readable = true);
             self.drive_client(number);
@@ -206,43 +197,42 @@ impl EventClient for EpollClient {
 }
 
 impl EpollClient {
-    /// Whether it is between two requests.
-    fn is_idle(&self) -> bool {
-        self.state.connection.next_io() == NextIo::Receive && !self.state.connection.has_partial_request()
-    }
-
     /// Does what can be done now, with large buffers that it gives back.
     #[inline]
-    fn drive(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> EpollStep {
+    fn drive(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
         self.state.connection.attach_buffers(&mut context.buffers);
-        let answered = self.state.connection.requests_answered();
+        let answered = self.state.connection.answered;
         let next = self.step(context, is_over);
-        context.stats.requests += self.state.connection.requests_answered() - answered;
+        context.stats.requests += self.state.connection.answered - answered;
         self.state.connection.detach_buffers(&mut context.buffers);
         next
     }
 
-    fn step(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> EpollStep {
+    fn step(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
         let mut turn = SEND_QUANTUM;
         loop {
             match self.state.connection.next_io() {
                 _ if self.state.is_lingering => return self.discard(),
-                NextIo::Send => match self.send(context) {
-                    Ok(sent) => turn = turn.saturating_sub(sent),
+                NextIo::Send => match context.sender.send_some(&mut self.state.connection, &self.socket) {
+                    Ok(sent) => {
+                        context.stats.bytes += sent as u64;
+                        self.state.last_active = context.site.now();
+                        turn = turn.saturating_sub(sent);
+                    }
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return EpollStep::Wait,
-                    Err(_) => return EpollStep::Gone,
+                    Err(Errno::AGAIN) => return ClientStep::Wait,
+                    Err(_) => return ClientStep::Gone,
                 },
-                _ if turn == 0 => return EpollStep::Requeue,
+                _ if turn == 0 => return ClientStep::Requeue,
                 NextIo::Advance => {
                     // Also in the middle of a turn: it may last until long after the server was answer to end.
                     context.site.is_draining = is_over.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
                 }
-                NextIo::Receive if !self.is_readable => return EpollStep::Wait,
+                NextIo::Receive if !self.is_readable => return ClientStep::Wait,
                 NextIo::Receive => match self.receive(context) {
                     Ok(true) => {}
-                    Ok(false) | Err(_) => return EpollStep::Gone,
+                    Ok(false) | Err(_) => return ClientStep::Gone,
                 },
                 NextIo::End => {
                     self.state.shut_down_write(&self.socket, context.site.now());
@@ -250,15 +240,6 @@ impl EpollClient {
                 }
             }
         }
-    }
-
-    /// Sends some of what is to be sent: how many bytes.
-    #[inline]
-    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<usize> {
-        let sent = context.sender.send_some(&mut self.state.connection, &self.socket)?;
-        context.stats.bytes += sent as u64;
-        self.state.last_active = context.site.now();
-        Ok(sent)
     }
 
     /// Receives what is there; `false` at the end.
@@ -284,17 +265,17 @@ impl EpollClient {
     }
 
     /// Reads and drops what a client still sends.
-    fn discard(&mut self) -> EpollStep {
+    fn discard(&mut self) -> ClientStep {
         let mut nothing = [0; 4096];
         for _ in 0..ACCEPT_BATCH {
             match recv(&self.socket, &mut nothing, RecvFlags::empty()) {
-                Ok((_, 0)) => return EpollStep::Gone,
+                Ok((_, 0)) => return ClientStep::Gone,
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return EpollStep::Wait,
-                Err(_) => return EpollStep::Gone,
+                Err(Errno::AGAIN) => return ClientStep::Wait,
+                Err(_) => return ClientStep::Gone,
             }
         }
-        EpollStep::Requeue
+        ClientStep::Requeue
     }
 }
 

@@ -26,11 +26,8 @@ pub enum Error {
     #[error("{0}")]
     ListenStats(std::io::Error),
     /// A system without io_uring, as [`ServerModel::Uring`](crate::serve::ServerModel::Uring) needs it.
-    #[error("{}: {source}", no_uring_reason(source))]
-    NoUring {
-        /// What it said.
-        source: std::io::Error,
-    },
+    #[error("{reason}: {0}", reason = no_uring_reason(.0))]
+    NoUring(std::io::Error),
     /// Calls that a model does not make.
     #[error("the model {model} sends by {by}")]
     UnsupportedStrategy {
@@ -89,7 +86,7 @@ mod tests {
             (rustix::io::Errno::INVAL, "this kernel's io_uring is older than that of Linux 6.1: "),
             (rustix::io::Errno::NOMEM, "no io_uring could be set up: "),
         ] {
-            let told = Error::NoUring { source: error.into() }.to_string();
+            let told = Error::NoUring(error.into()).to_string();
             assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
         }
     }

@@ -1,6 +1,5 @@
 //! Threads that each serve many clients: what they have in common, however they wait and send.
 
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use rustix::net::SocketFlags;
+use slab::Slab;
 
 use crate::serve::accept::{BatchEnd, FINAL_BATCHES, accept_batch};
-use crate::serve::client::{ClientState, Overdue};
 use crate::serve::error::{Error, Result};
 use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service, close_listener};
 use crate::serve::shared_state::{Inbox, SharedState};
-use crate::serve::worker_context::WorkerContext;
+use crate::serve::worker_context::{ClientState, Overdue, WorkerContext};
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,36 +23,6 @@ pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub const LISTENER_TOKEN: u64 = u64::MAX;
 pub const WAKER_TOKEN: u64 = u64::MAX - 1;
 
-/// The clients of a thread, by number. The number of one that has gone is used again.
-#[derive(Debug)]
-pub struct ClientTable<C> {
-    slots: Vec<Option<C>>,
-    free: Vec<usize>,
-}
-
-impl<C> ClientTable<C> {
-    /// Enters the client that is made for a number, which it gets.
-    pub fn insert(&mut self, make: impl FnOnce(usize) -> C) -> usize {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[number] = Some(make(number));
-        number
-    }
-
-    /// The client of this number, if there is one.
-    #[inline]
-    pub fn get_mut(&mut self, number: usize) -> Option<&mut C> {
-        self.slots.get_mut(number)?.as_mut()
-    }
-
-    /// All numbers, some of which nobody may have.
-    pub fn indices(&self) -> Range<usize> {
-        0..self.slots.len()
-    }
-}
-
 /// One of several threads.
 #[derive(Debug)]
 pub struct WorkerCore<C> {
@@ -61,7 +30,8 @@ pub struct WorkerCore<C> {
     thread_index: usize,
     pub shared: Arc<SharedState>,
     pub context: WorkerContext,
-    pub clients: ClientTable<C>,
+    /// The clients by number. The number of one that has gone is used again.
+    pub clients: Slab<C>,
     /// Whether it was told to end, and has ended what is idle.
     pub has_drained: bool,
     last_sweep: Instant,
@@ -70,8 +40,8 @@ pub struct WorkerCore<C> {
 impl<C> WorkerCore<C> {
     /// A thread that has no client yet.
     pub fn new(thread_index: usize, shared: Arc<SharedState>, context: WorkerContext) -> Self {
-        let clients = ClientTable { slots: Vec::new(), free: Vec::new() };
-        Self { thread_index, shared, context, clients, has_drained: false, last_sweep: Instant::now() }
+        let (clients, last_sweep) = (Slab::new(), Instant::now());
+        Self { thread_index, shared, context, clients, has_drained: false, last_sweep }
     }
 
     /// Where others leave connections for this thread.
@@ -81,15 +51,14 @@ impl<C> WorkerCore<C> {
 
     /// Lets a client go, if it is still there.
     pub fn remove(&mut self, number: usize) -> Option<C> {
-        let client = self.clients.slots.get_mut(number)?.take()?;
-        self.clients.free.push(number);
+        let client = self.clients.try_remove(number)?;
         self.inbox().load.fetch_sub(1, Ordering::Relaxed);
         Some(client)
     }
 
     /// Whether the thread may go, once it accepts nobody: nobody is left, or there is no more time.
     pub fn is_done(&self) -> bool {
-        let is_empty = || self.clients.slots.iter().all(Option::is_none) && self.inbox().try_close();
+        let is_empty = || self.clients.is_empty() && self.inbox().try_close();
         self.has_drained && (self.shared.is_past_deadline(self.context.site.now()) || is_empty())
     }
 
@@ -101,6 +70,17 @@ impl<C> WorkerCore<C> {
         }
         is_due
     }
+}
+
+/// What becomes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientStep {
+    /// It waits for an event.
+    Wait,
+    /// It goes on when others have had their turn.
+    Requeue,
+    /// It is gone.
+    Gone,
 }
 
 /// A client of such a thread.
@@ -206,7 +186,7 @@ pub trait EventLoop: Sized {
             return;
         }
         core.context.close_lingering(now);
-        for number in core.clients.indices() {
+        for number in 0..core.clients.capacity() {
             let core = self.core();
             let Some(client) = core.clients.get_mut(number) else { continue };
             let is_busy = client.is_busy();
@@ -260,11 +240,11 @@ mod tests {
     fn freed_slot_is_reused() {
         let (_top, mut core) = core();
         core.inbox().load.store(3, Ordering::Relaxed);
-        assert_eq!(["a", "b", "c"].map(|name| core.clients.insert(|_| name)), [0, 1, 2]);
+        assert_eq!(["a", "b", "c"].map(|name| core.clients.insert(name)), [0, 1, 2]);
         assert_eq!((core.remove(1), core.remove(1), core.remove(9)), (Some("b"), None, None));
         assert_eq!(core.inbox().load.load(Ordering::Relaxed), 2, "nobody goes twice");
         let clients = &mut core.clients;
-        assert_eq!((clients.insert(|number| if number == 1 { "d" } else { "" }), clients.indices()), (1, 0..3));
+        assert_eq!((clients.insert("d"), clients.len()), (1, 3));
         assert_eq!((clients.get_mut(1).copied(), clients.get_mut(3)), (Some("d"), None));
         assert_eq!(clients.get_mut(2), Some(&mut "c"));
     }
@@ -274,7 +254,7 @@ mod tests {
         let (_top, mut core) = core();
         let now = core.context.site.now();
         core.shared.begin_shutdown(now + Duration::from_secs(60));
-        let number = core.clients.insert(|_| "a");
+        let number = core.clients.insert("a");
         core.inbox().load.store(1, Ordering::Relaxed);
         assert!(!core.is_done());
         core.has_drained = true;

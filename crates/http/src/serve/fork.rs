@@ -4,9 +4,11 @@
 //! of a lock that another thread held, whatever threads the program starts later. Each of them is killed when its parent ends.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_sys::child_set::ChildSet;
@@ -14,16 +16,21 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::process::{Child, ExitKind, fork_worker};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::{fork_image, terminate};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
 
 use crate::serve::accept::{Acceptor, limit_unsent};
-use crate::serve::blocking::serve_connection;
-use crate::serve::connection_counters::CounterSlot;
 use crate::serve::error::{Error, Result};
-use crate::serve::fd_passing::{FdSender, fd_channel};
+use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::listing::ListingCache;
-use crate::serve::request_tracker::RequestTracker;
+use crate::serve::request_tracker::{CounterSlot, RequestTracker};
 use crate::serve::send_strategy::bulk_method::BulkStats;
 use crate::serve::server::{DescriptorHolders, SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, Service, ServingModel};
+use crate::serve::thread_server::serve_connection;
 use crate::serve::worker_context::WorkerContext;
 
 /// How often it is looked at the end whether the last children have ended.
@@ -52,50 +59,34 @@ impl ServingModel for ForkModel {
     }
 }
 
-/// What the processes tell each other.
+/// What the processes tell each other: what was done, and from these words on what is to be done, and by which calls files went.
 #[derive(Clone, Debug)]
-pub struct ForkStatus(Arc<Shared<[AtomicU64; 6 + BulkStats::WORDS]>>);
+pub struct ForkStatus(Arc<Shared<[AtomicU64; BULK_WORDS + BulkStats::WORDS]>>);
+
+const SHUTDOWN_WORD: usize = 4;
+const REOPEN_WORD: usize = 5;
+const BULK_WORDS: usize = 6;
 
 impl ForkStatus {
-    fn new() -> Result<Self> {
-        Shared::new().map(|shared| Self(Arc::new(shared))).map_err(Error::call("share memory with children"))
-    }
-
-    fn request_shutdown(&self) {
-        self.0[4].store(1, Ordering::Release);
-    }
-
-    fn is_shutting_down(&self) -> bool {
-        self.0[4].load(Ordering::Acquire) != 0
-    }
-
     /// Has the process that forks open the directory anew.
     pub fn request_reopen(&self) {
-        self.0[5].store(1, Ordering::Release);
-    }
-
-    fn take_reopen_request(&self) -> bool {
-        self.0[5].swap(0, Ordering::AcqRel) != 0
+        self.0[REOPEN_WORD].store(1, Ordering::Release);
     }
 
     /// Adds what a process has done.
     fn add_stats(&self, served: ServerTotals) {
-        let ServerTotals { requests, bytes, connections, refused, bulk: choices } = served;
-        let cells = self
-            .0
-            .iter()
-            .zip([requests, bytes, connections, refused])
-            .chain(self.0[6..].iter().zip(choices.to_words()));
-        for (cell, more) in cells {
-            cell.fetch_add(more, Ordering::Relaxed);
+        let ServerTotals { requests, bytes, connections, refused, bulk } = served;
+        let totals = self.0.iter().zip([requests, bytes, connections, refused]);
+        for (word, more) in totals.chain(self.0[BULK_WORDS..].iter().zip(bulk.0)) {
+            word.fetch_add(more, Ordering::Relaxed);
         }
     }
 
     fn stats(&self) -> ServerTotals {
-        let cells = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
-        let [requests, bytes, connections, refused, ..] = cells;
-        let choices = BulkStats::from_words(std::array::from_fn(|word| cells[6 + word]));
-        ServerTotals { requests, bytes, connections, refused, bulk: choices }
+        let words = self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [requests, bytes, connections, refused, ..] = words;
+        let bulk = BulkStats(std::array::from_fn(|word| words[BULK_WORDS + word]));
+        ServerTotals { requests, bytes, connections, refused, bulk }
     }
 }
 
@@ -103,7 +94,8 @@ impl ForkStatus {
 #[derive(Debug)]
 pub struct ForkServer {
     child: Option<Child>,
-    status: ForkStatus,
+    /// What it shares with this process.
+    pub status: ForkStatus,
 }
 
 impl ForkServer {
@@ -116,15 +108,11 @@ impl ForkServer {
         if threads != 1 {
             return Err(Error::ForkWithThreads(threads));
         }
-        let status = ForkStatus::new()?;
+        let shared = Shared::new().map_err(Error::call("share memory with children"))?;
+        let status = ForkStatus(Arc::new(shared));
         let accept = || ForkAcceptor::new(service, fd_sender, &status).map_or(1, ForkAcceptor::run);
         let child = fork_worker(accept).map_err(Error::call("fork"))?;
         Ok(Self { child: Some(child), status })
-    }
-
-    /// What it shares with this process.
-    pub fn status(&self) -> ForkStatus {
-        self.status.clone()
     }
 
     /// Waits until it is to end, and until it has.
@@ -135,7 +123,7 @@ impl ForkServer {
         while !is_over() && self.child.as_ref().is_some_and(|child| !child.has_ended()) {
             std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
         }
-        self.status.request_shutdown();
+        self.status.0[SHUTDOWN_WORD].store(1, Ordering::Release);
         let ended = self.child.take().map(Child::wait).transpose().map_err(Error::call("wait for a child"))?;
         match ended {
             None | Some(ExitKind::Exited(0)) => Ok(self.status.stats()),
@@ -173,7 +161,8 @@ impl<'s> ForkAcceptor<'s> {
     fn run(mut self) -> u8 {
         let (service, status) = (self.service, self.status);
         let mut context = service.new_context();
-        let is_over = || status.is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire);
+        let is_shutting_down = || status.0[SHUTDOWN_WORD].load(Ordering::Acquire) != 0;
+        let is_over = || is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire);
         if self.accept_until(is_over, &service.listener, &mut context).is_err() {
             return 1;
         }
@@ -191,8 +180,8 @@ impl<'s> ForkAcceptor<'s> {
     fn release_slot(&self, slot: &CounterSlot) {
         slot.release(monotonic());
         if let Some((sampler, sender)) = self.service.sampler.as_ref().zip(self.fd_sender.as_ref()) {
-            let _ = sender.send_close(slot.number());
-            sampler.free_slot(slot.number());
+            let _ = sender.send_close(slot.number);
+            sampler.free_slot(slot.number);
         }
     }
 
@@ -200,10 +189,8 @@ impl<'s> ForkAcceptor<'s> {
     fn reap(&mut self) -> usize {
         let mut ended = Vec::new();
         let left = self.children.reap(|child| ended.push(child));
-        for child in ended {
-            if let Some(slot) = self.slots.remove(&child) {
-                self.release_slot(&slot);
-            }
+        for slot in ended.iter().filter_map(|child| self.slots.remove(child)).collect::<Vec<_>>() {
+            self.release_slot(&slot);
         }
         left
     }
@@ -220,7 +207,7 @@ impl Acceptor for ForkAcceptor<'_> {
         limit_unsent(&socket, connections);
         let slot = service.sampler.as_ref().and_then(|sampler| sampler.take_slot());
         if let Some((slot, sender)) = slot.as_ref().zip(self.fd_sender.as_ref()) {
-            let _ = sender.send_open(slot.number(), &socket);
+            let _ = sender.send_open(slot.number, &socket);
         }
         let socket = Arc::new(socket);
         let forked = self.children.fork(|| {
@@ -245,9 +232,115 @@ impl Acceptor for ForkAcceptor<'_> {
 
     fn poll(&mut self) {
         self.reap();
-        if self.status.take_reopen_request() {
+        if self.status.0[REOPEN_WORD].swap(0, Ordering::AcqRel) != 0 {
             // The parent has told whether its own could be opened.
             let _ = self.service.root.reopen();
         }
+    }
+}
+
+/// Where the process that accepts says who has come and gone.
+#[derive(Debug)]
+pub struct FdSender(OwnedFd);
+
+/// Where the process that watches is receiver.
+#[derive(Debug)]
+pub struct FdReceiver(OwnedFd);
+
+/// Both ends.
+///
+/// # Errors
+/// Those of socketpair.
+pub fn fd_channel() -> Result<(FdSender, FdReceiver)> {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let (near, far) = pair.map_err(Error::call("tell of connections"))?;
+    Ok((FdSender(near), FdReceiver(far)))
+}
+
+impl FdSender {
+    /// Tells of a connection that has come, and has this slot.
+    ///
+    /// # Errors
+    /// Those of sendmsg: the other one has gone.
+    pub fn send_open(&self, slot: usize, socket: &OwnedFd) -> rustix::io::Result<()> {
+        let sockets = [socket.as_fd()];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut passed = SendAncillaryBuffer::new(&mut space);
+        let has_room = passed.push(SendAncillaryMessage::ScmRights(&sockets));
+        debug_assert!(has_room, "there is room for one descriptor");
+        self.send(slot, &mut passed)
+    }
+
+    /// Tells that the one that has this slot is gone.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn send_close(&self, slot: usize) -> rustix::io::Result<()> {
+        self.send(slot, &mut SendAncillaryBuffer::default())
+    }
+
+    fn send(&self, slot: usize, passed: &mut SendAncillaryBuffer<'_, '_, '_>) -> rustix::io::Result<()> {
+        sendmsg(&self.0, &[IoSlice::new(&slot.to_ne_bytes())], passed, SendFlags::NOSIGNAL).map(drop)
+    }
+}
+
+impl FdReceiver {
+    /// Has those watched of whom it is told, until it is over or the other end is closed.
+    pub fn run(&self, watch: &InFlightSampler, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Acquire) {
+            match kelvin_sys::poll::wait_readable(self.0.as_fd(), SHUTDOWN_POLL_INTERVAL) {
+                Ok(false) => {}
+                Ok(true) => match self.next_message() {
+                    Ok(Some((slot, Some(socket)))) => watch.track(slot, Arc::new(socket)),
+                    Ok(Some((slot, None))) => watch.untrack(slot),
+                    Err(Errno::INTR) => {}
+                    Ok(None) | Err(_) => return,
+                },
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The next of whom it is told, with the socket of one who has come; nobody at the end. Without a descriptor for it there is no
+    /// socket: that one is not watched.
+    fn next_message(&self) -> rustix::io::Result<Option<(usize, Option<OwnedFd>)>> {
+        let mut slot = [0; size_of::<usize>()];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut passed = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut slot)], &mut passed, RecvFlags::CMSG_CLOEXEC)?;
+        let sockets = passed.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+            _ => None,
+        });
+        let socket = sockets.flatten().next();
+        Ok((received.bytes == slot.len()).then_some((usize::from_ne_bytes(slot), socket)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn passed_connection_is_tracked_until_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let watch = InFlightSampler::new(&listener, 3).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        std::io::Write::write_all(&mut client, b"GET").unwrap();
+        let server: OwnedFd = listener.accept().unwrap().0.into();
+        rustix::net::recv(&server, &mut [0], RecvFlags::PEEK).unwrap();
+        let (sender, receiver) = fd_channel().unwrap();
+        let slot = watch.take_slot().unwrap().number;
+        sender.send_open(slot, &server).unwrap();
+        drop(sender);
+        receiver.run(&watch, &AtomicBool::new(false));
+        assert_eq!(watch.snapshot(&listener).in_flight_now, 1, "its request waits to be read");
+        let (sender, receiver) = fd_channel().unwrap();
+        sender.send_close(slot).unwrap();
+        drop(sender);
+        receiver.run(&watch, &AtomicBool::new(false));
+        assert_eq!(watch.snapshot(&listener).in_flight_now, 0);
     }
 }

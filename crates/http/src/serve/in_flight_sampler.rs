@@ -24,11 +24,10 @@ use kelvin_sys::net::tx_timestamp;
 use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{RunQueueWait, UsageScope, read_usage};
 
-use crate::serve::connection_counters::{
-    ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, TimedState,
-};
 use crate::serve::error::{Error, Result};
-use crate::serve::request_tracker::RequestTracker;
+use crate::serve::request_tracker::{
+    ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, RequestTracker, SlotWord, TimedState,
+};
 
 /// Parts that the connections are in: a thread that accepts or ends one waits for a sample of one part at the longest.
 const SHARDS: usize = 16;
@@ -111,7 +110,11 @@ impl TrackedConnection {
     /// Whether it has a request in flight, and for how many nanoseconds of a time until now an answer of it was on its way.
     fn sample(&mut self, interval: SampleInterval) -> (bool, u64) {
         let is_counted = self.slot.span_start(TimedState::Arrived) != 0 || self.read_delay(interval.to) > 0;
-        let is_on_its_way = !is_counted && self.is_in_transit(interval.to);
+        let since = interval.to.saturating_sub(self.slot.get(SlotWord::SubmittedAt));
+        // An answer that was given to the kernel.
+        let is_on_its_way = !is_counted
+            && unacknowledged_bytes(&self.socket).unwrap_or(0) > 0
+            && in_transit(&self.socket).is_ok_and(|way| is_undelivered(way, since));
         let time = match (interval.was_throttled, is_on_its_way) {
             (false, true) => interval.length(),
             (false, false) => 0,
@@ -135,13 +138,13 @@ impl TrackedConnection {
     /// Has it found out when an answer leaves, after so many. Of one that left later than it was given, what the kernel kept is taken away: it
     /// would be an event of its socket for ever. Where that happens again and again, behind a shaper, nobody asks any more.
     fn request_departure(&mut self, after: u64) {
-        match self.slot.sample_after() {
-            0 => self.slot.set_sample_after(after),
+        match self.slot.get(SlotWord::SampleAfter) {
+            0 => self.slot.set(SlotWord::SampleAfter, after),
             LEFT_LATER => {
                 let has_left = tx_timestamp::last_departure(&*self.socket).is_ok_and(|left| left.is_some());
                 self.later_departures += u32::from(has_left);
                 if has_left && self.later_departures < MAX_LATER_DEPARTURES {
-                    self.slot.set_sample_after(0);
+                    self.slot.set(SlotWord::SampleAfter, 0);
                 }
             }
             _ => {}
@@ -151,17 +154,18 @@ impl TrackedConnection {
     /// For how long its answers were on their way by what is known of the last one, and of the one before if that was on its way at the
     /// last sample.
     fn in_transit_by_kernel(&self, interval: SampleInterval, is_on_its_way: bool) -> u64 {
-        let given = self.slot.submitted_at();
+        let given = self.slot.get(SlotWord::SubmittedAt);
         let last = if is_on_its_way { Some(interval.to) } else { self.departed_at(interval) };
         let of_last = last.map_or(0, |left| interval.overlap(given, left));
         // Its client has asked again, and so had it.
-        let before = if self.was_in_transit && given > interval.from { self.slot.request_arrived_at() } else { 0 };
+        let before =
+            if self.was_in_transit && given > interval.from { self.slot.get(SlotWord::RequestArrivedAt) } else { 0 };
         of_last + interval.overlap(0, before)
     }
 
     /// When the last byte of its last answer left, by the kernel's account; none where another one has begun to leave, or none has.
     fn departed_at(&self, interval: SampleInterval) -> Option<u64> {
-        if self.slot.submitted_at() == 0 || self.slot.span_start(TimedState::InService) != 0 {
+        if self.slot.get(SlotWord::SubmittedAt) == 0 || self.slot.span_start(TimedState::InService) != 0 {
             return None;
         }
         let way = in_transit(&self.socket).ok()?;
@@ -170,7 +174,7 @@ impl TrackedConnection {
 
     /// For how long a request has waited to be read, in nanoseconds; 0 where none does. What was not answered yet counts as its wait.
     fn read_delay(&mut self, now: u64) -> u64 {
-        let after = self.slot.submitted_at();
+        let after = self.slot.get(SlotWord::SubmittedAt);
         let is_waiting = self.slot.span_start(TimedState::Arrived) == 0 && unread_bytes(&self.socket).unwrap_or(0) > 0;
         let known = self.unread.filter(|unread| unread.answer_submitted_at == after);
         self.unread = is_waiting.then(|| {
@@ -180,13 +184,6 @@ impl TrackedConnection {
             })
         });
         self.unread.map_or(0, |unread| now.saturating_sub(unread.since).max(1))
-    }
-
-    /// Whether an answer is that was given to the kernel.
-    fn is_in_transit(&self, now: u64) -> bool {
-        let since = now.saturating_sub(self.slot.submitted_at());
-        unacknowledged_bytes(&self.socket).unwrap_or(0) > 0
-            && in_transit(&self.socket).is_ok_and(|way| is_undelivered(way, since))
     }
 }
 
@@ -282,10 +279,10 @@ impl InFlightSampler {
     pub fn register(self: &Arc<Self>, socket: impl AsFd) -> Option<RequestTracker> {
         let slot = self.take_slot()?;
         let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, 0).map(Arc::new) else {
-            self.free_slot(slot.number());
+            self.free_slot(slot.number);
             return None;
         };
-        self.track(slot.number(), Arc::clone(&socket));
+        self.track(slot.number, Arc::clone(&socket));
         Some(RequestTracker::new(slot, socket, Some(Arc::clone(self))))
     }
 
@@ -325,12 +322,6 @@ impl InFlightSampler {
         if let Some(entry) = part.entries.get_mut(number / SHARDS).and_then(Option::take) {
             part.ended = add_sending(part.ended, send_time(&entry.socket).unwrap_or_default());
         }
-    }
-
-    /// The same, and gives its slot back.
-    pub fn release(&self, number: usize) {
-        self.untrack(number);
-        self.free_slot(number);
     }
 
     /// Counts a connection that was turned away.
@@ -476,7 +467,7 @@ mod tests {
 
     /// What the first connection wants to be found out.
     fn first_sample_after(watch: &InFlightSampler) -> u64 {
-        lock(&watch.shards[0]).entries[0].as_ref().unwrap().slot.sample_after()
+        lock(&watch.shards[0]).entries[0].as_ref().unwrap().slot.get(SlotWord::SampleAfter)
     }
 
     /// Connections with a request in flight.
@@ -597,7 +588,7 @@ mod tests {
         // Those who have felt the sample, the one of which it is found out, and the one with which that is compared. They are few: of many
         // that nobody acknowledges the last ones would leave later.
         let few = 1;
-        lock(&watch.shards[0]).entries[0].as_ref().unwrap().slot.set_sample_after(few);
+        lock(&watch.shards[0]).entries[0].as_ref().unwrap().slot.set(SlotWord::SampleAfter, few);
         let before = 2 + few;
         answers(before + 1, 1);
         assert_eq!(
@@ -739,7 +730,7 @@ mod tests {
         registered.mark_sent(ANSWER.len(), true);
         let part = lock(&watch.shards[0]);
         let entry = part.entries[0].as_ref().unwrap();
-        let (asked, given) = (entry.slot.request_arrived_at(), entry.slot.submitted_at());
+        let (asked, given) = (entry.slot.get(SlotWord::RequestArrivedAt), entry.slot.get(SlotWord::SubmittedAt));
         assert!(0 < asked && asked <= given);
         let interval = SampleInterval { from: asked - 1000, to: given + 60_000_000_000, was_throttled: true };
         assert_eq!(entry.in_transit_by_kernel(interval, true), 60_000_000_000, "from when it was given");

@@ -5,13 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use http::StatusCode;
 use kelvin_sys::shared_slots::SharedSlots;
 use rustix::fs::{Dir, FileType};
 
 use crate::serve::decoded_path::{DecodedPath, percent_encode};
 use crate::serve::document_root::DocumentRoot;
-use crate::serve::open_file_cache::{FileBudget, FilePermit, OpenFile};
-use crate::serve::status::Status;
+use crate::serve::open_file_cache::{FileBudget, OpenFile};
 
 /// Most names on a page: a directory of millions must not become memory.
 const MAX_NAMES: usize = 10_000;
@@ -38,34 +38,15 @@ pub enum ListingPage {
 /// no more than so many.
 #[derive(Debug)]
 pub struct ListingCache {
-    held: HeldLimit,
+    held: Arc<FileBudget>,
     /// By a hash of their text that nobody can know before.
     pages: Mutex<Vec<(u64, Weak<OpenFile>)>>,
     random: RandomState,
 }
 
-/// How many are held.
-#[derive(Debug)]
-enum HeldLimit {
-    /// By the threads of this process.
-    Threads(Arc<FileBudget>),
-    /// By processes, each of which may be killed.
-    Processes(Arc<SharedSlots>),
-}
-
-impl HeldLimit {
-    /// One more, if it may be.
-    fn try_acquire(&self) -> Option<FilePermit> {
-        match self {
-            Self::Threads(allowance) => allowance.try_acquire(),
-            Self::Processes(places) => places.acquire().map(FilePermit::Processes),
-        }
-    }
-}
-
 impl Default for ListingCache {
     fn default() -> Self {
-        Self::with_limit(HeldLimit::Threads(FileBudget::new(MAX_HELD_PAGES as usize)))
+        Self::with_limit(FileBudget::new(MAX_HELD_PAGES as usize))
     }
 }
 
@@ -75,10 +56,10 @@ impl ListingCache {
     /// # Errors
     /// Those of memfd_create.
     pub fn for_processes() -> std::io::Result<Self> {
-        SharedSlots::new(MAX_HELD_PAGES).map(|places| Self::with_limit(HeldLimit::Processes(places)))
+        SharedSlots::new(MAX_HELD_PAGES).map(|slots| Self::with_limit(Arc::new(FileBudget::Processes(slots))))
     }
 
-    fn with_limit(held: HeldLimit) -> Self {
+    fn with_limit(held: Arc<FileBudget>) -> Self {
         Self { held, pages: Mutex::default(), random: RandomState::new() }
     }
 
@@ -86,7 +67,7 @@ impl ListingCache {
     ///
     /// # Errors
     /// What is answered if there are too many others.
-    pub fn add(&self, text: String) -> Result<ListingPage, Status> {
+    pub fn add(&self, text: String) -> Result<ListingPage, StatusCode> {
         if text.len() <= MAX_INLINE_PAGE {
             return Ok(ListingPage::Small(text));
         }
@@ -97,8 +78,9 @@ impl ListingCache {
             return Ok(ListingPage::Held(page));
         }
         pages.retain(|(_, page)| page.strong_count() > 0);
-        let permit = self.held.try_acquire().ok_or(Status::ServiceUnavailable)?;
-        let page = OpenFile::from_text(&text, permit, SystemTime::now()).map_err(|_| Status::ServiceUnavailable)?;
+        let permit = self.held.try_acquire().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let page =
+            OpenFile::from_text(&text, permit, SystemTime::now()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         let page = Arc::new(page);
         pages.push((hash, Arc::downgrade(&page)));
         Ok(ListingPage::Held(page))
@@ -109,9 +91,9 @@ impl ListingCache {
 ///
 /// # Errors
 /// What is answered if the directory cannot be read.
-pub fn render_listing(root: &DocumentRoot, target: &DecodedPath) -> Result<String, Status> {
+pub fn render_listing(root: &DocumentRoot, target: &DecodedPath) -> Result<String, StatusCode> {
     let directory = root.open_directory(target)?;
-    let entries = Dir::new(directory).map_err(|_| Status::InternalServerError)?;
+    let entries = Dir::new(directory).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     let mut names: Vec<(bool, Vec<u8>)> = Vec::new();
     for entry in entries.take(MAX_SCANNED_ENTRIES).flatten() {
         let name = entry.file_name().to_bytes();
@@ -208,7 +190,7 @@ mod tests {
         let mut out = Vec::new();
         assert!(first.try_append_to(&mut out) && out == text(0).as_bytes());
         let others: Vec<_> = (1..MAX_HELD_PAGES).map(|number| hold(number).unwrap()).collect();
-        assert_eq!(hold(MAX_HELD_PAGES).unwrap_err(), Status::ServiceUnavailable);
+        assert_eq!(hold(MAX_HELD_PAGES).unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(hold(0).is_ok());
         drop(others);
         assert!(hold(MAX_HELD_PAGES).is_ok(), "there is room again");

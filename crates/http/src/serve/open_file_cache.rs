@@ -11,15 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use http::StatusCode;
 use kelvin_sys::fs::FileSystemKind;
-use kelvin_sys::shared_slots::SharedSlot;
+use kelvin_sys::shared_slots::{SharedSlot, SharedSlots};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::serve::conditional::Validators;
 use crate::serve::decoded_path::DecodedPath;
 use crate::serve::document_root::{DocumentRoot, FileIdentity, RootEntry};
-use crate::serve::media_types;
-use crate::serve::status::Status;
 
 /// How long a path leads to the same file without being resolved again.
 const REVALIDATE_AFTER: Duration = Duration::from_secs(1);
@@ -50,23 +49,14 @@ pub struct OpenFile {
 impl OpenFile {
     fn new(file: File, identity: FileIdentity, name: &[u8], now: SystemTime) -> Self {
         let (validators, media_type) =
-            (Validators::from_metadata(identity.size, identity.modified, now), media_types::media_type(name));
+            (Validators::from_metadata(identity.size, identity.modified, now), media_type(name));
         let modified = httpdate::fmt_http_date(validators.modified);
         let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
-        let common = head.len();
+        let common_head_bytes = head.len();
         head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
         let is_exact = || kelvin_sys::fs::kind_of(&file).is_ok_and(FileSystemKind::has_true_sizes);
-        let may_have_unstated = identity.size == 0 && !is_exact();
-        Self {
-            file,
-            identity,
-            validators,
-            media_type,
-            head,
-            common_head_bytes: common,
-            may_exceed_stated_size: may_have_unstated,
-            _permit: None,
-        }
+        let may_exceed_stated_size = identity.size == 0 && !is_exact();
+        Self { file, identity, validators, media_type, head, common_head_bytes, may_exceed_stated_size, _permit: None }
     }
 
     /// A page that is in memory alone, and was made at this time. It counts as one of an allowance until nobody sends it any more.
@@ -156,16 +146,17 @@ pub enum ResolvedPath {
 /// The root, and files below it that are held open.
 #[derive(Debug)]
 pub struct OpenFileCache {
-    root: Arc<DocumentRoot>,
+    /// The directory that is served.
+    pub root: Arc<DocumentRoot>,
     /// Those that were used since the last time that there were too many, and those that were used before.
     young: HashMap<Box<[u8]>, CacheEntry>,
     old: HashMap<Box<[u8]>, CacheEntry>,
     /// Most files in each of the two.
     capacity: usize,
-    /// What others may hold too.
-    budget: Option<Arc<FileBudget>>,
-    /// The name in the root that is not that of a file.
-    reserved: Option<&'static [u8]>,
+    /// What others may hold too: it holds only what is left of that.
+    pub budget: Option<Arc<FileBudget>>,
+    /// The name in the root below which it finds nothing.
+    pub reserved: Option<&'static [u8]>,
     /// The time of day.
     wall_clock: SystemTime,
 }
@@ -180,7 +171,12 @@ struct CacheEntry {
 
 /// How many files several may still hold open together.
 #[derive(Debug)]
-pub struct FileBudget(AtomicUsize);
+pub enum FileBudget {
+    /// The threads of this process.
+    Threads(AtomicUsize),
+    /// Processes, each of which may be killed.
+    Processes(Arc<SharedSlots>),
+}
 
 /// To hold a file: dropped, it may be another one's.
 #[derive(Debug)]
@@ -192,22 +188,29 @@ pub enum FilePermit {
 }
 
 impl FileBudget {
-    /// So many.
+    /// So many of the threads of this process.
     pub fn new(files: usize) -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(files)))
+        Arc::new(Self::Threads(AtomicUsize::new(files)))
     }
 
     /// One of what is left.
     pub fn try_acquire(self: &Arc<Self>) -> Option<FilePermit> {
-        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.is_ok().then(|| FilePermit::Threads(Arc::clone(self)))
+        match &**self {
+            Self::Threads(left) => {
+                let taken = left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                taken.is_ok().then(|| FilePermit::Threads(Arc::clone(self)))
+            }
+            Self::Processes(slots) => slots.acquire().map(FilePermit::Processes),
+        }
     }
 }
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
-        if let Self::Threads(allowance) = self {
-            allowance.0.fetch_add(1, Ordering::Relaxed);
+        if let Self::Threads(budget) = self
+            && let FileBudget::Threads(left) = &**budget
+        {
+            left.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -219,16 +222,6 @@ impl OpenFileCache {
         Self { root, young, old, capacity: most / 2, budget: None, reserved: None, wall_clock: SystemTime::now() }
     }
 
-    /// Holds only what is left of an allowance that others have too.
-    pub fn with_budget(self, allowance: Arc<FileBudget>) -> Self {
-        Self { budget: Some(allowance), ..self }
-    }
-
-    /// Finds nothing below this name in the root.
-    pub fn with_reserved_name(self, name: Option<&'static [u8]>) -> Self {
-        Self { reserved: name, ..self }
-    }
-
     /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
     pub fn set_wall_clock(&mut self, wall: SystemTime) {
         if wall < self.wall_clock {
@@ -237,17 +230,12 @@ impl OpenFileCache {
         self.wall_clock = wall;
     }
 
-    /// The directory that is served.
-    pub fn root(&self) -> &DocumentRoot {
-        &self.root
-    }
-
     /// What a path leads to, as a request has it.
     ///
     /// # Errors
     /// What is answered if it leads to nothing.
     #[inline]
-    pub fn lookup(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, Status> {
+    pub fn lookup(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
         match self.young.get(path.as_bytes()) {
             Some(held) if now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER => {
                 Ok(ResolvedPath::File(Arc::clone(&held.opened)))
@@ -268,7 +256,7 @@ impl OpenFileCache {
         self.old.clear();
     }
 
-    fn resolve(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, Status> {
+    fn resolve(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
         let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
         if let Some(held) =
             known.as_ref().filter(|held| now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER)
@@ -277,13 +265,13 @@ impl OpenFileCache {
             self.insert(path, (&opened, checked), known.and_then(|held| held.permit));
             return Ok(ResolvedPath::File(opened));
         }
-        let target = DecodedPath::decode(path).map_err(|_| Status::BadRequest)?;
+        let target = DecodedPath::decode(path).ok_or(StatusCode::BAD_REQUEST)?;
         if self.reserved.is_some_and(|name| target.begins_with(name)) {
-            return Err(Status::NotFound);
+            return Err(StatusCode::NOT_FOUND);
         }
         let found = match self.root.find(&target) {
             // Descriptors may be what is lacking, and these are the ones that can be spared.
-            Err(Status::ServiceUnavailable) => {
+            Err(StatusCode::SERVICE_UNAVAILABLE) => {
                 self.clear();
                 self.root.find(&target)?
             }
@@ -313,11 +301,68 @@ impl OpenFileCache {
     }
 }
 
+/// What a file is called whose type is not known: no browser guesses what it is, and none runs it.
+pub const DEFAULT_MEDIA_TYPE: &str = "application/octet-stream";
+
+/// Of each, the endings of names.
+const MEDIA_TYPES: &[(&str, &[&str])] = &[
+    ("application/gzip", &["gz"]),
+    ("application/json", &["json"]),
+    ("application/pdf", &["pdf"]),
+    ("application/wasm", &["wasm"]),
+    ("application/x-7z-compressed", &["7z"]),
+    ("application/x-bzip2", &["bz2"]),
+    ("application/x-tar", &["tar"]),
+    ("application/x-xz", &["xz"]),
+    ("application/xhtml+xml", &["xhtml"]),
+    ("application/xml", &["xml"]),
+    ("application/yaml", &["yaml", "yml"]),
+    ("application/zip", &["zip"]),
+    ("application/zstd", &["zst"]),
+    ("audio/aac", &["aac"]),
+    ("audio/flac", &["flac"]),
+    ("audio/mp4", &["m4a"]),
+    ("audio/mpeg", &["mp3"]),
+    ("audio/ogg", &["oga", "ogg", "opus"]),
+    ("audio/wav", &["wav"]),
+    ("font/otf", &["otf"]),
+    ("font/ttf", &["ttf"]),
+    ("font/woff", &["woff"]),
+    ("font/woff2", &["woff2"]),
+    ("image/apng", &["apng"]),
+    ("image/avif", &["avif"]),
+    ("image/bmp", &["bmp"]),
+    ("image/gif", &["gif"]),
+    ("image/jpeg", &["jpeg", "jpg"]),
+    ("image/png", &["png"]),
+    ("image/svg+xml", &["svg"]),
+    ("image/webp", &["webp"]),
+    ("image/x-icon", &["ico"]),
+    ("text/css; charset=utf-8", &["css"]),
+    ("text/csv; charset=utf-8", &["csv"]),
+    ("text/html; charset=utf-8", &["htm", "html"]),
+    ("text/javascript; charset=utf-8", &["js", "mjs"]),
+    ("text/markdown; charset=utf-8", &["md"]),
+    ("text/plain; charset=utf-8", &["c", "h", "log", "rs", "toml", "txt"]),
+    ("video/mp4", &["mp4"]),
+    ("video/ogg", &["ogv"]),
+    ("video/webm", &["webm"]),
+];
+
+/// The type of a file by its name.
+pub fn media_type(name: &[u8]) -> &'static str {
+    let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else { return DEFAULT_MEDIA_TYPE };
+    let has = |endings: &[&str]| endings.iter().any(|ending| ending.as_bytes().eq_ignore_ascii_case(&name[dot + 1..]));
+    MEDIA_TYPES.iter().find(|(_, endings)| has(endings)).map_or(DEFAULT_MEDIA_TYPE, |(media_type, _)| media_type)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
     use std::path::Path;
+
+    use super::*;
 
     fn files(directory: &Path, most: usize) -> OpenFileCache {
         OpenFileCache::new(Arc::new(DocumentRoot::open(directory).unwrap()), most)
@@ -344,7 +389,7 @@ mod tests {
         assert_eq!(file(&mut files, "/a", begun + REVALIDATE_AFTER).identity.size, 3);
         assert_eq!(file(&mut files, "/a", begun + 2 * REVALIDATE_AFTER).identity.size, 5);
         fs::remove_file(&path).unwrap();
-        assert_eq!(files.lookup("/a", begun + 3 * REVALIDATE_AFTER).unwrap_err(), Status::NotFound);
+        assert_eq!(files.lookup("/a", begun + 3 * REVALIDATE_AFTER).unwrap_err(), StatusCode::NOT_FOUND);
     }
 
     #[test]
@@ -368,8 +413,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
         let (allowance, now) = (FileBudget::new(3), Instant::now());
-        let left = || allowance.0.load(Ordering::Relaxed);
-        let mut both = [0, 1].map(|_| files(directory.path(), 4).with_budget(Arc::clone(&allowance)));
+        let FileBudget::Threads(free) = &*allowance else { panic!("{allowance:?}") };
+        let left = || free.load(Ordering::Relaxed);
+        let budget = || Some(Arc::clone(&allowance));
+        let mut both = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
         let held = |files: &OpenFileCache| files.young.len() + files.old.len();
         let [first, second] = &mut both;
         for number in [0, 1, 0, 1] {
@@ -442,5 +489,31 @@ mod tests {
             [opened.whole_head(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
         assert!(whole.starts_with(common) && common.contains(&format!("ETag: {}\r\n", opened.validators.tag)));
         assert!(whole.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
+    }
+
+    #[test]
+    fn each_ending_has_one_type() {
+        let mut all: Vec<&str> = MEDIA_TYPES.iter().flat_map(|(_, endings)| *endings).copied().collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), count), (50, 50));
+        assert!(MEDIA_TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn last_extension_decides_type() {
+        for (name, expected) in [
+            ("a.html", "text/html; charset=utf-8"),
+            ("A.HTML", "text/html; charset=utf-8"),
+            ("a.tar.gz", "application/gzip"),
+            ("a", DEFAULT_MEDIA_TYPE),
+            ("html", DEFAULT_MEDIA_TYPE),
+            ("a.", DEFAULT_MEDIA_TYPE),
+            ("a.html/b", DEFAULT_MEDIA_TYPE),
+            ("a.exe", DEFAULT_MEDIA_TYPE),
+        ] {
+            assert_eq!(media_type(name.as_bytes()), expected, "{name}");
+        }
     }
 }

@@ -3,31 +3,21 @@
 //! Stricter than it need be wherever another program on the way could read the same bytes otherwise: a line ends with CR LF, a
 //! field that says how long the request is or to whom it goes stands there once, and no request has a body.
 
+use http::StatusCode;
 use httparse::{EMPTY_HEADER, Header};
 
 use crate::serve::host;
 use crate::serve::limits::ServerLimits;
-use crate::serve::status::Status;
 
 /// Most header fields of a request; browsers send about twenty.
 const MAX_FIELDS: usize = 64;
 
-/// What may be done with a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HttpMethod {
-    /// Send head and content.
-    #[default]
-    Get,
-    /// Send the head alone.
-    Head,
-}
-
 /// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpRequest<'a> {
-    /// What is to be done.
-    pub method: HttpMethod,
-    /// With what: its path, still encoded, without the query.
+    /// Whether the head of the answer is sent alone (HEAD), or with the content (GET).
+    pub is_head: bool,
+    /// Of what: its path, still encoded, without the query.
     pub path: &'a str,
     /// The query after it, without its question mark.
     pub query: Option<&'a str>,
@@ -68,7 +58,7 @@ pub enum ParseOutcome<'a> {
     /// A part of one.
     Partial,
     /// What cannot be answered otherwise; the connection ends, since nobody knows where the next request would begin.
-    Refused(Status),
+    Refused(StatusCode),
 }
 
 /// Reads the request that the bytes begin with.
@@ -80,21 +70,25 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseOutcome
             ParseOutcome::Refused(too_large_status(bytes, limits))
         }
         Ok(httparse::Status::Complete(length)) => {
-            let request =
-                if has_bare_line_feed(&bytes[..length]) { Err(Status::BadRequest) } else { validate(&parsed, limits) };
+            // Some programs take a line feed alone for the end of a line, and others do not.
+            let mut line_feeds = memchr::memchr_iter(b'\n', &bytes[..length]);
+            let is_bare = line_feeds.any(|place| place == 0 || bytes[place - 1] != b'\r');
+            let request = if is_bare { Err(StatusCode::BAD_REQUEST) } else { validate(&parsed, limits) };
             request.map_or_else(ParseOutcome::Refused, |request| ParseOutcome::Complete(request, length))
         }
         Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => {
             ParseOutcome::Refused(too_large_status(bytes, limits))
         }
         Ok(httparse::Status::Partial) => ParseOutcome::Partial,
-        Err(httparse::Error::TooManyHeaders) => ParseOutcome::Refused(Status::HeaderFieldsTooLarge),
+        Err(httparse::Error::TooManyHeaders) => ParseOutcome::Refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
         // What version that is, only its whole line says.
         Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => {
             ParseOutcome::Partial
         }
-        Err(httparse::Error::Version) if names_a_version(bytes) => ParseOutcome::Refused(Status::VersionNotSupported),
-        Err(_) => ParseOutcome::Refused(Status::BadRequest),
+        Err(httparse::Error::Version) if names_a_version(bytes) => {
+            ParseOutcome::Refused(StatusCode::HTTP_VERSION_NOT_SUPPORTED)
+        }
+        Err(_) => ParseOutcome::Refused(StatusCode::BAD_REQUEST),
     }
 }
 
@@ -108,18 +102,16 @@ fn is_too_large(bytes: &[u8], limits: &ServerLimits) -> bool {
 const LINE_OVERHEAD: usize = 64;
 
 /// What is too large about a request.
-fn too_large_status(bytes: &[u8], limits: &ServerLimits) -> Status {
+fn too_large_status(bytes: &[u8], limits: &ServerLimits) -> StatusCode {
     let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target_bytes + LINE_OVERHEAD);
-    match () {
-        () if is_short => Status::HeaderFieldsTooLarge,
-        () if has_long_method(bytes) => Status::MethodNotAllowed,
-        () => Status::UriTooLong,
+    // The first word is longer than any method.
+    let has_long_method =
+        || bytes.trim_ascii_start().iter().take(LINE_OVERHEAD).all(|byte| !byte.is_ascii_whitespace());
+    match is_short {
+        true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        false if has_long_method() => StatusCode::METHOD_NOT_ALLOWED,
+        false => StatusCode::URI_TOO_LONG,
     }
-}
-
-/// Whether the first word is longer than any method.
-fn has_long_method(bytes: &[u8]) -> bool {
-    bytes.trim_ascii_start().iter().take(LINE_OVERHEAD).all(|byte| !byte.is_ascii_whitespace())
 }
 
 /// The first line, if it is complete; empty ones before it are skipped.
@@ -153,61 +145,46 @@ fn names_a_version(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether a line ends with a line feed alone, which some programs take for the end of a line and others do not.
-fn has_bare_line_feed(head: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', head).any(|place| place == 0 || head[place - 1] != b'\r')
-}
-
 /// The request that was parsed, if it is one that may be answered.
-fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, Status> {
+fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, StatusCode> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
     let mut seen = HeaderScan::default();
     parsed.headers.iter().try_for_each(|header| seen.add(header))?;
     let host = seen.check(version == 1)?;
-    let method = match parsed.method {
-        Some("GET") => HttpMethod::Get,
-        Some("HEAD") => HttpMethod::Head,
-        _ => return Err(Status::MethodNotAllowed),
-    };
+    let is_head = parsed.method == Some("HEAD");
+    if !is_head && parsed.method != Some("GET") {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
     if seen.has_body {
-        return Err(Status::ContentTooLarge);
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     if target.len() > limits.target_bytes {
-        return Err(Status::UriTooLong);
+        return Err(StatusCode::URI_TOO_LONG);
     }
-    let keeps = if version == 1 { !seen.close } else { seen.keep_alive && !seen.close };
+    let is_http_1_1 = version == 1;
+    let keep_alive = !seen.close && (is_http_1_1 || seen.keep_alive);
     let (named, origin) = split_target(target)?;
+    let (path, query) = origin.split_once('?').map_or((origin, None), |(path, query)| (path, Some(query)));
+    if !path.starts_with('/') || path.contains('#') {
+        return Err(StatusCode::BAD_REQUEST);
+    }
     // A host in the target overrules the field (RFC 9112, section 3.2.2).
-    Ok(HttpRequest {
-        method,
-        path: origin_path(origin)?,
-        query: origin.split_once('?').map(|(_, query)| query),
-        host: named.or(host),
-        is_http_1_1: version == 1,
-        keep_alive: keeps,
-        fields: seen.fields,
-    })
+    Ok(HttpRequest { is_head, path, query, host: named.or(host), is_http_1_1, keep_alive, fields: seen.fields })
 }
 
 /// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
-fn split_target(target: &str) -> Result<(Option<&str>, &str), Status> {
+fn split_target(target: &str) -> Result<(Option<&str>, &str), StatusCode> {
     let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return Ok((None, target));
     };
     // Nothing is encrypted here, so that no such thing can be meant (RFC 9110, section 7.4).
     if scheme.eq_ignore_ascii_case("https") {
-        return Err(Status::MisdirectedRequest);
+        return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let (authority, origin) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let host = host::parse_host(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
     let origin = if origin.starts_with('/') { origin } else { "/" };
-    host.map(|host| (Some(host), origin)).ok_or(Status::BadRequest)
-}
-
-/// The path of a target without its host.
-fn origin_path(origin: &str) -> Result<&str, Status> {
-    let path = origin.split_once('?').map_or(origin, |(path, _)| path);
-    if path.starts_with('/') && !path.contains('#') { Ok(path) } else { Err(Status::BadRequest) }
+    host.map(|host| (Some(host), origin)).ok_or(StatusCode::BAD_REQUEST)
 }
 
 /// What the header fields say.
@@ -224,7 +201,7 @@ struct HeaderScan<'a> {
 
 impl<'a> HeaderScan<'a> {
     /// Fields are told apart by their lengths first: most of what browsers send is none of these.
-    fn add(&mut self, header: &Header<'a>) -> Result<(), Status> {
+    fn add(&mut self, header: &Header<'a>) -> Result<(), StatusCode> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
             4 if is("host") => set_once(&mut self.host, header),
@@ -244,7 +221,7 @@ impl<'a> HeaderScan<'a> {
                 set_once(&mut self.length, header)?;
                 let digits = header.value;
                 if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-                    return Err(Status::BadRequest);
+                    return Err(StatusCode::BAD_REQUEST);
                 }
                 self.has_body |= digits.iter().any(|&digit| digit != b'0');
                 Ok(())
@@ -260,28 +237,28 @@ impl<'a> HeaderScan<'a> {
     }
 
     /// Whether they can be believed together: then the host that they name.
-    fn check(&self, is_current: bool) -> Result<Option<&'a str>, Status> {
-        let host = self.host.map(|value| host::parse_host(value).ok_or(Status::BadRequest)).transpose()?;
+    fn check(&self, is_current: bool) -> Result<Option<&'a str>, StatusCode> {
+        let host = self.host.map(|value| host::parse_host(value).ok_or(StatusCode::BAD_REQUEST)).transpose()?;
         let is_clear = !self.has_coding || (is_current && self.length.is_none());
         if (is_current && host.is_none()) || !is_clear {
-            return Err(Status::BadRequest);
+            return Err(StatusCode::BAD_REQUEST);
         }
         // What is coded has an end that only its coding tells.
-        if self.has_coding { Err(Status::ContentTooLarge) } else { Ok(host) }
+        if self.has_coding { Err(StatusCode::PAYLOAD_TOO_LARGE) } else { Ok(host) }
     }
 }
 
 /// Keeps the value of a field that may stand there once.
-fn set_once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Status> {
+fn set_once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), StatusCode> {
     if place.is_some() {
-        return Err(Status::BadRequest);
+        return Err(StatusCode::BAD_REQUEST);
     }
     *place = Some(header_text(header)?);
     Ok(())
 }
 
-fn header_text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
-    std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)
+fn header_text<'a>(header: &Header<'a>) -> Result<&'a str, StatusCode> {
+    std::str::from_utf8(header.value).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
 #[cfg(test)]
@@ -292,7 +269,7 @@ mod tests {
         parse_request(text.as_bytes(), &ServerLimits::default())
     }
 
-    fn refused(text: &str) -> Option<Status> {
+    fn refused(text: &str) -> Option<StatusCode> {
         match parse(text) {
             ParseOutcome::Refused(status) => Some(status),
             _ => None,
@@ -310,9 +287,9 @@ mod tests {
     fn request_is_parsed_with_relevant_fields() {
         let text = "GET /a/b%20c?d=e HTTP/1.1\r\nHost: localhost:80\r\nRANGE: bytes=0-1\r\nX: y\r\nif-none-match: \"z\"\r\n\r\n";
         let request = accepted(text);
-        assert_eq!((request.method, request.path, request.keep_alive), (HttpMethod::Get, "/a/b%20c", true));
+        assert_eq!((request.is_head, request.path, request.keep_alive), (false, "/a/b%20c", true));
         assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
-        assert_eq!(accepted("\r\nHEAD / HTTP/1.0\r\n\r\n").method, HttpMethod::Head);
+        assert!(accepted("\r\nHEAD / HTTP/1.0\r\n\r\n").is_head);
     }
 
     #[test]
@@ -345,10 +322,10 @@ mod tests {
         ] {
             assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
         }
-        assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Status::MisdirectedRequest));
+        assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(StatusCode::MISDIRECTED_REQUEST));
         for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
             let status = refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-            assert_eq!(status, Some(Status::BadRequest), "{target}");
+            assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{target}");
         }
     }
 
@@ -364,41 +341,41 @@ mod tests {
     #[test]
     fn ambiguous_request_is_refused() {
         for (fields, status) in [
-            ("", Status::BadRequest),
-            ("Host: a\r\nHost: a\r\n", Status::BadRequest),
-            ("Host: a b\r\n", Status::BadRequest),
-            ("Host: a/b\r\n", Status::BadRequest),
-            ("Host : a\r\n", Status::BadRequest),
-            ("Host: a\r\n b\r\n", Status::BadRequest),
-            ("Host: a\nX: y\r\n", Status::BadRequest),
-            ("Host: a\r\nX: a\rb\r\n", Status::BadRequest),
-            ("Host: a\r\nX: a\0b\r\n", Status::BadRequest),
-            ("Host: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n", Status::BadRequest),
-            ("Host: a\r\nContent-Length: +1\r\n", Status::BadRequest),
-            ("Host: a\r\nContent-Length: 1, 1\r\n", Status::BadRequest),
-            ("Host: a\r\nContent-Length: \r\n", Status::BadRequest),
-            ("Host: a\r\nContent-Length: 1\r\n", Status::ContentTooLarge),
-            ("Host: a\r\nContent-Length: 99999999999999999999999\r\n", Status::ContentTooLarge),
-            ("Host: a\r\nTransfer-Encoding: chunked\r\n", Status::ContentTooLarge),
-            ("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", Status::BadRequest),
-            ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=2-3\r\n", Status::BadRequest),
+            ("", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nHost: a\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a b\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a/b\r\n", StatusCode::BAD_REQUEST),
+            ("Host : a\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\n b\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\nX: y\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nX: a\rb\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nX: a\0b\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nContent-Length: +1\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nContent-Length: 1, 1\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nContent-Length: \r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nContent-Length: 1\r\n", StatusCode::PAYLOAD_TOO_LARGE),
+            ("Host: a\r\nContent-Length: 99999999999999999999999\r\n", StatusCode::PAYLOAD_TOO_LARGE),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\n", StatusCode::PAYLOAD_TOO_LARGE),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", StatusCode::BAD_REQUEST),
+            ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=2-3\r\n", StatusCode::BAD_REQUEST),
         ] {
             assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Some(status), "{fields:?}");
         }
-        assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(Status::BadRequest));
-        assert_eq!(refused("GET / HTTP/1.1\nHost: a\n\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(refused("GET / HTTP/1.1\nHost: a\n\n"), Some(StatusCode::BAD_REQUEST));
     }
 
     #[test]
     fn unknown_method_is_405_and_version_505() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW"] {
             let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(refused(&text), Some(Status::MethodNotAllowed), "{method}");
+            assert_eq!(refused(&text), Some(StatusCode::METHOD_NOT_ALLOWED), "{method}");
         }
-        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(Status::VersionNotSupported));
-        assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(Status::VersionNotSupported));
-        assert_eq!(refused("GET /\r\n"), Some(Status::BadRequest));
-        assert_eq!(refused("\x16\x03\x01\x02\x00\x01\x00"), Some(Status::BadRequest), "a TLS greeting");
+        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
+        assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED));
+        assert_eq!(refused("GET /\r\n"), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(refused("\x16\x03\x01\x02\x00\x01\x00"), Some(StatusCode::BAD_REQUEST), "a TLS greeting");
     }
 
     #[test]
@@ -409,16 +386,19 @@ mod tests {
             _ => None,
         };
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
-        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))), Some(Status::UriTooLong));
-        assert_eq!(status(&format!("GET /{}", "a".repeat(170))), Some(Status::UriTooLong));
+        assert_eq!(
+            status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))),
+            Some(StatusCode::URI_TOO_LONG)
+        );
+        assert_eq!(status(&format!("GET /{}", "a".repeat(170))), Some(StatusCode::URI_TOO_LONG));
         assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(900))), None);
         assert_eq!(
             status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(1000))),
-            Some(Status::HeaderFieldsTooLarge)
+            Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
         );
         let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(MAX_FIELDS));
-        assert_eq!(refused(&many), Some(Status::HeaderFieldsTooLarge));
-        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(Status::UriTooLong));
+        assert_eq!(refused(&many), Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(StatusCode::URI_TOO_LONG));
     }
 
     #[test]

@@ -17,8 +17,7 @@ use rustix::net::{SendFlags, send};
 use splice::SpliceSender;
 
 use crate::serve::body::FileRange;
-use crate::serve::connection::{Connection, PendingOutput};
-use crate::serve::keywords;
+use crate::serve::connection::{Connection, NextIo, PendingOutput};
 
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,17 +123,17 @@ impl FileSender {
     #[inline]
     fn method(&mut self, connection: &mut Connection) -> SendStrategy {
         let Some(chooser) = &mut self.chooser else { return self.strategy };
-        if connection.bulk_response().is_none()
-            && let Some(part) = connection.file_range()
+        if connection.bulk_response.is_none()
+            && let Some(part) = &connection.file_range
         {
-            let peer = if connection.is_local() { PeerLocality::Local } else { PeerLocality::Remote };
+            let peer = if connection.is_local { PeerLocality::Local } else { PeerLocality::Remote };
             let mut answer = chooser.begin(peer, part.range.end - part.range.start, monotonic);
             if answer.method == BulkMethod::Mmap && !self.mapped.try_map(part) {
                 answer = answer.with_sendfile();
             }
-            connection.set_bulk_response(answer);
+            connection.bulk_response = Some(answer);
         }
-        match connection.bulk_response() {
+        match connection.bulk_response {
             Some(answer) if answer.method == BulkMethod::Mmap => SendStrategy::Mmap,
             _ => SendStrategy::SendFile,
         }
@@ -148,7 +147,8 @@ impl FileSender {
     /// More has been received on a connection, or its end: whoever has the answer before has taken it.
     #[inline]
     pub fn on_received(&mut self, connection: &mut Connection) {
-        if let Some(answer) = connection.take_bulk_response()
+        if connection.next_io() != NextIo::Send
+            && let Some(answer) = connection.bulk_response.take()
             && let Some(chooser) = &mut self.chooser
         {
             chooser.record(answer, monotonic);
@@ -170,11 +170,21 @@ fn send_file(part: &FileRange, socket: impl AsFd) -> Result<usize> {
     }
 }
 
+/// The choice that a word stands for.
+///
+/// # Errors
+/// What would be right.
+pub fn parse_keyword<T: Copy>(all: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
+    let words = || all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+    let found = all.iter().find(|(known, _)| *known == word);
+    found.map(|(_, choice)| *choice).ok_or_else(|| format!("it must be one of {}", words()))
+}
+
 impl FromStr for SendStrategy {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        keywords::parse_keyword(&STRATEGY_NAMES, word)
+        parse_keyword(&STRATEGY_NAMES, word)
     }
 }
 
@@ -192,7 +202,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::serve::connection::NextIo;
     use crate::serve::document_root::DocumentRoot;
     use crate::serve::open_file_cache::OpenFileCache;
     use crate::serve::site::{Site, SiteConfig};
@@ -212,7 +221,8 @@ mod tests {
         fs::write(&path, [7; LENGTH]).unwrap();
         let mut site =
             Site::new(OpenFileCache::new(Arc::new(DocumentRoot::open(top.path()).unwrap()), 4), SiteConfig::default());
-        let (mut connection, mut sender) = (Connection::default().with_local(is_local), FileSender::new(sending));
+        let (mut connection, mut sender) = (Connection::default(), FileSender::new(sending));
+        connection.is_local = is_local;
         let (near, mut far) = UnixStream::pair().unwrap();
         connection.input_buffer(1).extend_from_slice(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
         connection.mark_received(28);

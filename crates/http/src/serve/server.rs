@@ -13,15 +13,13 @@ use rustix::net::{Shutdown, listen, shutdown};
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::epoll::EpollModel;
 use crate::serve::error::{Error, Result};
-use crate::serve::fd_passing::FdReceiver;
-use crate::serve::fork::{ForkModel, ForkServer, ForkStatus};
+use crate::serve::fork::{FdReceiver, ForkModel, ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
-use crate::serve::keywords;
 use crate::serve::limits::ServerLimits;
 use crate::serve::open_file_cache::{FileBudget, OpenFileCache};
 use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
+use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy, parse_keyword};
 use crate::serve::site::{Site, SiteConfig};
 use crate::serve::stats_endpoint::{RESERVED_NAME, StatsAccess, StatsServer};
 use crate::serve::thread_server::{PoolModel, ThreadModel};
@@ -112,7 +110,7 @@ impl FromStr for ServerModel {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        keywords::parse_keyword(&MODELS.map(|(name, model, _)| (name, model)), word)
+        parse_keyword(&MODELS.map(|(name, model, _)| (name, model)), word)
     }
 }
 
@@ -123,7 +121,7 @@ impl fmt::Display for ServerModel {
 }
 
 /// How a server works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ServerSetup {
     /// Who serves connections.
     pub model: ServerModel,
@@ -149,13 +147,7 @@ struct FileCacheLimits {
 impl ServerSetup {
     /// With so many threads, and everything else as is best.
     pub fn with_threads(threads: usize) -> Self {
-        Self {
-            model: ServerModel::default(),
-            threads,
-            send_strategy: SendStrategy::default(),
-            lists_directories: false,
-            limits: ServerLimits::default(),
-        }
+        Self { threads, ..Self::default() }
     }
 
     /// Limits connections to what so many descriptors allow, and says how many files may be held open between requests.
@@ -189,15 +181,6 @@ pub struct ServerAccess {
     pub stats_access: Option<StatsAccess>,
 }
 
-/// What becomes of a connection beyond the most at one time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overload {
-    /// It is answered 503.
-    Reject,
-    /// It takes the place of the oldest.
-    CloseOldest,
-}
-
 /// What every model serves with: its socket, its limits, and what each thread or process answers from.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
@@ -210,7 +193,8 @@ pub(crate) struct Service {
     /// Threads that serve, of a model that has a fixed number.
     pub threads: usize,
     pub send_strategy: SendStrategy,
-    pub overload: Overload,
+    /// Whether a connection beyond the most at one time takes the place of the oldest; else it is answered 503.
+    pub closes_oldest: bool,
     /// Files that each thread holds open, at most, and what is left to all of them.
     pub files_per_thread: usize,
     pub file_budget: Arc<FileBudget>,
@@ -223,9 +207,8 @@ pub(crate) struct Service {
 impl Service {
     /// Makes what a thread or process needs.
     pub fn new_context(&self) -> WorkerContext {
-        let files = OpenFileCache::new(Arc::clone(&self.root), self.files_per_thread)
-            .with_budget(Arc::clone(&self.file_budget))
-            .with_reserved_name(self.reserved_name);
+        let mut files = OpenFileCache::new(Arc::clone(&self.root), self.files_per_thread);
+        (files.budget, files.reserved) = (Some(Arc::clone(&self.file_budget)), self.reserved_name);
         WorkerContext::new(Site::new(files, self.site.clone()), self.send_strategy, self.sampler.clone())
     }
 
@@ -343,7 +326,7 @@ impl Server {
             site,
             threads: setup.threads,
             send_strategy: setup.send_strategy,
-            overload: Overload::Reject,
+            closes_oldest: false,
             files_per_thread: cache_limits.per_thread,
             file_budget: FileBudget::new(cache_limits.total),
             reserved_name: access.stats_access.as_ref().map(|_| RESERVED_NAME),
@@ -358,7 +341,7 @@ impl Server {
 
     /// What opens its directory anew.
     pub fn reopener(&self) -> RootReopener {
-        let fork_status = self.fork_server.as_ref().map(ForkServer::status);
+        let fork_status = self.fork_server.as_ref().map(|server| server.status.clone());
         RootReopener { root: Arc::clone(&self.service.root), fork_status }
     }
 
@@ -367,7 +350,7 @@ impl Server {
     /// # Errors
     /// Those of getsockname.
     pub fn stats_address(&self) -> Result<Option<SocketAddr>> {
-        self.stats.as_ref().map(StatsServer::address).transpose()
+        self.stats.as_ref().map(|stats| stats.listener.local_addr().map_err(Error::ListenStats)).transpose()
     }
 
     /// Has connections that are accepted from now on send by this congestion control, instead of the one that the system has.

@@ -58,7 +58,7 @@ impl SharedState {
     ///
     /// # Errors
     /// Those of eventfd.
-    pub fn new(listener: Arc<TcpListener>, threads: usize, most: u32) -> Result<Self> {
+    pub fn new(listener: Arc<TcpListener>, threads: usize, max_connections: u32) -> Result<Self> {
         let inbox = |_| {
             let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             Ok(Inbox { waker: Arc::new(waker), load: AtomicU32::new(0), queue: Mutex::new(Some(Vec::new())) })
@@ -71,7 +71,7 @@ impl SharedState {
             listener,
             inboxes,
             shutdown: AtomicBool::new(false),
-            max_connections: most,
+            max_connections,
             cpus,
             deadline: OnceLock::new(),
         })

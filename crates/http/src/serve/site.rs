@@ -6,20 +6,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::serve::body::{Body, FileRange, MultipartRanges, content_range};
+use http::StatusCode;
+
+use crate::serve::body::{Body, FileRange, MultipartRanges, RequestedRanges, content_range, parse_range};
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
 use crate::serve::listing::{self, ListingCache, ListingPage};
 use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
-use crate::serve::range::{RequestedRanges, parse_range};
-use crate::serve::request::{HttpMethod, HttpRequest};
+use crate::serve::request::HttpRequest;
 use crate::serve::stats_endpoint::StatsSources;
-use crate::serve::status::Status;
 
 /// How often a file that changes while it is answered about is looked at again.
 const MAX_ATTEMPTS: usize = 4;
 /// Most bytes of a file that states none: each connection has its own, as it has small files.
 const MAX_UNSIZED_BYTES: usize = 16 << 10;
+
+/// What else a client is told that asks by a name that the server was not given.
+const MISDIRECTED_HELP: &str = ": this server is asked for over http:// by an IP address, by localhost, or by a name that it was given \
+                                (kelvin serve --host NAME)";
 
 /// How a site answers.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +45,8 @@ pub struct SiteConfig {
 /// The files below a root, and all that answers about them need. Each thread has its own.
 #[derive(Debug)]
 pub struct Site {
-    files: OpenFileCache,
+    /// The files that it holds open between requests.
+    pub(crate) files: OpenFileCache,
     config: SiteConfig,
     clock: CachedDate,
     /// Whether every answer is the last one of its connection.
@@ -56,20 +61,15 @@ type BodyResult = Result<Option<Body>, FileChanged>;
 
 impl Site {
     /// Of these files.
-    pub fn new(files: OpenFileCache, manner: SiteConfig) -> Self {
-        let (mut files, clock) = (files, CachedDate::new());
+    pub fn new(mut files: OpenFileCache, config: SiteConfig) -> Self {
+        let clock = CachedDate::new();
         files.set_wall_clock(clock.wall_clock);
-        Self { files, config: manner, clock, is_draining: false }
+        Self { files, config, clock, is_draining: false }
     }
 
     /// The limits.
     pub fn limits(&self) -> &ServerLimits {
         &self.config.limits
-    }
-
-    /// Closes the files that it holds open between requests.
-    pub fn close_files(&mut self) {
-        self.files.clear();
     }
 
     /// Says what time it is.
@@ -87,7 +87,7 @@ impl Site {
     /// Appends the head of the answer, and says what follows it.
     pub fn answer(&mut self, request: &HttpRequest<'_>, out: &mut Vec<u8>) -> Option<Body> {
         if !self.config.names.allows(request.host) {
-            return self.error_response(request, Status::MisdirectedRequest, out);
+            return self.error_response(request, StatusCode::MISDIRECTED_REQUEST, out);
         }
         if let Some(stats) = &self.config.stats {
             return match stats.snapshot(request) {
@@ -108,7 +108,7 @@ impl Site {
                 Ok(ResolvedPath::Directory(target)) => {
                     let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
                     let field = format!("Location: {}{query}\r\n", target.location());
-                    return self.text_response(request, Status::MovedPermanently, &field, out);
+                    return self.text_response(request, StatusCode::MOVED_PERMANENTLY, &field, out);
                 }
                 Err(status) => return self.error_response(request, status, out),
             };
@@ -124,11 +124,11 @@ impl Site {
                 }
             }
         }
-        self.error_response(request, Status::ServiceUnavailable, out)
+        self.error_response(request, StatusCode::SERVICE_UNAVAILABLE, out)
     }
 
     /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
-    pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
+    pub fn refuse(&self, status: StatusCode, out: &mut Vec<u8>) {
         self.error_response(&HttpRequest { is_http_1_1: true, ..HttpRequest::default() }, status, out);
     }
 
@@ -147,12 +147,12 @@ impl Site {
                     self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
                     return Ok(None);
                 }
-                Ok(None) | Err(_) => return Ok(self.error_response(request, Status::Forbidden, out)),
+                Ok(None) | Err(_) => return Ok(self.error_response(request, StatusCode::FORBIDDEN, out)),
             }
         }
         match opened.validators.evaluate_preconditions(&request.fields) {
-            Some(Status::NotModified) => {
-                self.write_head_start(request, Status::NotModified, out);
+            Some(StatusCode::NOT_MODIFIED) => {
+                self.write_head_start(request, StatusCode::NOT_MODIFIED, out);
                 out.extend_from_slice(opened.common_head());
                 out.extend_from_slice(b"\r\n");
                 return Ok(None);
@@ -161,29 +161,25 @@ impl Site {
             None => {}
         }
         let size = opened.identity.size;
-        let continues = request.method == HttpMethod::Get
-            && opened.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
-        match request
-            .fields
-            .range
-            .filter(|_| continues)
-            .map_or(RequestedRanges::Whole, |range| parse_range(range, size))
-        {
+        let continues =
+            !request.is_head && opened.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
+        let range = request.fields.range.filter(|_| continues);
+        match range.map_or(RequestedRanges::Whole, |range| parse_range(range, size)) {
             RequestedRanges::Whole => self.full_response(request, opened, out),
             RequestedRanges::Ranges(ranges) => self.range_response(request, opened, ranges, out),
             RequestedRanges::Unsatisfiable => {
                 let field = format!("Content-Range: bytes */{size}\r\n");
-                Ok(self.text_response(request, Status::RangeNotSatisfiable, &field, out))
+                Ok(self.text_response(request, StatusCode::RANGE_NOT_SATISFIABLE, &field, out))
             }
         }
     }
 
     #[inline]
     fn full_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
-        self.write_head_start(request, Status::Ok, out);
+        self.write_head_start(request, StatusCode::OK, out);
         out.extend_from_slice(opened.whole_head());
         let size = opened.identity.size;
-        if request.method == HttpMethod::Head || (size == 0 && opened.is_unchanged()) {
+        if request.is_head || (size == 0 && opened.is_unchanged()) {
             return Ok(None);
         }
         if size <= self.config.inline_limit {
@@ -199,10 +195,11 @@ impl Site {
         mut ranges: Vec<Range<u64>>,
         out: &mut Vec<u8>,
     ) -> BodyResult {
-        self.write_head_start(request, Status::PartialContent, out);
+        self.write_head_start(request, StatusCode::PARTIAL_CONTENT, out);
         out.extend_from_slice(opened.common_head());
         if ranges.len() > 1 {
-            let parts = MultipartRanges::new(Arc::clone(opened), ranges, self.clock.boundary());
+            // Nobody can know the boundary before.
+            let parts = MultipartRanges::new(Arc::clone(opened), ranges, self.clock.random.hash_one(self.clock.now));
             out.extend_from_slice(parts.head().as_bytes());
             return if opened.is_unchanged() { Ok(Some(Body::Multipart(Box::new(parts)))) } else { Err(FileChanged) };
         }
@@ -224,18 +221,17 @@ impl Site {
         let found = self.files.lookup(&path, self.clock.now);
         if let Ok(ResolvedPath::File(opened)) = found {
             let begin = out.len();
-            return self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out).unwrap_or_else(
-                |FileChanged| {
-                    out.truncate(begin);
-                    self.files.invalidate(&path);
-                    self.error_response(request, Status::ServiceUnavailable, out)
-                },
-            );
+            if let Ok(body) = self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out) {
+                return body;
+            }
+            out.truncate(begin);
+            self.files.invalidate(&path);
+            return self.error_response(request, StatusCode::SERVICE_UNAVAILABLE, out);
         }
         if !self.config.lists_directories {
-            return self.error_response(request, Status::Forbidden, out);
+            return self.error_response(request, StatusCode::FORBIDDEN, out);
         }
-        let page = listing::render_listing(self.files.root(), target).and_then(|page| self.config.listings.add(page));
+        let page = listing::render_listing(&self.files.root, target).and_then(|page| self.config.listings.add(page));
         let media_type = "text/html; charset=utf-8";
         match page {
             Err(status) => self.error_response(request, status, out),
@@ -245,26 +241,33 @@ impl Site {
             }
             Ok(ListingPage::Held(opened)) => {
                 let range = 0..opened.identity.size;
-                self.write_head_start(request, Status::Ok, out);
+                self.write_head_start(request, StatusCode::OK, out);
                 write_content_fields(media_type, range.end, out);
-                (request.method == HttpMethod::Get).then_some(Body::FileRange(FileRange { opened, range }))
+                (!request.is_head).then_some(Body::FileRange(FileRange { opened, range }))
             }
         }
     }
 
-    fn error_response(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) -> Option<Body> {
+    fn error_response(&self, request: &HttpRequest<'_>, status: StatusCode, out: &mut Vec<u8>) -> Option<Body> {
         let field = match status {
-            Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
-            Status::ServiceUnavailable => "Retry-After: 1\r\n",
-            Status::Unauthorized => "WWW-Authenticate: Bearer realm=\"kelvin\"\r\n",
+            StatusCode::METHOD_NOT_ALLOWED => "Allow: GET, HEAD\r\n",
+            StatusCode::SERVICE_UNAVAILABLE => "Retry-After: 1\r\n",
+            StatusCode::UNAUTHORIZED => "WWW-Authenticate: Bearer realm=\"kelvin\"\r\n",
             _ => "",
         };
         self.text_response(request, status, field, out)
     }
 
     /// An answer whose content says what its status means, with a header field.
-    fn text_response(&self, request: &HttpRequest<'_>, status: Status, field: &str, out: &mut Vec<u8>) -> Option<Body> {
-        let text = format!("{}\n", status.text());
+    fn text_response(
+        &self,
+        request: &HttpRequest<'_>,
+        status: StatusCode,
+        field: &str,
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        let help = if status == StatusCode::MISDIRECTED_REQUEST { MISDIRECTED_HELP } else { "" };
+        let text = format!("{} {}{help}\n", status.as_str(), reason_phrase(status));
         let media_type = "text/plain; charset=utf-8";
         self.write_content(request, &ResponseContent { status, field, media_type, content: text.as_bytes() }, out);
         None
@@ -275,16 +278,18 @@ impl Site {
         self.write_head_start(request, response.status, out);
         out.extend_from_slice(response.field.as_bytes());
         write_content_fields(response.media_type, response.content.len() as u64, out);
-        if request.method == HttpMethod::Get {
+        if !request.is_head {
             out.extend_from_slice(response.content);
         }
     }
 
     /// The lines that every answer begins with.
     #[inline]
-    fn write_head_start(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) {
+    fn write_head_start(&self, request: &HttpRequest<'_>, status: StatusCode, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
-        out.extend_from_slice(status.line().as_bytes());
+        out.extend_from_slice(status.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(&self.clock.lines);
         if self.config.stats.is_some() {
             out.extend_from_slice(b"Cache-Control: no-store\r\n");
@@ -300,7 +305,7 @@ impl Site {
 /// An answer with content in memory, of which nothing tells one state from another: a text, or what a file has that states no bytes, or more
 /// than it has.
 struct ResponseContent<'a> {
-    status: Status,
+    status: StatusCode,
     /// A header field of its own, with its line end.
     field: &'a str,
     media_type: &'a str,
@@ -309,7 +314,15 @@ struct ResponseContent<'a> {
 
 impl<'a> ResponseContent<'a> {
     fn ok(media_type: &'a str, content: &'a [u8]) -> Self {
-        Self { status: Status::Ok, field: "", media_type, content }
+        Self { status: StatusCode::OK, field: "", media_type, content }
+    }
+}
+
+/// What a status means, in the words of RFC 9110, of which the library has one in those of its predecessor.
+fn reason_phrase(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large",
+        status => status.canonical_reason().unwrap_or_default(),
     }
 }
 
@@ -364,11 +377,6 @@ impl CachedDate {
         self.lines.clear();
         let date = httpdate::HttpDate::from(shown);
         let _ = write!(self.lines, "\r\nServer: kelvin\r\nDate: {date}\r\n");
-    }
-
-    /// What parts of this answer are separated by: nobody can know it before.
-    fn boundary(&self) -> u64 {
-        self.random.hash_one(self.now)
     }
 }
 

@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use http::StatusCode;
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::serve::error::{Error, Result};
-use crate::serve::fd_passing::FdReceiver;
+use crate::serve::fork::FdReceiver;
 use crate::serve::host::AllowedHosts;
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
 use crate::serve::request::HttpRequest;
 use crate::serve::send_strategy::SendStrategy;
-use crate::serve::server::{Overload, Service, bind_listener};
+use crate::serve::server::{Service, bind_listener};
 use crate::serve::site::SiteConfig;
-use crate::serve::status::Status;
 use crate::serve::thread_server::ThreadServer;
 
 /// The path of the statistics.
@@ -38,9 +38,16 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const STACK_BYTES: usize = 512 << 10;
 
 /// Whether a client that presents this token may ask.
-pub type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub struct TokenCheck(pub Box<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl fmt::Debug for TokenCheck {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("TokenCheck")
+    }
+}
 
 /// Who may read what a server uses, and where.
+#[derive(Debug)]
 pub struct StatsAccess {
     /// The address where that is answered.
     pub address: SocketAddr,
@@ -51,25 +58,16 @@ pub struct StatsAccess {
 }
 
 /// The socket for statistics.
+#[derive(Debug)]
 pub(crate) struct StatsServer {
-    listener: TcpListener,
+    pub(crate) listener: TcpListener,
     access: StatsAccess,
-}
-
-impl fmt::Debug for StatsServer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("StatsServer").field("listener", &self.listener).finish_non_exhaustive()
-    }
 }
 
 impl StatsServer {
     /// Listens.
     pub(crate) fn listen(access: StatsAccess) -> Result<Self> {
         Ok(Self { listener: bind_listener(access.address).map_err(Error::ListenStats)?, access })
-    }
-
-    pub(crate) fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(Error::ListenStats)
     }
 
     /// Answers for a server, and has samples taken, until what is returned is dropped. The receiver is told of connections that another
@@ -109,7 +107,7 @@ impl StatsServer {
             listener: Arc::new(self.listener),
             site,
             send_strategy: SendStrategy::ReadWrite,
-            overload: Overload::CloseOldest,
+            closes_oldest: true,
             sampler: None,
             ..server.clone()
         };
@@ -147,6 +145,7 @@ impl Drop for StatsThreads {
 }
 
 /// What statistics are made of, and who may read them.
+#[derive(Debug)]
 pub struct StatsSources {
     /// What the server knows of its requests.
     sampler: Option<Arc<InFlightSampler>>,
@@ -157,29 +156,23 @@ pub struct StatsSources {
     check_token: TokenCheck,
 }
 
-impl fmt::Debug for StatsSources {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("StatsSources").field("listener", &self.listener).finish_non_exhaustive()
-    }
-}
-
 impl StatsSources {
     /// What is answered to a request, as JSON.
     ///
     /// # Errors
     /// The status of an answer without statistics.
-    pub fn snapshot(&self, request: &HttpRequest<'_>) -> std::result::Result<String, Status> {
+    pub fn snapshot(&self, request: &HttpRequest<'_>) -> std::result::Result<String, StatusCode> {
         if request.path != STATS_PATH {
-            return Err(Status::NotFound);
+            return Err(StatusCode::NOT_FOUND);
         }
-        if !request.fields.authorization.and_then(bearer_token).is_some_and(|token| (self.check_token)(token)) {
-            return Err(Status::Unauthorized);
+        if !request.fields.authorization.and_then(bearer_token).is_some_and(|token| (self.check_token.0)(token)) {
+            return Err(StatusCode::UNAUTHORIZED);
         }
         let snapshot = self.process.lock().unwrap_or_else(PoisonError::into_inner).sample();
-        let mut snapshot = snapshot.map_err(|_| Status::InternalServerError)?;
+        let mut snapshot = snapshot.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         snapshot.server = self.sampler.as_ref().map(|sampler| sampler.snapshot(&self.listener));
         snapshot.server.iter_mut().for_each(|server| server.workers = self.workers);
-        let json = kelvin_core::json::to_string(&snapshot).map_err(|_| Status::InternalServerError)?;
+        let json = kelvin_core::json::to_string(&snapshot).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         Ok(json + "\n")
     }
 }

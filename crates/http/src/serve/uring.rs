@@ -5,7 +5,7 @@
 //! in one of the ring, and what a socket does not take at once is kept by nobody.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -17,16 +17,15 @@ use kelvin_sys::uring::socket_ring::{
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::serve::client::ClientState;
 use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{
-    EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
+    ClientStep, EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
 };
 use crate::serve::open_file_cache::OpenFile;
 use crate::serve::send_strategy::SendStrategy;
 use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, ServingModel};
-use crate::serve::worker_context::{RECEIVE_CHUNK, WorkerContext};
+use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
 
 /// Bytes of a file that are read at a time, and sent from memory that stays in the cache.
 const PIECE_BYTES: usize = 64 << 10;
@@ -54,22 +53,14 @@ impl ServingModel for UringModel {
     }
 }
 
-/// A file that is read.
-struct RingFile(Arc<OpenFile>);
-
-impl AsFd for RingFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-fn new_ring() -> Result<SocketRing<RingFile>> {
-    SocketRing::new().map_err(|source| Error::NoUring { source })
+/// A ring that reads files.
+fn new_ring() -> Result<SocketRing<Arc<OpenFile>>> {
+    SocketRing::new().map_err(Error::NoUring)
 }
 
 /// What a thread submits, and what it sends from.
 struct RingState {
-    ring: SocketRing<RingFile>,
+    ring: SocketRing<Arc<OpenFile>>,
     spare_buffers: Vec<Vec<u8>>,
     /// Pieces that are read or sent.
     pieces_in_use: usize,
@@ -93,15 +84,6 @@ impl RingState {
             _ => {}
         }
     }
-}
-
-/// What becomes of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UringStep {
-    /// It waits for an event.
-    Wait,
-    /// It is gone.
-    Gone,
 }
 
 /// A request of a client that is not done, and for which it waits.
@@ -167,7 +149,7 @@ impl UringWorker {
                     client.receiving = None;
                 }
                 let mut turn = Turn { context, ring: &mut self.ring, shutdown: &shared.shutdown };
-                if client.on_outcome(outcome, &mut turn) == UringStep::Gone {
+                if client.on_outcome(outcome, &mut turn) == ClientStep::Gone {
                     self.remove_client(number);
                 }
             }
@@ -184,7 +166,7 @@ impl UringWorker {
             Err(Some(Errno::CONNABORTED | Errno::PROTO | Errno::INTR)) => {}
             // Whoever waits goes on waiting, until it is looked again whether there are descriptors.
             Err(_) => {
-                self.core.context.site.close_files();
+                self.core.context.site.files.clear();
                 self.core.context.close_all_lingering();
                 return;
             }
@@ -259,14 +241,10 @@ impl EventLoop for UringWorker {
         let connection = context.new_connection(&socket, context.register(&socket));
         let state = ClientState::new(connection, context.site.now());
         let serial = u64::from(self.next_serial);
-        let number = clients.insert(|number| UringClient {
-            token: serial << 32 | number as u64,
-            socket: Arc::new(socket),
-            state,
-            receiving: None,
-            pending: None,
-            has_piece: false,
-        });
+        let entry = clients.vacant_entry();
+        let number = entry.key();
+        let (token, socket) = (serial << 32 | number as u64, Arc::new(socket));
+        entry.insert(UringClient { token, socket, state, receiving: None, pending: None, has_piece: false });
         self.drive_client(number);
     }
 
@@ -274,7 +252,7 @@ impl EventLoop for UringWorker {
         let WorkerCore { clients, context, shared, .. } = &mut self.core;
         let Some(client) = clients.get_mut(number) else { return };
         let mut turn = Turn { context, ring: &mut self.ring, shutdown: &shared.shutdown };
-        if client.drive(&mut turn) == UringStep::Gone {
+        if client.drive(&mut turn) == ClientStep::Gone {
             self.remove_client(number);
         }
     }
@@ -293,7 +271,7 @@ impl EventLoop for UringWorker {
     }
 
     fn end_idle(&mut self) {
-        for number in self.core.clients.indices() {
+        for number in 0..self.core.clients.capacity() {
             if self.core.clients.get_mut(number).is_some_and(|client| client.is_idle()) {
                 self.remove_client(number);
             }
@@ -319,14 +297,14 @@ struct Turn<'a> {
 }
 
 impl UringClient {
-    fn on_outcome(&mut self, outcome: RingOutcome, turn: &mut Turn<'_>) -> UringStep {
+    fn on_outcome(&mut self, outcome: RingOutcome, turn: &mut Turn<'_>) -> ClientStep {
         match outcome {
             RingOutcome::Received(received) => match received.map_err(to_errno) {
                 Ok(Some(chunk)) => return self.on_chunk(chunk, turn),
                 Ok(None) => self.state.has_ended = true,
                 // Of buffers, for a moment; or it was cancelled, because enough has come.
                 Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => return UringStep::Gone,
+                Err(_) => return ClientStep::Gone,
             },
             RingOutcome::Sent(sent, buffer) => {
                 self.pending = None;
@@ -338,7 +316,7 @@ impl UringClient {
                     if let Some(PendingOp::Read(_, begin)) = self.pending.take() { begin } else { buffer.len() };
                 self.state.connection.reattach_output(buffer);
                 let read = self.state.connection.end_read(begin, read.map_err(to_errno));
-                return if read.is_ok() { self.submit_output(Vec::new(), turn.ring) } else { UringStep::Gone };
+                return if read.is_ok() { self.submit_output(Vec::new(), turn.ring) } else { ClientStep::Gone };
             }
             RingOutcome::Ready(_) | RingOutcome::Accepted(_) => self.pending = None,
         }
@@ -346,7 +324,7 @@ impl UringClient {
     }
 
     /// Takes what has arrived, now or, while its answer is with the ring, for later.
-    fn on_chunk(&mut self, chunk: ReceivedChunk, turn: &mut Turn<'_>) -> UringStep {
+    fn on_chunk(&mut self, chunk: ReceivedChunk, turn: &mut Turn<'_>) -> ClientStep {
         if self.pending.is_none() {
             self.state.connection.attach_buffers(&mut turn.context.buffers);
             self.keep_chunk(chunk, turn);
@@ -357,7 +335,7 @@ impl UringClient {
             // Who sends and does not read has enough of it here.
             let _ = self.receiving.map(|id| turn.ring.ring.cancel(id));
         }
-        UringStep::Wait
+        ClientStep::Wait
     }
 
     fn keep_chunk(&mut self, chunk: ReceivedChunk, turn: &mut Turn<'_>) {
@@ -372,7 +350,7 @@ impl UringClient {
         turn.ring.ring.give_back(chunk);
     }
 
-    fn on_sent(&mut self, sent: rustix::io::Result<usize>, turn: &mut Turn<'_>) -> UringStep {
+    fn on_sent(&mut self, sent: rustix::io::Result<usize>, turn: &mut Turn<'_>) -> ClientStep {
         match sent {
             Ok(sent) => {
                 turn.context.stats.bytes += sent as u64;
@@ -394,7 +372,7 @@ impl UringClient {
                 self.wait_for(asked.map(PendingOp::AwaitWritable))
             }
             Err(Errno::INTR) => self.submit_output(Vec::new(), turn.ring),
-            Err(_) => UringStep::Gone,
+            Err(_) => ClientStep::Gone,
         }
     }
 
@@ -404,34 +382,34 @@ impl UringClient {
     }
 
     /// Waits for what was submitted, if it could be.
-    fn wait_for(&mut self, asked: std::io::Result<PendingOp>) -> UringStep {
+    fn wait_for(&mut self, asked: std::io::Result<PendingOp>) -> ClientStep {
         self.pending = asked.ok();
-        if self.pending.is_some() { UringStep::Wait } else { UringStep::Gone }
+        if self.pending.is_some() { ClientStep::Wait } else { ClientStep::Gone }
     }
 
     /// Does what can be done now, with large buffers that it gives back.
-    fn drive(&mut self, turn: &mut Turn<'_>) -> UringStep {
+    fn drive(&mut self, turn: &mut Turn<'_>) -> ClientStep {
         if self.pending.is_some() {
-            return UringStep::Wait;
+            return ClientStep::Wait;
         }
         self.state.connection.attach_buffers(&mut turn.context.buffers);
         self.drive_with_buffers(turn)
     }
 
-    fn drive_with_buffers(&mut self, turn: &mut Turn<'_>) -> UringStep {
-        let answered = self.state.connection.requests_answered();
+    fn drive_with_buffers(&mut self, turn: &mut Turn<'_>) -> ClientStep {
+        let answered = self.state.connection.answered;
         let next = self.step(turn);
-        turn.context.stats.requests += self.state.connection.requests_answered() - answered;
+        turn.context.stats.requests += self.state.connection.answered - answered;
         self.state.connection.detach_buffers(&mut turn.context.buffers);
         next
     }
 
-    fn step(&mut self, Turn { context, ring, shutdown }: &mut Turn<'_>) -> UringStep {
+    fn step(&mut self, Turn { context, ring, shutdown }: &mut Turn<'_>) -> ClientStep {
         loop {
             match self.state.connection.next_io() {
-                NextIo::End | NextIo::Receive if self.state.has_ended => return UringStep::Gone,
+                NextIo::End | NextIo::Receive if self.state.has_ended => return ClientStep::Gone,
                 _ if self.state.is_lingering => return self.receive(ring),
-                NextIo::Send if self.queue_for_piece(ring) => return UringStep::Wait,
+                NextIo::Send if self.queue_for_piece(ring) => return ClientStep::Wait,
                 NextIo::Send => return self.submit_output(ring.spare_buffers.pop().unwrap_or_default(), ring),
                 NextIo::Advance => {
                     context.site.is_draining = shutdown.load(Ordering::Acquire);
@@ -444,15 +422,15 @@ impl UringClient {
     }
 
     /// Has the ring receive, unless it does already.
-    fn receive(&mut self, ring: &mut RingState) -> UringStep {
+    fn receive(&mut self, ring: &mut RingState) -> ClientStep {
         if self.receiving.is_none() {
-            let receiving = match self.state.connection.is_tracked() {
+            let receiving = match self.state.connection.tracker.is_some() {
                 true => ring.ring.receive_with_time(self.token, &self.socket),
                 false => ring.ring.receive(self.token, &self.socket),
             };
             self.receiving = receiving.ok();
         }
-        if self.receiving.is_some() { UringStep::Wait } else { UringStep::Gone }
+        if self.receiving.is_some() { ClientStep::Wait } else { ClientStep::Gone }
     }
 
     /// Whether it waits for its turn to have a piece of its file read, behind those who wait already.
@@ -471,14 +449,14 @@ impl UringClient {
     }
 
     /// Has the ring read what is to be sent next, or send it, and has a spare buffer meanwhile.
-    fn submit_output(&mut self, spare: Vec<u8>, ring: &mut RingState) -> UringStep {
+    fn submit_output(&mut self, spare: Vec<u8>, ring: &mut RingState) -> ClientStep {
         let reading = self.state.connection.begin_read(PIECE_BYTES);
         let (buffer, sent) = self.state.connection.detach_output(spare);
         let asked = match reading {
             None => ring.ring.send(self.token, &self.socket, (buffer, sent)).map(PendingOp::Send),
             Some(FileRead { opened, offset, begin, bytes }) => {
                 let to = (buffer, BufferRange { begin, bytes });
-                ring.ring.read(self.token, (RingFile(opened), offset), to).map(|id| PendingOp::Read(id, begin))
+                ring.ring.read(self.token, (opened, offset), to).map(|id| PendingOp::Read(id, begin))
             }
         };
         self.wait_for(asked)

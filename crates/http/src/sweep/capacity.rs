@@ -1,9 +1,10 @@
-//! What each resource gives alone, measured before the first visit.
+//! What each resource gives alone, measured before the first visit, and where the knee is to be expected by that.
 
 use kelvin_core::catalogue::load::{NetworkSetup, Resource};
-use kelvin_stats::median;
+use kelvin_stats::{ClosedNetwork, DevicePart, median, whole_servers};
+use kelvin_transfer::wire::file_server::{DiskRateReport, RequestRate};
 
-use crate::sweep::disk::{DiskRate, RequestRate};
+use crate::sweep::disk::device_rate;
 use crate::sweep::load_step::StepResult;
 
 /// Share of a link's own rate from which on a stream was limited by it: headers and gaps between frames take up to a tenth.
@@ -38,7 +39,7 @@ pub(crate) struct CapacityInputs<'m> {
     /// What a few users got of files in memory.
     pub stream: &'m StepResult,
     /// What the disk gave, where files are to come from it.
-    pub disk: Option<DiskRate>,
+    pub disk: Option<DiskRateReport>,
     pub bytes_of_a_file: f64,
     pub network: NetworkSetup,
 }
@@ -76,42 +77,25 @@ impl Capacities {
         let mut found = Self::default();
         let of_bytes =
             |bytes: f64| Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-        found.all.extend(disk.and_then(DiskRate::device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
+        found.all.extend(disk.and_then(device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
         if let Some(RequestRate { per_second, bytes }) = disk.and_then(|disk| disk.requests) {
             found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
             found.disk_requests = Some(per_second);
         }
-        if let Some(link) = link_capacity(stream).filter(|_| *network != NetworkSetup::Loopback) {
-            found.all.push((Resource::Link, of_bytes(link.bytes)));
-            found.interface = Some(link.interface);
-            found.interface_bytes = Some(link.with_headers);
+        // What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of
+        // what the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU,
+        // and shows no capacity of a link.
+        let server = &stream.server;
+        if let Some(interface) = server.busiest_link().filter(|_| *network != NetworkSetup::Loopback)
+            && let Some((rate, sent)) = server.link_rate(&interface).zip(server.link_send_rate(&interface))
+            && let Some((bytes, with_headers)) = scale_to_rate((stream.bytes_per_second(), sent), rate)
+        {
+            found.all.push((Resource::Link, of_bytes(bytes)));
+            (found.interface, found.interface_bytes) = (Some(interface), Some(with_headers));
         }
         found.all.extend(cpu_capacities(stream, requests, *bytes_of_a_file));
         found
     }
-}
-
-/// What a link carries.
-#[derive(Clone, Debug, PartialEq)]
-struct LinkCapacity {
-    interface: String,
-    /// Bytes of bodies a second.
-    bytes: f64,
-    /// Bytes a second with headers, as the interface counts.
-    with_headers: f64,
-}
-
-/// What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of what
-/// the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU, and shows no
-/// capacity of a link.
-fn link_capacity(stream: &StepResult) -> Option<LinkCapacity> {
-    let interface = stream.server.busiest_link()?;
-    let (rate, sent) = (stream.server.link_rate(&interface)?, stream.server.link_send_rate(&interface)?);
-    scale_to_rate((stream.bytes_per_second(), sent), rate).map(|(bytes, with_headers)| LinkCapacity {
-        interface,
-        bytes,
-        with_headers,
-    })
 }
 
 /// Bytes of bodies, and with headers, that a link of this rate carries, by those of a stream.
@@ -127,14 +111,44 @@ fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> V
         let requests = (used > 0.0 && requests > 0.0).then(|| allowed * requests / used);
         Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
     };
-    let mut all = vec![(Resource::ServerCpu, of(stream.server.allowed_cpus(), stream.server.busy_cpus()))];
+    let mut all = vec![(Resource::ServerCpu, of(stream.server.to.cpu.allowed, stream.server.busy_cpus()))];
     if let Some(bound) = stream.server.server_use().and_then(|server| server.bound) {
         all.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
     }
     let generator = &stream.load.generator;
-    all.push((Resource::ClientCpu, of(stream.client.allowed_cpus(), stream.client.busy_cpus())));
+    all.push((Resource::ClientCpu, of(stream.client.to.cpu.allowed, stream.client.busy_cpus())));
     all.push((Resource::Generator, of(1.0, generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE))));
     all
+}
+
+/// Share of the capacity from which on more users bring nothing that matters.
+const KNEE_SHARE: f64 = 0.95;
+/// Most users among which a knee is looked for.
+const MAX_USERS: usize = 1000;
+
+/// What is expected of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ExpectedKnee {
+    /// The resource with the least capacity.
+    pub limit: Resource,
+    /// Requests a second that it serves.
+    pub capacity: f64,
+    /// The least number of users with nearly all of it.
+    pub knee: u64,
+}
+
+/// What these capacities let expect with this mean think time, in seconds; nothing, where none was measured.
+pub(crate) fn expected_knee(capacities: &Capacities, think: f64) -> Option<ExpectedKnee> {
+    let part = |(resource, one): &(Resource, Capacity)| {
+        let part = DevicePart { capacity: one.requests?, servers: whole_servers(one.servers) };
+        resource.group().is_station().then_some((*resource, part))
+    };
+    let parts: Vec<(Resource, DevicePart)> = capacities.all.iter().filter_map(part).collect();
+    let stations = parts.iter().map(|(resource, part)| (resource.group(), *part));
+    let network = ClosedNetwork::from_slowest_parts(stations, think).ok()?;
+    let (limit, part) = parts.into_iter().min_by(|(_, one), (_, other)| one.capacity.total_cmp(&other.capacity))?;
+    let knee = network.min_customers_for(KNEE_SHARE * part.capacity, MAX_USERS).unwrap_or(MAX_USERS);
+    Some(ExpectedKnee { limit, capacity: part.capacity, knee: knee as u64 })
 }
 
 #[cfg(test)]
@@ -181,5 +195,18 @@ mod tests {
     #[test]
     fn no_rounds_give_no_capacity() {
         assert_eq!(Capacities::median(&[]), Capacities::default());
+    }
+
+    #[test]
+    fn published_capacities_predict_published_knees() {
+        let of = |requests| Capacity { requests: Some(requests), bytes: None, servers: 1.0 };
+        let all = [(Resource::Disk, of(21.8)), (Resource::Link, of(5.78))];
+        let capacities = Capacities { all: all.to_vec(), ..Capacities::default() };
+        let found = [0.0, 1.0].map(|think| expected_knee(&capacities, think).unwrap());
+        assert_eq!(
+            found.map(|one| (one.limit, one.capacity, one.knee)),
+            [(Resource::Link, 5.78, 3), (Resource::Link, 5.78, 10)]
+        );
+        assert_eq!(expected_knee(&Capacities::default(), 0.0), None);
     }
 }

@@ -12,11 +12,11 @@ use kelvin_file::cache::{PageCacheState, set_cache_state};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target};
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_stats::Random;
-use serde::{Deserialize, Serialize};
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_transfer::wire::file_server::{DiskRateReport, RequestRate};
 
 use crate::sweep::error::{Error, Result};
-use crate::sweep::file_list::FileList;
-use kelvin_sys::thread_spawn::ThreadBuilder;
+use crate::sweep::file_set::FileList;
 
 /// Files that are read at the same time: more than one, since a disk may serve requests in parallel, and some can wait in it.
 const CONCURRENT_READERS: usize = 8;
@@ -31,32 +31,10 @@ const SMALL_READ_TIME_DIVISOR: u32 = 2;
 /// Seed of the order.
 const SEED: u64 = 77;
 
-/// What a disk gave.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DiskRate {
-    /// Bytes a second of files.
-    pub bytes_per_second: f64,
-    /// Bytes a second that were read from the device for them, read ahead or not, by the kernel's count for this process.
-    pub read_per_second: Option<f64>,
-    /// What it gave in requests, where these can be made past the page cache, and the device counts its own.
-    pub requests: Option<RequestRate>,
-}
-
-/// What a disk gave in requests.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RequestRate {
-    /// Requests a second of 4 KiB each.
-    pub per_second: f64,
-    /// Mean bytes of a request when whole files were read.
-    pub bytes: f64,
-}
-
-impl DiskRate {
-    /// Bytes a second that the device gave: those that were counted there, or, where nothing is counted for what comes over a network or
-    /// out of holes, those of the files.
-    pub(crate) fn device_rate(self) -> Option<f64> {
-        [self.read_per_second, Some(self.bytes_per_second)].into_iter().flatten().find(|rate| *rate > 0.0)
-    }
+/// Bytes a second that the device gave: those that were counted there, or, where nothing is counted for what comes over a network or
+/// out of holes, those of the files.
+pub(crate) fn device_rate(disk: DiskRateReport) -> Option<f64> {
+    [disk.read_per_second, Some(disk.bytes_per_second)].into_iter().flatten().find(|rate| *rate > 0.0)
 }
 
 /// Reads whole files of a directory in random order for so long, each out of the page cache before, and then for half as long a little of
@@ -64,11 +42,11 @@ impl DiskRate {
 ///
 /// # Errors
 /// A file that cannot be read or dropped from the page cache.
-pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRate> {
+pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRateReport> {
     measure_files(directory, &FileList::read(directory)?.paths(directory), time)
 }
 
-fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
+fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRateReport> {
     let targets: Vec<Target> = paths.iter().map(|path| Target::find(path).map_err(failed)).collect::<Result<_>>()?;
     if targets.is_empty() {
         return Err(Error::Disk("there is no file to read".into()));
@@ -91,7 +69,7 @@ fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<
         let (requests, seconds) = run_readers(&targets, time / SMALL_READ_TIME_DIVISOR, read_small_blocks).ok()?;
         Some(RequestRate { per_second: requests as f64 / seconds, bytes })
     };
-    Ok(DiskRate {
+    Ok(DiskRateReport {
         bytes_per_second: bytes as f64 / seconds,
         read_per_second: since(|look| look.process.read_bytes).map(|bytes| bytes / seconds),
         requests: size.and_then(small).filter(|requests| requests.per_second > 0.0),
@@ -171,12 +149,12 @@ fn read_small_blocks(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::file_set::{FileSet, FileSetSpec};
+    use crate::sweep::file_set::FileSetSpec;
 
     #[test]
     fn uncounted_device_falls_back_to_file_bytes() {
         let of = |bytes_per_second, read_per_second| {
-            DiskRate { bytes_per_second, read_per_second, requests: None }.device_rate()
+            device_rate(DiskRateReport { bytes_per_second, read_per_second, requests: None })
         };
         assert_eq!((of(5.0, Some(7.0)), of(5.0, Some(0.0)), of(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
         assert_eq!(of(0.0, None), None);
@@ -186,7 +164,7 @@ mod tests {
     fn files_are_read_and_counted() {
         // Not in memory, where nothing can be dropped.
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        FileSet::create(directory.path(), FileSetSpec { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
+        FileList::create(directory.path(), FileSetSpec { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
         let rate = disk_rate(directory.path(), Duration::from_millis(50)).unwrap();
         assert!(rate.bytes_per_second > 0.0 && rate.read_per_second.is_none_or(|read| read >= 0.0));
         assert!(rate.requests.is_none_or(|requests| requests.per_second > 0.0 && requests.bytes >= 512.0), "{rate:?}");

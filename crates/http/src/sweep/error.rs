@@ -17,32 +17,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// There is no room for any.
-    #[error("there is room for {files} files of {bytes} bytes in {}, and at least {least} are needed: give a smaller --file-size or another --dir", directory.display())]
-    TooLittleSpace {
-        /// Where.
-        directory: PathBuf,
-        /// Bytes of each.
-        bytes: u64,
-        /// How many there is room for.
-        files: u64,
-        /// How many are needed.
-        least: u64,
-    },
-    /// There was less room than the file system had said.
-    #[error("cannot make the files in {}: {source} after {made} of {count} files of {bytes} bytes: give a smaller --file-count or --file-size, or another --dir", directory.display())]
-    FileSystemFull {
-        /// Where.
-        directory: PathBuf,
-        /// How many were made.
-        made: u64,
-        /// How many were to be.
-        count: u64,
-        /// Bytes of each.
-        bytes: u64,
-        /// What the file system said.
-        source: std::io::Error,
-    },
+    /// There is no room for any, or less than the file system had said.
+    #[error("{0}")]
+    NoSpace(String),
     /// The server did not start.
     #[error("the server did not start: {0}")]
     Server(String),

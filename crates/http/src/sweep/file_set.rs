@@ -1,8 +1,12 @@
-//! The files that are asked for: noise of one size each.
+//! The files that are asked for: noise of one size each, made for the study, or those of a directory of the size that most of them have.
 
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use kelvin_core::text::is_visible;
 use kelvin_file::cache::{PageCacheState, set_cache_state};
 use kelvin_file::{Target, random_data};
 use kelvin_sys::fs::space;
@@ -27,14 +31,6 @@ pub struct FileSetSpec {
     pub limit: u64,
 }
 
-/// Files that exist.
-#[derive(Clone, Debug)]
-pub(crate) struct FileSet {
-    pub directory: PathBuf,
-    pub count: u64,
-    pub bytes: u64,
-}
-
 impl FileSetSpec {
     /// How many of them fit so many times into so many free bytes.
     fn fit_count(self, free: u64, sets: u64) -> u64 {
@@ -51,65 +47,134 @@ impl FileSetSpec {
         let count = self.fit_count(space(directory).map_err(failed)?.available_bytes, sets as u64);
         let least = MIN_FILES.min(self.count);
         if count < least {
-            return Err(Error::TooLittleSpace {
-                directory: directory.to_owned(),
-                bytes: self.bytes,
-                files: count,
-                least,
-            });
+            return Err(Error::NoSpace(format!(
+                "there is room for {count} files of {} bytes in {}, and at least {least} are needed: give a smaller --file-size or another \
+                 --dir",
+                self.bytes,
+                directory.display()
+            )));
         }
         Ok(Self { count, ..self })
     }
 }
 
-impl FileSet {
-    /// Makes the files.
+/// Most entries of a directory that are looked at: a list of more costs its reader seconds.
+const MAX_ENTRIES: usize = 1_000_000;
+
+/// Files of one size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileList {
+    /// Their names, sorted.
+    pub names: Vec<String>,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Entries of the directory that are none of them.
+    pub left_out: u64,
+}
+
+impl FileList {
+    /// Those of a directory. Of two sizes that are as frequent it is the larger one. Links, files whose names cannot be shown, and those
+    /// whose names begin with a dot are none.
+    ///
+    /// # Errors
+    /// A directory that cannot be read, has too many entries, or no file.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let refused = |why: String| Error::FileList { directory: directory.to_owned(), why };
+        let failed = |error: std::io::Error| refused(error.to_string());
+        let (mut by_size, mut entries) = (BTreeMap::<u64, Vec<String>>::new(), 0);
+        for entry in fs::read_dir(directory).map_err(failed)? {
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                return Err(refused(format!("it has more than {MAX_ENTRIES} entries")));
+            }
+            if let Some((name, bytes)) = regular_file(&entry.map_err(failed)?) {
+                by_size.entry(bytes).or_default().push(name);
+            }
+        }
+        let (bytes, mut names) = by_size
+            .into_iter()
+            .max_by_key(|(bytes, names)| (names.len(), *bytes))
+            .ok_or_else(|| refused("it has no file that can be served".into()))?;
+        names.sort_unstable();
+        Ok(Self { left_out: (entries - names.len()) as u64, names, bytes })
+    }
+
+    /// Makes files, and lists them.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn create(directory: &Path, wanted: FileSetSpec) -> Result<Self> {
-        let set = Self { directory: directory.to_owned(), count: wanted.count, bytes: wanted.bytes };
-        for (made, path) in (0..).zip(set.paths()) {
+    pub(crate) fn create(directory: &Path, wanted: FileSetSpec) -> Result<Self> {
+        let FileSetSpec { count, bytes, .. } = wanted;
+        let names = (0..count).map(|number| format!("file-{number:05}")).collect();
+        let list = Self { names, bytes, left_out: 0 };
+        for (made, path) in (0..).zip(list.paths(directory)) {
             if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
                 return Err(Error::Interrupted(signal.into()));
             }
-            if let Err(source) = random_data::write_file(&path, set.bytes, SEED + made) {
-                let Self { directory, count, bytes } = set;
+            if let Err(source) = random_data::write_file(&path, bytes, SEED + made) {
+                let place = directory.display();
                 // A file takes whole blocks and an inode, of which its bytes tell nothing, and others write there as well.
                 return Err(match source.kind() {
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                        Error::FileSystemFull { directory, made, count, bytes, source }
-                    }
-                    _ => Error::Files { directory, source },
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoSpace(format!(
+                        "cannot make the files in {place}: {source} after {made} of {count} files of {bytes} bytes: give a smaller \
+                         --file-count or --file-size, or another --dir"
+                    )),
+                    _ => Error::Files { directory: directory.to_owned(), source },
                 });
             }
         }
-        Ok(set)
+        Ok(list)
     }
 
-    /// Names of the files, as a server gives them.
-    pub fn names(&self) -> Vec<String> {
-        (0..self.count).map(|number| format!("file-{number:05}")).collect()
+    /// The same without what is beyond so many files.
+    #[must_use]
+    pub fn truncated(mut self, files: usize) -> Self {
+        self.left_out += self.names.len().saturating_sub(files) as u64;
+        self.names.truncate(files);
+        self
     }
 
-    /// Where they are.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.names().iter().map(|name| self.directory.join(name)).collect()
-    }
-
-    /// Has all of them in memory, or none.
-    pub fn set_cache_state(&self, state: PageCacheState) -> Result<()> {
-        for path in self.paths() {
-            let target = Target::find(&path).map_err(|error| Error::Disk(error.to_string()))?;
-            set_cache_state(&target, state).map_err(|error| Error::Disk(error.to_string()))?;
+    /// Has its files, in this directory, in a state, from this one on, for so long, and at least one more; returns the first that was not
+    /// reached.
+    ///
+    /// # Errors
+    /// A file that cannot be had in that state.
+    pub(crate) fn set_cache_state(
+        &self,
+        directory: &Path,
+        state: PageCacheState,
+        (from, within): (usize, Duration),
+    ) -> Result<usize> {
+        let begun = Instant::now();
+        let mut reached = from;
+        for path in self.paths(directory).iter().skip(from) {
+            set_cache_state(&Target::find(path)?, state)?;
+            reached += 1;
+            if begun.elapsed() >= within {
+                break;
+            }
         }
-        Ok(())
+        Ok(reached)
     }
+
+    /// Where they are in this directory.
+    pub fn paths(&self, directory: &Path) -> Vec<PathBuf> {
+        self.names.iter().map(|name| directory.join(name)).collect()
+    }
+}
+
+/// Name and size of a regular file that is not empty. One that is gone is none.
+fn regular_file(entry: &DirEntry) -> Option<(String, u64)> {
+    let name = entry.file_name().into_string().ok()?;
+    let facts = entry.metadata().ok()?;
+    let is_fit = facts.is_file() && facts.len() > 0 && !name.starts_with('.') && name.chars().all(is_visible);
+    is_fit.then_some((name, facts.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn file_count_fits_free_space() {
@@ -124,10 +189,38 @@ mod tests {
     fn lack_of_space_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let wanted = FileSetSpec { count: 3, bytes: 1000, limit: 1 << 20 };
-        let set = FileSet::create(directory.path(), wanted.fit(directory.path(), 1).unwrap()).unwrap();
-        assert_eq!(set.names(), ["file-00000", "file-00001", "file-00002"]);
-        assert!(set.paths().iter().all(|path| std::fs::metadata(path).unwrap().len() == 1000));
+        let set = FileList::create(directory.path(), wanted.fit(directory.path(), 1).unwrap()).unwrap();
+        assert_eq!(set.names, ["file-00000", "file-00001", "file-00002"]);
+        assert!(set.paths(directory.path()).iter().all(|path| fs::metadata(path).unwrap().len() == 1000));
         let refused = FileSetSpec { limit: 10_000, count: 100, ..wanted }.fit(directory.path(), 1).unwrap_err();
         assert!(refused.to_string().starts_with("there is room for 10 files of 1000 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn most_frequent_size_is_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let why = || FileList::read(directory.path()).unwrap_err().to_string();
+        assert!(why().ends_with(": it has no file that can be served"), "{}", why());
+        for (name, bytes) in [("b", 5), ("a", 5), ("large", 7), ("empty", 0), (".hidden", 5), ("line\nend", 5)] {
+            fs::write(at(name), vec![1; bytes]).unwrap();
+        }
+        fs::write(directory.path().join(std::ffi::OsStr::from_bytes(b"\xff")), [1; 5]).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        std::os::unix::fs::symlink("a", at("link")).unwrap();
+        let listed = FileList::read(directory.path()).unwrap();
+        assert_eq!(listed, FileList { names: vec!["a".into(), "b".into()], bytes: 5, left_out: 7 });
+        assert_eq!(listed.paths(directory.path()), [at("a"), at("b")]);
+        assert_eq!(listed.truncated(1), FileList { names: vec!["a".into()], bytes: 5, left_out: 8 });
+    }
+
+    #[test]
+    fn larger_of_equally_frequent_sizes_wins() {
+        let directory = tempfile::tempdir().unwrap();
+        [("a", 5), ("b", 7)]
+            .iter()
+            .for_each(|(name, bytes)| fs::write(directory.path().join(name), vec![1; *bytes]).unwrap());
+        assert_eq!(FileList::read(directory.path()).unwrap().bytes, 7);
+        assert!(FileList::read(&directory.path().join("none")).unwrap_err().to_string().contains("No such file"));
     }
 }

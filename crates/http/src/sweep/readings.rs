@@ -1,7 +1,13 @@
-//! What visits and capacities are as readings, each at its case.
+//! What visits and capacities are as readings, each at its case: of users and resources, and of either host with the process on it that
+//! takes part.
 
 use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::hosts::LoadHost;
+use kelvin_core::catalogue::load::hosts::{
+    CONTEXT_SWITCHES, CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE,
+    DISK_READS, DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, LISTEN_DROPS, LISTEN_OVERFLOWS, LoadHost,
+    MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL,
+    PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS, THREADS, THREADS_WITHOUT_CPU,
+};
 use kelvin_core::catalogue::load::{
     ACCEPT_QUEUE, BLOCKED, BUSY_TIME, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_IN_FLIGHT, CLIENT_MEMORY,
     DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, NetworkSetup, RATE, RESPONSE,
@@ -9,12 +15,13 @@ use kelvin_core::catalogue::load::{
     SERVICE, STALLED, STALLS, THINK_TIME, THROUGHPUT, USERS, UTILISATION, WRITTEN_BYTE_RATE,
 };
 use kelvin_core::load::LatencySummary;
-use kelvin_core::{Case, Metric, MetricReadings, OverheadReading, Readings};
+use kelvin_core::resources::CpuStats;
+use kelvin_core::{Case, Metric, MetricReadings, Name, OverheadReading, PlannedMeasurement, Readings};
 
 use crate::sweep::capacity::{Capacities, Capacity};
 use crate::sweep::load_step::StepResult;
 use crate::sweep::setup::SweepLoad;
-use crate::sweep::usage_delta::ServerUse;
+use crate::sweep::usage_delta::{ServerUse, UsageDelta};
 
 /// What all sweeps of a study have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +71,9 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     let own = server.server_use();
     let of = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
     let leaving = load.generator.send_delay.unwrap_or(0.0);
+    // The share of what was sent that no disk had to read; none of nothing.
+    let cache_hits = own.filter(|own| own.bytes > 0.0).zip(server.disk_read_rate());
+    let cache_hits = cache_hits.map(|(own, read)| (1.0 - read / own.bytes).max(0.0));
     let all = [
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.bytes_per_second())),
@@ -78,9 +88,9 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&DISK_BYTE_RATE, server.disk_read_rate()),
         (&LATENESS, of(load.generator.late, |times| times.p99)),
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
-        (&SERVER_MEMORY, Some(server.memory())),
-        (&CLIENT_MEMORY, Some(client.memory())),
-        (&CACHE_HITS, own.zip(server.disk_read_rate()).and_then(|(own, read)| cache_hit_share(own.bytes, read))),
+        (&SERVER_MEMORY, Some(server.to.process.memory as f64)),
+        (&CLIENT_MEMORY, Some(client.to.process.memory as f64)),
+        (&CACHE_HITS, cache_hits),
         (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
         (&NETWORK_IN_FLIGHT, own.and_then(|own| own.in_network)),
         (&WRITTEN_BYTE_RATE, server.write_rate()),
@@ -89,11 +99,6 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
-}
-
-/// The share of what was sent that no disk had to read; none of nothing.
-fn cache_hit_share(sent: f64, read: f64) -> Option<f64> {
-    (sent > 0.0).then(|| (1.0 - read / sent).max(0.0))
 }
 
 /// Requests in flight at the server, where they were sampled often enough that some were to be met: an error of a fifth by chance, of
@@ -129,28 +134,343 @@ fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resourc
             let used = server.disk_use().zip(capacities.disk_requests).map(|(disk, most)| disk.own_reads / most);
             (used, None)
         }
-        Resource::Link => (link_use(visited, capacities), None),
-        Resource::ServerCpu => (Some(server.busy_cpus() / server.allowed_cpus()), None),
+        Resource::Link => {
+            // By the interface's own count where it has one, which has headers and whatever else passes; else by the bytes that arrived.
+            let interface = capacities.interface.as_deref().zip(capacities.interface_bytes);
+            let used = interface.and_then(|(name, most)| Some(server.link_send_rate(name)? / most));
+            let by_bytes = capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes));
+            (by_bytes, None)
+        }
+        Resource::ServerCpu => (Some(server.busy_cpus() / server.to.cpu.allowed), None),
         Resource::ServerThread => (Some(server.busiest_thread()), None),
         Resource::Workers => (own.and_then(|own| own.workers), None),
-        Resource::ClientCpu => (Some(client.busy_cpus() / client.allowed_cpus()), None),
+        Resource::ClientCpu => (Some(client.busy_cpus() / client.to.cpu.allowed), None),
         Resource::Generator => (load.generator.busy, None),
         Resource::ClientWindow => (own.and_then(|own| own.window), None),
     }
-}
-
-/// By the interface's own count where it has one, which has headers and whatever else passes; else by the bytes that arrived.
-fn link_use(visited: &StepResult, capacities: &Capacities) -> Option<f64> {
-    let by_interface = || {
-        let (name, most) = capacities.interface.as_deref().zip(capacities.interface_bytes)?;
-        Some(visited.server.link_send_rate(name)? / most)
-    };
-    let bytes = capacities.get(Resource::Link)?.bytes?;
-    by_interface().or(Some(visited.bytes_per_second() / bytes))
 }
 
 /// What a resource gives alone.
 pub(crate) fn capacity_readings(capacity: &Capacity) -> Vec<MetricReadings> {
     let all = [(&CAPACITY, capacity.requests), (&CAPACITY_BYTES, capacity.bytes), (&SERVERS, Some(capacity.servers))];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
+}
+
+/// Whose a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FigureScope {
+    /// The host's.
+    Host,
+    /// That of a network namespace.
+    Network,
+    /// That of the process.
+    Process,
+}
+
+/// A figure: whose it is, and what it is between two looks; `None` where the host does not tell.
+type HostFigure = (FigureScope, &'static Metric, fn(&UsageDelta) -> Option<f64>);
+
+static HOST_FIGURES: [HostFigure; 29] = [
+    (FigureScope::Host, &CPU_USER, |used| cpu_share(used, |cpu| cpu.user)),
+    (FigureScope::Host, &CPU_SYSTEM, |used| cpu_share(used, |cpu| cpu.system)),
+    (FigureScope::Host, &CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
+    (FigureScope::Process, &CPU_THROTTLED, throttled_share),
+    (FigureScope::Process, &CPU_ALLOWED, allowed_cpu_share),
+    (FigureScope::Host, &RUNNABLE_TASKS, |used| Some(used.edge_mean(|look| f64::from(look.cpu.running)))),
+    (FigureScope::Process, &THREADS_WITHOUT_CPU, without_cpu),
+    (FigureScope::Process, &CONTEXT_SWITCHES, |used| used.rate(|look| look.process.switches)),
+    (FigureScope::Host, &PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
+    (FigureScope::Host, &PRESSURE_IO, |used| used.mean_share(|look| look.pressure.io)),
+    (FigureScope::Host, &PRESSURE_IO_FULL, |used| used.mean_share(|look| look.pressure.io_full)),
+    (FigureScope::Host, &PRESSURE_MEMORY, |used| used.mean_share(|look| look.pressure.memory)),
+    (FigureScope::Host, &PRESSURE_MEMORY_FULL, |used| used.mean_share(|look| look.pressure.memory_full)),
+    (FigureScope::Host, &MEMORY_AVAILABLE, |used| Some(used.to.memory.available as f64)),
+    (FigureScope::Host, &FILE_CACHE, |used| Some(used.to.memory.file_cache as f64)),
+    (FigureScope::Host, &MAJOR_FAULTS, |used| used.rate(|look| Some(look.memory.major_faults))),
+    (FigureScope::Host, &REFAULTS, |used| used.rate(|look| look.memory.refaults)),
+    (FigureScope::Host, &DISK_READS, |used| Some(used.disk_use()?.reads)),
+    (FigureScope::Host, &DISK_WRITES, |used| Some(used.disk_use()?.writes)),
+    (FigureScope::Host, &DISK_READ_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.read_bytes, disk.reads))),
+    (FigureScope::Host, &DISK_WRITE_SIZE, |used| {
+        used.disk_use().map(|disk| mean_size(disk.written_bytes, disk.writes))
+    }),
+    (FigureScope::Host, &DISK_READ_BYTES, |used| Some(used.disk_use()?.read_bytes)),
+    (FigureScope::Host, &DISK_WRITTEN_BYTES, |used| Some(used.disk_use()?.written_bytes)),
+    (FigureScope::Network, &RETRANSMITTED_SEGMENTS, retransmit_share),
+    (FigureScope::Network, &LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
+    (FigureScope::Network, &LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
+    (FigureScope::Network, &SOCKETS, |used| used.to.tcp.sockets.map(|sockets| sockets as f64)),
+    (FigureScope::Process, &PROCESSES, |used| Some(f64::from(used.to.process.processes))),
+    (FigureScope::Process, &THREADS, |used| Some(f64::from(used.to.process.threads))),
+];
+
+/// The figures of each host in a visit. What both ends have in common is the server's.
+pub(crate) fn host_readings(visited: &StepResult, network: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
+    // Of the client's threads requests wait for the one that sends and reads.
+    let generator = visited.load.generator.without_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
+    let hosts = [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)];
+    hosts.map(|(host, used)| {
+        let mut readings = Vec::new();
+        for &(scope, metric, value) in &HOST_FIGURES {
+            if host == LoadHost::Client && !is_client_owned(scope, network) {
+                continue;
+            }
+            let of_generator = generator.filter(|_| host == LoadHost::Client && metric.id == THREADS_WITHOUT_CPU.id);
+            readings.extend(of_generator.or_else(|| value(used)).map(|value| reading(metric, value)));
+        }
+        (host, readings)
+    })
+}
+
+/// Whether the client has its own.
+fn is_client_owned(scope: FigureScope, network: NetworkSetup) -> bool {
+    match scope {
+        FigureScope::Host => network == NetworkSetup::Hosts,
+        FigureScope::Network => network != NetworkSetup::Loopback,
+        FigureScope::Process => true,
+    }
+}
+
+/// What is told of each host, by what a visit brought: the same in each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportedMetrics(Vec<(LoadHost, Vec<Name>)>);
+
+impl ReportedMetrics {
+    /// By a visit.
+    pub fn from_step(visited: &StepResult, network: NetworkSetup) -> Self {
+        let names = |readings: Vec<MetricReadings>| readings.iter().map(|reading| reading.metric).collect();
+        Self(host_readings(visited, network).into_iter().map(|(host, readings)| (host, names(readings))).collect())
+    }
+
+    /// The hosts of which something is told.
+    pub fn hosts(&self) -> impl Iterator<Item = LoadHost> {
+        self.0.iter().map(|(host, _)| *host)
+    }
+
+    /// What is planned, without what no host tells.
+    pub fn restrict(&self, mut planned: PlannedMeasurement) -> PlannedMeasurement {
+        if let Some((_, reported)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
+            planned.metrics.retain(|metric| reported.contains(metric));
+        }
+        planned
+    }
+}
+
+/// A part of the CPU time of the host.
+fn cpu_share(used: &UsageDelta, of: fn(&CpuStats) -> f64) -> Option<f64> {
+    let all = used.growth(|look| look.cpu.user + look.cpu.system + look.cpu.steal + look.cpu.idle);
+    (all > 0.0).then(|| used.growth(|look| of(&look.cpu)) / all)
+}
+
+/// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
+/// can be seen.
+fn throttled_share(used: &UsageDelta) -> Option<f64> {
+    let CpuStats { quota, is_quota_known, throttled_periods, periods, .. } = used.to.cpu;
+    let (Some(_), Some(_)) = (throttled_periods, periods) else {
+        return (quota.is_none() && is_quota_known).then_some(0.0);
+    };
+    let since = |of: fn(&CpuStats) -> Option<u64>| used.growth(|look| of(&look.cpu).unwrap_or_default() as f64);
+    let all = since(|cpu| cpu.periods);
+    // A quota that was taken away meanwhile has left its counts.
+    let share = (all > 0.0).then(|| since(|cpu| cpu.throttled_periods) / all);
+    share.or((quota.is_some() || is_quota_known).then_some(0.0))
+}
+
+/// The share of the time of the CPUs that it may run on in which they did anything.
+fn allowed_cpu_share(used: &UsageDelta) -> Option<f64> {
+    let CpuStats { allowed_busy, allowed_idle, .. } = used.to.cpu;
+    let since = |of: fn(&CpuStats) -> Option<f64>| used.growth(|look| of(&look.cpu).unwrap_or_default());
+    let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
+    let all = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
+    (all > 0.0).then(|| busy / all)
+}
+
+/// Those that requests wait for: not the one of the server that takes samples.
+fn without_cpu(used: &UsageDelta) -> Option<f64> {
+    let sampling = used.server_use().and_then(|own| own.sampling_without_cpu).unwrap_or(0.0);
+    Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
+}
+
+/// The size of one of so many; nothing without any.
+fn mean_size(bytes: f64, requests: f64) -> f64 {
+    if requests > 0.0 { bytes / requests } else { 0.0 }
+}
+
+fn retransmit_share(used: &UsageDelta) -> Option<f64> {
+    let [again, sent] =
+        [used.growth(|look| look.tcp.retransmitted_segments as f64), used.growth(|look| look.tcp.sent_segments as f64)];
+    Some(if again > 0.0 { again / sent.max(again) } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_core::Case;
+    use kelvin_core::catalogue::load::hosts::HOST_METRICS;
+    use kelvin_core::resources::{
+        DiskStats, MemoryStats, PressureStall, ProcessStats, ResourceSnapshot, ServerStats, TcpStats,
+    };
+
+    use super::*;
+
+    /// A host whose counters are all at `times` what they are a second.
+    fn usage_sample(times: f64) -> ResourceSnapshot {
+        let count = |a_second: f64| (a_second * times) as u64;
+        let disk = DiskStats {
+            reads: count(10.0),
+            read_bytes: count(1e6),
+            writes: count(2.0),
+            written_bytes: count(8192.0),
+            holds_root: true,
+            ..DiskStats::default()
+        };
+        let cpu = CpuStats {
+            user: 4e8 * times,
+            system: 8e8 * times,
+            steal: 2e8 * times,
+            idle: 6e8 * times,
+            allowed_busy: Some(9e8 * times),
+            allowed_idle: Some(1e8 * times),
+            quota: Some(0.5),
+            throttled_periods: Some(count(9.0)),
+            periods: Some(count(10.0)),
+            running: count(1.0) as u32,
+            ..CpuStats::default()
+        };
+        let tcp = TcpStats {
+            sent_segments: count(1000.0),
+            retransmitted_segments: count(20.0),
+            listen_overflows: count(3.0),
+            listen_drops: count(4.0),
+            sockets: Some(27),
+        };
+        ResourceSnapshot {
+            at: 1e9 * times,
+            process: ProcessStats {
+                without_cpu: Some(5e8 * times),
+                switches: Some(count(100.0)),
+                threads: 3,
+                ..ProcessStats::default()
+            },
+            cpu,
+            disks: vec![disk],
+            tcp,
+            memory: MemoryStats {
+                available: 1 << 30,
+                major_faults: count(7.0),
+                refaults: Some(count(8.0)),
+                ..MemoryStats::default()
+            },
+            pressure: PressureStall { io: Some(25e7 * times), ..PressureStall::default() },
+            ..ResourceSnapshot::default()
+        }
+    }
+
+    fn usage_delta() -> UsageDelta {
+        UsageDelta::between([1.0, 2.0, 4.0].map(usage_sample))
+    }
+
+    fn figure(metric: &Metric, used: &UsageDelta) -> Option<f64> {
+        let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
+        (figure.2)(used)
+    }
+
+    #[test]
+    fn every_host_metric_has_a_figure() {
+        let own: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.1.id).collect();
+        let all: Vec<Name> = HOST_METRICS.iter().map(|metric| metric.id).collect();
+        assert_eq!(own, all);
+    }
+
+    #[test]
+    fn counters_become_shares_rates_and_counts() {
+        let used = usage_delta();
+        let known: [(&Metric, f64); 18] = [
+            (&CPU_USER, 0.2),
+            (&CPU_SYSTEM, 0.4),
+            (&CPU_STEAL, 0.1),
+            (&CPU_THROTTLED, 0.9),
+            (&CPU_ALLOWED, 0.9),
+            (&RUNNABLE_TASKS, 3.0),
+            (&THREADS_WITHOUT_CPU, 0.5),
+            (&CONTEXT_SWITCHES, 100.0),
+            (&PRESSURE_IO, 0.25),
+            (&MAJOR_FAULTS, 7.0),
+            (&REFAULTS, 8.0),
+            (&DISK_READS, 10.0),
+            (&DISK_READ_SIZE, 1e5),
+            (&DISK_WRITE_SIZE, 4096.0),
+            (&DISK_WRITTEN_BYTES, 8192.0),
+            (&RETRANSMITTED_SEGMENTS, 0.02),
+            // With those of the warm-up.
+            (&LISTEN_OVERFLOWS, 9.0),
+            (&THREADS, 3.0),
+        ];
+        for (metric, expected) in known {
+            assert_eq!(figure(metric, &used), Some(expected), "{}", metric.id);
+        }
+        assert_eq!(figure(&PRESSURE_CPU, &used), None, "not told is not zero");
+    }
+
+    #[test]
+    fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
+        let sampling = |times: f64| {
+            let served = ServerStats { sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
+            ResourceSnapshot { server: Some(served), ..usage_sample(times) }
+        };
+        let waited = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
+        assert!((waited - 0.3).abs() < 1e-9, "{waited}");
+    }
+
+    #[test]
+    fn figures_are_zero_without_quota_or_reads() {
+        let still = ResourceSnapshot {
+            cpu: CpuStats { quota: None, is_quota_known: true, ..usage_sample(1.0).cpu },
+            ..usage_sample(1.0)
+        };
+        let used = UsageDelta::between([still.clone(), still.clone(), ResourceSnapshot { at: 5e9, ..still }]);
+        for metric in [&CPU_THROTTLED, &DISK_READ_SIZE, &RETRANSMITTED_SEGMENTS, &LISTEN_OVERFLOWS] {
+            assert_eq!(figure(metric, &used), Some(0.0), "{}", metric.id);
+        }
+        assert_eq!(figure(&CPU_USER, &used), None, "no time has passed on any CPU");
+    }
+
+    #[test]
+    fn hidden_quota_leaves_throttling_unknown() {
+        let hidden = |times: f64| {
+            let ResourceSnapshot { cpu, .. } = usage_sample(times);
+            let cpu = CpuStats { quota: None, throttled_periods: None, periods: None, is_quota_known: false, ..cpu };
+            ResourceSnapshot { cpu, ..usage_sample(times) }
+        };
+        let seen = |times: f64| ResourceSnapshot {
+            cpu: CpuStats { is_quota_known: true, ..hidden(times).cpu },
+            ..usage_sample(times)
+        };
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(hidden))), None);
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(seen))), Some(0.0));
+    }
+
+    #[test]
+    fn client_reports_only_unshared_figures() {
+        let of = |metric: &Metric, between| {
+            let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
+            is_client_owned(figure.0, between)
+        };
+        let all = [NetworkSetup::Loopback, NetworkSetup::Namespaces, NetworkSetup::Hosts];
+        assert_eq!(all.map(|between| of(&CONTEXT_SWITCHES, between)), [true, true, true]);
+        assert_eq!(all.map(|between| of(&RETRANSMITTED_SEGMENTS, between)), [false, true, true]);
+        assert_eq!(all.map(|between| of(&CPU_STEAL, between)), [false, false, true]);
+    }
+
+    #[test]
+    fn unreported_metrics_are_not_planned() {
+        let told = ReportedMetrics(vec![(LoadHost::Client, vec![CONTEXT_SWITCHES.id])]);
+        let planned = |host: LoadHost| PlannedMeasurement {
+            probe: CPU_USER.id,
+            metrics: vec![CPU_USER.id, CONTEXT_SWITCHES.id],
+            case: Case::new().with_word(host),
+            only_input: false,
+        };
+        assert_eq!(told.restrict(planned(LoadHost::Client)).metrics, [CONTEXT_SWITCHES.id]);
+        assert_eq!(told.restrict(planned(LoadHost::Server)).metrics, [CPU_USER.id, CONTEXT_SWITCHES.id]);
+    }
 }

@@ -3,22 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::load::access_pattern;
+use crate::load::access_pattern::AccessPattern;
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_core::load::LoadResult;
 use kelvin_core::units::seconds;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::cgroup::Cgroup;
 use kelvin_machine::resources::ProcessMonitor;
+use kelvin_transfer::wire::file_server::DiskRateReport;
 
-use crate::sweep::disk::DiskRate;
 use crate::sweep::error::{Error, Result};
-use crate::sweep::file_set::FileSet;
-use crate::sweep::load_step::{StepResult, StepRunner, StepSpec};
+use crate::sweep::file_set::FileList;
+use crate::sweep::load_step::{StatsClient, StepResult, StepRunner, StepSpec};
 use crate::sweep::readings::StudyConditions;
 use crate::sweep::setup::{ExistingServer, KnownFiles, OwnServer, SweepLoad};
-use crate::sweep::stats_client::StatsClient;
-use crate::sweep::study_server::{ServerSide, StudyServer};
+use crate::sweep::study_server::{ServerProcess, ServerSide};
 use crate::sweep::topology::LoadTopology;
 
 /// Rounds of each capacity.
@@ -49,8 +49,8 @@ pub(crate) struct ServerUnderTest {
     pub conditions: StudyConditions,
     runner: StepRunner,
     /// What its disk gave in each round, where files come from it.
-    pub disk: Vec<DiskRate>,
-    server: Option<StudyServer>,
+    pub disk: Vec<DiskRateReport>,
+    server: Option<ServerProcess>,
     /// The group that limits the server's memory; it goes after the server.
     memory: Option<Cgroup>,
     /// Whether all files are known to be in its page cache.
@@ -64,7 +64,7 @@ pub(crate) struct ServerUnderTest {
 struct ExtraWorkers {
     options: OwnServer,
     directory: PathBuf,
-    started: Option<(StepRunner, StudyServer)>,
+    started: Option<(StepRunner, ServerProcess)>,
 }
 
 /// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
@@ -85,57 +85,49 @@ impl StreamResults {
 
 /// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
 pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
-    let place = match own.network {
+    let topology = match own.network {
         NetworkSetup::Namespaces => LoadTopology::with_link(own.link)?,
-        NetworkSetup::Loopback | NetworkSetup::Hosts => LoadTopology::single_host(),
+        NetworkSetup::Loopback | NetworkSetup::Hosts => LoadTopology::default(),
     };
-    let sites: Result<Vec<ServerUnderTest>> = own
-        .caches
-        .iter()
-        .enumerate()
-        .map(|(index, &cache)| {
-            let once = || {
-                if index == 0 {
-                    before_files()
-                }
-            };
-            ServerUnderTest::start(ServerSide::new(own, &place, own.memory_for(cache))?, cache, &once)
-        })
-        .collect();
-    Ok((sites?, place))
+    let mut servers = Vec::new();
+    for &cache in &own.caches {
+        let before_files: &dyn Fn() = if servers.is_empty() { before_files } else { &|| {} };
+        let side = ServerSide::new(own, &topology, own.memory_for(cache))?;
+        servers.push(ServerUnderTest::start(side, cache, before_files)?);
+    }
+    Ok((servers, topology))
 }
 
 impl ServerUnderTest {
     /// Starts the server, of which much may be refused, and makes the files, which takes long.
     fn start(side: ServerSide<'_>, cache: CacheState, before_files: &dyn Fn()) -> Result<Self> {
-        let own = side.options();
+        let own = side.options;
         let failed = |source| Error::Files { directory: own.directory.clone(), source };
         let directory = own.directory.join(format!("files-{}", cache.name()));
         std::fs::create_dir(&directory).map_err(failed)?;
-        let server = StudyServer::start(&side, &directory)?;
+        let server = side.serve(&directory, ("token", &own.arguments))?;
         before_files();
-        let set = FileSet::create(&directory, own.files)?;
+        let files = FileList::create(&directory, own.files)?;
         // On the server's side, in its control groups.
         let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
-        let disk = (0..rounds).map(|_| side.disk_rate(&set.directory)).collect::<Result<_>>()?;
+        let disk = (0..rounds).map(|_| side.disk_rate(&directory)).collect::<Result<_>>()?;
         // Pages that whoever made the files has left in memory would not count against the server's limit.
-        set.set_cache_state(if cache == CacheState::Cached {
-            PageCacheState::Cached
-        } else {
-            PageCacheState::Uncached
-        })?;
+        let is_cached = cache == CacheState::Cached;
+        let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };
+        files.set_cache_state(&directory, state, (0, Duration::MAX))?;
         let url = format!("http://{}/", server.address);
-        let paths = set.names().iter().map(|name| format!("/{name}")).collect();
+        let (network, count, bytes) = (own.network, files.names.len() as u64, files.bytes);
+        let paths = files.names.iter().map(|name| format!("/{name}")).collect();
         let runner = step_runner(&url, paths, server.stats_client.clone())?;
         // The page cache of a limited server is its own: a second one would begin with none.
         let own = own.memory_for(cache).is_none().then(|| own.clone());
         Ok(Self {
-            conditions: StudyConditions { cache, network: side.options().network, files: set.count, bytes: set.bytes },
+            conditions: StudyConditions { cache, network, files: count, bytes },
             runner,
             disk,
             server: Some(server),
-            memory: side.into_memory(),
-            is_in_memory: cache == CacheState::Cached,
+            memory: side.memory,
+            is_in_memory: is_cached,
             more_workers: own.map(|options| ExtraWorkers { options, directory, started: None }),
         })
     }
@@ -176,7 +168,11 @@ impl ServerUnderTest {
             }
         }
         let streams = StreamResults(streams);
-        self.learn_bytes(streams.first());
+        // The size of files that were not made here is that of what came of one.
+        if self.conditions.bytes == 0 {
+            let LoadResult { bytes, requests, .. } = streams.first().load;
+            self.conditions.bytes = bytes / requests.max(1);
+        }
         Ok(streams)
     }
 
@@ -197,13 +193,6 @@ impl ServerUnderTest {
             streams.push(self.run_stream(StepSpec { duration: time, ..spec }, longest)?);
         }
         Ok(streams)
-    }
-
-    /// Learns the size of files that were not made here from what came of one.
-    fn learn_bytes(&mut self, stream: &StepResult) {
-        if self.conditions.bytes == 0 {
-            self.conditions.bytes = stream.load.bytes / stream.load.requests.max(1);
-        }
     }
 
     /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
@@ -230,7 +219,7 @@ impl ServerUnderTest {
         if started.is_none() {
             let side = ServerSide::new(own, place, None)?;
             let options = with_workers(&own.arguments, workers);
-            let server = StudyServer::start_with(&side, directory, ("more.token", &options))?;
+            let server = side.serve(directory, ("more.token", &options))?;
             let url = format!("http://{}/", server.address);
             *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
         }
@@ -281,12 +270,12 @@ fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<S
 }
 
 /// The order of requests of a pattern.
-pub(crate) fn access_pattern(pattern: RequestPattern) -> access_pattern::AccessPattern {
+pub(crate) fn access_pattern(pattern: RequestPattern) -> AccessPattern {
     match pattern {
-        RequestPattern::Random => access_pattern::AccessPattern::Random,
-        RequestPattern::Fixed => access_pattern::AccessPattern::Fixed,
-        RequestPattern::Sequence => access_pattern::AccessPattern::Sequence,
-        RequestPattern::Zipf => access_pattern::AccessPattern::Zipf(1.0),
+        RequestPattern::Random => AccessPattern::Random,
+        RequestPattern::Fixed => AccessPattern::Fixed,
+        RequestPattern::Sequence => AccessPattern::Sequence,
+        RequestPattern::Zipf => AccessPattern::Zipf(1.0),
     }
 }
 

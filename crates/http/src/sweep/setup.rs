@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_transfer::wire::file_server::DiskRateReport;
 
-use crate::sweep::disk::DiskRate;
 use crate::sweep::file_set::FileSetSpec;
 
 /// A study of one server.
@@ -84,7 +84,7 @@ pub struct KnownFiles {
     /// Whether they are in the page cache there.
     pub cache: CacheState,
     /// What the disk gave in each round, where they are to come from it.
-    pub disk: Vec<DiskRate>,
+    pub disk: Vec<DiskRateReport>,
 }
 
 impl OwnServer {

@@ -8,21 +8,18 @@ use kelvin_core::catalogue::load::{
     CAPACITY, MORE_WORKERS, NetworkSetup, RequestPattern, Resource, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::units::number;
-use kelvin_core::{Case, Event, Name, Round, RoundOutcome, RunHeader, RunStatus};
+use kelvin_core::{Case, Event, MetricReadings, Name, Round, RoundOutcome, RunHeader, RunStatus};
 use kelvin_harness::EventSink;
 
-use crate::sweep::capacity::{Capacities, CapacityInputs};
+use crate::sweep::capacity::{Capacities, CapacityInputs, ExpectedKnee, expected_knee};
 use crate::sweep::error::{Error, Result};
-use crate::sweep::expected_knee::{ExpectedKnee, expected_knee};
-use crate::sweep::host_readings::{ReportedMetrics, host_readings};
 use crate::sweep::load_step::{StepResult, StepSpec};
-use crate::sweep::pinned_thread::PinnedThread;
-use crate::sweep::readings::{self, StudyConditions};
+use crate::sweep::readings::{self, ReportedMetrics, StudyConditions, host_readings};
 use crate::sweep::server_under_test::{
-    CAPACITY_ROUND_TIME, MAX_STEP_TIME, ServerUnderTest, StreamResults, access_pattern, max_stream_time, start_servers,
+    CAPACITY_ROUND_TIME, MAX_STEP_TIME, ServerUnderTest, access_pattern, max_stream_time, start_servers,
 };
 use crate::sweep::setup::{StudySetup, StudyTarget, SweepLoad};
-use crate::sweep::topology::LoadTopology;
+use crate::sweep::topology::{LoadTopology, PinnedThread};
 use crate::sweep::user_counts::{PlannedStep, WORKER_TEST_STEPS, least_missed, step_order, user_grid};
 
 /// Requests that are to be answered in a visit, at least.
@@ -32,6 +29,9 @@ const MIN_STEP_TIME: Duration = Duration::from_millis(1000);
 const MIN_WARM_UP: Duration = Duration::from_millis(200);
 /// How the names of congestion controls begin that pace what is sent.
 const PACING_PREFIX: &str = "bbr";
+/// What that means where the client is on the same host.
+const PACED_ON_ONE_HOST: &str = ", which paces them by timers: on one host more of the work of an answer is the server's then, and less the \
+     client's, than by cubic (--server-options '--congestion-control cubic')";
 /// What is said of a link that is no resource of a study.
 const NO_LINK_RATE: &str = "the link has no rate of its own that is known, neither its device's nor that of a shaper at the server: what it \
      carries is what processors give, and it is never named as the limit";
@@ -41,19 +41,8 @@ const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 /// A study that is ready to be conducted. Dropped, its server ends.
 #[derive(Debug)]
 pub struct LoadStudy {
-    plan: StudyPlan,
-    /// They end before their place does.
-    servers: Vec<ServerUnderTest>,
-    topology: LoadTopology,
-    _pinned: PinnedThread,
-    /// How long its preparation took.
-    preparation_time: Duration,
-}
-
-/// What is visited, and when.
-#[derive(Debug)]
-struct StudyPlan {
     sweeps: Vec<LoadSweep>,
+    /// The visits, in their order.
     steps: Vec<PlannedStep>,
     /// What is told of either host.
     reported: ReportedMetrics,
@@ -62,6 +51,12 @@ struct StudyPlan {
     seed: u64,
     /// The CPU of the load generator.
     cpu: u32,
+    /// They end before their place does.
+    servers: Vec<ServerUnderTest>,
+    topology: LoadTopology,
+    _pinned: PinnedThread,
+    /// How long its preparation took: files, and what each resource gives alone.
+    pub preparation_time: Duration,
 }
 
 /// One way of asking one server, by growing numbers of users.
@@ -113,26 +108,49 @@ impl LoadStudy {
     pub fn prepare(setup: &StudySetup, before_files: &dyn Fn()) -> Result<Self> {
         let begun = Instant::now();
         let _pinned = PinnedThread::pin(&setup.cpus)?;
-        let (mut sites, place) = match &setup.target {
+        let (mut servers, topology) = match &setup.target {
             StudyTarget::Own(own) => start_servers(own, before_files)?,
-            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], LoadTopology::single_host()),
+            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], LoadTopology::default()),
         };
         let longest = max_stream_time(setup.max_duration);
         let streaming = Instant::now();
-        let streams = sites.iter_mut().map(|site| site.run_streams(&setup.loads, setup.seed, longest));
+        let streams = servers.iter_mut().map(|server| server.run_streams(&setup.loads, setup.seed, longest));
         let streams = streams.collect::<Result<Vec<_>>>()?;
         let most = setup.max_duration.map(|most| most.saturating_sub(begun.elapsed()));
         // What was asked for is the time of all that is measured; files are made before.
         let kept = if setup.budget_is_total { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
-        let budget = kept.max(setup.budget / 2);
-        let plan = StudyPlan::new(&sites, &streams, (&StudySetup { budget, ..setup.clone() }, most))?;
-        Ok(Self { plan, servers: sites, topology: place, _pinned, preparation_time: begun.elapsed() })
+        let setup = StudySetup { budget: kept.max(setup.budget / 2), ..setup.clone() };
+        let mut sweeps = Vec::new();
+        for (index, server) in servers.iter().enumerate() {
+            for &load in &setup.loads {
+                let alike = streams[index].by_pattern(server.stream_pattern(load.pattern));
+                sweeps.push(LoadSweep::new((index, server), load, alike, &setup));
+            }
+        }
+        if let Some(most) = most {
+            fit_sweeps(&mut sweeps, (&setup, most))?;
+        }
+        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
+        let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
+        let counted = streams.iter().find_map(|streams| streams.first().server.to.server.as_ref());
+        Ok(Self {
+            steps: step_order(&users, &tested, setup.visits, setup.seed),
+            reported: ReportedMetrics::from_step(streams[0].first(), servers[0].conditions.network),
+            notes: notes(&sweeps, counted.and_then(|server| server.congestion_control.as_deref())),
+            sweeps,
+            seed: setup.seed,
+            cpu: setup.cpus.first().copied().unwrap_or_default(),
+            servers,
+            topology,
+            _pinned,
+            preparation_time: begun.elapsed(),
+        })
     }
 
     /// All cases, in the order of reports.
     pub fn cases(&self) -> Vec<PlannedCase> {
         let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for sweep in &self.plan.sweeps {
+        for sweep in &self.sweeps {
             let (conditions, load) = (sweep.conditions, sweep.load);
             for &count in &sweep.users {
                 users.push((THROUGHPUT.id, conditions.user_case(load, count)));
@@ -140,7 +158,7 @@ impl LoadStudy {
                     resources.push((UTILISATION.id, conditions.resource_case(load, count, resource)));
                 }
             }
-            for host in self.plan.reported.hosts() {
+            for host in self.reported.hosts() {
                 hosts.extend(sweep.users.iter().map(|&count| (CPU_USER.id, conditions.host_case(load, count, host))));
             }
             if sweep.tests_workers() {
@@ -148,7 +166,7 @@ impl LoadStudy {
             }
         }
         let mut capacities = Vec::new();
-        for sweep in self.plan.one_per_pattern() {
+        for sweep in self.one_per_pattern() {
             for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
                 let case = (CAPACITY.id, sweep.conditions.capacity_case(sweep.load.pattern, *resource));
                 if !capacities.contains(&case) {
@@ -162,66 +180,44 @@ impl LoadStudy {
 
     /// How long all visits take.
     pub fn steps_time(&self) -> Duration {
-        self.plan.steps_time()
-    }
-
-    /// How long its preparation took: files, and what each resource gives alone.
-    pub fn preparation_time(&self) -> Duration {
-        self.preparation_time
+        self.steps.iter().map(|step| self.sweeps[step.sweep].step_time(step.users)).sum()
     }
 
     /// Visits to be made.
     pub fn step_count(&self) -> usize {
-        self.plan.steps.len()
+        self.steps.len()
     }
 
     /// What is expected of each sweep, from capacities alone, in words.
     pub fn expectations(&self) -> Vec<String> {
-        self.plan.sweeps.iter().map(LoadSweep::description).collect()
+        self.sweeps.iter().map(LoadSweep::description).collect()
     }
 
     /// The numbers of users of each sweep that are left out for want of time, in words.
     pub fn left_out(&self) -> Vec<String> {
-        self.plan.sweeps.iter().filter_map(LoadSweep::left_out_text).collect()
+        self.sweeps.iter().filter_map(LoadSweep::left_out_text).collect()
     }
 
     /// Tells what the capacities are, makes all visits, and tells what each brought.
     pub fn run(&mut self, outline: &RunHeader, sink: &mut dyn EventSink) -> RunStatus {
-        let Self { plan, servers: sites, topology: place, .. } = self;
-        let planned = outline.plan.iter().map(|planned| plan.reported.restrict(planned.clone())).collect();
+        let planned = outline.plan.iter().map(|planned| self.reported.restrict(planned.clone())).collect();
         sink.event(&Event::Started(Box::new(RunHeader { plan: planned, ..outline.clone() })));
-        plan.emit_capacities(sink);
+        for sweep in self.one_per_pattern() {
+            for (index, round) in (0..).zip(&sweep.rounds) {
+                for (resource, capacity) in &round.all {
+                    let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
+                    let attempt = RoundOutcome::Measured(readings::capacity_readings(capacity));
+                    let seconds = CAPACITY_ROUND_TIME.as_secs_f64();
+                    let round = Round { index, at: 0.0, seconds, timing: None, cpu: self.cpu, attempt };
+                    sink.event(&Event::RoundFinished { probe: CAPACITY.id, case, round: Box::new(round) });
+                }
+            }
+        }
         let begun = Instant::now();
-        let status = plan.run_steps((sites, place), begun, sink);
-        let (seconds, notes) = (begun.elapsed().as_secs_f64(), plan.notes.clone());
+        let status = self.run_steps(begun, sink);
+        let (seconds, notes) = (begun.elapsed().as_secs_f64(), self.notes.clone());
         sink.event(&Event::Finished { status: status.clone(), seconds, notes });
         status
-    }
-}
-
-impl StudyPlan {
-    fn new(
-        sites: &[ServerUnderTest],
-        streams: &[StreamResults],
-        (setup, most): (&StudySetup, Option<Duration>),
-    ) -> Result<Self> {
-        let of = |(site, load): (usize, &SweepLoad)| {
-            let alike = streams[site].by_pattern(sites[site].stream_pattern(load.pattern));
-            LoadSweep::new((site, &sites[site]), *load, alike, setup)
-        };
-        let all = (0..sites.len()).flat_map(|site| setup.loads.iter().map(move |load| (site, load)));
-        let mut sweeps: Vec<LoadSweep> = all.map(of).collect();
-        if let Some(most) = most {
-            fit_sweeps(&mut sweeps, (setup, most))?;
-        }
-        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
-        let reported = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.network);
-        let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
-        let order = step_order(&users, &tested, setup.visits, setup.seed);
-        let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
-        let notes = notes(&sweeps, congestion_control);
-        let cpu = setup.cpus.first().copied().unwrap_or_default();
-        Ok(Self { sweeps, steps: order, reported, notes, seed: setup.seed, cpu })
     }
 
     /// A sweep of each server and pattern: the capacities of others with these are the same.
@@ -236,112 +232,75 @@ impl StudyPlan {
             .map(|(_, sweep)| sweep)
     }
 
-    /// How long all visits take.
-    fn steps_time(&self) -> Duration {
-        self.steps.iter().map(|stop| self.sweeps[stop.sweep].step_time(stop.users)).sum()
-    }
-
-    fn emit_capacities(&self, sink: &mut dyn EventSink) {
-        for sweep in self.one_per_pattern() {
-            for (index, round) in sweep.rounds.iter().enumerate() {
-                for (resource, capacity) in &round.all {
-                    let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
-                    let at = RoundTime { index: index as u32, seconds: 0.0, took: CAPACITY_ROUND_TIME.as_secs_f64() };
-                    self.emit(
-                        sink,
-                        CAPACITY.id,
-                        case,
-                        at,
-                        RoundOutcome::Measured(readings::capacity_readings(capacity)),
-                    );
-                }
-            }
-        }
-    }
-
-    fn run_steps(
-        &self,
-        (sites, place): (&mut [ServerUnderTest], &LoadTopology),
-        begun: Instant,
-        sink: &mut dyn EventSink,
-    ) -> RunStatus {
-        let (mut failures, mut left) = (0, self.steps_time());
-        let mut promise = TimeEstimate { total: left, is_corrected: false };
-        for (done, stop) in self.steps.iter().enumerate() {
-            let sweep = &self.sweeps[stop.sweep];
-            let case = sweep.conditions.user_case(sweep.load, stop.users);
-            let (planned, seconds_left) = (self.steps.len(), left.as_secs_f64());
-            let started =
-                Event::RoundStarted { probe: probe_of(*stop), case: case.clone(), done, planned, seconds_left };
-            sink.event(&started);
-            let from = begun.elapsed().as_secs_f64();
-            let (site, spec) = (&mut sites[sweep.server_index], self.step_spec(*stop, done as u64));
-            let workers = sweep.workers.filter(|_| stop.more_workers).map(|workers| 2 * workers);
-            let visited = match workers {
-                Some(workers) => site.run_step_with_workers(workers, place, spec),
-                None => site.run_step(spec),
+    fn run_steps(&mut self, begun: Instant, sink: &mut dyn EventSink) -> RunStatus {
+        let (mut failures, mut left, planned) = (0, self.steps_time(), self.steps.len());
+        let mut estimate = TimeEstimate { total: left, is_corrected: false };
+        for done in 0..planned {
+            let step = self.steps[done];
+            let sweep = &self.sweeps[step.sweep];
+            let case = sweep.conditions.user_case(sweep.load, step.users);
+            let probe = if step.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id };
+            let seconds_left = left.as_secs_f64();
+            sink.event(&Event::RoundStarted { probe, case: case.clone(), done, planned, seconds_left });
+            let at = begun.elapsed().as_secs_f64();
+            let (users, seed) = (step.users, self.seed.wrapping_add(done as u64));
+            let StepTimes { warm_up, duration } = sweep.step_times(users);
+            let (pattern, think) = (access_pattern(sweep.load.pattern), sweep.load.think);
+            let spec = StepSpec { users, think, pattern, warm_up, duration, seed };
+            let server = &mut self.servers[sweep.server_index];
+            let result = match sweep.workers.filter(|_| step.more_workers) {
+                Some(workers) => server.run_step_with_workers(2 * workers, &self.topology, spec),
+                None => server.run_step(spec),
             };
-            let at = RoundTime { index: stop.repetition, seconds: from, took: begun.elapsed().as_secs_f64() - from };
-            left = left.saturating_sub(sweep.step_time(stop.users));
-            if let Some(whole) = promise.corrected_total(begun.elapsed(), left) {
+            let seconds = begun.elapsed().as_secs_f64() - at;
+            left = left.saturating_sub(sweep.step_time(step.users));
+            if let Some(whole) = estimate.corrected_total(begun.elapsed(), left) {
                 sink.event(&Event::Extended { seconds: whole.as_secs_f64() });
             }
-            match visited {
+            let mut last_failure = None;
+            let outcomes = match result {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
                 Err(ended @ (Error::ServerEnded(_) | Error::ServerProcessEnded)) => {
                     return RunStatus::Partial(ended.to_string());
                 }
                 Err(error) => {
                     // A server that cannot have more workers says nothing of the one that is studied.
-                    failures += u32::from(!stop.more_workers);
-                    let failure = RoundOutcome::Failed(error.to_string());
-                    self.emit(sink, probe_of(*stop), case, at, failure);
-                    if failures >= MAX_CONSECUTIVE_FAILURES {
-                        return RunStatus::Partial(format!(
-                            "{MAX_CONSECUTIVE_FAILURES} visits in a row failed: {error}"
-                        ));
-                    }
+                    failures += u32::from(!step.more_workers);
+                    let failure = last_failure.insert(error.to_string()).clone();
+                    vec![(probe, case, RoundOutcome::Failed(failure))]
                 }
-                Ok(visited) => {
+                Ok(result) => {
                     failures = 0;
-                    self.emit_step(sink, *stop, at, &visited);
+                    let measured = self.step_readings(step, &result).into_iter();
+                    measured.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
                 }
+            };
+            for (probe, case, attempt) in outcomes {
+                let round = Round { index: step.repetition, at, seconds, timing: None, cpu: self.cpu, attempt };
+                sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
+            }
+            if let Some(error) = last_failure.filter(|_| failures >= MAX_CONSECUTIVE_FAILURES) {
+                return RunStatus::Partial(format!("{MAX_CONSECUTIVE_FAILURES} visits in a row failed: {error}"));
             }
         }
         RunStatus::Complete
     }
 
-    fn step_spec(&self, stop: PlannedStep, number: u64) -> StepSpec {
-        let sweep = &self.sweeps[stop.sweep];
-        let StepTimes { warm_up, duration } = sweep.step_times(stop.users);
-        let SweepLoad { pattern, think } = sweep.load;
-        let (pattern, seed) = (access_pattern(pattern), self.seed.wrapping_add(number));
-        StepSpec { users: stop.users, think, pattern, warm_up, duration, seed }
-    }
-
-    fn emit_step(&self, sink: &mut dyn EventSink, stop: PlannedStep, at: RoundTime, visited: &StepResult) {
-        let LoadSweep { conditions, load, capacities, .. } = &self.sweeps[stop.sweep];
-        let users = conditions.user_case(*load, stop.users);
-        if stop.more_workers {
-            let readings = vec![readings::reading(&MORE_WORKERS, visited.throughput())];
-            return self.emit(sink, MORE_WORKERS.id, users, at, RoundOutcome::Measured(readings));
+    /// What a visit brought: each with its probe, at its case.
+    fn step_readings(&self, step: PlannedStep, result: &StepResult) -> Vec<(Name, Case, Vec<MetricReadings>)> {
+        let LoadSweep { conditions, load, capacities, .. } = &self.sweeps[step.sweep];
+        let users = conditions.user_case(*load, step.users);
+        if step.more_workers {
+            return vec![(MORE_WORKERS.id, users, vec![readings::reading(&MORE_WORKERS, result.throughput())])];
         }
-        self.emit(sink, THROUGHPUT.id, users, at, RoundOutcome::Measured(readings::user_readings(visited)));
-        for (resource, readings) in readings::resource_readings(visited, capacities) {
-            let case = conditions.resource_case(*load, stop.users, resource);
-            self.emit(sink, UTILISATION.id, case, at, RoundOutcome::Measured(readings));
+        let mut all = vec![(THROUGHPUT.id, users, readings::user_readings(result))];
+        for (resource, readings) in readings::resource_readings(result, capacities) {
+            all.push((UTILISATION.id, conditions.resource_case(*load, step.users, resource), readings));
         }
-        for (host, readings) in host_readings(visited, conditions.network) {
-            let case = conditions.host_case(*load, stop.users, host);
-            self.emit(sink, CPU_USER.id, case, at, RoundOutcome::Measured(readings));
+        for (host, readings) in host_readings(result, conditions.network) {
+            all.push((CPU_USER.id, conditions.host_case(*load, step.users, host), readings));
         }
-    }
-
-    fn emit(&self, sink: &mut dyn EventSink, probe: Name, case: Case, at: RoundTime, attempt: RoundOutcome) {
-        let RoundTime { index, seconds, took } = at;
-        let round =
-            Round { index, start_seconds: seconds, seconds: took, timing: None, cpu: self.cpu, outcome: attempt };
-        sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
+        all
     }
 }
 
@@ -369,18 +328,6 @@ impl TimeEstimate {
         self.is_corrected = true;
         Some(spent + left.mul_f64(slowness))
     }
-}
-
-/// When a round was made: its number, and seconds from the start of the run on.
-#[derive(Clone, Copy, Debug)]
-struct RoundTime {
-    index: u32,
-    seconds: f64,
-    took: f64,
-}
-
-fn probe_of(stop: PlannedStep) -> Name {
-    if stop.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id }
 }
 
 impl StepTimes {
@@ -560,21 +507,12 @@ fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> 
     if !is_between(NetworkSetup::Loopback) && !sweeps.iter().all(has_link) {
         notes.push(NO_LINK_RATE.into());
     }
-    notes.extend(congestion_control.map(|name| congestion_note(name, !is_between(NetworkSetup::Hosts))));
-    notes
-}
-
-/// By which congestion control the server sends, and what that means where the client is on the same host: there an acknowledgement has
-/// the kernel send on at once, in the client's time, unless a timer of the server is to say when.
-fn congestion_note(name: &str, is_one_host: bool) -> String {
-    let said = format!("the server's connections send by {name}");
-    if !(is_one_host && name.starts_with(PACING_PREFIX)) {
-        return said;
+    if let Some(name) = congestion_control {
+        // On one host an acknowledgement has the kernel send on at once, in the client's time, unless a timer of the server is to say when.
+        let is_paced = !is_between(NetworkSetup::Hosts) && name.starts_with(PACING_PREFIX);
+        notes.push(format!("the server's connections send by {name}{}", if is_paced { PACED_ON_ONE_HOST } else { "" }));
     }
-    format!(
-        "{said}, which paces them by timers: on one host more of the work of an answer is the server's then, and less the client's, than \
-         by cubic (--server-options '--congestion-control cubic')"
-    )
+    notes
 }
 
 #[cfg(test)]

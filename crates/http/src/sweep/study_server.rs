@@ -1,24 +1,25 @@
-//! A server that is started for a study, and ended with it.
+//! Servers that are started for a study and ended with it: of its own, or for one that is made on another host.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_file::cache::PageCacheState;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::process::ExitKind;
+use kelvin_transfer::wire::file_server::DiskRateReport;
 
-use crate::sweep::disk::DiskRate;
 use crate::sweep::error::{Error, Result};
-use crate::sweep::pinned_thread::PinnedThread;
+use crate::sweep::file_set::FileList;
+use crate::sweep::load_step::StatsClient;
 use crate::sweep::setup::OwnServer;
-use crate::sweep::stats_client::StatsClient;
-use crate::sweep::topology::LoadTopology;
+use crate::sweep::topology::{LoadTopology, PinnedThread};
 
 /// Time in which a server says where it listens.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,9 +30,9 @@ const SIGKILL: i32 = 9;
 /// Bytes of the token that only this study knows.
 const TOKEN_BYTES: usize = 32;
 
-/// A server that runs. Dropped, it is killed.
+/// A `kelvin serve` that runs. Dropped, it is killed.
 #[derive(Debug)]
-pub(crate) struct StudyServer {
+pub(crate) struct ServerProcess {
     /// Where it listens.
     pub address: SocketAddr,
     /// Where it tells what it uses.
@@ -43,9 +44,11 @@ pub(crate) struct StudyServer {
 
 /// Limits and rights that a process of the server's side has.
 pub(crate) struct ServerSide<'s> {
-    options: &'s OwnServer,
+    /// The server that is wanted.
+    pub options: &'s OwnServer,
     topology: &'s LoadTopology,
-    memory: Option<Cgroup>,
+    /// The group that limits the memory of its processes, to be dropped once these have ended.
+    pub memory: Option<Cgroup>,
 }
 
 impl<'s> ServerSide<'s> {
@@ -62,16 +65,6 @@ impl<'s> ServerSide<'s> {
         Ok(Self { options: own, topology: place, memory })
     }
 
-    /// The server that is wanted.
-    pub fn options(&self) -> &'s OwnServer {
-        self.options
-    }
-
-    /// The group that limits the memory of its processes, to be dropped once these have ended.
-    pub fn into_memory(self) -> Option<Cgroup> {
-        self.memory
-    }
-
     /// Starts a process there, with the server's CPUs, namespace and control groups.
     ///
     /// # Errors
@@ -80,10 +73,10 @@ impl<'s> ServerSide<'s> {
         let mut words = self.options.program.iter().map(String::as_str);
         let program = words.next().unwrap_or_default();
         let all: Vec<&str> = words.chain(arguments.iter().copied()).collect();
-        let nothing: [(&str, &str); 0] = [];
-        let start = || GuardedChild::spawn(OsStr::new(program), &all, nothing);
-        let pinned = || PinnedThread::pin(&self.options.cpus).and_then(|_pinned| start());
-        let process = self.topology.run_at_server(pinned)??;
+        let process = self.topology.run_at_server(|| {
+            let _pinned = PinnedThread::pin(&self.options.cpus)?;
+            spawn(program, &all)
+        })??;
         self.enter(process.id())?;
         Ok(process)
     }
@@ -97,6 +90,30 @@ impl<'s> ServerSide<'s> {
         }
         Ok(())
     }
+
+    /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
+    /// those of processes.
+    ///
+    /// # Errors
+    /// What that process says.
+    pub fn disk_rate(&self, directory: &Path) -> Result<DiskRateReport> {
+        disk_rate_by(directory, |words| self.start(words))
+    }
+
+    /// Starts a server for the files of a directory, with these options; its token has this extension.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn serve(&self, root: &Path, (extension, options): (&str, &[String])) -> Result<ServerProcess> {
+        let listen = SocketAddr::new(self.topology.address(), 0);
+        let command = ServeCommand { root, token_file: &root.with_extension(extension), listen, options };
+        let mut server = command.start(|words| self.start(words))?;
+        // One that forks may have done so before it was in its groups.
+        let processes = ProcessMonitor::new(server.process.id(), None).processes();
+        processes.into_iter().try_for_each(|process| self.enter(process))?;
+        server.killed_before = oom_kills(self.memory.as_ref());
+        Ok(server)
+    }
 }
 
 /// Time that the disk is read for.
@@ -108,7 +125,7 @@ const DISK_READ_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// What that process says.
-pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRate> {
+fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRateReport> {
     let time = DISK_READ_TIME.as_millis().to_string();
     let mut process = start(&["disk-rate", path_text(directory)?, &time])?;
     // It waits for its input to end, so that it reads only once it is in its groups.
@@ -126,48 +143,35 @@ pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Resu
     })
 }
 
-impl ServerSide<'_> {
-    /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
-    /// those of processes.
-    ///
-    /// # Errors
-    /// What that process says.
-    pub fn disk_rate(&self, directory: &Path) -> Result<DiskRate> {
-        disk_rate_by(directory, |words| self.start(words))
-    }
-}
-
 /// What `kelvin serve` is told.
-pub(crate) struct ServeCommand<'w> {
+struct ServeCommand<'w> {
     /// The directory.
-    pub root: &'w Path,
+    root: &'w Path,
     /// Where it finds the token, which is written there.
-    pub token_file: &'w Path,
-    pub listen: SocketAddr,
+    token_file: &'w Path,
+    listen: SocketAddr,
     /// More of its options.
-    pub extra_options: &'w [String],
+    options: &'w [String],
 }
-
-/// A server that was started: its process, where it serves files, and where it tells what it uses.
-pub(crate) type StartedServer = (GuardedChild, SocketAddr, StatsClient);
 
 impl ServeCommand<'_> {
     /// Has a server started with these words.
     ///
     /// # Errors
     /// A server that does not say where it listens.
-    pub fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<StartedServer> {
+    fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<ServerProcess> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let directory = || self.token_file.parent().unwrap_or(self.token_file).to_owned();
         // Nobody else may read it.
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.token_file);
-        file.and_then(|mut file| file.write_all(token.as_bytes()))
-            .map_err(|source| Error::Files { directory: directory(), source })?;
+        file.and_then(|mut file| file.write_all(token.as_bytes())).map_err(|source| Error::Files {
+            directory: self.token_file.parent().unwrap_or(self.token_file).to_owned(),
+            source,
+        })?;
         let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
         let fixed = ["serve", root, "--listen", &listen, "--expose-stats", "--token-file", secret];
-        let more: Vec<&str> = self.extra_options.iter().map(String::as_str).collect();
+        let more: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let mut process = start(&[&fixed[..], &more].concat())?;
         // It says where it serves files and where it tells what it uses: the ends of its first two lines.
         let said = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
@@ -181,33 +185,12 @@ impl ServeCommand<'_> {
             address.set_port(port);
             address
         });
-        Ok((process, address, StatsClient { address: stats_address, token }))
+        let stats_client = StatsClient { address: stats_address, token };
+        Ok(ServerProcess { address, stats_client, process, killed_before: 0 })
     }
 }
 
-impl StudyServer {
-    /// Starts one for the files of a directory.
-    ///
-    /// # Errors
-    /// A server that does not say where it listens.
-    pub fn start(side: &ServerSide<'_>, root: &Path) -> Result<Self> {
-        Self::start_with(side, root, ("token", &side.options.arguments))
-    }
-
-    /// Starts one with other options; its token has this extension.
-    ///
-    /// # Errors
-    /// A server that does not say where it listens.
-    pub fn start_with(side: &ServerSide<'_>, root: &Path, (extension, more): (&str, &[String])) -> Result<Self> {
-        let secret = root.with_extension(extension);
-        let listen = SocketAddr::new(side.topology.address(), 0);
-        let words = ServeCommand { root, token_file: &secret, listen, extra_options: more };
-        let (process, address, endpoint) = words.start(|words| side.start(words))?;
-        // One that forks may have done so before it was in its groups.
-        ProcessMonitor::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;
-        Ok(Self { address, stats_client: endpoint, process, killed_before: oom_kills(side.memory.as_ref()) })
-    }
-
+impl ServerProcess {
     /// Why it runs no longer, or not all of it, if so; `memory` limits its memory.
     pub fn failure(&mut self, memory: Option<&Cgroup>) -> Option<Error> {
         let is_for_memory = oom_kills(memory) > self.killed_before;
@@ -233,4 +216,81 @@ fn oom_kills(group: Option<&Cgroup>) -> u64 {
 
 fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
+}
+
+/// What is to be served, and by which program.
+#[derive(Clone, Copy, Debug)]
+pub struct HostedServerOptions<'h> {
+    /// The program.
+    pub program: &'h str,
+    /// Options of its server: its model.
+    pub options: &'h [String],
+    /// The directory.
+    pub directory: &'h Path,
+    /// Where it listens; the port is chosen by the system.
+    pub listen: SocketAddr,
+    /// A file for the token that only who has it asks with; it is written, and may be removed once the server runs.
+    pub token_file: &'h Path,
+}
+
+/// A server that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct HostedServer {
+    program: String,
+    directory: PathBuf,
+    files: FileList,
+    server: ServerProcess,
+}
+
+impl HostedServer {
+    /// Starts it for these files of its directory.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start(host: &HostedServerOptions<'_>, files: FileList) -> Result<Self> {
+        let HostedServerOptions { program, options, directory, listen, token_file } = *host;
+        let command = ServeCommand { root: directory, token_file, listen, options };
+        let server = command.start(|words| spawn(program, words))?;
+        Ok(Self { program: program.to_owned(), directory: directory.to_owned(), files, server })
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &FileList {
+        &self.files
+    }
+
+    /// Where it serves files.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    /// Where it tells what it uses.
+    pub fn stats_address(&self) -> SocketAddr {
+        self.server.stats_client.address
+    }
+
+    /// The token for that.
+    pub fn token(&self) -> &str {
+        &self.server.stats_client.token
+    }
+
+    /// What the disk gives when its files are read past the page cache, for two seconds.
+    ///
+    /// # Errors
+    /// Files that cannot be read or dropped from memory.
+    pub fn disk_rate(&self) -> Result<DiskRateReport> {
+        disk_rate_by(&self.directory, |words| spawn(&self.program, words))
+    }
+
+    /// Has its files in a state, from this one on, for so long, and at least one more; returns the first that was not reached.
+    ///
+    /// # Errors
+    /// A file that cannot be had in that state.
+    pub fn set_cache_state(&self, state: PageCacheState, from: usize, within: Duration) -> Result<usize> {
+        self.files.set_cache_state(&self.directory, state, (from, within))
+    }
+}
+
+fn spawn(program: &str, words: &[&str]) -> Result<GuardedChild> {
+    Ok(GuardedChild::spawn(OsStr::new(program), words, [("", ""); 0])?)
 }

@@ -1,4 +1,5 @@
-//! Where server and client are: on one host, joined by its loopback interface or by a link between two network namespaces.
+//! Where server and client are: on one host, joined by its loopback interface or by a link between two network namespaces, and on which
+//! CPUs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,8 +14,9 @@ const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 78, 2);
 /// Names of its interfaces.
 const SERVER_INTERFACE: &str = "server";
 const CLIENT_INTERFACE: &str = "client";
-/// Where either end is. The calling thread is at the client's until this is dropped.
-#[derive(Debug)]
+
+/// Where either end is: on this host, or in two namespaces. The calling thread is at the client's until this is dropped.
+#[derive(Debug, Default)]
 pub(crate) struct LoadTopology {
     namespaces: Option<LinkedNamespaces>,
 }
@@ -28,11 +30,6 @@ struct LinkedNamespaces {
 }
 
 impl LoadTopology {
-    /// This host.
-    pub fn single_host() -> Self {
-        Self { namespaces: None }
-    }
-
     /// Two new namespaces, joined by a link of so many bits a second, or as fast as it is. The calling thread is in the client's.
     ///
     /// # Errors
@@ -43,22 +40,18 @@ impl LoadTopology {
         let server = Namespace::enter_new().map_err(forbidden)?;
         let client = Namespace::enter_new().and_then(|client| server.enter().map(|()| client));
         let client = client.inspect_err(|_| drop(home.enter())).map_err(forbidden)?;
-        let place = Self { namespaces: Some(LinkedNamespaces { home, server, client }) };
-        place.join(link)?;
-        Ok(place)
-    }
-
-    /// Joins the two namespaces. The calling thread is in the server's, and goes to the client's.
-    fn join(&self, link: Option<u64>) -> Result<()> {
-        let Some(LinkedNamespaces { client, .. }) = &self.namespaces else { return Ok(()) };
-        let peer = ["peer", "name", CLIENT_INTERFACE, "netns", &client.path()];
+        let client_path = client.path();
+        let topology = Self { namespaces: Some(LinkedNamespaces { home, server, client }) };
+        // The calling thread is in the server's namespace, and goes to the client's.
+        let peer = ["peer", "name", CLIENT_INTERFACE, "netns", &client_path];
         configure("ip", &[&["link", "add", SERVER_INTERFACE, "type", "veth"][..], &peer].concat())?;
         bring_up(SERVER_INTERFACE, SERVER_ADDRESS)?;
         if let Some(rate) = link {
             limit_rate(SERVER_INTERFACE, rate)?;
         }
-        client.enter()?;
-        bring_up(CLIENT_INTERFACE, CLIENT_ADDRESS)
+        topology.namespaces.as_ref().map_or(Ok(()), |namespaces| namespaces.client.enter())?;
+        bring_up(CLIENT_INTERFACE, CLIENT_ADDRESS)?;
+        Ok(topology)
     }
 
     /// The address at which the server is to listen.
@@ -100,5 +93,44 @@ impl From<ConfigureError> for Error {
             ConfigureError::Program { name, error } => format!("it needs {name} (Debian: iproute2): {error}"),
             ConfigureError::Refused { command, said } => format!("{command}: {said}"),
         })
+    }
+}
+
+/// The calling thread, and what it starts, may run on some CPUs only until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PinnedThread {
+    before: Vec<u32>,
+}
+
+impl PinnedThread {
+    /// Keeps it to these.
+    ///
+    /// # Errors
+    /// Those of sched_setaffinity(2).
+    pub fn pin(cpus: &[u32]) -> std::io::Result<Self> {
+        let before = kelvin_sys::cpu::allowed()?;
+        kelvin_sys::cpu::pin(cpus)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for PinnedThread {
+    fn drop(&mut self) {
+        // It could run there before; if that is not so any more, it stays where it is.
+        let _ = kelvin_sys::cpu::pin(&self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn affinity_is_restored() {
+        let before = kelvin_sys::cpu::allowed().unwrap();
+        let pinned = PinnedThread::pin(&before[..1]).unwrap();
+        assert_eq!(kelvin_sys::cpu::allowed().unwrap(), before[..1]);
+        drop(pinned);
+        assert_eq!(kelvin_sys::cpu::allowed().unwrap(), before);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct UsageDelta {
     /// When the time that counts begins.
     from: ResourceSnapshot,
     /// When it ends.
-    to: ResourceSnapshot,
+    pub to: ResourceSnapshot,
 }
 
 /// What the devices below the files did, a second.
@@ -84,11 +84,6 @@ impl UsageDelta {
         f64::midpoint(of(&self.from), of(&self.to))
     }
 
-    /// The second look.
-    pub fn last(&self) -> &ResourceSnapshot {
-        &self.to
-    }
-
     /// Nanoseconds between them.
     fn nanoseconds(&self) -> f64 {
         (self.to.at - self.from.at).max(1.0)
@@ -107,11 +102,6 @@ impl UsageDelta {
         used.max(0.0) / self.nanoseconds()
     }
 
-    /// CPUs that it may use.
-    pub fn allowed_cpus(&self) -> f64 {
-        self.to.cpu.allowed
-    }
-
     /// Share of one CPU that its busiest thread used.
     pub fn busiest_thread(&self) -> f64 {
         self.thread_cpu_times().fold(0.0, f64::max) / self.nanoseconds()
@@ -121,11 +111,6 @@ impl UsageDelta {
     fn thread_cpu_times(&self) -> impl Iterator<Item = f64> {
         let before = |thread: &u32| self.from.process.thread_cpu.get(thread).copied().unwrap_or_default();
         self.to.process.thread_cpu.iter().map(move |(thread, now)| now - before(thread))
-    }
-
-    /// Its memory at the second look, without page cache.
-    pub fn memory(&self) -> f64 {
-        self.to.process.memory as f64
     }
 
     /// Bytes a second that were read from devices for the process; those of all devices below the files where the kernel does not tell.
@@ -186,46 +171,31 @@ impl UsageDelta {
         Some(bits as f64 / 8.0)
     }
 
-    /// By which congestion control the server sends, if it says so.
-    pub fn congestion_control(&self) -> Option<&str> {
-        self.to.server.as_ref()?.congestion_control.as_deref()
-    }
-
     /// What the server itself counted, if it is one that does.
     pub fn server_use(&self) -> Option<ServerUse> {
         let (from, to) = (self.from.server.as_ref()?, self.to.server.as_ref()?);
         let since = |of: fn(&ServerStats) -> f64| (of(to) - of(from)).max(0.0);
-        let in_flight = since(|served| served.in_flight);
+        // Of a counter that not every server has.
+        let known_since = |of: fn(&ServerStats) -> Option<f64>| Some((of(to)? - of(from)?).max(0.0));
+        let in_flight = since(|server| server.in_flight);
+        // Time for which answers were up to the network.
+        let network_time =
+            since(|server| server.sending.unwrap_or(0.0) - server.window_limited - server.send_buffer_limited);
         // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
         let time = from.at.zip(to.at).map_or(self.nanoseconds(), |(from, to)| (to - from).max(1.0));
         Some(ServerUse {
-            bytes: (bytes_arrived(to) - bytes_arrived(from)).max(0.0) * 1e9 / time,
+            bytes: since(|server| server.bytes as f64 - server.unacknowledged.unwrap_or(0) as f64) * 1e9 / time,
             in_flight: in_flight / time,
             samples: to.samples.saturating_sub(from.samples),
-            workers: to.workers.map(|workers| since(|served| served.held_integral) / (f64::from(workers) * time)),
+            workers: to.workers.map(|workers| since(|server| server.held_integral) / (f64::from(workers) * time)),
             bound: to.workers,
-            window: share(since(|served| served.window_limited), in_flight),
-            in_network: to.sending.and(from.sending).and_then(|_| share(since(network_time), in_flight)),
-            blocked: grown(from.blocked, to.blocked).map(|blocked| blocked / time),
-            sampling_without_cpu: grown(from.sampling_without_cpu, to.sampling_without_cpu).map(|waited| waited / time),
+            window: share(since(|server| server.window_limited), in_flight),
+            in_network: to.sending.and(from.sending).and_then(|_| share(network_time, in_flight)),
+            blocked: known_since(|server| server.blocked).map(|blocked| blocked / time),
+            sampling_without_cpu: known_since(|server| server.sampling_without_cpu).map(|waited| waited / time),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
-}
-
-/// How much a counter has grown that not every server has.
-fn grown(from: Option<f64>, to: Option<f64>) -> Option<f64> {
-    Some((to? - from?).max(0.0))
-}
-
-/// Bytes that a server's clients have, as far as it says so.
-fn bytes_arrived(served: &ServerStats) -> f64 {
-    served.bytes as f64 - served.unacknowledged.unwrap_or(0) as f64
-}
-
-/// Time for which answers were up to the network.
-fn network_time(served: &ServerStats) -> f64 {
-    served.sending.unwrap_or(0.0) - served.window_limited - served.send_buffer_limited
 }
 
 /// A part of a whole, of which nothing is no part either; `None` of a part of nothing.

@@ -55,7 +55,7 @@ impl TestServer {
             writeln!(&told, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
             let is_over = || kelvin_sys::poll::wait_readable(wait.as_fd(), Duration::ZERO).unwrap();
             let ServerTotals { requests, bytes, connections, refused, bulk: choices } = server.serve(is_over).unwrap();
-            let choices = choices.to_words().map(|word| word.to_string()).join(" ");
+            let choices = choices.0.map(|word| word.to_string()).join(" ");
             writeln!(&told, "{requests} {bytes} {connections} {refused} {choices}").unwrap();
             0
         });
@@ -112,7 +112,7 @@ impl TestServerBackend {
                 let counts: Vec<u64> = told.split_whitespace().map(|count| count.parse().unwrap()).collect();
                 let (counts, choices) = counts.split_at(4);
                 let [requests, bytes, connections, refused] = counts.try_into().unwrap();
-                let choices = BulkStats::from_words(choices.try_into().unwrap());
+                let choices = BulkStats(choices.try_into().unwrap());
                 Ok(ServerTotals { requests, bytes, connections, refused, bulk: choices })
             }
         }

@@ -12,12 +12,11 @@ use std::time::Duration;
 use kelvin_core::load::{LoadResult, LoadResults, RateSearch, SecondResult};
 use kelvin_file::output_file::OutputFile;
 use kelvin_http::load::access_pattern::AccessPattern;
-use kelvin_http::load::rate_search::RateBisection;
 use kelvin_http::load::replay::Replay;
 use kelvin_http::load::request::{RequestTemplate, parse_header, parse_method};
 use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
-use kelvin_http::load::slo::LatencyObjective;
+use kelvin_http::load::slo::{LatencyObjective, RateBisection};
 use kelvin_http::load::trust::Trust;
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 

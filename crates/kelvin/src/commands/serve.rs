@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
-use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
+use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess, TokenCheck};
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::stop_signals;
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
@@ -93,7 +93,7 @@ fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
         return Ok(None);
     }
     let secret = read_secret(args.token_file.as_deref())?;
-    let allows = Box::new(move |token: &str| secret.matches(token.as_bytes()));
+    let allows = TokenCheck(Box::new(move |token: &str| secret.matches(token.as_bytes())));
     Ok(Some(StatsAccess { address: args.stats_address(), directory: args.root.clone(), check_token: allows }))
 }
 
@@ -175,6 +175,6 @@ mod tests {
             "answers of 1 MiB and more to clients on this host: 300 by sendfile (0.250 ms/MiB), 70 from a mapping (0.500 ms/MiB)",
             "ms/MiB: in trials, from the first call for an answer until its client sent more",
         ];
-        assert_eq!(choice_texts(&BulkStats::from_words(words)), lines);
+        assert_eq!(choice_texts(&BulkStats(words)), lines);
     }
 }

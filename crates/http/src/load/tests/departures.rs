@@ -7,8 +7,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::tx_timestamp;
 
 use super::*;
-use crate::load::connection::Phase;
-use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS};
+use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS, Phase};
 use crate::load::poll::Poller;
 use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestStats, RequestTimestamps};

@@ -137,7 +137,7 @@ impl Add for BulkTotals {
 
 /// What was sent by each path, to each kind of clients, of each size: numbers for memory that processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BulkStats([u64; Self::WORDS]);
+pub struct BulkStats(pub [u64; Self::WORDS]);
 
 impl Default for BulkStats {
     fn default() -> Self {
@@ -157,16 +157,6 @@ impl BulkStats {
 
     fn first_word(peer: PeerLocality, class: SizeClass, path: BulkMethod) -> usize {
         3 * ((peer as usize * 3 + class as usize) * 2 + path as usize)
-    }
-
-    /// Its numbers.
-    pub fn to_words(&self) -> [u64; Self::WORDS] {
-        self.0
-    }
-
-    /// From its numbers.
-    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        Self(words)
     }
 }
 
@@ -422,12 +412,8 @@ mod tests {
     #[test]
     fn bulk_stats_words_round_trip() {
         let words = array::from_fn(|word| word as u64);
-        assert_eq!(BulkStats::from_words(words).to_words(), words);
-        let sent = BulkStats::from_words(words).totals(PeerLocality::Remote, SizeClass::Large, BulkMethod::SendFile);
+        let sent = BulkStats(words).totals(PeerLocality::Remote, SizeClass::Large, BulkMethod::SendFile);
         assert_eq!(sent, BulkTotals { answers: 33, bytes: 34, nanoseconds: 35 });
-        assert_eq!(
-            (BulkStats::from_words(words) + BulkStats::from_words(words)).to_words(),
-            words.map(|word| 2 * word)
-        );
+        assert_eq!((BulkStats(words) + BulkStats(words)).0, words.map(|word| 2 * word));
     }
 }

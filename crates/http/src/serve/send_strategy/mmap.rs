@@ -59,7 +59,7 @@ impl MmapSender {
 
 /// Reads the end of the part that is to be sent next, if nothing else of it is left.
 pub fn read_tail(connection: &mut Connection) -> rustix::io::Result<()> {
-    match connection.file_range() {
+    match &connection.file_range {
         Some(part) if part.range.start >= tail_start(part.range.end) => connection.read_file_range(TAIL_BYTES as usize),
         _ => Ok(()),
     }

@@ -40,15 +40,12 @@ impl SpliceSender {
         let follows = if (held as u64) < left { MoreFollows::Yes } else { MoreFollows::No };
         let sent = TransferCall::PipeToSocket(&pipe, held, follows).execute(socket);
         let unsent = held - *sent.as_ref().unwrap_or(&0);
-        if unsent == 0 || drain_pipe(&pipe, &nowhere, unsent) {
+        let to = transfer_call::FileSlice { file: &nowhere, offset: 0, bytes: unsent };
+        // It goes on being used if it is empty.
+        let drain = || TransferCall::PipeToFile(&pipe, to).execute(&nowhere);
+        if unsent == 0 || drain().is_ok_and(|dropped| dropped == unsent) {
             self.pipe = Some((pipe, nowhere));
         }
         sent
     }
-}
-
-/// Empties a pipe of what it holds: whether that is all gone.
-fn drain_pipe(pipe: &Splicer, nowhere: &File, bytes: usize) -> bool {
-    let to = transfer_call::FileSlice { file: nowhere, offset: 0, bytes };
-    TransferCall::PipeToFile(pipe, to).execute(nowhere).is_ok_and(|dropped| dropped == bytes)
 }

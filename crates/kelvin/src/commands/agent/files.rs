@@ -10,10 +10,10 @@ use kelvin_file::cache::PageCacheState;
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_http::serve::ServerModel;
 use kelvin_http::serve::send_strategy::SendStrategy;
-use kelvin_http::sweep::{DiskRate, FileList, HostedServer, HostedServerOptions};
+use kelvin_http::sweep::{FileList, HostedServer, HostedServerOptions};
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_transfer::wire::file_server::{
-    self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES, RequestRate,
+    self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES,
 };
 
 use crate::cli_error::{CliError, Context};
@@ -98,11 +98,7 @@ impl file_server::FileHost for RunningServer {
     }
 
     fn disk_rate(&self) -> Result<DiskRateReport, String> {
-        let DiskRate { bytes_per_second, read_per_second, requests } =
-            self.0.disk_rate().map_err(|error| error.to_string())?;
-        let requests =
-            requests.map(|kelvin_http::sweep::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
-        Ok(DiskRateReport { bytes_per_second, read_per_second, requests })
+        self.0.disk_rate().map_err(|error| error.to_string())
     }
 
     fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {

@@ -56,7 +56,7 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     let time = study.steps_time().as_secs_f64();
     plan.settings.budget_seconds = args.options.budget.fixed().map_or(time, |time| time.as_secs_f64());
     let (visits, in_words) = (study.step_count(), seconds(time.round()));
-    let before = seconds(study.preparation_time().as_secs_f64().round());
+    let before = seconds(study.preparation_time.as_secs_f64().round());
     notice!(
         "{visits} visits in about {in_words}, after {before} of preparation; {}",
         plan.destination_text(args.to.page())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::units::bytes;
 use kelvin_http::serve::decoded_path::percent_encode;
-use kelvin_http::sweep::{CAPACITY_ROUNDS, DiskRate, ExistingServer, KnownFiles, RequestRate};
+use kelvin_http::sweep::{CAPACITY_ROUNDS, ExistingServer, KnownFiles};
 use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::address::UrlAddr;
@@ -100,16 +100,9 @@ fn report_files(served: &FileServerInfo) {
 }
 
 /// What the disk gives at the agent's, in each round; nothing if files are to be in memory.
-fn disk_rates(server: &mut RemoteFileServer, cache: CacheState) -> Result<Vec<DiskRate>, CliError> {
+fn disk_rates(server: &mut RemoteFileServer, cache: CacheState) -> Result<Vec<DiskRateReport>, CliError> {
     let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
-    let rate = |_| {
-        let DiskRateReport { bytes_per_second, read_per_second, requests } = server.disk_rate().map_err(peer_error)?;
-        let requests = requests.map(|kelvin_transfer::wire::file_server::RequestRate { per_second, bytes }| {
-            RequestRate { per_second, bytes }
-        });
-        Ok(DiskRate { bytes_per_second, read_per_second, requests })
-    };
-    (0..rounds).map(rate).collect()
+    (0..rounds).map(|_| server.disk_rate().map_err(peer_error)).collect()
 }
 
 /// The path of a URL to a file of this name.
