@@ -21,7 +21,6 @@ pub mod request;
 mod request_tracker;
 pub mod send_strategy;
 pub mod server;
-mod shared_state;
 pub mod site;
 pub mod stats_endpoint;
 mod thread_server;

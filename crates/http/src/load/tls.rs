@@ -137,7 +137,12 @@ pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
             authorities(roots)?
         }
         Trust::File(file) => {
-            let certificates = read_pem(file)?;
+            let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
+            let certificates: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+            let certificates = certificates.map_err(|error| file_error(file, &error))?;
+            if certificates.is_empty() {
+                return Err(file_error(file, &"it holds no certificate (PEM)"));
+            }
             let mut roots = RootCertStore::empty();
             for certificate in &certificates {
                 roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
@@ -217,14 +222,6 @@ impl ServerCertVerifier for Verifier {
 
 fn file_error(file: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Tls(format!("{}: {why}", file.display()))
-}
-
-fn read_pem(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
-    let certificates = CertificateDer::pem_slice_iter(&text);
-    let certificates: Vec<_> =
-        certificates.collect::<std::result::Result<_, _>>().map_err(|error| file_error(file, &error))?;
-    if certificates.is_empty() { Err(file_error(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
 }
 
 #[cfg(test)]

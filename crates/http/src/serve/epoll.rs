@@ -286,8 +286,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::serve::event_loop::SharedState;
     use crate::serve::server::ServerSetup;
-    use crate::serve::shared_state::SharedState;
 
     const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     /// Connections of a thread that gets no more, wherever the client is.

@@ -29,7 +29,7 @@ use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::listing::ListingCache;
 use crate::serve::request_tracker::{CounterSlot, RequestTracker};
 use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::server::{DescriptorHolders, SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, Service, ServingModel};
+use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, Service, ServingModel};
 use crate::serve::thread_server::serve_connection;
 use crate::serve::worker_context::WorkerContext;
 
@@ -40,10 +40,6 @@ const REAP_INTERVAL: Duration = Duration::from_millis(2);
 pub struct ForkModel;
 
 impl ServingModel for ForkModel {
-    fn descriptor_holders(&self) -> DescriptorHolders {
-        DescriptorHolders::Processes
-    }
-
     fn prepare(&self, server: &mut Server) -> Result<()> {
         let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
         server.service.site.listings = Arc::new(lists);

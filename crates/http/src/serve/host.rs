@@ -17,14 +17,11 @@ pub fn parse_host(value: &str) -> Option<&str> {
     };
     let (host, port) = value.split_at(end);
     let is_port = port.is_empty() || port.strip_prefix(':')?.bytes().all(|byte| byte.is_ascii_digit());
-    (is_port && (is_name(host) || ipv6_literal(host).is_some())).then_some(host)
-}
-
-/// Whether it can be a registered name, or an address of IPv4.
-fn is_name(host: &str) -> bool {
+    // A registered name, or an address of IPv4.
     let is_encoded = |part: &str| part.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
-    host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte))
-        && host.split('%').skip(1).all(is_encoded)
+    let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte))
+        && host.split('%').skip(1).all(is_encoded);
+    (is_port && (is_name || ipv6_literal(host).is_some())).then_some(host)
 }
 
 /// The address of IPv6 in brackets.

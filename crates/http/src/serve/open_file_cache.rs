@@ -15,6 +15,7 @@ use http::StatusCode;
 use kelvin_sys::fs::FileSystemKind;
 use kelvin_sys::shared_slots::{SharedSlot, SharedSlots};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{pread, retry_on_intr};
 
 use crate::serve::conditional::Validators;
 use crate::serve::decoded_path::DecodedPath;
@@ -90,12 +91,7 @@ impl OpenFile {
     pub fn try_append_to(&self, out: &mut Vec<u8>) -> bool {
         let (begin, size) = (out.len(), self.identity.size as usize);
         out.resize(begin + size + 1, 0);
-        let read = loop {
-            match rustix::io::pread(&self.file, &mut out[begin..], 0) {
-                Err(rustix::io::Errno::INTR) => {}
-                read => break read,
-            }
-        };
+        let read = retry_on_intr(|| pread(&self.file, &mut out[begin..], 0));
         let is_same = read == Ok(size);
         out.truncate(if is_same { begin + size } else { begin });
         is_same
@@ -109,11 +105,9 @@ impl OpenFile {
         let mut content = vec![0; most + 1];
         let mut read = 0;
         while read <= most {
-            match rustix::io::pread(&self.file, &mut content[read..], read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error),
+            match retry_on_intr(|| pread(&self.file, &mut content[read..], read as u64))? {
+                0 => break,
+                more => read += more,
             }
         }
         content.truncate(read);

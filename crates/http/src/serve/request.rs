@@ -150,7 +150,17 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
     let mut seen = HeaderScan::default();
     parsed.headers.iter().try_for_each(|header| seen.add(header))?;
-    let host = seen.check(version == 1)?;
+    let is_http_1_1 = version == 1;
+    let host = seen.host.map(|value| host::parse_host(value).ok_or(StatusCode::BAD_REQUEST)).transpose()?;
+    // Whether they can be believed together.
+    let is_clear = !seen.has_coding || (is_http_1_1 && seen.length.is_none());
+    if (is_http_1_1 && host.is_none()) || !is_clear {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    // What is coded has an end that only its coding tells.
+    if seen.has_coding {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
     let is_head = parsed.method == Some("HEAD");
     if !is_head && parsed.method != Some("GET") {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
@@ -161,7 +171,6 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
     if target.len() > limits.target_bytes {
         return Err(StatusCode::URI_TOO_LONG);
     }
-    let is_http_1_1 = version == 1;
     let keep_alive = !seen.close && (is_http_1_1 || seen.keep_alive);
     let (named, origin) = split_target(target)?;
     let (path, query) = origin.split_once('?').map_or((origin, None), |(path, query)| (path, Some(query)));
@@ -234,17 +243,6 @@ impl<'a> HeaderScan<'a> {
             19 if is("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
             _ => Ok(()),
         }
-    }
-
-    /// Whether they can be believed together: then the host that they name.
-    fn check(&self, is_current: bool) -> Result<Option<&'a str>, StatusCode> {
-        let host = self.host.map(|value| host::parse_host(value).ok_or(StatusCode::BAD_REQUEST)).transpose()?;
-        let is_clear = !self.has_coding || (is_current && self.length.is_none());
-        if (is_current && host.is_none()) || !is_clear {
-            return Err(StatusCode::BAD_REQUEST);
-        }
-        // What is coded has an end that only its coding tells.
-        if self.has_coding { Err(StatusCode::PAYLOAD_TOO_LARGE) } else { Ok(host) }
     }
 }
 

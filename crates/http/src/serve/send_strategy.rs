@@ -1,23 +1,27 @@
-//! How what a connection has to send gets into its socket.
+//! How what a connection has to send gets into its socket: from memory, from a mapping of a part of a file, by reference to the page cache,
+//! or by reference through a pipe.
 
 pub mod bulk_method;
-mod mmap;
-mod splice;
 
 use std::fmt;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
 
 use bulk_method::{BulkChooser, BulkMethod, BulkStats, PeerLocality};
 use kelvin_sys::clock::monotonic;
-use mmap::MmapSender;
-use rustix::fd::AsFd;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::socket_send::Splicer;
+use kelvin_sys::net::transfer_call::{FileSlice, FileWindow, MoreFollows, PageAccess, TransferCall};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, Result};
 use rustix::net::{SendFlags, send};
-use splice::SpliceSender;
 
 use crate::serve::body::FileRange;
 use crate::serve::connection::{Connection, NextIo, PendingOutput};
+use crate::serve::open_file_cache::OpenFile;
 
 /// By which calls the bytes of files go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +98,7 @@ impl FileSender {
         let method = self.method(connection);
         match method {
             SendStrategy::ReadWrite => connection.read_file_range(READ_CHUNK)?,
-            SendStrategy::Mmap => mmap::read_tail(connection)?,
+            SendStrategy::Mmap => read_tail(connection)?,
             _ => {}
         }
         let sent = match connection.pending_output() {
@@ -109,7 +113,14 @@ impl FileSender {
                     // Not every file system has files that can be mapped.
                     SendStrategy::Mmap if self.mapped.try_map(part) => self.mapped.send(part, &socket),
                     SendStrategy::Splice => self.spliced.send(part, &socket),
-                    _ => Ok(send_file(part, socket)?),
+                    _ => {
+                        let (mut offset, bytes) = (part.range.start, part.range.end - part.range.start);
+                        let bytes = bytes.min(MAX_SENDFILE_BYTES) as usize;
+                        match sendfile(socket, &part.opened.file, Some(&mut offset), bytes)? {
+                            0 => return Err(Errno::IO),
+                            sent => Ok(sent),
+                        }
+                    }
                 };
                 sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?
             }
@@ -161,15 +172,6 @@ impl FileSender {
     }
 }
 
-fn send_file(part: &FileRange, socket: impl AsFd) -> Result<usize> {
-    let mut offset = part.range.start;
-    let bytes = (part.range.end - part.range.start).min(MAX_SENDFILE_BYTES) as usize;
-    match sendfile(socket, &part.opened.file, Some(&mut offset), bytes)? {
-        0 => Err(Errno::IO),
-        sent => Ok(sent),
-    }
-}
-
 /// The choice that a word stands for.
 ///
 /// # Errors
@@ -191,6 +193,104 @@ impl FromStr for SendStrategy {
 impl fmt::Display for SendStrategy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(STRATEGY_NAMES[*self as usize].0)
+    }
+}
+
+/// Bytes that are mapped at a time, and most of one call, as by sendfile. A multiple of every page size.
+const WINDOW_BYTES: u64 = 2 << 20;
+/// The end of a part that is read instead, since behind its end a mapped file has zeros up to the end of a page: a part whose last
+/// bytes could be read was there while those before them were sent.
+const TAIL_BYTES: u64 = 4096;
+
+/// A window on one file at a time.
+#[derive(Debug, Default)]
+pub struct MmapSender {
+    window: Option<FileWindow>,
+    /// What it shows: the file, unless that was closed meanwhile, and its bytes from which offset on.
+    mapped: (Weak<OpenFile>, u64),
+}
+
+impl MmapSender {
+    /// Sends some of a part, whose end was left to [`read_tail`].
+    pub fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+        let offset = part.range.start / WINDOW_BYTES * WINDOW_BYTES;
+        let end = tail_start(part.range.end).min(offset + WINDOW_BYTES);
+        let within = (part.range.start - offset) as usize..(end - offset) as usize;
+        let window = self.map_window(&part.opened, offset)?;
+        TransferCall::SendWindow(window, within, MoreFollows::Yes).execute(socket)
+    }
+
+    /// Whether the file of a part can be mapped, which it is then.
+    pub fn try_map(&mut self, part: &FileRange) -> bool {
+        self.map_window(&part.opened, part.range.start / WINDOW_BYTES * WINDOW_BYTES).is_ok()
+    }
+
+    /// Shows the file from this offset on, unless it does already: then its pages need not be mapped again.
+    fn map_window(&mut self, opened: &Arc<OpenFile>, offset: u64) -> std::io::Result<&FileWindow> {
+        let window = match self.window.take() {
+            Some(window) if self.mapped.1 == offset && self.mapped.0.as_ptr() == Arc::as_ptr(opened) => window,
+            window => {
+                let pages = WINDOW_BYTES as usize / page_bytes();
+                let mut window = window.map_or_else(|| FileWindow::reserve(pages, PageAccess::Read), Ok)?;
+                window.map_part(&opened.file, offset, opened.identity.size - offset)?;
+                window
+            }
+        };
+        self.mapped = (Arc::downgrade(opened), offset);
+        Ok(self.window.insert(window))
+    }
+}
+
+/// Reads the end of the part that is to be sent next, if nothing else of it is left.
+pub fn read_tail(connection: &mut Connection) -> rustix::io::Result<()> {
+    match &connection.file_range {
+        Some(part) if part.range.start >= tail_start(part.range.end) => connection.read_file_range(TAIL_BYTES as usize),
+        _ => Ok(()),
+    }
+}
+
+fn tail_start(end: u64) -> u64 {
+    (end - 1) / TAIL_BYTES * TAIL_BYTES
+}
+
+/// Bytes that the pipe holds, as far as they are granted: a quarter of what a user without privileges may ask for, and 256 such
+/// pipes are what he may have in all (fs.pipe-max-size, fs.pipe-user-pages-soft).
+const PIPE_BYTES: usize = 256 << 10;
+
+/// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes.
+#[derive(Debug, Default)]
+pub struct SpliceSender {
+    /// The pipe, and /dev/null, which takes what is dropped.
+    pipe: Option<(Splicer, File)>,
+}
+
+impl SpliceSender {
+    /// Descriptors that it has.
+    pub const DESCRIPTORS: u64 = 3;
+
+    /// Sends some of a part.
+    pub fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+        let (pipe, nowhere) = match self.pipe.take() {
+            Some(open) => open,
+            None => (Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?),
+        };
+        let left = part.range.end - part.range.start;
+        let bytes = left.min(PIPE_BYTES as u64) as usize;
+        let from = FileSlice { file: &part.opened.file, offset: part.range.start, bytes };
+        let held = TransferCall::FileToPipe(from, &pipe).execute(socket)?;
+        if held == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let follows = if (held as u64) < left { MoreFollows::Yes } else { MoreFollows::No };
+        let sent = TransferCall::PipeToSocket(&pipe, held, follows).execute(socket);
+        let unsent = held - *sent.as_ref().unwrap_or(&0);
+        let to = FileSlice { file: &nowhere, offset: 0, bytes: unsent };
+        // It goes on being used if it is empty.
+        let drain = || TransferCall::PipeToFile(&pipe, to).execute(&nowhere);
+        if unsent == 0 || drain().is_ok_and(|dropped| dropped == unsent) {
+            self.pipe = Some((pipe, nowhere));
+        }
+        sent
     }
 }
 
@@ -268,7 +368,7 @@ mod tests {
         assert_eq!([half(false), send_truncated(SendStrategy::SendFile, 2, 3 * 4096 + 10).1.len()], [LENGTH; 2]);
         let near = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(near.local_addr().unwrap()).unwrap();
-        assert!(crate::serve::shared_state::is_local(&client).unwrap());
+        assert!(crate::serve::worker_context::is_local(&client).unwrap());
     }
 
     #[test]
@@ -279,5 +379,12 @@ mod tests {
         assert!(content.iter().all(|&byte| byte == 7));
         let (end, content) = send_truncated(SendStrategy::Mmap, 2, 100);
         assert_eq!((end, content.len()), (Err(Errno::IO), 3 * 4096));
+    }
+
+    #[test]
+    fn tail_of_each_range_is_read() {
+        for (end, begin) in [(1, 0), (4095, 0), (4096, 0), (4097, 4096), (8192, 4096), (8193, 8192)] {
+            assert_eq!(tail_start(end), begin);
+        }
     }
 }

@@ -69,11 +69,6 @@ pub(crate) trait ServingModel: Sync {
         true
     }
 
-    /// Who holds descriptors.
-    fn descriptor_holders(&self) -> DescriptorHolders {
-        DescriptorHolders::Workers
-    }
-
     /// Makes what it needs before the first connection.
     ///
     /// # Errors
@@ -87,17 +82,6 @@ pub(crate) trait ServingModel: Sync {
     /// # Errors
     /// What kept threads from being started.
     fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals>;
-}
-
-/// Who holds the descriptors of connections and files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DescriptorHolders {
-    /// A process for each connection.
-    Processes,
-    /// A thread for each connection.
-    Threads,
-    /// A fixed number of threads.
-    Workers,
 }
 
 impl ServerModel {
@@ -153,14 +137,15 @@ impl ServerSetup {
     /// Limits connections to what so many descriptors allow, and says how many files may be held open between requests.
     fn divide_descriptors(&mut self, descriptors: u64) -> FileCacheLimits {
         let own = self.send_strategy.descriptor_count();
-        let (fixed, of_each) = match self.model.implementation().descriptor_holders() {
+        let (fixed, of_each) = match self.model {
             // Each process has descriptors of its own.
-            DescriptorHolders::Processes => {
+            ServerModel::Fork => {
                 let all = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
                 return FileCacheLimits { per_thread: all, total: all };
             }
-            DescriptorHolders::Threads => (0, 1 + own),
-            DescriptorHolders::Workers => (self.threads.max(1) as u64, 1),
+            // Each connection has a thread, which sends.
+            ServerModel::Thread => (0, 1 + own),
+            ServerModel::Pool | ServerModel::Epoll | ServerModel::Uring => (self.threads.max(1) as u64, 1),
         };
         let free = descriptors.saturating_sub(own * fixed);
         let connections = u64::from(self.limits.connections).min((free - free / 4) / of_each).max(1);

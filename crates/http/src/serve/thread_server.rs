@@ -19,7 +19,7 @@ use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::limits::ServerLimits;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::server::{DescriptorHolders, Server, ServerTotals, Service, ServingModel};
+use crate::serve::server::{Server, ServerTotals, Service, ServingModel};
 use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, SendProgress, WorkerContext};
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
@@ -31,10 +31,6 @@ const MAX_SPARE_CONTEXTS: usize = 64;
 pub struct ThreadModel;
 
 impl ServingModel for ThreadModel {
-    fn descriptor_holders(&self) -> DescriptorHolders {
-        DescriptorHolders::Threads
-    }
-
     fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
         ThreadServer::new(server.service).serve(is_over)
     }
@@ -299,8 +295,12 @@ impl BlockingClient<'_> {
             state.progress = SendProgress::start(state.last_active, state.connection.bytes_sent);
             idle_timeout.min(min_progress.within)
         };
-        self.set_send_timeout(patience)?;
-        let Self { state, .. } = self;
+        let patience = patience.max(MIN_SOCKET_TIMEOUT);
+        // The call waits no longer.
+        if patience != self.send_timeout {
+            set_socket_timeout(self.socket, Timeout::Send, Some(patience))?;
+            self.send_timeout = patience;
+        }
         let sent = match context.sender.send_some(&mut state.connection, self.socket) {
             Ok(sent) => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
@@ -317,16 +317,6 @@ impl BlockingClient<'_> {
         }
         let is_slow = state.progress.is_too_slow((now, state.connection.bytes_sent), min_progress);
         Ok(!is_slow && now - state.last_active < idle_timeout)
-    }
-
-    /// That a call that sends waits no longer.
-    fn set_send_timeout(&mut self, patience: Duration) -> rustix::io::Result<()> {
-        let patience = patience.max(MIN_SOCKET_TIMEOUT);
-        if patience != self.send_timeout {
-            set_socket_timeout(self.socket, Timeout::Send, Some(patience))?;
-            self.send_timeout = patience;
-        }
-        Ok(())
     }
 
     /// Receives what comes; `false` at the end.

@@ -272,7 +272,14 @@ impl EventLoop for UringWorker {
 
     fn end_idle(&mut self) {
         for number in 0..self.core.clients.capacity() {
-            if self.core.clients.get_mut(number).is_some_and(|client| client.is_idle()) {
+            let Some(client) = self.core.clients.get_mut(number) else { continue };
+            let connection = &client.state.connection;
+            let is_receiving =
+                client.pending.is_none() && !client.state.is_lingering && connection.next_io() == NextIo::Receive;
+            // Nothing of the next request has arrived.
+            let is_empty =
+                !connection.has_partial_request() && unread_bytes(&client.socket).is_ok_and(|bytes| bytes == 0);
+            if is_receiving && is_empty {
                 self.remove_client(number);
             }
         }
@@ -460,14 +467,6 @@ impl UringClient {
             }
         };
         self.wait_for(asked)
-    }
-
-    /// Whether it is between two requests, and nothing of the next has arrived.
-    fn is_idle(&self) -> bool {
-        let connection = &self.state.connection;
-        let is_receiving =
-            self.pending.is_none() && !self.state.is_lingering && connection.next_io() == NextIo::Receive;
-        is_receiving && !connection.has_partial_request() && unread_bytes(&self.socket).is_ok_and(|bytes| bytes == 0)
     }
 }
 

@@ -2,6 +2,7 @@
 //! how it speaks to one that it does not serve.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +12,13 @@ use kelvin_core::quantity::MinProgress;
 use kelvin_sys::net::rx_timestamp;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::send_strategy::{FileSender, SendStrategy};
 use crate::serve::server::ServerTotals;
-use crate::serve::shared_state::is_local;
 use crate::serve::site::Site;
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
@@ -128,6 +128,16 @@ impl Drop for WorkerContext {
     fn drop(&mut self) {
         self.close_all_lingering();
     }
+}
+
+/// Whether both ends of a connection are on this host: then what arrives comes from the CPU of the client.
+///
+/// # Errors
+/// Those of getsockname and getpeername.
+pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
+    let own: SocketAddr = getsockname(&socket)?.try_into()?;
+    let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
+    Ok(own.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
 }
 
 fn close_rejected((_, socket): (Instant, OwnedFd)) {

@@ -23,12 +23,9 @@ pub enum Error {
     /// The server did not start.
     #[error("the server did not start: {0}")]
     Server(String),
-    /// The server has ended while the study needed it.
-    #[error("the server ended: {0}")]
+    /// The server, or a process of it, has ended while the study needed it.
+    #[error("{0}")]
     ServerEnded(String),
-    /// One of the server's processes has ended.
-    #[error("a process of the server was killed, as its memory was used up: give it more by --server-memory")]
-    ServerProcessEnded,
     /// The server does not say what it uses.
     #[error("the server at {address} does not tell what it uses: {why}")]
     Resources {

@@ -260,9 +260,7 @@ impl LoadStudy {
             let mut last_failure = None;
             let outcomes = match result {
                 Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
-                Err(ended @ (Error::ServerEnded(_) | Error::ServerProcessEnded)) => {
-                    return RunStatus::Partial(ended.to_string());
-                }
+                Err(Error::ServerEnded(how)) => return RunStatus::Partial(how),
                 Err(error) => {
                     // A server that cannot have more workers says nothing of the one that is studied.
                     failures += u32::from(!step.more_workers);

@@ -194,7 +194,11 @@ impl ServerProcess {
     /// Why it runs no longer, or not all of it, if so; `memory` limits its memory.
     pub fn failure(&mut self, memory: Option<&Cgroup>) -> Option<Error> {
         let is_for_memory = oom_kills(memory) > self.killed_before;
-        let Some(ended) = self.process.peek_exit() else { return is_for_memory.then_some(Error::ServerProcessEnded) };
+        let Some(ended) = self.process.peek_exit() else {
+            let killed =
+                "a process of the server was killed, as its memory was used up: give it more by --server-memory";
+            return is_for_memory.then(|| Error::ServerEnded(killed.into()));
+        };
         let how = match ended {
             ExitKind::Exited(status) => format!("it exited with status {status}"),
             ExitKind::Signalled(signal) if is_for_memory => {
@@ -204,8 +208,8 @@ impl ServerProcess {
         };
         // Of a process that is killed nothing that it has said tells why.
         let complaint = if ended == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
-        let words = if complaint.is_empty() { how } else { format!("{how}: {complaint}") };
-        Some(Error::ServerEnded(words))
+        let said = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
+        Some(Error::ServerEnded(format!("the server ended: {how}{said}")))
     }
 }
 
