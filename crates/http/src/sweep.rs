@@ -25,4 +25,4 @@ pub use file_set::{FileList, FileSetSpec};
 pub use server_under_test::CAPACITY_ROUNDS;
 pub use setup::{ExistingServer, KnownFiles, OwnServer, StudySetup, StudyTarget, SweepLoad};
 pub use study::{LoadStudy, PlannedCase};
-pub use study_server::{HostedServer, HostedServerOptions};
+pub use study_server::{HostedServer, ServeCommand};

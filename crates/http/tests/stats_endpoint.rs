@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_core::resources::{ResourceSnapshot, ServerStats};
-use kelvin_http::serve::stats_endpoint::{StatsAccess, TokenCheck};
+use kelvin_http::serve::stats_endpoint::StatsAccess;
 use kelvin_http::serve::{Server, ServerAccess, ServerModel, ServerSetup};
+use kelvin_transfer::wire::secret::Secret;
 use test_server::{has_ring, wait_readable};
 
 const LARGE: usize = 10_000_000;
@@ -29,8 +30,8 @@ struct StatsTestServer {
 impl StatsTestServer {
     fn start(root: &Path, (model, threads): (ServerModel, usize)) -> Self {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let allows = Box::new(|token: &str| token == "the right one");
-        let exposure = StatsAccess { address: any, directory: root.into(), check_token: TokenCheck(allows) };
+        let exposure =
+            StatsAccess { address: any, directory: root.into(), token: Secret::new(b"the right one of two").unwrap() };
         let setup = ServerSetup { model, ..ServerSetup::with_threads(threads) };
         let server = Server::listen_with(
             any,
@@ -58,7 +59,7 @@ impl StatsTestServer {
     }
 
     fn snapshot(&self) -> ResourceSnapshot {
-        let answer = self.query(&stats_request("GET", "Bearer the right one"));
+        let answer = self.query(&stats_request("GET", "Bearer the right one of two"));
         let (head, json) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         ResourceSnapshot::from_json(json.as_bytes()).unwrap()
@@ -220,16 +221,16 @@ fn busy_pool_reports_accept_queue() {
 fn missing_token_is_401() {
     let top = files();
     let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
-    let right = "Bearer the right one";
+    let right = "Bearer the right one of two";
     for (request, status) in [
         (stats_request("GET", right), "200 OK"),
         (stats_request("HEAD", right), "200 OK"),
-        (stats_request("GET", "bearer the right one"), "200 OK"),
-        (stats_request("GET", "Bearer the wrong one"), "401 Unauthorized"),
+        (stats_request("GET", "bearer the right one of two"), "200 OK"),
+        (stats_request("GET", "Bearer the wrong one of two"), "401 Unauthorized"),
         (stats_request("HEAD", "Bearer"), "401 Unauthorized"),
-        (stats_request("GET", "Basic the right one"), "401 Unauthorized"),
+        (stats_request("GET", "Basic the right one of two"), "401 Unauthorized"),
         (get_request("/.kelvin/stats"), "401 Unauthorized"),
-        (stats_request("GET", right).replace("resources", "other"), "404 Not Found"),
+        (stats_request("GET", right).replace("stats", "other"), "404 Not Found"),
         (get_request("/small"), "404 Not Found"),
         (stats_request("POST", right), "405 Method Not Allowed"),
         (stats_request("GET", right).replace("Host", "Content-Length: 1\r\nHost"), "413 Content Too Large"),

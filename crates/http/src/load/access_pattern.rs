@@ -52,10 +52,14 @@ pub struct FileChooser {
 impl FileChooser {
     /// Of so many files, at least one.
     pub fn new(pattern: AccessPattern, files: usize, seed: u64) -> Self {
-        let shares = match pattern {
-            AccessPattern::Zipf(exponent) => cumulative_shares(files, exponent),
-            _ => Vec::new(),
-        };
+        let (mut shares, mut sum) = (Vec::new(), 0.0);
+        if let AccessPattern::Zipf(exponent) = pattern {
+            for rank in 1..=files {
+                sum += (rank as f64).powf(-exponent);
+                shares.push(sum);
+            }
+            shares.iter_mut().for_each(|share| *share /= sum);
+        }
         Self { pattern, files, position: 0, shares, random: Random::new(seed) }
     }
 
@@ -76,19 +80,6 @@ impl FileChooser {
             }
         }
     }
-}
-
-fn cumulative_shares(files: usize, exponent: f64) -> Vec<f64> {
-    let weights = (1..=files).map(|rank| (rank as f64).powf(-exponent));
-    let mut sums: Vec<f64> = weights
-        .scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        })
-        .collect();
-    let whole = sums.last().copied().unwrap_or(1.0);
-    sums.iter_mut().for_each(|sum| *sum /= whole);
-    sums
 }
 
 #[cfg(test)]

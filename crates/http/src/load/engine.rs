@@ -296,16 +296,11 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
     /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
     fn lost_share(&self, late: f64, response: f64) -> f64 {
-        match self.setup.demand {
-            Demand::Users { think, .. } => {
-                generator_usage::delay_share(late + self.pool.queue_delay.mean().unwrap_or(0.0), response + think.mean)
-                    .min(1.0)
-            }
-            _ => generator_usage::delay_share(
-                2.0 * late,
-                self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * late,
-            ),
-        }
+        let (delay, time) = match self.setup.demand {
+            Demand::Users { think, .. } => (late + self.pool.queue_delay.mean().unwrap_or(0.0), response + think.mean),
+            _ => (2.0 * late, self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * late),
+        };
+        generator_usage::delay_share(delay, time).min(1.0)
     }
 
     /// What was asked for, and at what rate requests became due, so many of which were not sent.

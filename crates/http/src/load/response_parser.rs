@@ -128,9 +128,10 @@ impl ResponseParser {
     ) -> Result<Option<ParsedResponse>, MalformedResponse> {
         self.begun |= !bytes.is_empty();
         let mut rest = bytes;
-        if self.framing == BodyFraming::Head {
-            match self.parse_head(bytes)? {
-                Some(taken) => rest = &bytes[taken..],
+        // After the heads of interim responses one more comes.
+        while self.framing == BodyFraming::Head {
+            match self.parse_head(rest)? {
+                Some(taken) => rest = &rest[taken..],
                 None => return Ok(None),
             }
         }
@@ -155,19 +156,8 @@ impl ResponseParser {
         }
     }
 
-    /// Reads the head, and those of interim responses before it; returns how many of the bytes belong to them.
+    /// Reads the head of a response; returns how many of the bytes belong to it, once it has wholly come.
     fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
-        let mut taken = 0;
-        while let Some(length) = self.parse_one_head(&bytes[taken..])? {
-            taken += length;
-            if self.answer.status >= 200 {
-                return Ok(Some(taken));
-            }
-        }
-        Ok(None)
-    }
-
-    fn parse_one_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
         let before = self.partial.len();
         // A large body may come with the rest of its head: no more is kept than a head may have.
         let some = &bytes[..bytes.len().min(MAX_HEAD_BYTES - before)];

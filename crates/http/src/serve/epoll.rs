@@ -16,7 +16,7 @@ use crate::serve::accept::{ACCEPT_BATCH, BatchEnd};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{
-    ClientStep, EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
+    ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
 };
 use crate::serve::server::{Server, ServerTotals, ServingModel};
 use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
@@ -108,6 +108,10 @@ impl EventLoop for EpollWorker {
         &mut self.core
     }
 
+    fn state_of(client: &mut EpollClient) -> (&mut ClientState, bool) {
+        (&mut client.state, false)
+    }
+
     fn turn(&mut self) {
         self.events.clear();
         let timeout = Timespec::try_from(if self.run_queue.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO });
@@ -187,12 +191,6 @@ impl EventLoop for EpollWorker {
             self.core.clients.get_mut(number).into_iter().for_each(|client| client.is_readable = true);
             self.drive_client(number);
         }
-    }
-}
-
-impl EventClient for EpollClient {
-    fn state(&mut self) -> &mut ClientState {
-        &mut self.state
     }
 }
 

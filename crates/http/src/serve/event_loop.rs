@@ -93,19 +93,9 @@ pub enum ClientStep {
     Gone,
 }
 
-/// A client of such a thread.
-pub trait EventClient {
-    fn state(&mut self) -> &mut ClientState;
-
-    /// Whether an operation of it is not done, for which it waits.
-    fn is_busy(&self) -> bool {
-        false
-    }
-}
-
 /// How such a thread waits and sends.
 pub trait EventLoop: Sized {
-    type Client: EventClient;
+    type Client;
 
     /// How connections are accepted at the end.
     const SOCKET_FLAGS: SocketFlags;
@@ -117,6 +107,9 @@ pub trait EventLoop: Sized {
     fn new(core: WorkerCore<Self::Client>) -> Result<Self>;
 
     fn core(&mut self) -> &mut WorkerCore<Self::Client>;
+
+    /// What is known of a client, and whether an operation of it is not done, for which it waits.
+    fn state_of(client: &mut Self::Client) -> (&mut ClientState, bool);
 
     /// Waits for events, and does what they ask for.
     fn turn(&mut self);
@@ -199,8 +192,8 @@ pub trait EventLoop: Sized {
         for number in 0..core.clients.capacity() {
             let core = self.core();
             let Some(client) = core.clients.get_mut(number) else { continue };
-            let is_busy = client.is_busy();
-            match client.state().check_deadlines(&core.context.site, is_busy) {
+            let (state, is_busy) = Self::state_of(client);
+            match state.check_deadlines(&core.context.site, is_busy) {
                 Overdue::Nothing => {}
                 Overdue::Request => self.drive_client(number),
                 Overdue::Connection => self.remove_client(number),

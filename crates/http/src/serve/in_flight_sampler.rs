@@ -128,11 +128,9 @@ impl TrackedConnection {
     /// this could be told.
     fn take_lead(&mut self) -> i64 {
         let now = self.slot.lead();
-        let ahead = now.nanoseconds_since(self.lead);
-        if ahead.is_some() {
-            (self.lead, self.later_departures) = (now, 0);
-        }
-        ahead.unwrap_or(0)
+        let Some(ahead) = now.nanoseconds_since(self.lead) else { return 0 };
+        (self.lead, self.later_departures) = (now, 0);
+        ahead
     }
 
     /// Has it found out when an answer leaves, after so many. Of one that left later than it was given, what the kernel kept is taken away: it
@@ -269,10 +267,10 @@ impl InFlightSampler {
     /// Without memory for them, or those of setsockopt.
     pub fn new(listener: &TcpListener, connections: usize) -> Result<Self> {
         enable(listener).map_err(Error::call("have the kernel keep when bytes arrive"))?;
-        let (free, parts, own) = (Mutex::default(), Default::default(), ProcessMonitor::current(None));
-        let sums =
-            Mutex::new(SampleSums { throttled: own.throttled_nanoseconds().unwrap_or(0.0), ..SampleSums::default() });
-        Ok(Self { counters: ConnectionCounters::new(connections)?, free, shards: parts, sums, process: own })
+        let (counters, process) = (ConnectionCounters::new(connections)?, ProcessMonitor::current(None));
+        let throttled = process.throttled_nanoseconds().unwrap_or(0.0);
+        let sums = Mutex::new(SampleSums { throttled, ..SampleSums::default() });
+        Ok(Self { counters, free: Mutex::default(), shards: Default::default(), sums, process })
     }
 
     /// Counts a connection that was accepted, and watches it until what is returned is dropped; none if there is no descriptor for that.
@@ -305,9 +303,8 @@ impl InFlightSampler {
     /// Watches the connection that has this slot.
     pub fn track(&self, number: usize, socket: Arc<OwnedFd>) {
         let slot = self.counters.slot(number);
-        let ahead = slot.lead();
-        let entry =
-            TrackedConnection { socket, slot, unread: None, was_in_transit: false, lead: ahead, later_departures: 0 };
+        let lead = slot.lead();
+        let entry = TrackedConnection { socket, slot, unread: None, was_in_transit: false, lead, later_departures: 0 };
         let mut part = lock(&self.shards[number % SHARDS]);
         let at = number / SHARDS;
         if part.entries.len() <= at {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::StatusCode;
 
 use crate::serve::body::{Body, FileRange, MultipartRanges, RequestedRanges, content_range, parse_range};
+use crate::serve::decoded_path::DecodedPath;
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
 use crate::serve::listing::{self, ListingCache, ListingPage};
@@ -214,7 +215,7 @@ impl Site {
     fn directory_response(
         &mut self,
         request: &HttpRequest<'_>,
-        target: &crate::serve::decoded_path::DecodedPath,
+        target: &DecodedPath,
         out: &mut Vec<u8>,
     ) -> Option<Body> {
         let path = format!("{}index.html", request.path);

@@ -3,7 +3,6 @@
 //! It is not the server's socket, so that whoever holds all its connections, workers or places in its queue keeps nobody from asking, and
 //! so that no such request is among those that are counted.
 
-use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +13,7 @@ use std::time::Duration;
 use http::StatusCode;
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_transfer::wire::secret::Secret;
 
 use crate::serve::error::{Error, Result};
 use crate::serve::fork::FdReceiver;
@@ -37,15 +37,6 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a thread's stack: a sample needs some KiB.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Whether a client that presents this token may ask.
-pub struct TokenCheck(pub Box<dyn Fn(&str) -> bool + Send + Sync>);
-
-impl fmt::Debug for TokenCheck {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("TokenCheck")
-    }
-}
-
 /// Who may read what a server uses, and where.
 #[derive(Debug)]
 pub struct StatsAccess {
@@ -53,8 +44,8 @@ pub struct StatsAccess {
     pub address: SocketAddr,
     /// The directory that is served.
     pub directory: PathBuf,
-    /// Who may.
-    pub check_token: TokenCheck,
+    /// The token of those who may.
+    pub token: Secret,
 }
 
 /// The socket for statistics.
@@ -92,7 +83,7 @@ impl StatsServer {
             listener: Arc::clone(&server.listener),
             workers,
             process: Mutex::new(ProcessMonitor::current(Some(&self.access.directory))),
-            check_token: self.access.check_token,
+            token: self.access.token,
         };
         let limits = ServerLimits {
             connections: MAX_CLIENTS,
@@ -153,7 +144,7 @@ pub struct StatsSources {
     listener: Arc<TcpListener>,
     workers: Option<u32>,
     process: Mutex<ProcessMonitor>,
-    check_token: TokenCheck,
+    token: Secret,
 }
 
 impl StatsSources {
@@ -165,7 +156,12 @@ impl StatsSources {
         if request.path != STATS_PATH {
             return Err(StatusCode::NOT_FOUND);
         }
-        if !request.fields.authorization.and_then(bearer_token).is_some_and(|token| (self.check_token.0)(token)) {
+        if !request
+            .fields
+            .authorization
+            .and_then(bearer_token)
+            .is_some_and(|token| self.token.matches(token.as_bytes()))
+        {
             return Err(StatusCode::UNAUTHORIZED);
         }
         let snapshot = self.process.lock().unwrap_or_else(PoisonError::into_inner).sample();

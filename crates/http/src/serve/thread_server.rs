@@ -98,19 +98,13 @@ impl ConnectionTable {
 
     /// Has all that wait for a request end, and waits for the others, at the longest so long.
     fn drain(&self, within: Duration) -> ServerTotals {
-        let until = Instant::now() + within;
-        let mut state = self.state();
+        let state = self.state();
         for ActiveClient { socket, .. } in state.clients.values() {
             // What was received is still answered; what waits for more has come to its end.
             let _ = shutdown(socket, Shutdown::Read);
         }
-        while !state.clients.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let waited = self.changed.wait_timeout_while(state, within, |state| !state.clients.is_empty());
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
         for ActiveClient { socket, .. } in state.clients.values() {
             // Their time is over, and no thread stays for them.
             let _ = shutdown(socket, Shutdown::Both);

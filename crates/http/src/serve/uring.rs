@@ -20,7 +20,7 @@ use rustix::net::SocketFlags;
 use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{
-    ClientStep, EventClient, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
+    ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
 };
 use crate::serve::open_file_cache::OpenFile;
 use crate::serve::send_strategy::SendStrategy;
@@ -198,6 +198,10 @@ impl EventLoop for UringWorker {
         &mut self.core
     }
 
+    fn state_of(client: &mut UringClient) -> (&mut ClientState, bool) {
+        (&mut client.state, client.pending.is_some())
+    }
+
     fn turn(&mut self) {
         if !self.is_waker_armed {
             self.arm_waker();
@@ -283,16 +287,6 @@ impl EventLoop for UringWorker {
                 self.remove_client(number);
             }
         }
-    }
-}
-
-impl EventClient for UringClient {
-    fn state(&mut self) -> &mut ClientState {
-        &mut self.state
-    }
-
-    fn is_busy(&self) -> bool {
-        self.pending.is_some()
     }
 }
 

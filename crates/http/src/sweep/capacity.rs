@@ -34,16 +34,6 @@ pub struct Capacities {
     pub disk_requests: Option<f64>,
 }
 
-/// What capacities follow from.
-pub(crate) struct CapacityInputs<'m> {
-    /// What a few users got of files in memory.
-    pub stream: &'m StepResult,
-    /// What the disk gave, where files are to come from it.
-    pub disk: Option<DiskRateReport>,
-    pub bytes_of_a_file: f64,
-    pub network: NetworkSetup,
-}
-
 impl Capacities {
     /// A resource's capacity.
     pub fn get(&self, resource: Resource) -> Option<&Capacity> {
@@ -70,9 +60,13 @@ impl Capacities {
         }
     }
 
-    /// All that follows from these measurements.
-    pub(crate) fn from_measured(measured: &CapacityInputs<'_>) -> Self {
-        let CapacityInputs { stream, disk, bytes_of_a_file, network } = measured;
+    /// All that follows from what a few users got of files in memory, and from what the disk gave, where files are to come from it.
+    pub(crate) fn from_measured(
+        stream: &StepResult,
+        disk: Option<DiskRateReport>,
+        bytes_of_a_file: f64,
+        network: NetworkSetup,
+    ) -> Self {
         let requests = stream.load.rate();
         let mut found = Self::default();
         let of_bytes =
@@ -86,14 +80,14 @@ impl Capacities {
         // what the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU,
         // and shows no capacity of a link.
         let server = &stream.server;
-        if let Some(interface) = server.busiest_link().filter(|_| *network != NetworkSetup::Loopback)
+        if let Some(interface) = server.busiest_link().filter(|_| network != NetworkSetup::Loopback)
             && let Some((rate, sent)) = server.link_rate(&interface).zip(server.link_send_rate(&interface))
             && let Some((bytes, with_headers)) = scale_to_rate((stream.bytes_per_second(), sent), rate)
         {
             found.all.push((Resource::Link, of_bytes(bytes)));
             (found.interface, found.interface_bytes) = (Some(interface), Some(with_headers));
         }
-        found.all.extend(cpu_capacities(stream, requests, *bytes_of_a_file));
+        found.all.extend(cpu_capacities(stream, requests, bytes_of_a_file));
         found
     }
 }

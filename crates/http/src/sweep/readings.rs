@@ -59,6 +59,10 @@ pub(crate) fn reading(metric: &Metric, value: f64) -> MetricReadings {
     MetricReadings { metric: metric.id, readings: Readings::Scalars(vec![value]), overhead, notes: Vec::new() }
 }
 
+fn known_readings(all: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {
+    all.iter().filter_map(|(metric, value)| Some(reading(metric, (*value)?))).collect()
+}
+
 /// What a number of users got in a visit, and what either end did meanwhile.
 pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     let StepResult { load, server, client, .. } = visited;
@@ -69,7 +73,7 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     // The share of what was sent that no disk had to read; none of nothing.
     let cache_hits = own.filter(|own| own.bytes > 0.0).zip(server.disk_read_rate());
     let cache_hits = cache_hits.map(|(own, read)| (1.0 - read / own.bytes).max(0.0));
-    let all = [
+    known_readings(&[
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.bytes_per_second())),
         (&RESPONSE, of(load.response, |times| times.mean)),
@@ -92,8 +96,7 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&BLOCKED, own.and_then(|own| own.blocked)),
         (&STALLED, Some((load.stalls.seconds / seconds).min(1.0))),
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
-    ];
-    all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
+    ])
 }
 
 /// Requests in flight at the server, where they were sampled often enough that some were to be met: an error of a fifth by chance, of
@@ -106,49 +109,44 @@ fn sampled_in_flight(own: ServerUse, awaited: f64) -> Option<f64> {
 /// The resources whose use is known in a visit, with their readings.
 pub(crate) fn resource_readings(visited: &StepResult, capacities: &Capacities) -> Vec<(Resource, Vec<MetricReadings>)> {
     let use_of = |&resource: &Resource| {
-        let (utilisation, busy) = resource_use(visited, capacities, resource);
-        let known = [(&UTILISATION, utilisation), (&BUSY_TIME, busy)];
-        let readings: Vec<MetricReadings> =
-            known.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect();
+        // The share of the time in which it was used is known of the disk alone.
+        let disk = visited.server.disk_use().filter(|_| resource == Resource::Disk);
+        let utilisation = (&UTILISATION, resource_use(visited, capacities, resource));
+        let readings = known_readings(&[utilisation, (&BUSY_TIME, disk.map(|disk| disk.busy))]);
         (!readings.is_empty()).then_some((resource, readings))
     };
     Resource::ALL.iter().filter_map(use_of).collect()
 }
 
-/// The share of a resource's capacity that was used in a visit, and the share of the time in which it was.
-fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resource) -> (Option<f64>, Option<f64>) {
+/// The share of a resource's capacity that was used in a visit.
+fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resource) -> Option<f64> {
     let StepResult { load, server, client, .. } = visited;
     let own = server.server_use();
     let capacity = |resource| capacities.get(resource).and_then(|one: &Capacity| one.bytes);
     match resource {
-        Resource::Disk => {
-            let used = server.disk_read_rate().zip(capacity(resource)).map(|(bytes, most)| bytes / most);
-            (used, server.disk_use().map(|disk| disk.busy))
-        }
+        Resource::Disk => server.disk_read_rate().zip(capacity(resource)).map(|(bytes, most)| bytes / most),
         Resource::DiskRequests => {
-            let used = server.disk_use().zip(capacities.disk_requests).map(|(disk, most)| disk.own_reads / most);
-            (used, None)
+            server.disk_use().zip(capacities.disk_requests).map(|(disk, most)| disk.own_reads / most)
         }
         Resource::Link => {
             // By the interface's own count where it has one, which has headers and whatever else passes; else by the bytes that arrived.
             let interface = capacities.interface.as_deref().zip(capacities.interface_bytes);
             let used = interface.and_then(|(name, most)| Some(server.link_send_rate(name)? / most));
-            let by_bytes = capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes));
-            (by_bytes, None)
+            capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes))
         }
-        Resource::ServerCpu => (Some(server.busy_cpus() / server.to.cpu.allowed), None),
-        Resource::ServerThread => (Some(server.busiest_thread()), None),
-        Resource::Workers => (own.and_then(|own| own.workers), None),
-        Resource::ClientCpu => (Some(client.busy_cpus() / client.to.cpu.allowed), None),
-        Resource::Generator => (load.generator.busy, None),
-        Resource::ClientWindow => (own.and_then(|own| own.window), None),
+        Resource::ServerCpu => Some(server.busy_cpus() / server.to.cpu.allowed),
+        Resource::ServerThread => Some(server.busiest_thread()),
+        Resource::Workers => own.and_then(|own| own.workers),
+        Resource::ClientCpu => Some(client.busy_cpus() / client.to.cpu.allowed),
+        Resource::Generator => load.generator.busy,
+        Resource::ClientWindow => own.and_then(|own| own.window),
     }
 }
 
 /// What a resource gives alone.
 pub(crate) fn capacity_readings(capacity: &Capacity) -> Vec<MetricReadings> {
-    let all = [(&CAPACITY, capacity.requests), (&CAPACITY_BYTES, capacity.bytes), (&SERVERS, Some(capacity.servers))];
-    all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
+    let servers = (&SERVERS, Some(capacity.servers));
+    known_readings(&[(&CAPACITY, capacity.requests), (&CAPACITY_BYTES, capacity.bytes), servers])
 }
 
 /// Whose a figure is.

@@ -11,7 +11,7 @@ use kelvin_core::units::number;
 use kelvin_core::{Case, Event, MetricReadings, Name, Round, RoundOutcome, RunHeader, RunStatus};
 use kelvin_harness::EventSink;
 
-use crate::sweep::capacity::{Capacities, CapacityInputs, ExpectedKnee, expected_knee};
+use crate::sweep::capacity::{Capacities, ExpectedKnee, expected_knee};
 use crate::sweep::error::{Error, Result};
 use crate::sweep::load_step::{StepResult, StepSpec};
 use crate::sweep::readings::{self, ReportedMetrics, StudyConditions, host_readings};
@@ -132,11 +132,12 @@ impl LoadStudy {
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
-        let counted = streams.iter().find_map(|streams| streams.first().server.to.server.as_ref());
+        let mut counted = streams.iter().filter_map(|streams| streams.first().server.to.server.as_ref());
+        let congestion_control = counted.find_map(|server| server.congestion_control.as_deref());
         Ok(Self {
             steps: step_order(&users, &tested, setup.visits, setup.seed),
             reported: ReportedMetrics::from_step(streams[0].first(), servers[0].conditions.network),
-            notes: notes(&sweeps, counted.and_then(|server| server.congestion_control.as_deref())),
+            notes: notes(&sweeps, congestion_control),
             sweeps,
             seed: setup.seed,
             cpu: setup.cpus.first().copied().unwrap_or_default(),
@@ -345,7 +346,7 @@ impl LoadSweep {
         let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
         let of_round = |(round, stream): (usize, &StepResult)| {
             let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
-            Capacities::from_measured(&CapacityInputs { stream, disk, bytes_of_a_file: bytes as f64, network })
+            Capacities::from_measured(stream, disk, bytes as f64, network)
         };
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);

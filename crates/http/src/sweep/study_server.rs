@@ -144,14 +144,16 @@ fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedC
 }
 
 /// What `kelvin serve` is told.
-struct ServeCommand<'w> {
+#[derive(Clone, Copy, Debug)]
+pub struct ServeCommand<'w> {
     /// The directory.
-    root: &'w Path,
-    /// Where it finds the token, which is written there.
-    token_file: &'w Path,
-    listen: SocketAddr,
-    /// More of its options.
-    options: &'w [String],
+    pub root: &'w Path,
+    /// Where it finds the token that only who has it asks with; it is written there, and may be removed once the server runs.
+    pub token_file: &'w Path,
+    /// Where it listens; the port is chosen by the system.
+    pub listen: SocketAddr,
+    /// More of its options: its model.
+    pub options: &'w [String],
 }
 
 impl ServeCommand<'_> {
@@ -222,21 +224,6 @@ fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
 }
 
-/// What is to be served, and by which program.
-#[derive(Clone, Copy, Debug)]
-pub struct HostedServerOptions<'h> {
-    /// The program.
-    pub program: &'h str,
-    /// Options of its server: its model.
-    pub options: &'h [String],
-    /// The directory.
-    pub directory: &'h Path,
-    /// Where it listens; the port is chosen by the system.
-    pub listen: SocketAddr,
-    /// A file for the token that only who has it asks with; it is written, and may be removed once the server runs.
-    pub token_file: &'h Path,
-}
-
 /// A server that runs. Dropped, it is killed.
 #[derive(Debug)]
 pub struct HostedServer {
@@ -247,15 +234,13 @@ pub struct HostedServer {
 }
 
 impl HostedServer {
-    /// Starts it for these files of its directory.
+    /// Starts it, by this program, for these files of its directory.
     ///
     /// # Errors
     /// A server that does not say where it listens.
-    pub fn start(host: &HostedServerOptions<'_>, files: FileList) -> Result<Self> {
-        let HostedServerOptions { program, options, directory, listen, token_file } = *host;
-        let command = ServeCommand { root: directory, token_file, listen, options };
+    pub fn start(program: &str, command: &ServeCommand<'_>, files: FileList) -> Result<Self> {
         let server = command.start(|words| spawn(program, words))?;
-        Ok(Self { program: program.to_owned(), directory: directory.to_owned(), files, server })
+        Ok(Self { program: program.to_owned(), directory: command.root.to_owned(), files, server })
     }
 
     /// Its files.

@@ -19,18 +19,18 @@ const STEP_DIVISORS: [u64; 5] = [5, 4, 3, 2, 1];
 
 /// The numbers of users of a sweep whose knee is expected at so many; no more than there is time for, where wider steps allow that.
 pub(crate) fn user_grid(knee: u64, time_for: usize) -> Vec<u64> {
-    let grids = STEP_DIVISORS.map(|step| grid_with_step(knee, step));
-    let coarsest = STEP_DIVISORS.len() - 1;
-    let chosen = grids.iter().position(|users| users.len() <= time_for).unwrap_or(coarsest);
-    grids.into_iter().nth(chosen).unwrap_or_default()
-}
-
-fn grid_with_step(knee: u64, part: u64) -> Vec<u64> {
     let most = (KNEE_MULTIPLE * knee).clamp(MIN_TOP_USERS, MAX_USERS);
-    let mut users = FIRST_COUNTS.to_vec();
-    while users[users.len() - 1] < most {
-        let last = users[users.len() - 1];
-        users.push((last + (last / part).max(2)).min(most.max(last + 1)));
+    let mut users = Vec::new();
+    for part in STEP_DIVISORS {
+        users = FIRST_COUNTS.to_vec();
+        let mut last = users[users.len() - 1];
+        while last < most {
+            last = (last + (last / part).max(2)).min(most.max(last + 1));
+            users.push(last);
+        }
+        if users.len() <= time_for {
+            break;
+        }
     }
     users
 }
@@ -63,29 +63,28 @@ pub(crate) struct PlannedStep {
 /// over time falls on all alike; and at the end a return to the fewest users, which shows whether the server is what it was.
 /// Before it are the visits to servers with more workers, for each sweep that has any.
 pub(crate) fn step_order(sweeps: &[Vec<u64>], tested: &[bool], visits: u32, seed: u64) -> Vec<PlannedStep> {
-    let mut random = Random::new(seed);
-    let mut order = Vec::new();
-    for visit in 0..visits {
-        let mut pass: Vec<PlannedStep> = sweeps
-            .iter()
-            .enumerate()
-            .flat_map(|(sweep, users)| {
-                users.iter().map(move |&users| PlannedStep { sweep, users, repetition: visit, more_workers: false })
-            })
-            .collect();
+    let (mut random, mut order) = (Random::new(seed), Vec::new());
+    for repetition in 0..visits {
+        let mut pass = Vec::new();
+        for (sweep, users) in sweeps.iter().enumerate() {
+            pass.extend(users.iter().map(|&users| PlannedStep { sweep, users, repetition, more_workers: false }));
+        }
         random.shuffle(&mut pass);
         order.extend(pass);
     }
-    let most = |(sweep, users): (usize, &Vec<u64>)| users.iter().max().map(|&users| (sweep, users));
-    let of_tested = sweeps.iter().enumerate().filter(|(sweep, _)| tested.get(*sweep) == Some(&true)).filter_map(most);
-    let with_more = |(sweep, users): (usize, u64)| {
-        (0..WORKER_TEST_STEPS).map(move |visit| PlannedStep { sweep, users, repetition: visit, more_workers: true })
-    };
-    order.extend(of_tested.flat_map(with_more));
-    let fewest = |(sweep, users): (usize, &Vec<u64>)| {
-        Some(PlannedStep { sweep, users: *users.iter().min()?, repetition: visits, more_workers: false })
-    };
-    order.extend(sweeps.iter().enumerate().filter_map(fewest));
+    for (sweep, users) in sweeps.iter().enumerate().filter(|(sweep, _)| tested.get(*sweep) == Some(&true)) {
+        let Some(&users) = users.iter().max() else { continue };
+        order.extend((0..WORKER_TEST_STEPS).map(|repetition| PlannedStep {
+            sweep,
+            users,
+            repetition,
+            more_workers: true,
+        }));
+    }
+    for (sweep, users) in sweeps.iter().enumerate() {
+        let Some(&users) = users.iter().min() else { continue };
+        order.push(PlannedStep { sweep, users, repetition: visits, more_workers: false });
+    }
     order
 }
 

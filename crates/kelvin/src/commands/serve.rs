@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
-use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess, TokenCheck};
+use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::stop_signals;
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
@@ -92,9 +92,8 @@ fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
     if !args.expose_stats {
         return Ok(None);
     }
-    let secret = read_secret(args.token_file.as_deref())?;
-    let allows = TokenCheck(Box::new(move |token: &str| secret.matches(token.as_bytes())));
-    Ok(Some(StatsAccess { address: args.stats_address(), directory: args.root.clone(), check_token: allows }))
+    let token = read_secret(args.token_file.as_deref())?;
+    Ok(Some(StatsAccess { address: args.stats_address(), directory: args.root.clone(), token }))
 }
 
 fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {

@@ -10,7 +10,7 @@ use kelvin_file::cache::PageCacheState;
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_http::serve::ServerModel;
 use kelvin_http::serve::send_strategy::SendStrategy;
-use kelvin_http::sweep::{FileList, HostedServer, HostedServerOptions};
+use kelvin_http::sweep::{FileList, HostedServer, ServeCommand};
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_transfer::wire::file_server::{
     self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES,
@@ -52,9 +52,8 @@ impl ServedDirectory {
         let scratch = ScratchDirectory::create(&std::env::temp_dir())
             .map_err(|error| format!("no scratch directory for the token of the server: {error}"))?;
         let secret = scratch.path().join("token");
-        let (program, options, directory) = ("/proc/self/exe", options.as_slice(), self.0.as_path());
-        let host = HostedServerOptions { program, options, directory, listen, token_file: &secret };
-        let hosted = HostedServer::start(&host, files).map_err(|error| error.to_string())?;
+        let command = ServeCommand { root: &self.0, token_file: &secret, listen, options: &options };
+        let hosted = HostedServer::start("/proc/self/exe", &command, files).map_err(|error| error.to_string())?;
         Ok(Box::new(RunningServer(hosted)))
     }
 }
