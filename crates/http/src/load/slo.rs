@@ -8,12 +8,14 @@ use kelvin_core::load::{LatencySummary, LoadResult};
 use kelvin_core::quantity::parse_duration_within;
 use kelvin_core::{Unit, units};
 
-/// A figure of the response times: which one of [`STATISTICS`].
+/// A figure of the response times: which one of `STATISTICS`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyStatistic(usize);
 
-/// All of them: by its name, whether few requests decide it, and its value in nanoseconds.
-const STATISTICS: [(&str, bool, fn(&LatencySummary) -> f64); 8] = [
+/// By its name: whether few requests decide it, and its value in nanoseconds.
+type StatisticRow = (&'static str, bool, fn(&LatencySummary) -> f64);
+
+const STATISTICS: [StatisticRow; 8] = [
     ("mean", false, |times| times.mean),
     ("p50", false, |times| times.p50),
     ("p90", false, |times| times.p90),

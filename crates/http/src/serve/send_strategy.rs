@@ -176,7 +176,7 @@ impl FileSender {
 ///
 /// # Errors
 /// What would be right.
-pub fn parse_keyword<T: Copy>(all: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
+pub(crate) fn parse_keyword<T: Copy>(all: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
     let words = || all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
     let found = all.iter().find(|(known, _)| *known == word);
     found.map(|(_, choice)| *choice).ok_or_else(|| format!("it must be one of {}", words()))
@@ -204,7 +204,7 @@ const TAIL_BYTES: u64 = 4096;
 
 /// A window on one file at a time.
 #[derive(Debug, Default)]
-pub struct MmapSender {
+struct MmapSender {
     window: Option<FileWindow>,
     /// What it shows: the file, unless that was closed meanwhile, and its bytes from which offset on.
     mapped: (Weak<OpenFile>, u64),
@@ -212,7 +212,7 @@ pub struct MmapSender {
 
 impl MmapSender {
     /// Sends some of a part, whose end was left to [`read_tail`].
-    pub fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+    fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
         let offset = part.range.start / WINDOW_BYTES * WINDOW_BYTES;
         let end = tail_start(part.range.end).min(offset + WINDOW_BYTES);
         let within = (part.range.start - offset) as usize..(end - offset) as usize;
@@ -221,7 +221,7 @@ impl MmapSender {
     }
 
     /// Whether the file of a part can be mapped, which it is then.
-    pub fn try_map(&mut self, part: &FileRange) -> bool {
+    fn try_map(&mut self, part: &FileRange) -> bool {
         self.map_window(&part.opened, part.range.start / WINDOW_BYTES * WINDOW_BYTES).is_ok()
     }
 
@@ -242,7 +242,7 @@ impl MmapSender {
 }
 
 /// Reads the end of the part that is to be sent next, if nothing else of it is left.
-pub fn read_tail(connection: &mut Connection) -> rustix::io::Result<()> {
+fn read_tail(connection: &mut Connection) -> rustix::io::Result<()> {
     match &connection.file_range {
         Some(part) if part.range.start >= tail_start(part.range.end) => connection.read_file_range(TAIL_BYTES as usize),
         _ => Ok(()),
@@ -259,17 +259,17 @@ const PIPE_BYTES: usize = 256 << 10;
 
 /// A pipe that is empty between two calls: what a socket does not take is dropped, and moved again when its turn comes.
 #[derive(Debug, Default)]
-pub struct SpliceSender {
+struct SpliceSender {
     /// The pipe, and /dev/null, which takes what is dropped.
     pipe: Option<(Splicer, File)>,
 }
 
 impl SpliceSender {
     /// Descriptors that it has.
-    pub const DESCRIPTORS: u64 = 3;
+    const DESCRIPTORS: u64 = 3;
 
     /// Sends some of a part.
-    pub fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
+    fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> std::io::Result<usize> {
         let (pipe, nowhere) = match self.pipe.take() {
             Some(open) => open,
             None => (Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?),
