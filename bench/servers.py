@@ -61,7 +61,7 @@ def telling(kelvin, base, count, size, listen="127.0.0.1:0", before=(), told=Non
             if told is not None:
                 told.append(server)
             address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
-            yield address, ["--url-list", str(listed), "--resources-token", str(token), "--stats-address", resources]
+            yield address, ["--url-list", str(listed), "--stats-token", str(token), "--stats-address", resources]
     finally:
         shutil.rmtree(files)
         token.unlink()

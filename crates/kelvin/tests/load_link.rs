@@ -128,7 +128,7 @@ fn idle_generator_uses_little_cpu_despite_retransmissions() {
 fn load_steps_use_little_cpu_despite_retransmissions() {
     for (model, far) in start_servers(REORDERING, &["epoll"]) {
         let url = format!("http://{}/", far.server.address);
-        let of = ["--url", &url, "--url-list", "list", "--resources-token", "token", "--stats-address", &far.resources];
+        let of = ["--url", &url, "--url-list", "list", "--stats-token", "token", "--stats-address", &far.resources];
         let wanted = ["--users", "4,12", "--rounds", "2", "--step", "1s", "--budget", "1s"];
         let study = far.near(
             &[&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], &of, &wanted].concat(),

@@ -179,13 +179,13 @@ fn running_server_is_studied_by_its_stats() {
     let exposed = ["serve", root, "--listen", "127.0.0.1:0", "--expose-stats", "--token-file", token];
     let mut server = ServerProcess::spawn(place.command(KELVIN, &exposed), Stdio::null());
     let (url, resources) = (format!("http://{}/", server.address), server.line());
-    let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--stats-address", &resources];
+    let running = ["--url", &url, "--url-list", "list", "--stats-token", token, "--stats-address", &resources];
     let study = study_without_lock(&place, &[&SHORT_OPTIONS[..8], &running[..]].concat());
     assert_eq!(readings(&study, "load.throughput").len(), 7);
     assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
     let wrong = place.path().join("wrong");
     fs::write(&wrong, "another token of the same sort\n").unwrap();
-    let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--stats-address", &resources];
+    let running = ["--url", &url, "--url-list", "list", "--stats-token", "wrong", "--stats-address", &resources];
     let refused =
         place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT_OPTIONS[..8], &running].concat());
     assert_refused(&refused, &["it answers 401"]);

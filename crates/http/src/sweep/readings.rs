@@ -200,7 +200,7 @@ static HOST_FIGURES: [HostFigure; 29] = [
 /// The figures of each host in a visit. What both ends have in common is the server's.
 pub(crate) fn host_readings(visited: &StepResult, network: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
     // Of the client's threads requests wait for the one that sends and reads.
-    let generator = visited.load.generator.without_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
+    let generator = visited.load.generator.off_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
     let hosts = [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)];
     hosts.map(|(host, used)| {
         let mut readings = Vec::new();

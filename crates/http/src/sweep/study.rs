@@ -207,9 +207,9 @@ impl LoadStudy {
             for (index, round) in (0..).zip(&sweep.rounds) {
                 for (resource, capacity) in &round.all {
                     let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
-                    let attempt = RoundOutcome::Measured(readings::capacity_readings(capacity));
+                    let outcome = RoundOutcome::Measured(readings::capacity_readings(capacity));
                     let seconds = CAPACITY_ROUND_TIME.as_secs_f64();
-                    let round = Round { index, at: 0.0, seconds, timing: None, cpu: self.cpu, attempt };
+                    let round = Round { index, start_seconds: 0.0, seconds, timing: None, cpu: self.cpu, outcome };
                     sink.event(&Event::RoundFinished { probe: CAPACITY.id, case, round: Box::new(round) });
                 }
             }
@@ -274,8 +274,9 @@ impl LoadStudy {
                     measured.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
                 }
             };
-            for (probe, case, attempt) in outcomes {
-                let round = Round { index: step.repetition, at, seconds, timing: None, cpu: self.cpu, attempt };
+            for (probe, case, outcome) in outcomes {
+                let round =
+                    Round { index: step.repetition, start_seconds: at, seconds, timing: None, cpu: self.cpu, outcome };
                 sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
             }
             if let Some(error) = last_failure.filter(|_| failures >= MAX_CONSECUTIVE_FAILURES) {

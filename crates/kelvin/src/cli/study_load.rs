@@ -82,7 +82,7 @@ pub struct StudyLoadArgs {
     pub server_options: Option<String>,
     /// Study a server that runs already, `kelvin serve --expose-stats`, by the URL of its directory; one that
     /// `kelvin agent --serve` starts on another host is studied by --peer
-    #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
+    #[arg(long, value_name = "URL", requires_all = ["url_list", "stats_token"],
           conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub url: Option<ServerUrl>,
     /// With --url: file with the name of a file of that directory in each line, all of one size
@@ -90,7 +90,7 @@ pub struct StudyLoadArgs {
     pub url_list: Option<PathBuf>,
     /// With --url: file with the token for what that server uses
     #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
-    pub resources_token: Option<PathBuf>,
+    pub stats_token: Option<PathBuf>,
     /// With --url: where that server tells what it uses, if not where it serves files
     #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub stats_address: Option<std::net::SocketAddr>,

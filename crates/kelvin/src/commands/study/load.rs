@@ -242,8 +242,8 @@ fn uncached_files(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<F
 
 /// A server that runs already.
 fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
-    let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.resources_token) else {
-        bail!("--url needs --url-list and --resources-token");
+    let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.stats_token) else {
+        bail!("--url needs --url-list and --stats-token");
     };
     let at = format!("--url-list {}", list.display());
     let text = read_named_text(list).context(&at)?;
@@ -252,7 +252,7 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
         Some(address) => address,
         None => *url.addresses().context("--url")?.first().ok_or_else(|| CliError::new("--url", "no address"))?,
     };
-    let token = read_named_text(token).context(format_args!("--resources-token {}", token.display()))?;
+    let token = read_named_text(token).context(format_args!("--stats-token {}", token.display()))?;
     let token = token.trim_end().to_owned();
     Ok(ExistingServer { url: url.url.clone(), paths, stats_address, token, files: None })
 }
