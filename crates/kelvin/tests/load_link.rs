@@ -118,8 +118,8 @@ fn idle_generator_uses_little_cpu_despite_retransmissions() {
             let generator = &load["generator"];
             let most = MAX_IDLE_CPU * number(&load, "seconds") + 4.0 * cost * number(&load, "requests");
             assert!(number(generator, "cpu") <= most, "{model}: more than {most} s: {load}");
-            let futile = number(generator, "futile");
-            assert!(futile <= 10.0 + number(&load, "connections"), "{model}: woken up for nothing: {load}");
+            let spurious = number(generator, "spurious_wakeups");
+            assert!(spurious <= 10.0 + number(&load, "connections"), "{model}: woken up for nothing: {load}");
         }
     }
 }
