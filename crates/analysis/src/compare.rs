@@ -14,7 +14,10 @@ mod ladder;
 mod series;
 mod verdicts;
 
-use kelvin_core::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Reference, Run, RunStatus, SpreadHistory};
+use kelvin_core::{
+    COMPARE_FORMAT, Case, ComparedRun, ComparedSide, Comparison, Metric, Name, Reference, ReferenceValue, Run,
+    RunStatus, SpreadHistory,
+};
 use kelvin_stats::median;
 
 use self::differences::SideFacts;
@@ -23,6 +26,8 @@ pub use self::gate::Gate;
 pub use self::interleaved::{InterleavedCase, InterleavedSettings, compare_interleaved};
 use self::judgement::ComparisonJudge;
 use self::series::{SideSeries, figure_pairs, rescale_to_base_frequency};
+use crate::headlines::Headlines;
+use crate::wording::compare::program_text;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
@@ -40,7 +45,7 @@ pub enum ComparisonSubject<'a> {
     Runs(&'a [Run]),
     /// A published machine.
     Published(&'a Reference),
-    /// A run that another program made, and what [`reference::foreign`](crate::reference::foreign_reference) makes of it.
+    /// A run that another program made, and what [`foreign_reference`] makes of it.
     Foreign(&'a Run, &'a Reference),
 }
 
@@ -142,4 +147,36 @@ fn to_compared_side(side: &SideInput<'_>) -> ComparedSide {
         of => of.runs(),
     };
     ComparedSide { name: side.name.clone(), runs: runs.iter().map(run).collect() }
+}
+
+/// A foreign run as what it can be compared as: values without their spread, as those of a published machine. `None` of a run that
+/// kelvin measured.
+pub fn foreign_reference(run: &Run) -> Option<Reference> {
+    let title = program_text(run.header.foreign.as_ref()?);
+    let headlines = Headlines::from_run(run);
+    let value = |metric: &Metric, case: &Case, value: f64| ReferenceValue {
+        metric: metric.id,
+        case: case.clone(),
+        value,
+        cycles: None,
+        std: None,
+        n: None,
+        predicted: None,
+        unit: metric.unit,
+        range: None,
+        note: None,
+        other_values: Vec::new(),
+    };
+    let values = run.header.metrics.iter().flat_map(|metric| {
+        headlines.cases(&metric.id).map(|(case, measured)| value(metric, case, measured.value)).collect::<Vec<_>>()
+    });
+    let machine = &run.header.machine;
+    Some(Reference {
+        id: Name::intern(&run.header.id),
+        title,
+        machine: machine.kernel.release.get().map(|release| ("kernel".into(), release.clone())).into_iter().collect(),
+        frequency_hz: machine.cpu.measured_hz.get().copied(),
+        values: values.collect(),
+        findings: Vec::new(),
+    })
 }

@@ -20,7 +20,6 @@ mod metric_selector;
 mod overview;
 mod prediction_comparison;
 mod progress;
-pub mod reference;
 mod result;
 mod rivals;
 mod samples;
@@ -38,7 +37,7 @@ pub use canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN, steady_core};
 pub use class_comparison::class_member;
 pub use compare::{
     ComparisonRequest, ComparisonSubject, Gate, InterleavedCase, InterleavedSettings, SideInput, compare_interleaved,
-    fact_differences,
+    fact_differences, foreign_reference,
 };
 pub use explanation::{explain, measured_with_controls, shown_controls};
 pub use headlines::Headlines;
@@ -48,10 +47,10 @@ pub use history::{
 };
 pub use history_export::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
 pub use kelvin_core::{Interval, IntervalKind};
+pub use kelvin_reference::published::{self as reference, references};
 pub use kelvin_reference::{LibraryMachine as Member, ReferenceLibrary, built_in_library};
 pub use levels::{CurvePoint, levels};
 pub use progress::RunProgress;
-pub use reference::references;
 pub use result::{
     Analysis, AreaComparison, BestCell, CanaryCorrelation, CanaryHistory, ClassComparison, ClassVerdict, Coefficient,
     Distribution, Figure, FigureClassRange, Finding, FindingData, FittedLaw, Importance, ImpossibleValue, KneeMark,

@@ -17,6 +17,7 @@ mod machine;
 mod machine_file;
 mod machine_files;
 mod mitigation;
+pub mod published;
 
 pub use area_factor::{AreaFactor, MachineFigure};
 pub use class::{MachineClass, MetricArea};

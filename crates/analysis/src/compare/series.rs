@@ -13,8 +13,8 @@ use super::ComparisonSubject;
 use crate::bounds::exceeded_bound;
 use crate::canaries::CanaryReferences;
 use crate::headlines::{Baselines, ComputedHeadline, core_hertz, metrics_of};
-use crate::reference::{Comparability, comparability};
 use crate::samples::{SampleSet, missing_text};
+use kelvin_reference::published::{Comparability, comparability};
 
 /// The figures of a side.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
 use kelvin_core::{Name, OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Run, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
+use kelvin_reference::published::{Comparability, comparability, references};
+
 use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
 use crate::metric_selector::MetricSelector;
-use crate::reference::{Comparability, comparability, references};
 use crate::result::{Analysis, MemoryLevel, MetricResult};
 
 /// Bytes of a block of a file.

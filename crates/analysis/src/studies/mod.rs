@@ -23,7 +23,6 @@ pub(crate) mod transfer;
 pub(crate) mod tune;
 
 use crate::evidence::Evidence;
-use crate::reference::published_server;
 use crate::result::{MetricResult, StatedConclusion, Study};
 use kelvin_core::catalogue::cpu::CALL_ARGS;
 use kelvin_core::catalogue::mem::PAGE_STUDY;
@@ -101,7 +100,7 @@ pub fn study_summary(study: Name) -> Option<&'static str> {
 
 /// The published study of a file server under load, judged from its capacities alone.
 pub fn published_load() -> Study {
-    load::published::published_study(published_server())
+    load::published::published_study(kelvin_reference::published::published_server())
 }
 
 /// The ids of all studies, in the order of reports.

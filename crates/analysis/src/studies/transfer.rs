@@ -11,11 +11,12 @@ use kelvin_core::{
     TestEvidence, TimeChange, TransferClaim, TransferFactor, Unit,
 };
 
+use kelvin_reference::published::references;
+
 use super::crossing::without_axes;
 use crate::evidence::{
     ClaimTest, Evidence, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
 };
-use crate::reference::references;
 use crate::result::{StatedConclusion, Study};
 use crate::wording::{counted_text, span_text};
 

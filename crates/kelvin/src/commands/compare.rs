@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use kelvin_analysis::reference::foreign_reference;
-use kelvin_analysis::{ComparisonRequest, ComparisonSubject, STEADY_CHAIN, SideInput, references};
+use kelvin_analysis::{ComparisonRequest, ComparisonSubject, STEADY_CHAIN, SideInput, foreign_reference, references};
 use kelvin_core::{FOREIGN_MODE, Metric, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_machine::redact::redact_machine;
 use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};

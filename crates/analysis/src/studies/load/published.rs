@@ -5,13 +5,13 @@ use kelvin_core::units::{number, value_text};
 use kelvin_core::{
     Case, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase, TestEvidence, Unit,
 };
+use kelvin_reference::published::{PublishedServerCase, ServerStudyFile};
 use kelvin_stats::{ClosedNetwork, Station};
 
 use super::knee::KNEE_SHARE;
 use super::labels::{resource_id, resource_name};
 use super::{LoadConclusion, next_limit};
 use crate::evidence::ClaimTest;
-use crate::reference::server::{PublishedServerCase, ServerStudyFile};
 use crate::result::Study;
 
 /// How far the capacities may be from what was seen to count as the same, as a share.
@@ -162,7 +162,7 @@ mod tests {
     use kelvin_core::{Claim, Conclusion};
 
     use super::*;
-    use crate::reference::published_server;
+    use kelvin_reference::published::published_server;
 
     fn claims() -> Vec<Conclusion> {
         published_study(published_server()).conclusions.into_iter().map(|one| one.conclusion).collect()

@@ -2,22 +2,20 @@
 //!
 //! The data are the files of `references/`, shipped unchanged. A figure that is a metric of kelvin is a
 //! [`ReferenceValue`] of [`references`]; the capacities and cases of the study of a file server are
-//! judged by `studies::load::published`.
+//! judged by `studies::load::published` of `kelvin-analysis`.
 
 mod row_mapping;
 mod rows;
-pub(crate) mod server;
-mod tables;
+mod server;
 mod transfer;
 
 use std::sync::LazyLock;
 
-use kelvin_core::{Case, Foreign, Metric, Name, Reference, ReferenceValue, Run};
+use kelvin_core::{Metric, Reference, ReferenceValue};
 use serde::de::DeserializeOwned;
 
-use crate::headlines::Headlines;
-
 pub use row_mapping::UnmatchedRow;
+pub use server::{PublishedCapacity, PublishedServerCase, ServerStudyFile, ServerStudyMachine};
 
 const ZENBOOK_2011: &str = include_str!("../references/zenbook-2011.toml");
 const OS_BENCH_2013: &str = include_str!("../references/os-bench-2013.toml");
@@ -28,7 +26,7 @@ const FILE_SERVER_LAN: &str = include_str!("../references/file-server-lan.toml")
 static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
     let measured =
         [ZENBOOK_2011, OS_BENCH_2013, DISK_READER_2021].map(|text| parse::<rows::RowFile>(text).into_reference());
-    let tables = [KERNEL_TRANSFER_2020, FILE_SERVER_LAN].map(|text| parse::<tables::TableFile>(text).into_reference());
+    let tables = [KERNEL_TRANSFER_2020, FILE_SERVER_LAN].map(|text| parse::<rows::TableFile>(text).into_reference());
     let mut references: Vec<Reference> = measured.into_iter().chain(tables).collect();
     let transfers = references.iter_mut().find(|reference| reference.id == *row_mapping::TRANSFER);
     if let Some(transfers) = transfers {
@@ -37,10 +35,10 @@ static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
     references
 });
 
-static PUBLISHED_SERVER: LazyLock<server::ServerStudyFile> = LazyLock::new(|| parse(FILE_SERVER_LAN));
+static PUBLISHED_SERVER: LazyLock<ServerStudyFile> = LazyLock::new(|| parse(FILE_SERVER_LAN));
 
 /// The published study of a file server.
-pub(crate) fn published_server() -> &'static server::ServerStudyFile {
+pub fn published_server() -> &'static ServerStudyFile {
     &PUBLISHED_SERVER
 }
 
@@ -48,38 +46,6 @@ pub(crate) fn published_server() -> &'static server::ServerStudyFile {
 /// of kelvin.
 pub fn references() -> &'static [Reference] {
     &REFERENCES
-}
-
-/// A foreign run as what it can be compared as: values without their spread, as those of a published machine. `None` of a run that
-/// kelvin measured.
-pub fn foreign_reference(run: &Run) -> Option<Reference> {
-    let Foreign { tool, version } = run.header.foreign.as_ref()?;
-    let headlines = Headlines::from_run(run);
-    let value = |metric: &Metric, case: &Case, value: f64| ReferenceValue {
-        metric: metric.id,
-        case: case.clone(),
-        value,
-        cycles: None,
-        std: None,
-        n: None,
-        predicted: None,
-        unit: metric.unit,
-        range: None,
-        note: None,
-        other_values: Vec::new(),
-    };
-    let values = run.header.metrics.iter().flat_map(|metric| {
-        headlines.cases(&metric.id).map(|(case, measured)| value(metric, case, measured.value)).collect::<Vec<_>>()
-    });
-    let machine = &run.header.machine;
-    Some(Reference {
-        id: Name::intern(&run.header.id),
-        title: format!("{tool} {version}").trim_end().to_owned(),
-        machine: machine.kernel.release.get().map(|release| ("kernel".into(), release.clone())).into_iter().collect(),
-        frequency_hz: machine.cpu.measured_hz.get().copied(),
-        values: values.collect(),
-        findings: Vec::new(),
-    })
 }
 
 /// The published rows and tables that no case of kelvin measures, each with the reason. A value of

@@ -9,7 +9,7 @@ use super::row_mapping::{RowMapping, UnmatchedRow, row_mapping, unmatched_row};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowFile {
-    machine: RowMachine,
+    machine: PublishedMachine,
     metric: Vec<PublishedRow>,
     #[serde(default)]
     finding: Vec<PublishedFinding>,
@@ -21,7 +21,7 @@ pub(super) struct RowFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RowMachine {
+struct PublishedMachine {
     id: String,
     title: String,
     cpu: Option<String>,
@@ -35,6 +35,14 @@ struct RowMachine {
     nic: Option<String>,
     peer: Option<String>,
     os: Option<String>,
+    timing: Option<String>,
+    page_bytes: Option<u64>,
+    buffer_bytes: Option<u64>,
+    trials: Option<u64>,
+    server: Option<String>,
+    client: Option<String>,
+    files: Option<u64>,
+    file_bytes: Option<u64>,
 }
 
 /// One metric, at one point or along an axis.
@@ -95,8 +103,8 @@ enum PublishedUnit {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PublishedFinding {
-    pub(super) text: String,
+struct PublishedFinding {
+    text: String,
 }
 
 #[derive(Deserialize)]
@@ -135,10 +143,33 @@ impl RowFile {
     }
 }
 
-impl RowMachine {
+/// A study that published tables instead of rows: the parts that a report shows.
+#[derive(Deserialize)]
+pub(super) struct TableFile {
+    machine: PublishedMachine,
+    finding: Vec<PublishedFinding>,
+}
+
+impl TableFile {
+    /// The reference machine, without values.
+    pub(super) fn into_reference(self) -> Reference {
+        Reference {
+            id: Name::intern(&self.machine.id),
+            title: self.machine.title.clone(),
+            machine: self.machine.fact_lines(),
+            frequency_hz: None,
+            values: Vec::new(),
+            findings: self.finding.into_iter().map(|finding| finding.text).collect(),
+        }
+    }
+}
+
+impl PublishedMachine {
     /// Its facts, for people.
     fn fact_lines(self) -> Vec<(String, String)> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
+        let bytes = |bytes: u64| format!("{bytes} B");
+        let files = self.files.zip(self.file_bytes).map(|(files, each)| format!("{files} of {each} B"));
         let lines = [
             ("Processor", self.cpu),
             ("Frequency", self.frequency_ghz.map(|ghz| format!("{ghz} GHz"))),
@@ -151,6 +182,13 @@ impl RowMachine {
             ("Network interface", self.nic),
             ("Peer", self.peer),
             ("Operating system", self.os),
+            ("Timing", self.timing),
+            ("Page", self.page_bytes.map(bytes)),
+            ("Buffer of read/write", self.buffer_bytes.map(bytes)),
+            ("Trials", self.trials.map(|trials| trials.to_string())),
+            ("Server", self.server),
+            ("Client", self.client),
+            ("Files", files),
         ];
         lines.into_iter().filter_map(|(label, text)| Some((label.to_owned(), text?))).collect()
     }
