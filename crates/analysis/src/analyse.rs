@@ -1,6 +1,6 @@
 //! The analysis of a run, assembled from its parts.
 
-use kelvin_core::{Measurement, Metric, PredictionRecord, Run, Unit};
+use kelvin_core::{Measurement, Metric, Run, Unit};
 use kelvin_reference::ReferenceLibrary;
 
 use crate::bounds::{exceeded_bound, implausible_warning};
@@ -12,7 +12,7 @@ use crate::result::{Analysis, MetricResult, Outcome, RivalResult};
 use crate::samples::{SampleSet, missing_outcome};
 use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;
-use crate::{cpu_placement_modes, findings, levels, overview, sanity, stream_ceilings, tails};
+use crate::{cpu_placement_modes, findings, levels, network_charts, overview, sanity};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
@@ -24,11 +24,14 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     let mut evidence = Evidence::new(run);
     let hertz = core_hertz(run, &evidence.baselines);
     let mut results = Vec::new();
-    let mut batches = BatchCounts::default();
+    let (mut guarded, mut undisturbed) = (0, 0);
     for measurement in &run.measurements {
         for metric in metrics_of(run, measurement) {
             let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
-            batches.count(&samples);
+            if samples.is_guarded {
+                guarded += samples.found_count();
+                undisturbed += samples.undisturbed_found();
+            }
             results.push(metric_result(run, measurement, &metric, &samples, &evidence.baselines, hertz));
             evidence.add_samples(measurement, metric.id, &samples);
         }
@@ -50,8 +53,8 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     let mut analysis = Analysis {
         levels,
         rivals: RivalResult::from_results(&results),
-        ceilings: stream_ceilings::line_ceilings(&results, machine.topology.allowed.get().map_or(1, Vec::len) as u64),
-        tails: tails::tails_from_results(&results),
+        ceilings: network_charts::line_ceilings(&results, machine.topology.allowed.get().map_or(1, Vec::len) as u64),
+        tails: network_charts::tails_from_results(&results),
         laws: threads::fitted_laws(&evidence),
         best_cells: threads::best_cells(&studies),
         studies: add_tables(studies, &results),
@@ -64,7 +67,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         overview: None,
         findings: Vec::new(),
         verdict: Vec::new(),
-        undisturbed_share: batches.undisturbed_share(),
+        undisturbed_share: (guarded > 0).then(|| undisturbed as f64 / guarded as f64),
         block_over_chain: references.block_over_chain,
         core_sharing_ratio: references.sharing_ratio,
         frequency_moved: references.frequency_deviation,
@@ -74,26 +77,6 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     analysis.verdict = findings::verdict(machine, &analysis);
     analysis.overview = overview::overview(&evidence, &analysis);
     analysis
-}
-
-/// Timed samples guarded by canaries, of the whole run.
-#[derive(Default)]
-struct BatchCounts {
-    found: usize,
-    undisturbed: usize,
-}
-
-impl BatchCounts {
-    fn count(&mut self, samples: &SampleSet) {
-        if samples.is_guarded {
-            self.found += samples.found_count();
-            self.undisturbed += samples.undisturbed_found();
-        }
-    }
-
-    fn undisturbed_share(&self) -> Option<f64> {
-        (self.found > 0).then(|| self.undisturbed as f64 / self.found as f64)
-    }
 }
 
 fn metric_result<'r>(
@@ -118,7 +101,11 @@ fn metric_result<'r>(
             }
         }
     };
-    let cycles = headline_cycles(metric, &outcome, hertz);
+    let cycles = outcome.summary().and_then(|summary| match metric.unit {
+        Unit::Nanoseconds if metric.cycles => Some(summary.headline * hertz? / 1e9),
+        Unit::Cycles => Some(summary.headline),
+        _ => None,
+    });
     if outcome.summary().is_some() {
         warnings.extend(implausible_warning(metric, cycles));
     }
@@ -137,7 +124,7 @@ fn metric_result<'r>(
         no_prediction_reason: if only_input {
             Some(INPUT_ONLY_REASON.into())
         } else {
-            record.and_then(no_prediction_reason)
+            record.and_then(|record| Some(record.missing_reason.as_ref()?.0.clone()))
         },
         ratio: compared.ratio,
         verdict: compared.verdict,
@@ -150,17 +137,3 @@ fn metric_result<'r>(
 
 /// Why an input is not judged.
 const INPUT_ONLY_REASON: &str = "it was measured only as an input of other predictions";
-
-fn no_prediction_reason(record: &PredictionRecord) -> Option<String> {
-    record.missing_reason.as_ref().map(|reason| reason.0.clone())
-}
-
-/// The headline in core cycles, where the metric is a duration on one CPU.
-fn headline_cycles(metric: &Metric, outcome: &Outcome, hertz: Option<f64>) -> Option<f64> {
-    let headline = outcome.summary()?.headline;
-    match metric.unit {
-        Unit::Nanoseconds if metric.cycles => Some(headline * hertz? / 1e9),
-        Unit::Cycles => Some(headline),
-        _ => None,
-    }
-}

@@ -111,12 +111,6 @@ fn unshared_block_ratio(run: &Run) -> Option<f64> {
     ratios.get(1).copied()
 }
 
-/// The readings of the chain canary.
-fn chain_readings(all: &[&Batches]) -> Vec<f64> {
-    let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
-    chains.map(|&reading| f64::from(reading)).collect()
-}
-
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
 /// each; only those beside a steady chain, because an interrupted one shows no frequency.
 fn block_at_reference(all: &[&Batches], chain: Option<&SteadyState>) -> Vec<f64> {
@@ -216,7 +210,12 @@ impl CanaryReferences {
         let with_measurements: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
         let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
         let mut found = Self::core_references(&all, unshared_block_ratio(run));
-        let of_the_core = with_measurements.iter().filter(|(measurement, _)| !is_setting_frequency(run, measurement));
+        // Not those of a measurement that sets its own frequency.
+        let is_of_core = |measurement: &Measurement| {
+            let mut metrics = measurement.planned.metrics.iter().filter_map(|metric| run.metric(metric));
+            !metrics.any(|metric| metric.own_frequency)
+        };
+        let of_the_core = with_measurements.iter().filter(|(measurement, _)| is_of_core(measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
         found.frequency_deviation =
             frequency_deviation(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
@@ -228,7 +227,8 @@ impl CanaryReferences {
     /// that was never as fast as on a `whole` core is compared with that one.
     fn core_references(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
-        let Some(chain) = dominant_state(&chain_readings(all)) else {
+        let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
+        let Some(chain) = dominant_state(&chains.map(|&reading| f64::from(reading)).collect::<Vec<f64>>()) else {
             let block = fastest_state(&block_at_reference(all, None));
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
@@ -314,15 +314,20 @@ impl CanaryReferences {
                 |(index, &reading)| CanaryReading { seconds: moment(index), canary, nanoseconds: f64::from(reading) };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
-        let history = |(canary, points): (Canary, Vec<CanaryReading>)| {
+        let history = |(canary, mut points): (Canary, Vec<CanaryReading>)| {
             let reference = self.get(canary)?;
             let steady = points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
+            let steady_share = steady as f64 / points.len() as f64;
+            if points.len() > MAX_HISTORY_POINTS {
+                let group = points.len().div_ceil(MAX_HISTORY_POINTS / 3);
+                points = points.chunks_mut(group).flat_map(lowest_median_highest).collect();
+            }
             Some(CanaryHistory {
                 canary,
                 reference: reference.nanoseconds,
                 tolerance: reference.tolerance,
-                steady_share: steady as f64 / points.len() as f64,
-                points: thin_points(points),
+                steady_share,
+                points,
             })
         };
         points.into_iter().filter_map(history).collect()
@@ -351,14 +356,11 @@ impl DisturbedBatches {
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
         let off = |at: usize| self.off.get(at).copied().unwrap_or(false);
-        off(before) || off(before + 1) || self.has_frequency_moved(before)
-    }
-
-    fn has_frequency_moved(&self, before: usize) -> bool {
-        match (self.frequency.get(before), self.frequency.get(before + 1)) {
+        let has_frequency_moved = match (self.frequency.get(before), self.frequency.get(before + 1)) {
             (Some(before), Some(after)) => (before / after - 1.0).abs() > self.agreement,
             _ => false,
-        }
+        };
+        off(before) || off(before + 1) || has_frequency_moved
     }
 
     /// Factor from the time of a batch to that at the reference frequency; 1 without normalising.
@@ -406,15 +408,10 @@ fn found_count(batches: &Batches) -> usize {
     batches.tags.iter().position(|tags| tags.intersects(SampleTags::AWAITED)).unwrap_or(batches.len())
 }
 
-/// The readings of a canary that are beside these.
+/// The readings of a canary at these.
 fn found_readings<'r>(batches: &Batches, column: &'r [f32]) -> &'r [f32] {
     let readings = found_count(batches).div_ceil(batches.canary_stride.max(1)) + 1;
     &column[..readings.min(column.len())]
-}
-
-/// Whether the work of a measurement itself sets the frequency of its core.
-fn is_setting_frequency(run: &Run, measurement: &Measurement) -> bool {
-    measurement.planned.metrics.iter().any(|metric| run.metric(metric).is_some_and(|metric| metric.own_frequency))
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {
@@ -429,15 +426,6 @@ fn distinct_columns(round: &Round) -> Vec<&Batches> {
         }
     }
     distinct
-}
-
-/// At most [`MAX_HISTORY_POINTS`]: of each group of neighbours the lowest, the median and the highest, in order of time.
-fn thin_points(mut points: Vec<CanaryReading>) -> Vec<CanaryReading> {
-    if points.len() <= MAX_HISTORY_POINTS {
-        return points;
-    }
-    let group = points.len().div_ceil(MAX_HISTORY_POINTS / 3);
-    points.chunks_mut(group).flat_map(lowest_median_highest).collect()
 }
 
 fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {

@@ -1,6 +1,7 @@
 //! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
 
 use kelvin_core::catalogue::find;
+use kelvin_core::units::{number, span};
 use kelvin_core::{Better, Machine, Name, StoredHeadline, Unit};
 use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
@@ -36,8 +37,11 @@ pub(crate) fn compare_with_class(
     for result in results.iter_mut().filter(|result| !result.only_input) {
         result.class_range = figure_class_range(library, class_of(result.metric.id), result);
     }
-    let judged: Vec<MachineFigure> =
-        results.iter().filter(|result| !result.only_input).filter_map(machine_figure).collect();
+    let figure = |result: &MetricResult| {
+        let value = result.outcome.summary()?.headline / base_unit(result.metric.unit)?;
+        (value > 0.0).then(|| MachineFigure { metric: result.metric.id, case: result.case.clone(), value })
+    };
+    let judged: Vec<MachineFigure> = results.iter().filter(|result| !result.only_input).filter_map(figure).collect();
     let areas =
         JUDGED_AREAS.into_iter().filter_map(|area| self::area_comparison(library, class_of(area), area, &judged));
     ClassComparison { class: Some(hardware.to_string()), missing_reason: None, areas: areas.collect() }
@@ -69,11 +73,6 @@ fn base_unit(unit: Unit) -> Option<f64> {
     }
 }
 
-fn machine_figure(result: &MetricResult) -> Option<MachineFigure> {
-    let value = result.outcome.summary()?.headline / base_unit(result.metric.unit)?;
-    (value > 0.0).then(|| MachineFigure { metric: result.metric.id, case: result.case.clone(), value })
-}
-
 fn area_comparison(
     library: &ReferenceLibrary,
     class: &MachineClass,
@@ -99,7 +98,7 @@ fn area_comparison(
     })
 }
 
-/// What is usual of a figure. Fewer machines than a class needs to be well known, with those of other classes, tell nothing.
+/// What is usual of a figure. Fewer machines than a class needs to be well known, with those of other classes, show nothing.
 fn figure_class_range(
     library: &ReferenceLibrary,
     class: &MachineClass,
@@ -136,6 +135,76 @@ fn class_verdict(summary: &Summary, (low, high): (f64, f64), better: Better) -> 
         () if upper < low => below,
         () => ClassVerdict::Usual,
     })
+}
+
+/// `15 other Zen 4 guests`.
+pub(crate) fn member_text(area: &AreaComparison) -> String {
+    format!("{} other {}", area.members.len(), area.compared_with)
+}
+
+pub(crate) fn figure_count(area: &AreaComparison) -> String {
+    if area.figures == 1 { "by one figure".to_owned() } else { format!("by the median of {} figures", area.figures) }
+}
+
+pub(crate) fn usual_range(area: &AreaComparison) -> String {
+    format!("{} to {}", number(area.low), number(area.high))
+}
+
+/// The class, and each area against it, a line each; or in one line why there is no class. None before a run was judged.
+pub fn class_lines(normal: &ClassComparison) -> Vec<String> {
+    let Some(class) = &normal.class else {
+        let why = normal.missing_reason.iter();
+        return why.map(|why| format!("No published machines to compare with: {why}.")).collect();
+    };
+    if normal.areas.is_empty() {
+        return vec![format!("Class: {class}. No published machine of it has figures of this run.")];
+    }
+    let mut lines = vec![format!("Class: {class}.")];
+    lines.extend(normal.areas.iter().map(area_line));
+    lines
+}
+
+/// `mem: 1.17 times as slow as 15 other Zen 4 guests, by the median of 5 figures; 95 % of them are at 0.74 to 1.34: usual.`
+fn area_line(area: &AreaComparison) -> String {
+    let word = match area.verdict {
+        ClassVerdict::Slower => "slower than usual",
+        ClassVerdict::Usual => "usual",
+        ClassVerdict::Faster => "faster than usual",
+    };
+    let few = if area.has_few_members { "; few machines of this class are known" } else { "" };
+    format!(
+        "{}: {} times as slow as {}, {}; 95 % of them are at {}: {word}{few}.",
+        area.area,
+        number(area.factor),
+        member_text(area),
+        figure_count(area),
+        usual_range(area)
+    )
+}
+
+/// A figure against its class in one word, the same for a time and a rate; empty without a range.
+pub fn class_word(result: &MetricResult) -> &'static str {
+    match result.class_range.and_then(|of_class| of_class.verdict) {
+        Some(ClassVerdict::Slower) => "slower",
+        Some(ClassVerdict::Usual) => "usual",
+        Some(ClassVerdict::Faster) => "faster",
+        None => "",
+    }
+}
+
+/// A figure's range in its class, with the machines that it is of: `class 95 to 140 ns (15 machines): slower`, `class 43 to 297 us (2 machines
+/// of it, 13 others): usual`. `None` without a range or a figure.
+pub fn figure_class_text(result: &MetricResult) -> Option<String> {
+    let of_class = result.class_range.filter(|of_class| of_class.verdict.is_some())?;
+    let range = span(of_class.low, of_class.high, result.metric.unit);
+    let machines = |count| if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") };
+    // Of a class of few those of other classes too.
+    let members = match of_class.members {
+        members if !of_class.has_few_members => machines(members),
+        0 => format!("of other classes, {}", machines(of_class.related)),
+        members => format!("{} of it, {} others", machines(members), of_class.related),
+    };
+    Some(format!("class {range} ({members}): {}", class_word(result)))
 }
 
 #[cfg(test)]

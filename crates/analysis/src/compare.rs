@@ -12,6 +12,7 @@ mod interleaved;
 mod judgement;
 mod ladder;
 mod series;
+mod text;
 mod verdicts;
 
 use kelvin_core::{
@@ -26,8 +27,8 @@ pub use self::gate::Gate;
 pub use self::interleaved::{InterleavedCase, InterleavedSettings, compare_interleaved};
 use self::judgement::ComparisonJudge;
 use self::series::{SideSeries, figure_pairs, rescale_to_base_frequency};
+pub use self::text::*;
 use crate::headlines::Headlines;
-use crate::wording::compare::program_text;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ pub struct ComparisonRequest<'a> {
     /// What other runs of the machine say of the spread from run to run: it counts before what the runs themselves knew, which may have
     /// been made before there were any, and may count one another.
     pub learned: &'a [SpreadHistory],
-    /// The same of the headlines over [`STEADY_CHAIN`](crate::STEADY_CHAIN) in each of those runs, for what is a fixed number of core cycles.
+    /// The spread of the headlines over [`STEADY_CHAIN`](crate::STEADY_CHAIN) in each of those runs, for what is a fixed number of core cycles.
     pub learned_in_cycles: &'a [SpreadHistory],
     /// Share by which a figure must differ to be better or worse.
     pub threshold: f64,

@@ -9,11 +9,11 @@ use kelvin_core::catalogue::mem::{
     BANDWIDTH_WRITE, BANDWIDTH_ZERO,
 };
 use kelvin_core::units::value_text;
-use kelvin_core::{Case, Metric};
+use kelvin_core::{Case, Metric, Unit};
 use kelvin_stats::median;
 
 use crate::result::{MetricResult, ModeUnit, Summary};
-use crate::summary::rename_modes as rename;
+use crate::summary::rename_modes;
 
 /// The metrics that depend on the distance between the CPUs.
 static PLACEMENT_RATES: [&Metric; 7] = [
@@ -74,9 +74,9 @@ fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
         return;
     }
     let centers = [first.center, second.center];
-    rename(result, |mode| {
+    rename_modes(result, |mode| {
         let place = centers.iter().position(|&center| center == mode.center)?;
-        times[place].map(|time| format!("core-to-core latency {}", value_text(time, kelvin_core::Unit::Nanoseconds)))
+        times[place].map(|time| format!("core-to-core latency {}", value_text(time, Unit::Nanoseconds)))
     });
 }
 

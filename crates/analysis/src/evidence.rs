@@ -43,7 +43,7 @@ pub(crate) struct RoundHeadlines<'r> {
     indices: Vec<u32>,
     /// The headlines of earlier runs.
     earlier: EarlierRuns<'r>,
-    /// What they tell of the spread between runs.
+    /// The spread between runs that they show.
     history: Option<BetweenRunVariance>,
 }
 
@@ -134,7 +134,7 @@ impl RoundHeadlines<'_> {
         self.indices.iter().position(|&own| own == index).map(|place| self.values[place])
     }
 
-    /// Another quantity, from these rounds and those of the same passes, where both have a value. Earlier runs tell nothing of it.
+    /// Another quantity, from these rounds and those of the same passes, where both have a value. Earlier runs show nothing of it.
     pub fn combine(&self, other: &Self, quantity: impl Fn(f64, f64) -> f64) -> Self {
         let both = self
             .indices
@@ -233,7 +233,7 @@ impl TestedFigure {
         Some(Self { estimate, is_ratio: true, ..median })
     }
 
-    /// It with an interval that holds together with those of others, so many in all.
+    /// It with an interval that holds jointly with those of others, `all` together.
     pub fn at_joint_level(&self, all: usize) -> Self {
         let level = bonferroni_level(all);
         let wider = |error| match self.is_ratio {
@@ -272,7 +272,7 @@ impl TestedFigure {
 }
 
 /// A figure from its logarithm.
-fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
+pub(crate) fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
     let Estimate { value, low, high, is_range } = interval_estimate(error, level);
     Estimate { value: value.exp(), low: low.exp(), high: high.exp(), is_range }
 }
@@ -388,7 +388,7 @@ impl RatioTest {
         among: Option<usize>,
     ) -> Option<RatioAnswer> {
         let tested = ratio_of_rounds(base, other)?;
-        // Compared with another limit than 1 the two sides are not the same, whatever the ratio.
+        // Compared with another limit than 1 the two sides are not the same at any ratio.
         let outcome = tested.test(self.limit, (self.limit == 1.0).then_some(EQUIVALENCE_MARGIN));
         Some(RatioAnswer {
             base: base.metric_value(),
@@ -411,6 +411,13 @@ impl RatioAnswer {
         format!("{} against {}", amount_text(&self.other), amount_text(&self.base))
     }
 
+    /// The conclusion whose sentence is a claim with the ratio and both amounts.
+    pub fn conclude_times(self, claim: &str, as_what: &str) -> StatedConclusion {
+        let text = format!("{claim}: {}", self.times(as_what));
+        self.conclude(text)
+    }
+
+    /// The conclusion with its sentence.
     pub fn conclude(self, text: String) -> StatedConclusion {
         let RatioTest { question, side, limit } = self.asked;
         let holds = side.holds(&self.ratio, limit);

@@ -6,18 +6,20 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_core::units::{Scale, metric_at, percent, quantity, scale_for, seconds, span, value_text};
 use kelvin_core::{
     AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Estimate,
     Experiment, ExplainedPart, Explanation, FigureDifference, FormulaSize, MeasuredValue, Measurement,
-    MechanismEvidence, MechanismTrial, Metric, MetricCase, Name, NegativeControl, PartKind, PredictionRecord,
-    SkipReason, Unit,
+    MechanismEvidence, MechanismTrial, Metric, MetricCase, Name, NegativeControl, PartKind, Prediction,
+    PredictionRecord, SkipReason, Unit,
 };
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, bonferroni_level, median, paired_ratio};
 
-use crate::evidence::interval_estimate;
+use crate::evidence::{estimate_from_logarithm, interval_estimate};
 use crate::headlines::clamp_estimate;
 use crate::result::Outcome;
 use crate::samples::{missing_outcome, round_medians};
+use crate::wording::metric_and_case;
 
 /// A cause matters from this share of the figure on, and a bystander has moved from it on.
 const MIN_RELEVANT_SHARE: f64 = 0.05;
@@ -203,7 +205,11 @@ impl<'e> ExperimentData<'e> {
             share: least.map(|amount| self.share(amount)),
             host_share: of_host.map(|amount| self.share(amount)),
             evidence: shown.iter().map(|one| mechanism_evidence(one, &counted)).collect(),
-            by_formula: cause.size.as_ref().and_then(|size| self.formula_size(size)),
+            by_formula: cause.size.as_ref().and_then(|size| {
+                let nanoseconds = UncertainValue::median(&self.figure_differences(size), None)?;
+                let nanoseconds = interval_estimate(nanoseconds, CONFIDENCE_LEVEL);
+                Some(FormulaSize { formula: size.clone(), nanoseconds })
+            }),
         }
     }
 
@@ -268,12 +274,10 @@ impl<'e> ExperimentData<'e> {
         CauseAmount { estimate: of(CONFIDENCE_LEVEL), verdict }
     }
 
-    fn figure_differences(
-        &self,
-        FigureDifference { minuend: of, subtrahend: less, factor: times }: &FigureDifference,
-    ) -> Vec<f64> {
-        let [of, less] = [of, less].map(|at| self.rounds.round_medians(&[], at));
-        pass_differences(&of, &less).into_iter().map(|difference| difference * times).collect()
+    fn figure_differences(&self, formula: &FigureDifference) -> Vec<f64> {
+        let FigureDifference { minuend, subtrahend, factor } = formula;
+        let [minuend, subtrahend] = [minuend, subtrahend].map(|at| self.rounds.round_medians(&[], at));
+        pass_differences(&minuend, &subtrahend).into_iter().map(|difference| difference * factor).collect()
     }
 
     /// Why a mechanism has too few rounds.
@@ -334,24 +338,13 @@ impl<'e> ExperimentData<'e> {
             (AmountUnit::Operation, Unit::Nanoseconds) => shift.value.abs() / self.whole.value,
             _ => ratio.value.exp() - 1.0,
         };
-        let logarithm = interval_estimate(ratio, CONFIDENCE_LEVEL);
         Some(NegativeControl {
             at: at.clone(),
             value: median_of(&found)?.value,
             unit,
-            ratio: Estimate {
-                value: logarithm.value.exp(),
-                low: logarithm.low.exp(),
-                high: logarithm.high.exp(),
-                is_range: false,
-            },
+            ratio: estimate_from_logarithm(ratio, CONFIDENCE_LEVEL),
             moved: (low > 0.0 || high < 0.0) && share.abs() > MIN_RELEVANT_SHARE,
         })
-    }
-
-    fn formula_size(&self, size: &FigureDifference) -> Option<FormulaSize> {
-        let nanoseconds = UncertainValue::median(&self.figure_differences(size), None)?;
-        Some(FormulaSize { formula: size.clone(), nanoseconds: interval_estimate(nanoseconds, CONFIDENCE_LEVEL) })
     }
 
     /// The controls that take away all that is shown, of each cause that which takes most; each once. A control that takes more away than
@@ -499,4 +492,321 @@ fn pass_pairs(first: &PassValues, second: &PassValues) -> Vec<[f64; 2]> {
 /// Differences of two figures within passes.
 fn pass_differences(more: &PassValues, less: &PassValues) -> Vec<f64> {
     more.iter().filter_map(|(pass, value)| Some(value - less.get(pass)?)).collect()
+}
+
+/// An explanation in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplanationText {
+    /// What the figure is.
+    pub sentences: Vec<String>,
+    /// Unit of the amounts: `µs`, `µs/MB`.
+    pub unit: String,
+    /// The rows of the sum.
+    pub rows: Vec<ExplanationRow>,
+    /// The sum itself.
+    pub whole: String,
+    /// What else is to be said, each with its label.
+    pub notes: Vec<(&'static str, String)>,
+}
+
+/// A row of the sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplanationRow {
+    /// What the part is.
+    pub what: String,
+    /// Its amount.
+    pub amount: String,
+    /// Its share.
+    pub share: String,
+    /// What shows it.
+    pub shown_by: String,
+    /// Whether it is a part of the row above, and no part of the sum by itself.
+    pub is_within: bool,
+}
+
+/// What is found of several figures; nothing of none.
+pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
+    let is_part = |part: &ExplainedPart| matches!(part.kind, PartKind::Cause(_));
+    let count = |is_shown: bool, is_explained: bool| {
+        let is_it = |one: &&Explanation| (one.parts.iter().any(is_part), one.is_explained) == (is_shown, is_explained);
+        explanations.iter().filter(is_it).count()
+    };
+    let counts = [
+        (count(true, true), "explained"),
+        (count(true, false), "explained in part"),
+        (count(false, false), "not explained"),
+        (count(false, true), "not distinguishable from a prediction"),
+    ];
+    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let said: Vec<String> = said.collect();
+    let figures = if explanations.len() == 1 { "figure" } else { "figures" };
+    (!said.is_empty()).then(|| format!("{} {figures}: {}.", explanations.len(), said.join(", ")))
+}
+
+/// An explanation in words.
+pub fn word_explanation(explanation: &Explanation) -> ExplanationText {
+    let scale = AmountFormat::for_explanation(explanation);
+    ExplanationText {
+        sentences: sentences(explanation),
+        unit: scale.unit(explanation.amounts),
+        rows: rows(explanation, &scale),
+        whole: scale.text(explanation.whole.value),
+        notes: notes(explanation, &scale),
+    }
+}
+
+/// The figure, what it is, and what was predicted of it.
+fn sentences(explanation: &Explanation) -> Vec<String> {
+    let Explanation { metric, figure, .. } = explanation;
+    let unit = metric.unit;
+    let [value, low, high] = [figure.value, figure.low, figure.high].map(|value| quantity(value, None, unit));
+    // The interval has a unit only where it is another one.
+    let interval = match () {
+        () if figure.low >= figure.high => String::new(),
+        () if [&low, &high].iter().all(|end| end.unit == value.unit) => format!(" ({} to {})", low.value, high.value),
+        () => format!(" ({})", span(figure.low, figure.high, unit)),
+    };
+    let range = |predicted: &Prediction| span(predicted.low, predicted.high, unit);
+    let predicted = match (&explanation.predicted, &explanation.no_prediction_reason) {
+        (Some(predicted), _) => format!(", predicted {}", range(predicted)),
+        (None, Some(why)) => format!("; no prediction: {why}"),
+        (None, None) => String::new(),
+    };
+    let without = explanation.predicted_without.as_ref();
+    let without = without.map(|predicted| format!("; without what is shown below {}", range(predicted)));
+    vec![
+        metric_and_case(metric, &explanation.case),
+        format!("{}.", metric.summary),
+        String::new(),
+        format!("{}{interval}{predicted}{}.", value_text(figure.value, unit), without.unwrap_or_default()),
+    ]
+}
+
+/// The parts with what the host has of them, and the remainder.
+fn rows(explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> {
+    let row = |what: String, share: &AmountShare, shown_by: String| ExplanationRow {
+        what,
+        amount: scale.text(share.amount.value),
+        share: whole_percent(share.share.value),
+        shown_by,
+        is_within: false,
+    };
+    let is_whole = explanation.parts.len() == 1;
+    let mut rows = Vec::new();
+    for ExplainedPart { kind, share } in &explanation.parts {
+        let cause = explanation.causes.iter().find(|cause| *kind == PartKind::Cause(cause.id));
+        let (what, shown_by) = match (kind, cause) {
+            (PartKind::Cause(_), Some(cause)) => {
+                let counted = cause.evidence.iter().filter(|one| one.missing_reason.is_none());
+                let mechanisms: Vec<&str> = counted.map(|one| one.description.as_str()).collect();
+                let shown_by = format!("{}: {}", share_interval(&share.share), mechanisms.join("; "));
+                (cause.summary.to_string(), shown_by)
+            }
+            (PartKind::Cause(id), None) => (id.to_string(), String::new()),
+            (PartKind::Rest, _) if is_whole => ("no part of it is shown".into(), String::new()),
+            (PartKind::Rest, _) => ("without these".into(), format!("measured so ({})", scale.interval(&share.amount))),
+            (PartKind::Expected, _) if is_whole => ("as predicted".into(), "its inputs, as found".into()),
+            (PartKind::Expected, _) => ("as predicted without these".into(), "its inputs, measured so".into()),
+        };
+        rows.push(row(what, share, shown_by));
+        rows.extend(cause.and_then(|cause| cause.host_share).map(|share| {
+            let shown_by = format!("{}: it grows with the time that the CPU was idle", share_interval(&share.share));
+            ExplanationRow { is_within: true, ..row("of that the host".into(), &share, shown_by) }
+        }));
+    }
+    let rest = &explanation.not_explained;
+    let shown_by = match &explanation.predicted {
+        _ if rest.amount.low < rest.amount.high => format!("({})", scale.interval(&rest.amount)),
+        Some(range) if (range.low..=range.high).contains(&explanation.figure.value) => {
+            "it is within its predicted range".into()
+        }
+        Some(_) => "its interval overlaps its predicted range".into(),
+        None => "nothing says what it should be".into(),
+    };
+    let is_overlap = rest.amount.is_above(0.0) == Some(false);
+    rows.push(row(if is_overlap { "counted twice" } else { "not explained" }.into(), rest, shown_by));
+    rows
+}
+
+/// How the amounts of one explanation are written: all in one unit, with as many decimals as the whole has.
+struct AmountFormat {
+    scale: Scale,
+    decimals: usize,
+}
+
+impl AmountFormat {
+    fn for_explanation(explanation: &Explanation) -> Self {
+        let unit = match explanation.amounts {
+            AmountUnit::MetricUnit => explanation.metric.unit,
+            AmountUnit::Operation | AmountUnit::Megabyte => Unit::Nanoseconds,
+        };
+        let scale = scale_for(explanation.whole.value, unit);
+        let decimals = match (explanation.whole.value / scale.factor).abs() {
+            size if size >= 99.95 => 0,
+            size if size >= 9.995 => 1,
+            _ => 2,
+        };
+        Self { scale, decimals }
+    }
+
+    fn unit(&self, amounts: AmountUnit) -> String {
+        let symbol = self.scale.symbol;
+        if amounts == AmountUnit::Megabyte { format!("{symbol}/MB") } else { symbol.to_owned() }
+    }
+
+    fn text(&self, amount: f64) -> String {
+        let text = format!("{:.*}", self.decimals, amount / self.scale.factor);
+        // No minus before nothing.
+        if text.trim_start_matches('-').bytes().all(|digit| b"0.".contains(&digit)) {
+            text.trim_start_matches('-').to_owned()
+        } else {
+            text
+        }
+    }
+
+    fn interval(&self, amount: &Estimate) -> String {
+        format!("{} to {}", self.text(amount.low), self.text(amount.high))
+    }
+
+    fn with_unit(&self, amount: &Estimate) -> String {
+        format!("{} {}", self.interval(amount), self.scale.symbol)
+    }
+}
+
+fn whole_percent(share: f64) -> String {
+    let text = format!("{:.0} %", share * 100.0);
+    if text == "-0 %" { "0 %".into() } else { text }
+}
+
+/// `51 to 64 %`.
+pub(crate) fn share_interval(share: &Estimate) -> String {
+    match [share.low, share.high].map(whole_percent) {
+        [low, high] if low == high => low,
+        [low, high] => format!("{} to {high}", low.trim_end_matches(" %")),
+    }
+}
+
+fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, String)> {
+    let causes = || explanation.causes.iter();
+    let mut notes = Vec::new();
+    for (label, text) in CAUSE_LABELS {
+        let text = |cause: &CauseResult| Some(format!("{}{}", cause.summary, text(cause, scale)?));
+        let texts: Vec<String> = causes().filter_map(text).collect();
+        if !texts.is_empty() {
+            notes.push((*label, texts.join("; ")));
+        }
+    }
+    if explanation.causes.is_empty() {
+        notes.push((
+            "tried",
+            "nothing: kelvin knows no cause that can touch this figure and that it can take away".into(),
+        ));
+    }
+    match explanation.not_explained.amount.is_above(0.0) {
+        Some(true) => {
+            let was_tried = |cause: &&CauseResult| !matches!(cause.verdict, CauseVerdict::NotTried(_));
+            let names: Vec<&str> = causes().filter(was_tried).map(|cause| cause.summary.as_str()).collect();
+            let share = percent(explanation.not_explained.share.value.abs());
+            notes.push((
+                "not explained",
+                match names.as_slice() {
+                    [] => format!("{share} of it; nothing could be tried"),
+                    names => format!("{share} of it; tried: {}", names.join(", ")),
+                },
+            ));
+        }
+        Some(false) => {
+            notes.push(("overlap", "the parts are more than the whole: some causes act on the same time".into()))
+        }
+        None => {}
+    }
+    let formula = |cause: &CauseResult| {
+        let FormulaSize { formula, nanoseconds } = cause.by_formula.as_ref()?;
+        let FigureDifference { minuend, subtrahend, factor } = formula;
+        let factor = if *factor == 1.0 { String::new() } else { format!("{factor} x ") };
+        let size = value_text(nanoseconds.value, Unit::Nanoseconds);
+        Some(format!("{}: {factor}({minuend} - {subtrahend}) = {size}", cause.summary))
+    };
+    let formulas: Vec<String> = causes().filter_map(formula).collect();
+    if !formulas.is_empty() {
+        notes.push(("by formula", formulas.join("; ")));
+    }
+    if let Some(predicted) = &explanation.predicted_without {
+        notes.push(("predicted", predicted.derivation.clone()));
+    }
+    let bystanders = negative_controls(explanation);
+    if !bystanders.is_empty() {
+        notes.push(("bystanders", bystanders.join("; ")));
+    }
+    let shown = causes().filter(|cause| cause.verdict == CauseVerdict::Shown);
+    let remedies: Vec<&str> = shown.map(|cause| cause.remedy.as_str()).collect();
+    if !remedies.is_empty() {
+        notes.push(("What helps", format!("{}.", remedies.join("; "))));
+    }
+    notes.push((
+        "measured",
+        format!("{} passes in {}, medians of rounds as found", explanation.passes, seconds(explanation.seconds)),
+    ));
+    notes
+}
+
+/// What is said of causes with one kind of verdict, after what they are.
+type CauseTextFn = fn(&CauseResult, &AmountFormat) -> Option<String>;
+
+const CAUSE_LABELS: &[(&str, CauseTextFn)] = &[
+    ("ruled out", |cause, scale| {
+        let is_so = matches!(cause.verdict, CauseVerdict::RuledOut);
+        is_so.then(|| cause.share.map_or_else(String::new, |share| format!(" ({})", scale.with_unit(&share.amount))))
+    }),
+    ("the opposite", |cause, scale| {
+        let more = cause.share.filter(|_| cause.verdict == CauseVerdict::Opposite)?;
+        let more =
+            Estimate { value: -more.amount.value, low: -more.amount.high, high: -more.amount.low, is_range: false };
+        Some(format!(": without it, it takes {} more", scale.with_unit(&more)))
+    }),
+    ("not decided", |cause, scale| {
+        let mechanisms = mechanism_list(cause, scale);
+        match cause.verdict {
+            CauseVerdict::Undecided => Some(format!(" ({mechanisms}): more passes, by --budget, may decide")),
+            CauseVerdict::MechanismsDisagree => Some(format!(": its mechanisms disagree ({mechanisms})")),
+            CauseVerdict::OneMechanism => Some(format!(": one mechanism alone shows it ({mechanisms})")),
+            _ => None,
+        }
+    }),
+    ("void", |cause, _| {
+        let is_so = cause.verdict == CauseVerdict::Invalid;
+        is_so.then(|| ": its controls move what they cannot touch, and say nothing".to_owned())
+    }),
+    ("not tried", |cause, _| match &cause.verdict {
+        CauseVerdict::NotTried(SkipReason(why)) => Some(format!(": {why}")),
+        _ => None,
+    }),
+];
+
+/// What each mechanism shows.
+fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
+    let one = |evidence: &MechanismEvidence| match (&evidence.amount, &evidence.missing_reason) {
+        (Some(amount), None) => format!("{}: {}", evidence.description, scale.with_unit(amount)),
+        (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.description, scale.with_unit(amount)),
+        (None, why) => format!("{}: not tried: {}", evidence.description, why.as_deref().unwrap_or("no rounds")),
+    };
+    cause.evidence.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// What the controls did to what their causes cannot touch, each control once.
+fn negative_controls(explanation: &Explanation) -> Vec<String> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for evidence in explanation.causes.iter().flat_map(|cause| &cause.evidence) {
+        let Some(one) = &evidence.negative_control else { continue };
+        let metric = kelvin_core::catalogue::find(one.at.metric);
+        let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
+        let ratio = format!("{:.2} times {}", one.ratio.value, evidence.description);
+        let text = if one.moved { format!("{ratio}, so it does not count") } else { ratio };
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) if known.contains(&text) => {}
+            Some((_, known)) => known.push_str(&format!(", {text}")),
+            None => all.push((name, format!("{}, {text}", value_text(one.value, one.unit)))),
+        }
+    }
+    all.into_iter().map(|(name, text)| format!("{name}: {text}")).collect()
 }

@@ -37,7 +37,7 @@ const FINDING_RULES: [FindingRule; 16] = [
     class::off_class,
     missing::missing_counts,
     levels::memory_levels,
-    moved_cpus::moved_cpus,
+    |_, analysis| moved_cpus::moved_cpus(analysis).into_iter().collect(),
     network::local,
     network::other_host,
     gaps::prediction_gaps,
@@ -79,7 +79,7 @@ fn requested_results(analysis: &Analysis) -> impl Iterator<Item = &MetricResult>
     analysis.results.iter().filter(|result| !result.only_input)
 }
 
-/// Figures that the run set out to measure, whatever the outcome.
+/// Figures that the run set out to measure, with any outcome.
 fn attempted_figures(analysis: &Analysis) -> usize {
     let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
     requested_results(analysis).filter(|result| !is_left_out(&result.outcome)).count()

@@ -198,7 +198,7 @@ pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
 pub(crate) struct ComputedHeadline<'g> {
     pub headline: f64,
     pub interval: Option<Interval>,
-    /// The same by its own rounds alone, without what differs from run to run.
+    /// The interval by its own rounds alone, without what differs from run to run.
     pub own_interval: Option<Interval>,
     /// Samples of its rounds.
     pub samples: Vec<&'g [f64]>,
@@ -220,10 +220,6 @@ fn interval_floor(rounds: &[f64]) -> f64 {
 /// An estimate whose interval ends at [`interval_floor`] its rounds.
 pub(crate) fn clamp_estimate(estimate: Estimate, rounds: &[f64]) -> Estimate {
     Estimate { low: estimate.low.max(interval_floor(rounds)), ..estimate }
-}
-
-fn clamp_interval(interval: Interval, rounds: &[f64]) -> Interval {
-    Interval { lower: interval.lower.max(interval_floor(rounds)), ..interval }
 }
 
 impl<'g> ComputedHeadline<'g> {
@@ -251,8 +247,15 @@ impl<'g> ComputedHeadline<'g> {
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
         let interval_of = if gathered.has_lasting_states { repeat_interval } else { headline_interval };
-        let within_zero =
-            |interval: Option<HeadlineInterval>| interval.map(|found| clamp_interval(to_interval(found), &counting));
+        let within_zero = |interval: Option<HeadlineInterval>| {
+            interval.map(|HeadlineInterval { kind, lower, upper }| {
+                let (kind, level) = match kind {
+                    HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, CONFIDENCE_LEVEL),
+                    HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
+                };
+                Interval { kind, level, lower: lower.max(interval_floor(&counting)), upper }
+            })
+        };
         Some(Self {
             headline: kelvin_stats::headline(&counting),
             interval: within_zero(interval_of(&counting, history, gathered.unobserved)),
@@ -279,12 +282,4 @@ impl<'g> ComputedHeadline<'g> {
     pub fn sample_count(&self) -> usize {
         self.samples.iter().map(|samples| samples.len()).sum()
     }
-}
-
-fn to_interval(interval: HeadlineInterval) -> Interval {
-    let (kind, level) = match interval.kind {
-        HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, CONFIDENCE_LEVEL),
-        HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
-    };
-    Interval { kind, level, lower: interval.lower, upper: interval.upper }
 }

@@ -4,17 +4,20 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread::Builder;
 
+use kelvin_core::units::{brief_value, number, p_value, percent};
 use kelvin_core::{
     Better, Case, FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
     MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };
 use kelvin_stats::{ChangePoints, FALSE_DISCOVERY_RATE, adjusted_p_values, detect_change_points, median};
 
+use crate::wording::metric_and_case;
+
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
 const NEWS_DISCOVERY_RATE: f64 = FALSE_DISCOVERY_RATE / 20.0;
 /// What the core's frequency may be over the usual one: more lies between no two states of a processor.
 const FREQUENCY_RATIO_RANGE: std::ops::Range<f64> = 0.05..20.0;
-/// Fewest machines among which a place is told.
+/// Fewest machines among which a machine is ranked.
 pub const MIN_RANKED_MACHINES: usize = 5;
 
 /// A metric at a case over runs, as it was stored.
@@ -62,7 +65,7 @@ pub struct HistoryInput {
 }
 
 impl HistoryInput {
-    /// The same as they were before a run: without it, and all that came later.
+    /// The input before a run: without it, and all that came later.
     #[must_use]
     pub fn before_run(&self, run: usize) -> Self {
         let mut before = self.clone();
@@ -73,7 +76,7 @@ impl HistoryInput {
         before.without_empty_series()
     }
 
-    /// The same from a run on.
+    /// The input from a run on.
     #[must_use]
     pub fn since_run(mut self, run: usize) -> Self {
         self.runs.drain(..run);
@@ -103,7 +106,7 @@ impl HistoryInput {
         self.runs.iter().map(over_usual).collect()
     }
 
-    /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at
+    /// Their history, the most consequential series first. A change counts only if it does so among all that are looked at
     /// together; what else changed with it is not known yet, see [`annotate_changes`].
     pub fn history(&self) -> History {
         let frequencies = self.frequencies();
@@ -114,27 +117,35 @@ impl HistoryInput {
             .series
             .iter()
             .zip(followed)
-            .map(|(recorded, versions)| recorded.to_series_history(versions, &mut || joint.next().unwrap_or(1.0)))
+            .map(|(recorded, versions)| {
+                let versions = versions.into_iter().map(|VersionChanges { version, points, changes }| {
+                    let changes = significant_changes(&points, &changes, &mut || joint.next().unwrap_or(1.0));
+                    VersionHistory { version, points, changes }
+                });
+                let (metric, case, versions) = (recorded.metric, recorded.case.clone(), versions.collect());
+                let mut series = SeriesHistory { metric, case, versions, ranking: None };
+                series.ranking = machine_ranking(series.latest(), &recorded.others, metric.better);
+                series
+            })
             .collect();
         // The sort is stable: within one place series stay in the order of their ids.
         series.sort_by(|one, other| sort_key(one).partial_cmp(&sort_key(other)).unwrap_or(std::cmp::Ordering::Equal));
+        let run = |(run, frequency): (&HistoryInputRun, Option<f64>)| HistoryRun {
+            id: run.id.clone(),
+            started: run.started.clone(),
+            frequency,
+        };
         History {
             history_format: HISTORY_FORMAT,
             machine: self.machine.clone(),
             cpu_model: self.cpu_model.clone(),
             mode: self.mode.clone(),
-            runs: self.runs.iter().zip(frequencies).map(|(run, frequency)| run.to_history_run(frequency)).collect(),
+            runs: self.runs.iter().zip(frequencies).map(run).collect(),
             has_older: self.has_older,
             other_modes: self.other_modes.clone(),
             false_discovery_rate: FALSE_DISCOVERY_RATE,
             series,
         }
-    }
-}
-
-impl HistoryInputRun {
-    fn to_history_run(&self, frequency: Option<f64>) -> HistoryRun {
-        HistoryRun { id: self.id.clone(), started: self.started.clone(), frequency }
     }
 }
 
@@ -156,7 +167,7 @@ fn all_version_changes(series: &[HistoryInputSeries], frequencies: &[Option<f64>
         let start = |part| (part, Builder::new().spawn_scoped(scope, move || of_part(part)));
         let parts: Vec<_> = series.chunks(share).map(start).collect();
         let found = parts.into_iter().flat_map(|(part, thread)| match thread {
-            // A part that panicked is a bug of ours, and told as one.
+            // A part that panicked is a bug of ours, and reported as one.
             Ok(thread) => thread.join().expect("arithmetic does not panic"),
             // No thread for it: this one does it.
             Err(_) => of_part(part),
@@ -169,38 +180,24 @@ impl HistoryInputSeries {
     /// What it does by version: where it takes a fixed number of core cycles, at the usual frequency.
     fn version_changes(&self, frequencies: &[Option<f64>]) -> Vec<VersionChanges> {
         let is_of_core_cycles = self.metric.for_case(&self.case).is_core_cycle_time();
-        let told = |point: &HistoryPoint| {
+        let scaled_point = |point: &HistoryPoint| {
             let frequency = frequencies[point.run].filter(|_| is_of_core_cycles);
             HistoryPoint { value: point.value * frequency.unwrap_or(1.0), ..*point }
         };
         let of = |(version, points): &(u32, Vec<HistoryPoint>)| {
-            let points: Vec<HistoryPoint> = points.iter().map(told).collect();
-            let changes = detect_change_points(&scaled_values(&points));
+            let points: Vec<HistoryPoint> = points.iter().map(scaled_point).collect();
+            let has_shares = is_logarithmic(&points);
+            let scaled = points.iter().map(|point| if has_shares { point.value.ln() } else { point.value });
+            let changes = detect_change_points(&scaled.collect::<Vec<f64>>());
             VersionChanges { version: *version, points, changes }
         };
         self.versions.iter().map(of).collect()
-    }
-
-    fn to_series_history(&self, versions: Vec<VersionChanges>, joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
-        let versions = versions.into_iter().map(|VersionChanges { version, points, changes: course }| {
-            let changes = significant_changes(&points, &course, joint);
-            VersionHistory { version, points, changes }
-        });
-        let mut series =
-            SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), ranking: None };
-        series.ranking = machine_ranking(series.latest(), &self.others, self.metric.better);
-        series
     }
 }
 
 /// Whether values are looked at as logarithms: what differs from run to run is a share of the figure, where there are shares.
 fn is_logarithmic(points: &[HistoryPoint]) -> bool {
     points.iter().all(|point| point.value > 0.0)
-}
-
-fn scaled_values(points: &[HistoryPoint]) -> Vec<f64> {
-    let has_shares = is_logarithmic(points);
-    points.iter().map(|point| if has_shares { point.value.ln() } else { point.value }).collect()
 }
 
 /// The chances that count together: of each change, or else of the most conspicuous split.
@@ -329,17 +326,191 @@ pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'
         let earlier = known.get(&(series.metric.id.as_str(), &series.case));
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
         let mut same = versions.filter(|version| version.version == series.newest().version);
-        let is_known =
-            |known: &HistoryChange| known.p_value.is_significant(NEWS_DISCOVERY_RATE) && is_same_change(known, change);
+        let rises = |change: &HistoryChange| change.after > change.before;
+        let is_known = |known: &HistoryChange| {
+            let ([from, to], [known_from, known_to]) = (change.run_interval, known.run_interval);
+            known.p_value.is_significant(NEWS_DISCOVERY_RATE)
+                && rises(known) == rises(change)
+                && known_from <= to
+                && from <= known_to
+        };
         !same.any(|version| version.changes.iter().any(is_known))
     };
     alarming_changes(now, least).filter(is_news).map(|(series, _)| series).collect()
 }
 
-/// Whether two histories tell of one change: in the same direction, and where both may be.
-fn is_same_change(one: &HistoryChange, other: &HistoryChange) -> bool {
-    let rises = |change: &HistoryChange| change.after > change.before;
-    rises(one) == rises(other)
-        && one.run_interval[0] <= other.run_interval[1]
-        && other.run_interval[0] <= one.run_interval[1]
+/// The range of the core's frequency, as a share of the usual one, from which on it is said.
+const MIN_FREQUENCY_SPREAD: f64 = 0.005;
+/// Facts that are named of what changed besides, on one screen.
+pub const MAX_NAMED_FACTS: usize = 2;
+
+/// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
+pub fn series_name(series: &SeriesHistory) -> String {
+    metric_and_case(&series.metric, &series.case)
+}
+
+/// Of what the history is: `12 default runs of AMD EPYC 7763 (5f2c9e7a), 2026-10-01 to 2026-11-25`.
+pub fn history_title(history: &History) -> String {
+    let (first, last) = (history.runs.first(), history.runs.last());
+    let days = match (first, last) {
+        (Some(first), Some(last)) if run_day(first) != run_day(last) => {
+            format!("{} to {}", run_day(first), run_day(last))
+        }
+        (Some(only), _) => run_day(only),
+        _ => String::new(),
+    };
+    let runs = history.runs.len();
+    let newest = if history.has_older { "newest " } else { "" };
+    let machine = history.cpu_model.as_deref().unwrap_or("an unknown processor");
+    let short: String = history.machine.chars().take(8).collect();
+    let runs = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    format!("The {newest}{runs} in mode {} of {machine} ({short}), {days}.", history.mode)
+}
+
+/// The day of a run: `2026-10-01`.
+pub fn run_day(run: &HistoryRun) -> String {
+    run.started.chars().take(10).collect()
+}
+
+/// When a run was, as far as that distinguishes it from another one: the day, and the time too where both are of one day.
+fn run_moments(runs: [&HistoryRun; 2]) -> [String; 2] {
+    let is_one_day = run_day(runs[0]) == run_day(runs[1]);
+    let time = |run: &HistoryRun| run.started.chars().take(16).collect::<String>().replace('T', " ");
+    runs.map(|run| if is_one_day { time(run) } else { run_day(run) })
+}
+
+/// How many series do what: `Of 310 series 2 changed for the worse last, 1 for the better, and 307 hold their level.`
+pub fn change_counts(history: &History) -> String {
+    let of = |is: fn(Option<bool>) -> bool| {
+        let last = |series: &&SeriesHistory| {
+            series.last_change().is_some_and(|change| is(change.is_worse(series.metric.better)))
+        };
+        history.series.iter().filter(last).count()
+    };
+    let (worse, better, other) =
+        (of(|worse| worse == Some(true)), of(|worse| worse == Some(false)), of(|worse| worse.is_none()));
+    let other_said = if other > 0 { format!(", {other} in another way") } else { String::new() };
+    let level = history.series.len() - worse - better - other;
+    let series = if history.series.len() == 1 { "1 series".into() } else { format!("{} series", history.series.len()) };
+    format!("Of {series}: last changed for the worse {worse}, for the better {better}{other_said}; no change {level}.")
+}
+
+/// What is to be known of it, a sentence each.
+pub fn remarks(history: &History) -> Vec<String> {
+    let others: Vec<String> = history.other_modes.iter().map(|one| format!("{} {}", one.runs, one.mode)).collect();
+    let others = (!others.is_empty())
+        .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
+    let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
+    others.into_iter().chain(few).chain(frequency_remark(history)).collect()
+}
+
+/// The frequency to which figures of core cycles are scaled, where it moved.
+fn frequency_remark(history: &History) -> Option<String> {
+    let known: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
+    let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = known.iter().copied().fold(0.0, f64::max);
+    let has_core_cycles = history.series.iter().any(|series| series.metric.for_case(&series.case).is_core_cycle_time());
+    if !has_core_cycles || most - least < MIN_FREQUENCY_SPREAD {
+        return None;
+    }
+    let but = match history.runs.len() - known.len() {
+        0 => String::new(),
+        1 => "; 1 run did not keep it, and is told as it was".into(),
+        without => format!("; {without} runs did not keep it, and are told as they were"),
+    };
+    let range = [least, most].map(number).join(" to ");
+    Some(format!("Figures of core cycles are told at the usual frequency: runs had {range} of it{but}."))
+}
+
+/// A share by which something changed, with its sign: `+12 %`; from a factor of two on the factor.
+pub fn share_text(ratio: Option<f64>) -> String {
+    match ratio {
+        None => "-".into(),
+        Some(ratio) if ratio >= 2.0 => format!("x {}", number(ratio)),
+        Some(ratio) => {
+            let share = percent((ratio - 1.0).abs());
+            if share.starts_with("0 ") { share } else { format!("{}{share}", if ratio < 1.0 { "-" } else { "+" }) }
+        }
+    }
+}
+
+/// What a change is to a user of the machine: `worse`, `better`, or `higher`, `lower` where neither direction is better.
+pub fn direction(change: &HistoryChange, better: Better) -> &'static str {
+    match change.is_worse(better) {
+        Some(true) => "worse",
+        Some(false) => "better",
+        None if change.after > change.before => "higher",
+        None => "lower",
+    }
+}
+
+/// A change in a sentence without what else changed: `12 % worse from 2026-10-01 on (run 0192)`.
+pub fn change_sentence(change: &HistoryChange, better: Better, history: &History) -> String {
+    let direction = direction(change, better);
+    let size = match change.ratio() {
+        Some(ratio) if !(0.5..=2.0).contains(&ratio) => {
+            format!("{direction} by a factor of {}", number(ratio.max(1.0 / ratio)))
+        }
+        Some(ratio) => format!("{} {direction}", percent((ratio - 1.0).abs())),
+        None => direction.to_owned(),
+    };
+    let run = |index: usize| &history.runs[index];
+    let [from, to] = change.run_interval;
+    match change.kind {
+        HistoryChangeKind::Drift => {
+            let [begin, end] = run_moments([run(from), run(to)]);
+            format!("drifts: {size} from {begin} to {end} ({} runs)", to - from + 1)
+        }
+        HistoryChangeKind::Step => {
+            let at = run(change.run);
+            let [_, begin] = run_moments([run(change.run.saturating_sub(1)), at]);
+            let [first, last] = run_moments([run(from), run(to)]);
+            let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
+            format!("{size} from {begin} on (run {}{or})", at.id)
+        }
+    }
+}
+
+/// The last change of a series in one line, for a reader that is called when there is something to read.
+pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> {
+    let last = series.last_change()?;
+    let [before, after] = [last.before, last.after].map(|value| brief_value(value, None, series.metric.unit));
+    let said = change_sentence(last, series.metric.better, history);
+    let chance = p_value(last.p_value.adjusted);
+    Some(format!(
+        "{}: {before} -> {after}, {said}; by chance: {chance}; {}",
+        series_name(series),
+        other_changes(last, MAX_NAMED_FACTS)
+    ))
+}
+
+/// What else changed with a change, at most `most` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
+pub fn other_changes(change: &HistoryChange, most: usize) -> String {
+    let facts = &change.differences;
+    if facts.is_empty() {
+        return "nothing known changed with it".into();
+    }
+    let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
+    let fact = |fact: &FactDifference| {
+        format!("{}, {}: {} -> {}", fact.group, fact.label, side(&fact.base), side(&fact.other))
+    };
+    let named: Vec<String> = facts.iter().take(most).map(fact).collect();
+    let more = facts.len() - named.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("with {}{more}", named.join("; "))
+}
+
+/// The beginning of values by another version of the method: `method version 2 from 2026-10-01 on`.
+pub fn version_breaks(series: &SeriesHistory, history: &History) -> Vec<String> {
+    let said = |version: &VersionHistory| {
+        let from = version.points.first().map(|point| run_day(&history.runs[point.run])).unwrap_or_default();
+        format!("method version {} from {from} on: values before it are not comparable", version.version)
+    };
+    series.versions.iter().skip(1).map(said).collect()
+}
+
+/// Where a value stands among those of all machines.
+pub fn ranking_text(among: MachineRanking, better: Better) -> String {
+    let word = if better == Better::Neither { "are lower" } else { "are better" };
+    format!("of {} other machines {} {word}", among.machines - 1, percent(among.better))
 }

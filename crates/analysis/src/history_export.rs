@@ -7,14 +7,14 @@ use kelvin_core::{Canary, Case, Metric, Name, Round, RoundOutcome, Run, StoredHe
 use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
 use crate::result::{Analysis, MetricResult};
 
-/// What the first round of a case took beside its timing. Each run keeps it for the plans of later ones.
+/// What the first round of a case took outside its timed part. Each run keeps it for the plans of later ones.
 pub static FIRST_ROUND_COST: Metric =
     Metric::duration("round.first.untimed", "Time of the first round of a case outside the timed part");
 /// What each of its other rounds took, on average: what a run takes is a sum, which medians of skewed times miss.
 pub static ROUND_COST: Metric =
     Metric::duration("round.untimed", "Time of a round of a case outside the timed part").version(2);
 
-/// What the rounds of a case took beside their timing, each up to the beginning of the next one.
+/// What the rounds of a case took outside their timed part, each up to the beginning of the next one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundCost {
     /// The probe.

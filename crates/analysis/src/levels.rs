@@ -19,7 +19,8 @@ use crate::evidence::{ClaimTest, EQUIVALENCE_MARGIN, TestedFigure};
 use crate::result::{
     LevelCapacity, MemoryLevel, MemoryLevels, MetricResult, StatedConclusion, Summary, TranslationCost,
 };
-use crate::summary::rename_modes as rename;
+use crate::studies::crossing::distinct;
+use crate::summary::rename_modes;
 
 /// Minimum points of a curve.
 const MIN_CURVE_POINTS: usize = 6;
@@ -43,7 +44,7 @@ const MIN_STEP_STD_ERRORS: f64 = 5.0;
 /// Share of loads that miss, by latency between two levels, up to which a working set fits, and from which it does not.
 const MAX_FITTING_MISSES: f64 = 0.25;
 const MIN_EXCEEDING_MISSES: f64 = 0.5;
-/// The same as factors of the level's own latency, which decide where the next visible level is not the next level.
+/// The same two limits as factors of the level's own latency, which decide where the next visible level is not the next level.
 const MAX_FITTING_LATENCY_RATIO: f64 = MIN_LEVEL_STEP;
 const MIN_EXCEEDING_LATENCY_RATIO: f64 = 2.5;
 /// The last plateau is main memory where working sets this many times the last cache were measured.
@@ -70,45 +71,32 @@ pub struct CurvePoint {
     pub lower: f64,
     /// Upper end of its interval, or the latency itself if there is none.
     pub upper: f64,
-    /// Whether the latency is known. One that is only as found still tells on which level it lies.
+    /// Whether the latency is known. One that is only as found still shows its level.
     pub is_known: bool,
-    /// Whether the set was flushed from the caches although they may hold it: where a cache ends it does not tell.
+    /// Whether the set was flushed from the caches although they may hold it: it does not show where a cache ends.
     pub was_flushed: bool,
-}
-
-impl CurvePoint {
-    /// Whether it tells anything of levels: what was found may be as uncertain as the step from one to the next.
-    fn is_informative(&self) -> bool {
-        self.is_known || self.upper <= self.latency * MIN_LEVEL_STEP
-    }
 }
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
 pub(crate) fn levels_from_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
-    let base = latency_curve(results, PageSize::Base);
+    let on_base_pages =
+        |result: &&MetricResult| result.metric.id == LATENCY.id && PageSize::of(&result.case) == Some(PageSize::Base);
+    let point = |result: &MetricResult| {
+        let summary = result.outcome.found_summary()?;
+        let (lower, upper) = summary.run_ends();
+        let is_known = result.outcome.summary().is_some();
+        let bytes = BYTES.number_in(&result.case)?;
+        let was_flushed = result.metric.version < LATENCY_UNFLUSHED_VERSION && bytes > LATENCY_FLUSHED_BYTES;
+        Some(CurvePoint { bytes, latency: summary.headline, lower, upper, is_known, was_flushed })
+    };
+    let curve: Vec<CurvePoint> = results.iter().filter(on_base_pages).filter_map(point).collect();
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut found = levels(&base, reported)?;
+    let mut found = levels(&curve, reported)?;
     if let Some((translation, tested)) = translation_cost(results) {
         found.translation = Some(translation);
         found.conclusions.push(translation_conclusion(&translation, tested, machine));
     }
     Some(found)
-}
-
-fn latency_curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
-    let of_metric = results.iter().filter(|result| result.metric.id == LATENCY.id);
-    of_metric
-        .filter(|result| PageSize::of(&result.case) == Some(pages))
-        .filter_map(|result| {
-            let summary = result.outcome.found_summary()?;
-            let (lower, upper) =
-                summary.run_interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
-            let is_known = result.outcome.summary().is_some();
-            let bytes = BYTES.number_in(&result.case)?;
-            let was_flushed = result.metric.version < LATENCY_UNFLUSHED_VERSION && bytes > LATENCY_FLUSHED_BYTES;
-            Some(CurvePoint { bytes, latency: summary.headline, lower, upper, is_known, was_flushed })
-        })
-        .collect()
 }
 
 /// The levels of one curve, named and compared with the caches that the machine reports (of which those for
@@ -117,18 +105,17 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     let mut points: Vec<CurvePoint> = curve
         .iter()
         .copied()
-        .filter(|point| point.bytes > 0 && point.latency > 0.0 && point.is_informative())
+        // What was found as it came may be as uncertain as the step from one level to the next.
+        .filter(|point| point.is_known || point.upper <= point.latency * MIN_LEVEL_STEP)
+        .filter(|point| point.bytes > 0 && point.latency > 0.0)
         .collect();
     points.sort_by_key(|point| point.bytes);
     points.dedup_by_key(|point| point.bytes);
     if points.len() < MIN_CURVE_POINTS {
         return None;
     }
-    let mut caches: Vec<(u32, u64)> = reported
-        .iter()
-        .filter(|cache| cache.kind != CacheKind::Instruction)
-        .map(|cache| (cache.level, cache.bytes))
-        .collect();
+    let data = reported.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let mut caches: Vec<(u32, u64)> = data.map(|cache| (cache.level, cache.bytes)).collect();
     caches.sort_unstable();
     let shape = LogCurve::from_points(&points);
     let plateaus = shape.plateaus();
@@ -169,10 +156,8 @@ fn level(points: &[CurvePoint]) -> MemoryLevel {
 /// smallest one beyond from which most have that of the next level. Not known where that one was flushed.
 fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Option<LevelCapacity> {
     let bound = |share: f64, factor: f64| (from + share * (to - from)).min(from * factor);
-    let (fitting, missing) = (
-        bound(MAX_FITTING_MISSES, MAX_FITTING_LATENCY_RATIO),
-        bound(MIN_EXCEEDING_MISSES, MIN_EXCEEDING_LATENCY_RATIO),
-    );
+    let fitting = bound(MAX_FITTING_MISSES, MAX_FITTING_LATENCY_RATIO);
+    let missing = bound(MIN_EXCEEDING_MISSES, MIN_EXCEEDING_LATENCY_RATIO);
     let over = points.iter().position(|point| point.latency >= missing).unwrap_or(points.len() - 1);
     let fits = points[..over].iter().rposition(|point| point.latency <= fitting).unwrap_or(over.saturating_sub(1));
     (!points[over].was_flushed).then(|| LevelCapacity { low: points[fits].bytes, high: points[over].bytes })
@@ -204,15 +189,18 @@ impl LogCurve {
     /// The plateaus of the cheapest description, as ranges of points.
     fn plateaus(&self) -> Vec<std::ops::Range<usize>> {
         let count = self.logs.len();
-        let candidates: Vec<PlateauCandidate> = self.candidates();
+        let candidates = self.candidates();
         // The cheapest description that ends with a candidate, the points before it included; and the one before it.
         let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(candidates.len());
         for candidate in &candidates {
             let alone = (candidate.start as f64 * STRAY_POINT_COST, None);
             let after = |(index, earlier): (usize, &PlateauCandidate)| {
                 let loose = candidate.start.checked_sub(earlier.end)?;
-                self.is_separate_level(earlier, candidate)
-                    .then(|| (best[index].0 + loose as f64 * STRAY_POINT_COST, Some(index)))
+                let points = |candidate: &PlateauCandidate| (candidate.end - candidate.start) as f64;
+                let error = self.noise * (1.0 / points(earlier) + 1.0 / points(candidate)).sqrt();
+                let is_separate_level =
+                    candidate.center - earlier.center >= MIN_LEVEL_STEP.ln().max(MIN_STEP_STD_ERRORS * error);
+                is_separate_level.then(|| (best[index].0 + loose as f64 * STRAY_POINT_COST, Some(index)))
             };
             let others = candidates[..best.len()].iter().enumerate().filter_map(after);
             let (before, previous) = others.fold(alone, |least, other| if other.0 < least.0 { other } else { least });
@@ -231,13 +219,17 @@ impl LogCurve {
 
     /// Every run of points that is wide and level enough for a plateau, ordered by its end.
     fn candidates(&self) -> Vec<PlateauCandidate> {
-        let count = self.logs.len();
+        let scale = PLATEAU_STD.max(self.noise);
         let mut all = Vec::new();
-        for end in 2..=count {
+        for end in 2..=self.logs.len() {
             for start in 0..end - 1 {
                 let span = self.octaves[end - 1] - self.octaves[start];
                 if span >= MIN_PLATEAU_OCTAVES - 1e-9 && self.is_level(start, end, span) {
-                    all.push(self.candidate(start, end));
+                    let logs = &self.logs[start..end];
+                    let center = median(logs);
+                    let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(OUTLIER_COST);
+                    let cost = PLATEAU_COST + logs.iter().map(price).sum::<f64>();
+                    all.push(PlateauCandidate { start, end, center, cost });
                 }
             }
         }
@@ -252,21 +244,6 @@ impl LogCurve {
         // The standard error of a least-squares slope over evenly spaced points.
         let error = self.noise * (12.0 / (end - start) as f64).sqrt() / span;
         median(&slopes).abs() <= MAX_PLATEAU_SLOPE.max(MAX_SLOPE_STD_ERRORS * error)
-    }
-
-    fn candidate(&self, start: usize, end: usize) -> PlateauCandidate {
-        let logs = &self.logs[start..end];
-        let center = median(logs);
-        let scale = PLATEAU_STD.max(self.noise);
-        let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(OUTLIER_COST);
-        PlateauCandidate { start, end, center, cost: PLATEAU_COST + logs.iter().map(price).sum::<f64>() }
-    }
-
-    /// Whether one plateau is so far above another one that it is a separate level.
-    fn is_separate_level(&self, low: &PlateauCandidate, high: &PlateauCandidate) -> bool {
-        let points = |candidate: &PlateauCandidate| (candidate.end - candidate.start) as f64;
-        let error = self.noise * (1.0 / points(low) + 1.0 / points(high)).sqrt();
-        high.center - low.center >= MIN_LEVEL_STEP.ln().max(MIN_STEP_STD_ERRORS * error)
     }
 }
 
@@ -305,11 +282,8 @@ fn name_levels(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) 
 fn first_memory_level(levels: &[MemoryLevel], caches: &[(u32, u64)], largest: u64) -> usize {
     let last = levels.len().saturating_sub(1);
     let Some(&(_, largest_cache)) = caches.last() else {
-        return if levels.last().is_some_and(|level| level.latency >= MIN_MEMORY_LATENCY) {
-            last
-        } else {
-            levels.len()
-        };
+        let is_memory = levels.last().is_some_and(|level| level.latency >= MIN_MEMORY_LATENCY);
+        return if is_memory { last } else { levels.len() };
     };
     let is_of_size = |level: &MemoryLevel, bytes: u64| level.capacity.is_some_and(|ends| ends.contains(bytes));
     // Before it come as many levels as there are smaller caches, or fewer.
@@ -384,7 +358,13 @@ fn conclusions(
         ClaimTest::new(evidence.clone(), test.clone(), None).conclude(Claim::Level(level), holds, text)
     };
     let unseen = |&(level, bytes): &(u32, u64)| {
-        let is_covered = is_range_covered(points, smaller_cache_bytes(caches, level), bytes);
+        // Only working sets beyond the next smaller cache, of a plateau's width, can show it.
+        let smaller = caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let mut within = points.iter().map(|point| point.bytes).filter(|size| (smaller + 1..=bytes).contains(size));
+        let is_covered = within.next().is_some_and(|first| {
+            let last = within.next_back().unwrap_or(first);
+            (last as f64 / first as f64).log2() >= MIN_PLATEAU_OCTAVES - 1e-9
+        });
         let found = if is_covered { "none is seen" } else { "too few working sets of its size were measured" };
         let text = format!(
             "L{level}, {} by what the machine reports, has a plateau of its own in the curve: {found}",
@@ -404,8 +384,18 @@ fn conclusions(
         }
         several => {
             let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let found =
-                several.iter().map(|level| conclude(level_claim(level), level.matches_reported, level_sentence(level)));
+            let found = several.iter().map(|level| {
+                let Interval { lower: low, upper: high, .. } = level.interval;
+                let claim = MemoryLevelClaim::Found {
+                    name: level.name.clone(),
+                    latency: Estimate { value: level.latency, low, high, is_range: true },
+                    ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
+                    to_bytes: level.to_bytes,
+                    reported: level.reported_bytes,
+                    is_memory: is_memory(level),
+                };
+                conclude(claim, level.matches_reported, level_sentence(level))
+            });
             found.chain(missing.map(unseen)).collect()
         }
     }
@@ -439,31 +429,6 @@ fn is_memory(level: &MemoryLevel) -> bool {
     [MEMORY_NAME, TLB_MISS_MEMORY_NAME].contains(&level.name.as_str())
 }
 
-/// Bytes of the cache below one; none of the first.
-fn smaller_cache_bytes(caches: &[(u32, u64)], level: u32) -> u64 {
-    caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0)
-}
-
-/// Whether the points from one size to another are as far apart as a level is at least: without them a plateau could not be seen.
-fn is_range_covered(points: &[CurvePoint], from: u64, to: u64) -> bool {
-    let mut within = points.iter().map(|point| point.bytes).filter(|bytes| (from + 1..=to).contains(bytes));
-    let Some(first) = within.next() else { return false };
-    let last = within.next_back().unwrap_or(first);
-    (last as f64 / first as f64).log2() >= MIN_PLATEAU_OCTAVES - 1e-9
-}
-
-fn level_claim(level: &MemoryLevel) -> MemoryLevelClaim {
-    let Interval { lower: low, upper: high, .. } = level.interval;
-    MemoryLevelClaim::Found {
-        name: level.name.clone(),
-        latency: Estimate { value: level.latency, low, high, is_range: true },
-        ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
-        to_bytes: level.to_bytes,
-        reported: level.reported_bytes,
-        is_memory: is_memory(level),
-    }
-}
-
 /// What base pages cost beyond huge ones, where both were measured at the same working sets, and the test of the largest.
 fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option<TestOutcome>)> {
     let at = |pages, bytes| {
@@ -472,11 +437,8 @@ fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option
         };
         results.iter().filter(|result| result.metric.id == LATENCY.id).find(is_it)?.outcome.summary()
     };
-    let mut sets: Vec<u64> = results.iter().filter_map(|result| BYTES.number_in(&result.case)).collect();
-    sets.sort_unstable();
-    sets.dedup();
-    let pairs =
-        sets.into_iter().filter_map(|bytes| Some((bytes, at(PageSize::Base, bytes)?, at(PageSize::Huge, bytes)?)));
+    let sets = distinct(results.iter().filter_map(|result| BYTES.number_in(&result.case))).into_iter();
+    let pairs = sets.filter_map(|bytes| Some((bytes, at(PageSize::Base, bytes)?, at(PageSize::Huge, bytes)?)));
     let pairs: Vec<(u64, &Summary, &Summary)> = pairs.collect();
     let costs =
         |base: &Summary, huge: &Summary| TestedFigure::ratio(&huge.round_headlines, &base.round_headlines, None);
@@ -501,7 +463,7 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
-    let TranslationCost { bytes, base, huge, disjoint: apart, visible_from: shows_from } = *found;
+    let TranslationCost { bytes, base, huge, disjoint, visible_from } = *found;
     let latencies = [base, huge];
     let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
     let more = format!(
@@ -510,7 +472,7 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         bytes_text(bytes),
         percent((base - huge) / huge)
     );
-    let text = match shows_from {
+    let text = match visible_from {
         Some(from) => format!("{more}, noticeable from {} up{reaches}", bytes_text(from)),
         None if base > huge => format!("{more}, hardly noticeable{reaches}"),
         None => format!("base pages cost no more than huge pages up to {}{reaches}", bytes_text(bytes)),
@@ -519,29 +481,23 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
         "{} with base pages against {} with huge pages; {} by the ratio of their medians, {}",
         value_text(base, Unit::Nanoseconds),
         value_text(huge, Unit::Nanoseconds),
-        if apart { "apart" } else { "not apart" },
+        if disjoint { "apart" } else { "not apart" },
         number(base / huge)
     );
-    let claim = MemoryLevelClaim::Translation { bytes, latencies, visible_from: shows_from, reach };
-    ClaimTest::new(TestEvidence::Intervals { latencies, disjoint: apart }, test, tested).conclude(
-        Claim::Level(claim),
-        apart.then_some(true),
-        text,
-    )
+    let claim = MemoryLevelClaim::Translation { bytes, latencies, visible_from, reach };
+    let test = ClaimTest::new(TestEvidence::Intervals { latencies, disjoint }, test, tested);
+    test.conclude(Claim::Level(claim), disjoint.then_some(true), text)
 }
 
 /// Names the level of each mode of a memory latency, also in its warning.
 pub(crate) fn name_latency_modes(result: &mut MetricResult, found: &MemoryLevels) {
     if result.metric.id == LATENCY.id {
-        rename(result, |mode| nearest_level(mode.center, found));
+        rename_modes(result, |mode| {
+            let factor = |level: &MemoryLevel| (mode.center / level.latency).ln().abs();
+            let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
+            (factor(nearest) < MIN_LEVEL_STEP.ln()).then(|| nearest.name.clone())
+        });
     }
-}
-
-/// The level of the nearest latency, if nearer than the factor between two levels.
-fn nearest_level(latency: f64, found: &MemoryLevels) -> Option<String> {
-    let factor = |level: &MemoryLevel| (latency / level.latency).ln().abs();
-    let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
-    (factor(nearest) < MIN_LEVEL_STEP.ln()).then(|| nearest.name.clone())
 }
 
 /// The level that may explain a latency above the prediction: a cache smaller on the curve than reported.

@@ -16,11 +16,12 @@ pub(crate) struct MetricSelector {
     furthest: Option<Axis>,
 }
 
-impl MetricSelector {
-    pub const fn new(metric: &'static Metric) -> Self {
-        Self { metric, words: [None; MAX_COORDINATES], numbers: [None; MAX_COORDINATES], furthest: None }
-    }
+/// A metric at any case.
+pub(crate) const fn select(metric: &'static Metric) -> MetricSelector {
+    MetricSelector { metric, words: [None; MAX_COORDINATES], numbers: [None; MAX_COORDINATES], furthest: None }
+}
 
+impl MetricSelector {
     /// Adds a word.
     pub const fn with_word(mut self, word: AxisWord) -> Self {
         let free = if self.words[0].is_none() { 0 } else { 1 };

@@ -45,10 +45,9 @@ pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<O
 
 /// Findings that change how to read the run; figures without a value are counted elsewhere on the screen.
 fn cautions(analysis: &Analysis) -> Vec<String> {
-    let changes = |finding: &&Finding| finding.importance == Importance::Major;
-    let elsewhere = |finding: &&Finding| matches!(finding.data, FindingData::MissingFigures { .. });
-    let all = analysis.findings.iter().filter(changes);
-    all.filter(|finding| !elsewhere(finding)).map(|finding| finding.text.clone()).collect()
+    let is_elsewhere = |finding: &Finding| matches!(finding.data, FindingData::MissingFigures { .. });
+    let major = analysis.findings.iter().filter(|finding| finding.importance == Importance::Major);
+    major.filter(|finding| !is_elsewhere(finding)).map(|finding| finding.text.clone()).collect()
 }
 
 /// The remedies of hazards that spoil numbers, the worst first, each once with all hazards that it removes. What only shifts numbers
@@ -92,6 +91,14 @@ fn precision(analysis: &Analysis) -> Option<Precision> {
 /// Figures that the run set out to measure and has not, by reason, the gravest first.
 fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
     use MissingReason::{Failed, Invalid, NotKnown, NotReached, Skipped};
+    let missing_reason = |outcome: &Outcome| match outcome {
+        Outcome::Measured(_) => None,
+        Outcome::NotKnown(_) => Some(NotKnown),
+        Outcome::Invalid(_) => Some(Invalid),
+        Outcome::Skipped(_) => Some(Skipped),
+        Outcome::Failed(_) => Some(Failed),
+        Outcome::NotReached => Some(NotReached),
+    };
     let of = |why: MissingReason| {
         let lacks = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(why);
         let results: Vec<&MetricResult> = analysis.results.iter().filter(lacks).collect();
@@ -104,16 +111,4 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
         (!results.is_empty()).then_some(MissingFigures { reason: why, figures: results.len(), metrics })
     };
     [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(of).collect()
-}
-
-/// Why an outcome is no figure.
-fn missing_reason(outcome: &Outcome) -> Option<MissingReason> {
-    match outcome {
-        Outcome::Measured(_) => None,
-        Outcome::NotKnown(_) => Some(MissingReason::NotKnown),
-        Outcome::Invalid(_) => Some(MissingReason::Invalid),
-        Outcome::Skipped(_) => Some(MissingReason::Skipped),
-        Outcome::Failed(_) => Some(MissingReason::Failed),
-        Outcome::NotReached => Some(MissingReason::NotReached),
-    }
 }

@@ -38,7 +38,14 @@ pub(crate) fn compare_with_prediction(
         verdict,
         range_distance: range_distance(summary.headline, prediction),
         explained_by: match verdict {
-            RangeVerdict::Above | RangeVerdict::Below => affecting_hazards(&run.header.hazards, &metric.id),
+            RangeVerdict::Above | RangeVerdict::Below => {
+                let affecting = run.header.hazards.iter().filter(|hazard| hazard.is_affecting(&metric.id));
+                let mut affecting: Vec<&Hazard> = affecting.collect();
+                // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work
+                // disturbed are set apart already.
+                affecting.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
+                affecting.into_iter().map(|hazard| hazard.id).collect()
+            }
             _ => Vec::new(),
         },
     }
@@ -46,8 +53,7 @@ pub(crate) fn compare_with_prediction(
 
 /// As predicted if the interval touches the predicted range: that of this run, whose inputs the prediction is made of.
 fn range_verdict(summary: &Summary, prediction: &Prediction) -> RangeVerdict {
-    let (lower, upper) =
-        summary.run_interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
+    let (lower, upper) = summary.run_ends();
     if lower > prediction.high {
         RangeVerdict::Above
     } else if upper < prediction.low {
@@ -66,14 +72,6 @@ pub(crate) fn range_distance(value: f64, prediction: &Prediction) -> Option<f64>
     let half_width = (high - low) / 2.0;
     let beyond = (value - high).max(low - value).max(0.0);
     (half_width > 0.0 && beyond.is_finite()).then(|| beyond / half_width)
-}
-
-fn affecting_hazards(hazards: &[Hazard], metric: &str) -> Vec<Name> {
-    let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.is_affecting(metric)).collect();
-    // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work disturbed are
-    // set apart already.
-    touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
-    touching.into_iter().map(|hazard| hazard.id).collect()
 }
 
 #[cfg(test)]

@@ -57,10 +57,22 @@ fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Baselines<
         standing.counted_rounds = standing.counted_rounds.min(gathered.counting_rounds());
         let history = desk.between_run_variance(metric.id, &measurement.planned.case);
         let Some(settled) = ComputedHeadline::from_samples(&gathered, history.as_ref()) else { continue };
-        let half_width = |interval: Option<Interval>| relative_half_width(interval?, settled.headline);
+        let half_width = |interval: Option<Interval>| {
+            Some(interval?.half_width() / settled.headline.abs()).filter(|width| width.is_finite())
+        };
         let Some(width) = half_width(settled.interval) else { continue };
         standing.half_width = wider(standing.half_width, width);
-        let of_rounds = half_width(settled.own_interval).filter(|&width| width > target && can_be_narrowed(&settled));
+        // More rounds do not narrow what has states, drifts or changes in stretches.
+        let has_stretches = || {
+            let pooled = Samples::new(settled.samples.concat());
+            pooled.is_ok_and(|pooled| has_persistent_modes(&settled.samples, &pooled.sorted(), settled.headline))
+        };
+        let can_be_narrowed = || {
+            settled.states.is_none()
+                && value_drift(&settled.round_times, &settled.round_headlines, settled.headline).is_none()
+                && !has_stretches()
+        };
+        let of_rounds = half_width(settled.own_interval).filter(|&width| width > target && can_be_narrowed());
         standing.narrowable = of_rounds.map_or(standing.narrowable, |width| wider(standing.narrowable, width));
     }
     standing
@@ -68,22 +80,4 @@ fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Baselines<
 
 fn wider(known: Option<f64>, width: f64) -> Option<f64> {
     Some(known.map_or(width, |known| known.max(width)))
-}
-
-/// Half-width of an interval as a share of the value; a share of zero means nothing.
-fn relative_half_width(interval: Interval, headline: f64) -> Option<f64> {
-    let width = interval.half_width() / headline.abs();
-    width.is_finite().then_some(width)
-}
-
-/// Whether more rounds narrow an interval: not where each process settles in one of two states, where the machine changes in
-/// stretches, or where the value drifts.
-fn can_be_narrowed(settled: &ComputedHeadline<'_>) -> bool {
-    let changes_in_stretches = || {
-        let pooled = Samples::new(settled.samples.concat());
-        pooled.is_ok_and(|pooled| has_persistent_modes(&settled.samples, &pooled.sorted(), settled.headline))
-    };
-    settled.states.is_none()
-        && value_drift(&settled.round_times, &settled.round_headlines, settled.headline).is_none()
-        && !changes_in_stretches()
 }

@@ -62,7 +62,7 @@ pub struct Analysis {
     /// Round trips whose distributions are shown together.
     #[serde(default)]
     pub tails: Option<TailGroup>,
-    /// The same work done by kelvin and by rivals, if asked for.
+    /// Work that kelvin and rivals both did, if asked for.
     #[serde(default)]
     pub rivals: Vec<RivalResult>,
     /// What a reader sees first, of a run that is a picture of its machine.

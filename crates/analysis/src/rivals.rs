@@ -1,4 +1,4 @@
-//! The same work by kelvin and by rival programs: from results to the rows of one table.
+//! One piece of work by kelvin and by rival programs: from results to the rows of one table.
 
 use kelvin_core::catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
 use kelvin_core::{HeadlineSamples, Metric, Unit, Value};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kelvin_core::catalogue::{RunVariation, transfer};
 use kelvin_core::{
     Batches, Canary, Case, HeadlineSamples, Measurement, Metric, MetricReadings, Name, Overhead, OverheadReading,
-    Readings, Round, RoundOutcome, SampleTags, SkipReason, Unit,
+    Readings, RoundOutcome, SampleTags, SkipReason, Unit,
 };
 
 use kelvin_core::units::percent;
@@ -75,7 +75,7 @@ pub(crate) struct SampleSet {
     pub notes: Vec<String>,
     /// Samples without a finite value.
     unusable: u64,
-    /// For each canary that guards the metric, its readings beside samples, and the times of those samples.
+    /// For each canary that guards the metric, its readings before and after samples, and the times of those samples.
     canary_neighbours: BTreeMap<Canary, (Vec<f64>, Vec<f64>)>,
 }
 
@@ -83,19 +83,24 @@ impl SampleSet {
     pub fn from_measurement(measurement: &Measurement, metric: &Metric, references: &CanaryReferences) -> Self {
         let metric = &metric.for_case(&measurement.planned.case);
         let references = &references.for_metric(measurement, metric);
-        let failed = measurement.failures().count() as u32;
-        let lasting = transfer::is_whole_transfer(metric);
-        let unseen = unobserved_variance(metric, &measurement.planned.case, references);
         let mut gathered = Self {
-            failed,
-            has_lasting_states: lasting,
-            unobserved: unseen,
+            failed: measurement.failures().count() as u32,
+            has_lasting_states: transfer::is_whole_transfer(metric),
+            unobserved: unobserved_variance(metric, &measurement.planned.case, references),
             treatment: metric.headline,
             ..Self::default()
         };
         // What was left out after a first round for lack of time is no result of one round.
         let rounds = if measurement.skipped.is_some() { &[] } else { measurement.rounds.as_slice() };
-        rounds.iter().for_each(|round| gathered.add_round(round, metric, references));
+        for round in rounds {
+            let RoundOutcome::Measured(readings) = &round.outcome else { continue };
+            let (index, start_seconds) = (round.index, round.start_seconds);
+            let mut samples = RoundSamples { index, start_seconds, ..RoundSamples::default() };
+            for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
+                gathered.add_reading(reading, metric, references, &mut samples);
+            }
+            gathered.rounds.push(samples);
+        }
         gathered.rounds.retain(|round| !round.as_found.is_empty());
         if gathered.unusable > 0 {
             let note =
@@ -103,16 +108,6 @@ impl SampleSet {
             gathered.add_note(&note);
         }
         gathered
-    }
-
-    fn add_round(&mut self, round: &Round, metric: &Metric, references: &CanaryReferences) {
-        let RoundOutcome::Measured(readings) = &round.outcome else { return };
-        let mut samples =
-            RoundSamples { index: round.index, start_seconds: round.start_seconds, ..RoundSamples::default() };
-        for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
-            self.add_reading(reading, metric, references, &mut samples);
-        }
-        self.rounds.push(samples);
     }
 
     fn add_reading(
@@ -181,7 +176,7 @@ impl SampleSet {
         }
     }
 
-    /// Keeps the canary readings beside a sample, up to as many as a rank correlation needs.
+    /// Keeps the canary readings around a sample, up to as many as a rank correlation needs.
     fn add_canary_neighbours(&mut self, batches: &Batches, batch: usize, metric: &Metric, time: f64) {
         for canary in metric.canaries.iter() {
             let Some((before, after)) = batches.neighbours(canary, batch) else { continue };
@@ -365,7 +360,15 @@ pub(crate) fn missing_outcome(measurement: &Measurement) -> Outcome {
     if let Some(reason) = measurement.skip_reason() {
         return Outcome::Skipped(reason.clone());
     }
-    if let Some(reason) = most_frequent_text(measurement.failures()) {
+    let mut failures: Vec<(&str, usize)> = Vec::new();
+    for text in measurement.failures() {
+        match failures.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => failures.push((text, 1)),
+        }
+    }
+    // The most frequent, of equals the first.
+    if let Some((reason, _)) = failures.into_iter().rev().max_by_key(|(_, count)| *count) {
         return Outcome::Failed(reason.into());
     }
     if measurement.rounds.is_empty() {
@@ -373,16 +376,4 @@ pub(crate) fn missing_outcome(measurement: &Measurement) -> Outcome {
     }
     let measured = measurement.rounds.iter().filter(|round| matches!(round.outcome, RoundOutcome::Measured(_))).count();
     Outcome::Skipped(SkipReason::new(format!("its {measured} rounds gave no sample of this metric at this case")))
-}
-
-/// The most frequent text; the first of equally frequent ones.
-fn most_frequent_text<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for text in texts {
-        match counts.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((text, 1)),
-        }
-    }
-    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(text, _)| text)
 }

@@ -10,7 +10,7 @@ use kelvin_core::units::{number, value_text};
 use kelvin_core::{Better, Case, Estimate};
 
 use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
-use crate::metric_selector::MetricSelector;
+use crate::metric_selector::{MetricSelector, select};
 use crate::result::{MetricResult, Warning};
 
 /// How many times as fast as the other the slower one must be, with all of its interval, to break a law: less is what two figures
@@ -34,12 +34,12 @@ const fn check(figures: [MetricSelector; 2], names: [&'static str; 2], cause: &'
 }
 
 const fn read(order: AccessOrder, cache: CacheState) -> MetricSelector {
-    MetricSelector::new(&file::READ_ORDER).with_word(order.point()).with_word(cache.point())
+    select(&file::READ_ORDER).with_word(order.point()).with_word(cache.point())
 }
 
 const READ_NAMES: [&str; 2] = ["a random read", "one in order"];
 const READ_CAUSE: &str = "a cache below the kernel probably held what was read at random, or something else used the disk during the pass in order";
-const CALL: MetricSelector = MetricSelector::new(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point());
+const CALL: MetricSelector = select(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point());
 const CALL_NAMES: [&str; 2] = ["a call that moves a byte", "a call that does nothing"];
 const CALL_CAUSE: &str = "the one that does nothing was probably disturbed, or filtered by seccomp or audit";
 
@@ -57,95 +57,88 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
     ),
     check(
         [
-            MetricSelector::new(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()),
-            MetricSelector::new(&file::BLOCKSIZE_READ).with_word(CacheState::Uncached.point()),
+            select(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()),
+            select(&file::BLOCKSIZE_READ).with_word(CacheState::Uncached.point()),
         ],
         ["a read of a file that is not in memory", "one of a file that is"],
         "the file was probably in memory after all, or memory was reclaimed while the other one was read",
     ),
     check(
-        [MetricSelector::new(&file::DEVICE_REQUESTS), MetricSelector::new(&file::DEVICE_MEAN_LATENCY)],
+        [select(&file::DEVICE_REQUESTS), select(&file::DEVICE_MEAN_LATENCY)],
         ["a request alone", "one of many in flight"],
         "a limit on requests per second probably holds the many back, or a cache below the kernel answered the one",
     ),
     check(
-        [MetricSelector::new(&file::DEVICE_ACCEPT_LATENCY), MetricSelector::new(&file::DEVICE_WRITE_LATENCY)],
+        [select(&file::DEVICE_ACCEPT_LATENCY), select(&file::DEVICE_WRITE_LATENCY)],
         ["a write that is flushed", "one that is not"],
         "the device, or the host behind it, probably acknowledges a flush without doing it",
     ),
     check(
         [
-            MetricSelector::new(&mem::LATENCY).with_word(PageSize::Huge.point()),
-            MetricSelector::new(&mem::LATENCY).with_word(PageSize::Base.point()),
+            select(&mem::LATENCY).with_word(PageSize::Huge.point()),
+            select(&mem::LATENCY).with_word(PageSize::Base.point()),
         ],
         ["a load from base pages", "one from huge pages"],
         "the huge pages were probably not obtained, or the core was shared or slower meanwhile",
     ),
     check(
         [
-            MetricSelector::new(&mem::BANDWIDTH_READ).with_word(MemoryCpus::All.point()),
-            MetricSelector::new(&mem::BANDWIDTH_READ).with_word(MemoryCpus::One.point()),
+            select(&mem::BANDWIDTH_READ).with_word(MemoryCpus::All.point()),
+            select(&mem::BANDWIDTH_READ).with_word(MemoryCpus::One.point()),
         ],
         ["one CPU reading memory", "all CPUs together"],
         "a CPU quota, or other work on the other CPUs, probably held all of them back",
     ),
     check(
         [
-            MetricSelector::new(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 0),
-            MetricSelector::new(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 100),
+            select(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 0),
+            select(&mem::LOADED_LATENCY).with_number(INJECTED_LOAD, 100),
         ],
         ["a load while other CPUs stream", "one while they are idle"],
         "the other CPUs probably did not stream, or the core ran faster meanwhile",
     ),
     check(
-        [MetricSelector::new(&mem::REPEATED_FIRST_TOUCH), MetricSelector::new(&mem::FIRST_TOUCH)],
+        [select(&mem::REPEATED_FIRST_TOUCH), select(&mem::FIRST_TOUCH)],
         ["the first touch of fresh memory", "one of memory just given back"],
         "giving memory back probably made the kernel or the host work that the second touch paid for",
     ),
     check(
         [
-            MetricSelector::new(&mem::FAULT_MINOR).with_word(FaultPage::File.point()),
-            MetricSelector::new(&mem::FAULT_MAJOR).with_word(ReadAhead::Off.point()),
+            select(&mem::FAULT_MINOR).with_word(FaultPage::File.point()),
+            select(&mem::FAULT_MAJOR).with_word(ReadAhead::Off.point()),
         ],
         ["a fault of a page on the disk", "one of a page in memory"],
         "the page was probably read ahead, so that no fault waited for the disk",
     ),
-    check([CALL, MetricSelector::new(&os::SYSCALL_READ)], CALL_NAMES, CALL_CAUSE),
-    check([CALL, MetricSelector::new(&os::SYSCALL_WRITE)], CALL_NAMES, CALL_CAUSE),
+    check([CALL, select(&os::SYSCALL_READ)], CALL_NAMES, CALL_CAUSE),
+    check([CALL, select(&os::SYSCALL_WRITE)], CALL_NAMES, CALL_CAUSE),
     check(
-        [MetricSelector::new(&os::SYSCALL_FSTAT), MetricSelector::new(&os::SYSCALL_STAT)],
+        [select(&os::SYSCALL_FSTAT), select(&os::SYSCALL_STAT)],
         ["the status of a file by its path", "that of an open file"],
         "the call on the open file was probably disturbed",
     ),
     check(
-        [MetricSelector::new(&os::SYSCALL_STAT), MetricSelector::new(&os::SYSCALL_OPEN_CLOSE)],
+        [select(&os::SYSCALL_STAT), select(&os::SYSCALL_OPEN_CLOSE)],
         ["opening and closing a file", "looking up its status"],
         "the look-up was probably disturbed",
     ),
     check(
-        [MetricSelector::new(&os::THREAD_CREATE), MetricSelector::new(&os::PROCESS_FORK)],
+        [select(&os::THREAD_CREATE), select(&os::PROCESS_FORK)],
         ["a fork", "creating a thread"],
         "creating threads was probably disturbed, or the C library maps and unmaps their stacks each time",
     ),
     check(
-        [MetricSelector::new(&os::PROCESS_FORK_EXIT_WAIT), MetricSelector::new(&os::PROCESS_EXEC)],
+        [select(&os::PROCESS_FORK_EXIT_WAIT), select(&os::PROCESS_EXEC)],
         ["fork and exec", "fork alone"],
         "the child that executes nothing was probably disturbed while it ended",
     ),
     check(
-        [MetricSelector::new(&os::PROCESS_EXEC), MetricSelector::new(&os::PROCESS_SHELL)],
+        [select(&os::PROCESS_EXEC), select(&os::PROCESS_SHELL)],
         ["a shell that runs a program", "the program alone"],
         "the shell probably replaces itself by the program, which was disturbed when it ran alone",
     ),
     check(
-        [
-            MetricSelector::new(&os::SWITCH_COST)
-                .with_word(os::HandoffTask::Process.point())
-                .with_word(os::HandoffMechanism::Pipe.point()),
-            MetricSelector::new(&os::IPC_LATENCY)
-                .with_word(os::HandoffMechanism::Pipe.point())
-                .with_word(PairPlacement::SameCpu.point()),
-        ],
+        [select(&os::SWITCH_COST).with_word(os::HandoffTask::Process.point()).with_word(os::HandoffMechanism::Pipe.point()), select(&os::IPC_LATENCY).with_word(os::HandoffMechanism::Pipe.point()).with_word(PairPlacement::SameCpu.point())],
         ["a round trip over a pipe", "one switch of its two"],
         "the two ends were probably on two CPUs, so that nothing was switched",
     ),
@@ -173,7 +166,10 @@ impl SanityCheck {
         let violation = |slow: &'e RoundHeadlines<'r>| {
             let base = if is_same_axes { slow.case.clone() } else { Case::new() };
             let fast = evidence.rounds_at(faster.metric, &faster.apply_to(&base))?;
-            let [fast_time, slow_time] = [fast, slow].map(rounds_in_seconds);
+            let [fast_time, slow_time] = [fast, slow].map(|rounds| match rounds.metric.better {
+                Better::Higher => rounds.combine(rounds, |value, _| 1.0 / value),
+                _ => rounds.combine(rounds, |value, _| value / NANOSECONDS_PER_SECOND),
+            });
             let Estimate { value, high, is_range, .. } = ratio_of_rounds(&fast_time, &slow_time)?.estimate;
             let is_broken = !is_range && high < 1.0 / MIN_VIOLATION_RATIO;
             let [fast, slow_text] = [fast, slow].map(|rounds| value_text(rounds.headline(), rounds.metric.unit));
@@ -190,14 +186,6 @@ impl SanityCheck {
             .filter(|slow| slower.is_selecting(slow.case))
             .filter_map(violation)
             .collect()
-    }
-}
-
-/// Rounds as times of one operation or byte, so that rates and times compare.
-fn rounds_in_seconds<'r>(rounds: &RoundHeadlines<'r>) -> RoundHeadlines<'r> {
-    match rounds.metric.better {
-        Better::Higher => rounds.combine(rounds, |value, _| 1.0 / value),
-        _ => rounds.combine(rounds, |value, _| value / NANOSECONDS_PER_SECOND),
     }
 }
 

@@ -131,7 +131,7 @@ impl ProbeRunner {
             setup: wanted.setup.clone(),
         };
         let begun = self.launch.now();
-        let RoundResponse { attempt, .. } = self.launch.launch(&request, patience)?;
+        let RoundResponse { outcome: attempt, .. } = self.launch.launch(&request, patience)?;
         Some(Round {
             index: wanted.index,
             start_seconds: begun / 1e9,

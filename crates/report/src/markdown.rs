@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_analysis::wording::class_comparison;
-use kelvin_analysis::wording::hazards::measured_cost;
+use kelvin_analysis::wording::measured_cost;
 use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyRow, StudyTable, Warning};
 use kelvin_core::{Hazard, Overview, Remedy, RunStatus};
 

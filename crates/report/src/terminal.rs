@@ -12,7 +12,7 @@ use std::io;
 use anstyle::{AnsiColor, Style};
 use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::wording::half_width_count;
-use kelvin_analysis::wording::hazards::measured_cost;
+use kelvin_analysis::wording::measured_cost;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer};
 use kelvin_core::text::escape_invisible_lines;
 use kelvin_core::{Hazard, RunStatus, Severity};

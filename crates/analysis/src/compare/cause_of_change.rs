@@ -10,10 +10,10 @@ use kelvin_stats::{FALSE_DISCOVERY_RATE, ShareOfChange, UncertainValue, adjusted
 
 use super::verdicts::{PendingFigure, log_margin};
 
-/// The least share that is told.
+/// The least share that is reported.
 const MIN_REPORTED_SHARE: f64 = 0.1;
 
-/// How what a control is so many times of changed.
+/// How the figure without a cause changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControlChange {
     /// The base and the other.
@@ -53,11 +53,11 @@ pub(super) fn find_causes(
     threshold: f64,
     look_up: impl Fn(&[PendingFigure], &PendingFigure, &MetricCase) -> Result<Option<ControlChange>, NotComparedReason>,
 ) {
-    let mut told: Vec<(usize, CauseOfChange)> = Vec::new();
+    let mut found: Vec<(usize, CauseOfChange)> = Vec::new();
     let mut tested: Vec<(CauseCandidate<'_>, CauseTest)> = Vec::new();
     for candidate in weighed.iter().enumerate().filter_map(|(at, figure)| CauseCandidate::from_figure(at, figure)) {
         match look_up(weighed, candidate.figure, &candidate.control.at) {
-            Err(why) => told.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
+            Err(why) => found.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
             Ok(control) => {
                 let test = control.and_then(|control| candidate.test(&control, threshold));
                 tested.extend(test.map(|test| (candidate, test)));
@@ -68,17 +68,17 @@ pub(super) fn find_causes(
     let joint = adjusted_p_values(&tested.iter().map(|(_, test)| test.p_value).collect::<Vec<f64>>());
     for ((candidate, CauseTest { p_value: chance, cost, share }), joint) in tested.into_iter().zip(joint) {
         let chance = PValue { raw: chance, adjusted: joint };
-        let is_told = |share: &Estimate| {
+        let is_reported = |share: &Estimate| {
             chance.is_significant(FALSE_DISCOVERY_RATE) && share.low > 0.0 && share.value >= MIN_REPORTED_SHARE
         };
-        let share = share.filter(is_told);
-        told.extend(
+        let share = share.filter(is_reported);
+        found.extend(
             share.map(|share| {
                 (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))
             }),
         );
     }
-    for (at, cause) in told {
+    for (at, cause) in found {
         weighed[at].figure.cause = Some(cause);
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use toml::value::Datetime;
 
-use crate::wording::compare::{figure_name, not_compared_name};
+use super::text::{figure_name, not_compared_name};
 
 /// Largest share that can be allowed: a figure that is a thousand times worse.
 const MAX_ALLOWED_SHARE: f64 = 1000.0;
@@ -68,17 +68,9 @@ enum AxisText {
     Whole(i64),
 }
 
-/// By how much a figure may be worse.
+/// The share by which a figure may be worse, and not as much: 0 for by nothing that is found, infinite for by anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum AllowedWorsening {
-    /// By nothing that is found.
-    #[default]
-    Nothing,
-    /// By less than a share.
-    Less(f64),
-    /// By anything.
-    Anything,
-}
+struct AllowedWorsening(f64);
 
 /// A share of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,8 +79,7 @@ struct GateShare(f64);
 impl Gate {
     /// Fails for any figure that is worse by this share; 0 for any that is worse at all.
     pub fn from_share(share: f64) -> Self {
-        let worse = if share > 0.0 { AllowedWorsening::Less(share) } else { AllowedWorsening::Nothing };
-        Self { worse, ..Self::default() }
+        Self { worse: AllowedWorsening(share.max(0.0)), ..Self::default() }
     }
 
     /// Reads a policy, in TOML.
@@ -118,22 +109,40 @@ impl Gate {
         let mut gated = GateResult::default();
         let mut was_seen = vec![false; self.known.len()];
         for figure in &comparison.figures {
-            let rule = self.rule_for(&GatedFigure::from_figure(figure));
-            gated.undetectable += usize::from(is_undetectable(figure, rule.allowed, comparison.threshold));
+            let subject = GatedFigure::from_figure(figure);
+            let rule = self.rule_for(&subject);
+            // A change as large as is allowed could not have been found.
+            let least = rule.allowed.0.max(comparison.threshold);
+            let is_undetectable = least.is_finite() && figure.detectable_change.is_none_or(|seen| seen > least);
+            gated.undetectable += usize::from(is_undetectable);
             let Some(because) = rule.miss_reason(figure) else { continue };
-            let known = self.known_issue(&GatedFigure::from_figure(figure), because, today);
+            // An issue excuses what is wrong until its day, and for no more than it says. One that does comes before others.
+            let issues = self.known.iter().enumerate().filter(|(_, one)| subject.is_one_of(&one.name, &one.case));
+            let judged = issues.map(|(at, issue)| (at, issue, issue.is_excusing(because, today)));
+            let known = judged.min_by_key(|&(.., is_excusing)| !is_excusing);
+            let issue = |issue: &GateIssue| KnownIssue {
+                reason: issue.because.clone(),
+                until: issue.until.map(date_text),
+                worse: issue.worse.map(|share| share.0),
+            };
             let finding = GateFinding {
                 metric: figure.metric.id,
                 figure: figure_name(figure),
                 reason: because,
-                issue: known.map(|(at, _)| self.known[at].to_known_issue()),
-                owner: known.and_then(|(at, _)| self.known[at].owner.clone()).or(rule.owner),
+                issue: known.map(|(_, known, _)| issue(known)),
+                owner: known.and_then(|(_, issue, _)| issue.owner.clone()).or(rule.owner),
             };
-            known.iter().for_each(|&(at, _)| was_seen[at] = true);
-            let all = if known.is_some_and(|(_, excuses)| excuses) { &mut gated.known } else { &mut gated.failures };
-            all.push(finding);
+            known.iter().for_each(|&(at, ..)| was_seen[at] = true);
+            let is_excused = known.is_some_and(|(.., is_excusing)| is_excusing);
+            let findings = if is_excused { &mut gated.known } else { &mut gated.failures };
+            findings.push(finding);
         }
-        gated.failures.extend(comparison.not_compared.iter().filter_map(|one| self.missing_finding(one)));
+        let missing = |one: &NotCompared| {
+            let (metric, figure) = (one.metric, not_compared_name(one));
+            let AppliedRule { seen, owner, .. } = self.rule_for(&GatedFigure::from_words(metric, &one.case));
+            seen.map(|_| GateFinding { metric, figure, reason: GateReason::NotCompared, issue: None, owner })
+        };
+        gated.failures.extend(comparison.not_compared.iter().filter_map(missing));
         let issues = self.known.iter().zip(was_seen).filter(|(_, was_seen)| !was_seen);
         gated.resolved = issues.map(|(issue, _)| issue.because.clone()).collect();
         gated
@@ -150,23 +159,6 @@ impl Gate {
             owner: rule.and_then(|rule| rule.owner.clone()),
         }
     }
-
-    /// The known issue that a figure falls under, if one does, and whether it excuses what is wrong: not after its day, nor for more
-    /// than it says. One that does comes before others.
-    fn known_issue(&self, subject: &GatedFigure, because: GateReason, today: &str) -> Option<(usize, bool)> {
-        let issues = self.known.iter().enumerate().filter(|(_, issue)| subject.is_one_of(&issue.name, &issue.case));
-        let judged = issues.map(|(at, issue)| (at, issue.is_excusing(because, today)));
-        let all: Vec<(usize, bool)> = judged.collect();
-        all.iter().find(|(_, excuses)| *excuses).or(all.first()).copied()
-    }
-
-    fn missing_finding(&self, one: &NotCompared) -> Option<GateFinding> {
-        let figure = not_compared_name(one);
-        let rule = self.rule_for(&GatedFigure::from_words(one.metric, &one.case));
-        let finding =
-            GateFinding { metric: one.metric, figure, reason: GateReason::NotCompared, issue: None, owner: rule.owner };
-        rule.seen.map(|_| finding)
-    }
 }
 
 /// What holds for one figure.
@@ -178,12 +170,7 @@ struct AppliedRule {
 
 impl AppliedRule {
     fn miss_reason(&self, figure: &ComparedFigure) -> Option<GateReason> {
-        let by = figure.worse_by();
-        let allowed = match self.allowed {
-            AllowedWorsening::Nothing => 0.0,
-            AllowedWorsening::Less(share) => share,
-            AllowedWorsening::Anything => f64::INFINITY,
-        };
+        let (by, AllowedWorsening(allowed)) = (figure.worse_by(), self.allowed);
         if figure.verdict == ChangeVerdict::Worse && by >= allowed {
             return Some(GateReason::Worse { ratio: by, allowed });
         }
@@ -191,16 +178,6 @@ impl AppliedRule {
         let wanted = self.seen.filter(|&wanted| least.is_none_or(|least| least > wanted))?;
         Some(GateReason::Undetectable { detectable: least, required: wanted })
     }
-}
-
-/// Whether a change as large as is allowed could not have been found in a figure.
-fn is_undetectable(figure: &ComparedFigure, allowed: AllowedWorsening, threshold: f64) -> bool {
-    let allowed = match allowed {
-        AllowedWorsening::Nothing => threshold,
-        AllowedWorsening::Less(share) => share.max(threshold),
-        AllowedWorsening::Anything => return false,
-    };
-    figure.detectable_change.is_none_or(|least| least > allowed)
 }
 
 impl GateIssue {
@@ -212,14 +189,6 @@ impl GateIssue {
             (GateReason::NotCompared, _) => false,
         };
         is_within && !is_over
-    }
-
-    fn to_known_issue(&self) -> KnownIssue {
-        KnownIssue {
-            reason: self.because.clone(),
-            until: self.until.map(date_text),
-            worse: self.worse.map(|share| share.0),
-        }
     }
 }
 
@@ -293,12 +262,12 @@ impl<'de> Deserialize<'de> for AllowedWorsening {
             }
 
             fn visit_bool<E: serde::de::Error>(self, is_allowed: bool) -> Result<AllowedWorsening, E> {
-                Ok(if is_allowed { AllowedWorsening::Anything } else { AllowedWorsening::Nothing })
+                Ok(AllowedWorsening(if is_allowed { f64::INFINITY } else { 0.0 }))
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<AllowedWorsening, E> {
                 let share = GateShare::deserialize(serde::de::value::StrDeserializer::<E>::new(text));
-                share.map(|share| AllowedWorsening::Less(share.0))
+                share.map(|share| AllowedWorsening(share.0))
             }
         }
         from.deserialize_any(Words)

@@ -1,19 +1,19 @@
-//! Two settings of one machine that were measured in turn: in blocks of four, two of either, the first and the last of the same (ABBA).
+//! Two settings of one machine that were measured interleaved, in blocks of four, two of either, the first and the last of the same (ABBA).
 //!
 //! What drifts slowly touches both alike: within a block the mean of the first and the last is taken at the same moment as that of the
 //! two between (Student 1931; Box, Hunter and Hunter, Statistics for Experimenters, on blocking). The error of the figure is what differs
 //! from block to block. Both sides are compared by their means, which are what somebody pays; on a disturbed machine by their best rounds,
 //! where the means allow that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_core::units::case;
 use kelvin_core::{
     Better, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDifference,
-    Interleaving, Measurement, Metric, MetricCase, NotCompared, NotComparedReason, RatioBasis, SideFigure, SideMode,
-    SpreadSource, UndecidedReason,
+    Interleaving, Measurement, Metric, NotCompared, NotComparedReason, RatioBasis, SideFigure, SideMode, SpreadSource,
+    UndecidedReason,
 };
-use kelvin_stats::{BestValue, Block, blocked_ratio, mean, median, modes_of};
+use kelvin_stats::{BestValue, Block, Cluster, blocked_ratio, mean, median, modes_of};
 
 use super::cause_of_change::{self, ControlChange};
 use super::verdicts::{PendingFigure, goodness_ratio, judge_together};
@@ -34,7 +34,7 @@ pub struct InterleavedCase<'a> {
     pub sides: [&'a Measurement; 2],
 }
 
-/// Two settings that were measured in turn.
+/// Two settings with interleaved measurements.
 #[derive(Clone, Debug)]
 pub struct InterleavedSettings<'a> {
     /// The names of the base and of the other.
@@ -64,11 +64,20 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
     }
     cause_of_change::find_causes(&mut weighed, turns.threshold, |weighed, _, at| {
         let known = weighed.iter().find(|one| one.is_at(at)).map(ControlChange::from_figure);
-        known.ok_or_else(|| missing_reason(&not_compared, at))
+        let is_it = |one: &&NotCompared| {
+            let metric = kelvin_core::catalogue::find(at.metric);
+            one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
+        };
+        let reason = || not_compared.iter().find(is_it).map(|one| one.reason.clone());
+        known.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
     });
     let figures = judge_together(weighed, turns.threshold);
     let goodness: Vec<f64> = figures.iter().filter_map(goodness_ratio).collect();
-    let blocks = figures.iter().map(block_count).max().unwrap_or(0);
+    let blocks = figures.iter().filter_map(|figure| match figure.spread_source {
+        SpreadSource::Blocks(blocks) => Some(blocks),
+        SpreadSource::Runs(_) | SpreadSource::Assumed(_) => None,
+    });
+    let blocks = blocks.max().unwrap_or(0);
     let [base, other] = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
     Comparison {
         compare_format: COMPARE_FORMAT,
@@ -85,13 +94,6 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
         ladder: Vec::new(),
         interleaving: Some(Interleaving { blocks, seconds: turns.seconds }),
         gate: None,
-    }
-}
-
-fn block_count(figure: &ComparedFigure) -> usize {
-    match figure.spread_source {
-        SpreadSource::Blocks(blocks) => blocks,
-        SpreadSource::Runs(_) | SpreadSource::Assumed(_) => 0,
     }
 }
 
@@ -115,32 +117,20 @@ impl MetricBlocks {
             (false, false) => {}
         }
         let mut found = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
-        for block in base
-            .keys()
-            .chain(other.keys())
-            .map(|index| index / SIDE_ROUNDS_PER_BLOCK)
-            .collect::<std::collections::BTreeSet<u32>>()
-        {
+        let blocks = base.keys().map(|index| index / SIDE_ROUNDS_PER_BLOCK).collect::<BTreeSet<u32>>();
+        for block in blocks {
             let of = |rounds: &BTreeMap<u32, f64>| -> Option<Vec<f64>> {
-                (0..SIDE_ROUNDS_PER_BLOCK)
-                    .map(|turn| rounds.get(&(SIDE_ROUNDS_PER_BLOCK * block + turn)).copied())
-                    .collect()
+                let first = SIDE_ROUNDS_PER_BLOCK * block;
+                (first..first + SIDE_ROUNDS_PER_BLOCK).map(|index| rounds.get(&index).copied()).collect()
             };
-            if let (Some(base), Some(other)) = (of(&base), of(&other)) {
-                found.add_block([base, other])?;
+            let (Some(base), Some(other)) = (of(&base), of(&other)) else { continue };
+            if base.iter().chain(&other).any(|&value| value <= 0.0) {
+                return Err(NotComparedReason::NoRatio);
             }
+            found.values.iter_mut().zip([&base, &other]).for_each(|(all, values)| all.extend(values));
+            found.blocks.push([base, other]);
         }
         if found.blocks.is_empty() { Err(NotComparedReason::Neither("no block is whole".into())) } else { Ok(found) }
-    }
-
-    /// Adds a whole block.
-    fn add_block(&mut self, block: [Vec<f64>; 2]) -> Result<(), NotComparedReason> {
-        if block.iter().flatten().any(|&value| value <= 0.0) {
-            return Err(NotComparedReason::NoRatio);
-        }
-        self.values.iter_mut().zip(&block).for_each(|(all, values)| all.extend(values));
-        self.blocks.push(block);
-        Ok(())
     }
 
     fn into_pending(self, metric: &Metric, case: &Case) -> PendingFigure {
@@ -154,7 +144,8 @@ impl MetricBlocks {
         let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
         let [low, high] = [f64::min as fn(f64, f64) -> f64, f64::max]
             .map(|of| self.blocks.iter().map(of_block).reduce(of).unwrap_or(f64::NAN));
-        let many = self.blocks.len();
+        let value = found.map_or(other / base, |found| found.ratio.value.exp());
+        let side_mode = |mode: &Cluster| SideMode { center: mode.center, share: mode.share };
         let figure = ComparedFigure {
             metric: *metric,
             case: case.clone(),
@@ -163,23 +154,15 @@ impl MetricBlocks {
             rounds: self.values.each_ref().map(Vec::len),
             sides: self.values.map(|rounds| SideFigure {
                 interval: None,
-                modes: modes_of(&rounds)
-                    .iter()
-                    .map(|mode| SideMode { center: mode.center, share: mode.share })
-                    .collect(),
+                modes: modes_of(&rounds).iter().map(side_mode).collect(),
                 rounds: vec![rounds],
             }),
-            ratio: Estimate {
-                value: found.map_or(other / base, |found| found.ratio.value.exp()),
-                low,
-                high,
-                is_range: true,
-            },
+            ratio: Estimate { value, low, high, is_range: true },
             ratio_basis: found.map(|found| match found.estimator {
                 kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
                 kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
             }),
-            spread_source: SpreadSource::Blocks(many),
+            spread_source: SpreadSource::Blocks(self.blocks.len()),
             verdict: ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds),
             difference: None,
             equivalence: None,
@@ -189,14 +172,4 @@ impl MetricBlocks {
         };
         PendingFigure { figure, error: found.map(|found| found.ratio), side_errors: None, clock_effect: [0.0; 2] }
     }
-}
-
-/// Why a figure is not among those that are compared.
-fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedReason {
-    let is_it = |one: &&NotCompared| {
-        let metric = kelvin_core::catalogue::find(at.metric);
-        one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
-    };
-    let known = not_compared.iter().find(is_it).map(|one| one.reason.clone());
-    known.unwrap_or_else(|| NotComparedReason::Neither("not measured".into()))
 }

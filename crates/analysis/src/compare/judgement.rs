@@ -27,7 +27,7 @@ pub(super) struct ComparisonJudge<'a> {
     is_one_machine: bool,
     runs: [&'a [Run]; 2],
     learned: HashMap<(Name, &'a Case), &'a SpreadHistory>,
-    /// The same of headlines over the chain canary.
+    /// Spread of headlines over the chain canary.
     learned_in_cycles: HashMap<(Name, &'a Case), &'a SpreadHistory>,
 }
 
@@ -126,31 +126,25 @@ impl<'a> ComparisonJudge<'a> {
             BetweenRunPrior::Learned { history, .. } => SpreadSource::Runs(history.runs),
             BetweenRunPrior::Assumed(deviation) => SpreadSource::Assumed(deviation),
         };
-        let figure = self.unjudged_figure(at, pair, between);
-        PendingFigure { figure, error, side_errors: alone, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)] }
-    }
-
-    /// What is known of a figure without its error.
-    fn unjudged_figure(
-        &self,
-        at: &MetricCase,
-        [base, other]: FigurePair<'_, '_>,
-        between: SpreadSource,
-    ) -> ComparedFigure {
         let because = if self.is_published { UndecidedReason::Published } else { UndecidedReason::TooFewRounds };
-        ComparedFigure {
+        // The range of what was seen.
+        let [[base_low, base_high], [low, high]] = pair.map(|side| {
+            let seen = || side.rounds.iter().flatten().copied();
+            let ends = seen().reduce(f64::min).zip(seen().reduce(f64::max)).filter(|(low, _)| *low > 0.0);
+            ends.map_or([side.value(); 2], <[f64; 2]>::from)
+        });
+        let (value, low, high) = (other.value() / base.value(), low / base_high, high / base_low);
+        let side =
+            |side: &FigureRuns<'_>| SideFigure { interval: None, rounds: side.rounds.clone(), modes: Vec::new() };
+        let figure = ComparedFigure {
             metric: if base.rounds.is_empty() { other.metric } else { base.metric },
             case: at.case.clone(),
             base: base.value(),
             other: other.value(),
-            rounds: [base, other].map(FigureRuns::round_count),
-            sides: [base, other].map(|side| SideFigure {
-                interval: None,
-                rounds: side.rounds.clone(),
-                modes: Vec::new(),
-            }),
+            rounds: pair.map(FigureRuns::round_count),
+            sides: pair.map(side),
             ratio_basis: None,
-            ratio: observed_range([base, other]),
+            ratio: Estimate { value, low, high, is_range: true },
             spread_source: between,
             verdict: ChangeVerdict::NotKnown(because),
             difference: None,
@@ -158,7 +152,8 @@ impl<'a> ComparisonJudge<'a> {
             detectable_change: None,
             times_to_decide: None,
             cause: None,
-        }
+        };
+        PendingFigure { figure, error, side_errors: alone, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)] }
     }
 
     /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
@@ -179,15 +174,4 @@ impl<'a> ComparisonJudge<'a> {
             given => given.into_iter().chain(own).max_by(|one, other| one.between.total_cmp(&other.between)),
         }
     }
-}
-
-/// The ratio with the range of what was seen.
-fn observed_range(pair: FigurePair<'_, '_>) -> Estimate {
-    let [[base_low, base_high], [low, high]] = pair.map(|side| {
-        let seen = || side.rounds.iter().flatten().copied();
-        let ends = seen().reduce(f64::min).zip(seen().reduce(f64::max)).filter(|(low, _)| *low > 0.0);
-        ends.map_or([side.value(); 2], <[f64; 2]>::from)
-    });
-    let value = pair[1].value() / pair[0].value();
-    Estimate { value, low: low / base_high, high: high / base_low, is_range: true }
 }

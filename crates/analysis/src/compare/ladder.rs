@@ -1,6 +1,6 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_core::{ComparedFigure, ComparedRung, Comparison, MetricCase, Run};
+use kelvin_core::{ComparedFigure, ComparedRung, Comparison, Run};
 
 use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;
@@ -49,7 +49,10 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
     // Where a side has no rung, a published machine may have a value at the place of the other.
     let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.source.as_ref());
     let place = places.next().flatten().filter(|first| places.all(|place| place == Some(first)));
-    let figure = place.and_then(|place| figure_index(place, comparison));
+    let figure = place.and_then(|place| {
+        let is_it = |figure: &ComparedFigure| figure.metric.id == place.metric && figure.case == place.case;
+        comparison.figures.iter().position(is_it)
+    });
     let seconds = match (figure, one.from) {
         (Some(figure), Some((_, shown))) => {
             let ComparedFigure { base, other, .. } = comparison.figures[figure];
@@ -60,8 +63,4 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
     let rung = &one.rung;
     let is_known = seconds.iter().any(Option::is_some);
     is_known.then(|| ComparedRung { label: rung.label.clone(), continues: rung.continues, seconds, figure })
-}
-
-fn figure_index(place: &MetricCase, comparison: &Comparison) -> Option<usize> {
-    comparison.figures.iter().position(|figure| figure.metric.id == place.metric && figure.case == place.case)
 }

@@ -1,11 +1,11 @@
 //! The figures of a side by metric and case, and those that both sides have.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use kelvin_core::units::case;
 use kelvin_core::{
-    Canary, HeadlineSamples, Measurement, Metric, MetricCase, Name, NotCompared, NotComparedReason, Reference, Run,
-    RunHeader, SpreadHistory,
+    Canary, HeadlineSamples, Measurement, Metric, MetricCase, NotCompared, NotComparedReason, Reference, Run,
+    SpreadHistory,
 };
 use kelvin_stats::{RunFigure, headline, median};
 
@@ -36,13 +36,13 @@ pub(super) struct FigureRuns<'a> {
     pub metric: Metric,
     /// The headline of each run that has one.
     pub headlines: Vec<f64>,
-    /// The same with their errors, as logarithms; fewer where one is not above zero, or is of a single round.
+    /// The headlines with their errors, as logarithms; fewer where one is not above zero, or is of a single round.
     pub figures: Vec<RunFigure>,
     /// The rounds of each of those runs.
     pub rounds: Vec<Vec<f64>>,
     /// The chain canary in its steady state in each of them in which it was read, in nanoseconds.
     chains: Vec<f64>,
-    /// Whether it is told at the frequency of both sides' base.
+    /// Whether it is scaled to the frequency of the base.
     pub is_at_one_frequency: bool,
     /// What its runs knew of earlier runs: the most that one did.
     pub learned: Option<&'a SpreadHistory>,
@@ -91,13 +91,16 @@ impl<'a> SideSeries<'a> {
             for metric in metrics_of(run, measurement) {
                 let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
                 let settled = ComputedHeadline::from_samples(&gathered, None);
+                let has_headline = settled.is_some();
                 let rounds = settled.map(|settled| settled.round_headlines).filter(|rounds| {
                     exceeded_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none()
                 });
                 let found = self.entry(MetricCase { metric: metric.id, case: at_case.clone() }, metric);
                 match rounds {
                     Some(rounds) => found.add_run(rounds, chain),
-                    None => found.missing = Some(no_headline_reason(&gathered, measurement)),
+                    None if gathered.found_count() == 0 => found.missing = Some(missing_text(measurement)),
+                    None if has_headline => found.missing = Some("beyond what is possible".into()),
+                    None => found.missing = Some(gathered.shortage_reason()),
                 }
                 let learned = desk.learned(metric.id, at_case);
                 let known = |learned: Option<&SpreadHistory>| learned.map_or(0, |learned| learned.headlines.len());
@@ -159,7 +162,7 @@ impl FigureRuns<'_> {
         self.chains.extend(chain);
     }
 
-    /// The same with a core on which the chain takes so long in every run: it was read in all.
+    /// Scales all runs to a core on which the chain takes this long; it was read in all.
     fn rescale_to_chain(&mut self, nanoseconds: f64) {
         let of_runs = std::mem::take(&mut self.rounds).into_iter().zip(std::mem::take(&mut self.chains));
         (self.headlines, self.figures) = Default::default();
@@ -181,22 +184,6 @@ impl FigureRuns<'_> {
     /// Its figure: the median of its runs.
     pub fn value(&self) -> f64 {
         median(&self.headlines)
-    }
-
-    /// What is said where it has none.
-    fn missing_reason(&self) -> String {
-        self.missing.clone().unwrap_or_else(|| "not measured".into())
-    }
-}
-
-/// Why there is no headline.
-fn no_headline_reason(samples: &SampleSet, measurement: &Measurement) -> String {
-    if samples.found_count() == 0 {
-        return missing_text(measurement);
-    }
-    match ComputedHeadline::from_samples(samples, None) {
-        Some(_) => "beyond what is possible".into(),
-        None => samples.shortage_reason(),
     }
 }
 
@@ -239,8 +226,9 @@ pub(super) fn figure_pair<'s, 'a>(
     [base, other]: &'s [SideSeries<'a>; 2],
     at: &MetricCase,
 ) -> Result<FigurePair<'s, 'a>, NotComparedReason> {
-    let missing =
-        |series: &SideSeries<'_>| series.get(at).map_or_else(|| "not measured".into(), FigureRuns::missing_reason);
+    let missing = |series: &SideSeries<'_>| {
+        series.get(at).and_then(|found| found.missing.clone()).unwrap_or_else(|| "not measured".into())
+    };
     let [base_found, other_found] = [base, other].map(|series| series.get(at).filter(|found| !found.is_empty()));
     match (base_found, other_found) {
         (Some(here), Some(there)) => incomparable_reason(here, there).map_or(Ok([here, there]), Err),
@@ -250,7 +238,7 @@ pub(super) fn figure_pair<'s, 'a>(
     }
 }
 
-/// A figure of runs as found, whatever its headline is made of; `None` where one of them has no such figure.
+/// A figure of runs as found, with any kind of headline; `None` where one of them has no such figure.
 pub(super) fn runs_as_found<'a>(runs: &'a [Run], at: &MetricCase) -> Option<FigureRuns<'a>> {
     let mut found = None;
     for run in runs {
@@ -283,18 +271,4 @@ fn incomparable_reason(base: &FigureRuns<'_>, other: &FigureRuns<'_>) -> Option<
         && base.metric.better == other.metric.better
         && base.metric.headline.is_comparable_with(other.metric.headline);
     (!is_defined_alike).then_some(NotComparedReason::Definition)
-}
-
-/// Metrics whose method has another version on each side, each with both versions.
-pub(super) fn changed_versions(outlines: [&[&RunHeader]; 2]) -> BTreeMap<Name, [u32; 2]> {
-    let of = |outlines: &[&RunHeader]| -> BTreeMap<Name, u32> {
-        let metrics = outlines.iter().flat_map(|outline| &outline.metrics);
-        metrics.map(|metric| (metric.id, metric.version)).collect()
-    };
-    let [base, other] = outlines.map(of);
-    let differing = |(id, version): (Name, u32)| {
-        let there = *other.get(&id)?;
-        (there != version).then_some((id, [version, there]))
-    };
-    base.into_iter().filter_map(differing).collect()
 }

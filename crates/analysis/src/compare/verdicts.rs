@@ -8,7 +8,7 @@ use kelvin_stats::{CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, UncertainValue, adjus
 /// How often the smallest change that could have been seen would have been found.
 const DETECTION_POWER: f64 = 0.8;
 
-/// A figure before it is judged beside all others.
+/// A figure before it is judged together with all others.
 pub(super) struct PendingFigure {
     /// What is known of it: its verdict is not known, because of what it says.
     pub figure: ComparedFigure,

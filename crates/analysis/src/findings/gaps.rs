@@ -5,13 +5,13 @@ use kelvin_core::{Better, Name};
 
 use super::{name, requested_results};
 use crate::evidence::Evidence;
+use crate::explanation::share_interval;
 use crate::levels::smaller_cache_level;
 use crate::result::{
     Analysis, Finding, FindingData, GapCauses, Importance, MetricResult, PredictionGap, RangeVerdict, ShownCause,
 };
 use crate::summary::modes_text;
 use crate::wording;
-use crate::wording::explanation::share_interval;
 
 /// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's
 /// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order tells more than the ratio alone:

@@ -5,19 +5,19 @@ use kelvin_core::units::value_text;
 
 use super::requested_results;
 use crate::cpu_placement_modes::is_placement_rate;
-use crate::evidence::Evidence;
 use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, MovedCpus};
 use crate::summary::modes_text;
 
-pub(super) fn moved_cpus(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    moved_cpus_finding(analysis).into_iter().collect()
-}
-
-fn moved_cpus_finding(analysis: &Analysis) -> Option<Finding> {
+pub(super) fn moved_cpus(analysis: &Analysis) -> Option<Finding> {
     let of_metric = requested_results(analysis).filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let largest = of_metric.max_by_key(|result| BYTES.number_in(&result.case))?;
     let summary = largest.outcome.summary().filter(|summary| !summary.states().is_empty())?;
     let rates = requested_results(analysis).filter(|result| is_placement_rate(result) && result.case == largest.case);
+    let mode_distance = |result: &MetricResult| {
+        let states = result.outcome.summary()?.states();
+        let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
+        states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
+    };
     let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
     let most = most.map(|(_, result)| result);
     let (unit, of) = (largest.metric.unit, summary.mode_unit.label());
@@ -37,11 +37,4 @@ fn moved_cpus_finding(analysis: &Analysis) -> Option<Finding> {
     let moved = MovedCpus { case: largest.case.clone(), correlated: most.map(|result| result.metric.id) };
     let finding = Finding::new(Importance::Notable, FindingData::CpusMoved(moved), text, because);
     Some(finding.with_metrics(vec![BANDWIDTH_CORE_TO_CORE.id]))
-}
-
-/// Distance between the named modes of a rate, as the logarithm of a factor.
-fn mode_distance(result: &MetricResult) -> Option<f64> {
-    let states = result.outcome.summary()?.states();
-    let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
-    states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
 }

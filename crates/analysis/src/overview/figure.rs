@@ -2,8 +2,8 @@
 
 use kelvin_core::units::{brief_value, percent};
 use kelvin_core::{
-    AsFoundFigure, Better, Estimate, Interval, IntervalKind, Metric, OverviewFigure, PredictedRange, PredictionVerdict,
-    Unit, UsualRange,
+    AsFoundFigure, Better, Estimate, Interval, IntervalKind, OverviewFigure, PredictedRange, PredictionVerdict, Unit,
+    UsualRange,
 };
 
 use crate::result::{MetricResult, Outcome, RangeVerdict};
@@ -20,7 +20,7 @@ pub(crate) enum ValueConversion {
     Seconds,
     /// The seconds of one, of a rate of them.
     SecondsPerOperation,
-    /// The seconds of so many bytes, of a rate of bytes.
+    /// Seconds for a number of bytes, from a rate of bytes.
     SecondsForBytes(u64),
 }
 
@@ -64,8 +64,20 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
         Some(measured) => (shown.text(measured, result.metric.unit), None),
         None => missing_figure(&result.outcome),
     };
-    let against = prediction_verdict(result.verdict, &result.metric);
-    let as_found = as_found_figure(result, shown);
+    let against = match (result.verdict, result.metric.better) {
+        (RangeVerdict::AsPredicted, _) => PredictionVerdict::AsPredicted,
+        (RangeVerdict::Above, Better::Lower) | (RangeVerdict::Below, Better::Higher) => PredictionVerdict::Slower,
+        (RangeVerdict::Above, Better::Higher) | (RangeVerdict::Below, Better::Lower) => PredictionVerdict::Faster,
+        _ => PredictionVerdict::NotCompared,
+    };
+    let as_found = match &result.outcome {
+        Outcome::NotKnown(summary) => Some(&summary.as_found),
+        _ => None,
+    };
+    let as_found = as_found.and_then(|figure| {
+        let value = estimate(figure.value, figure.interval.as_ref(), shown)?;
+        Some(AsFoundFigure { value, text: shown.text(&value, result.metric.unit) })
+    });
     let of_class = result.class_range.as_ref().map(|class| {
         let (low, high) = shown.convert_ends(class.low, class.high);
         UsualRange { low, high, machines: class.members + class.related }
@@ -80,13 +92,6 @@ pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> 
         verdict: against,
         class_range: of_class,
     }
-}
-
-/// What was found where there is no headline for want of undisturbed samples.
-fn as_found_figure(result: &MetricResult, shown: ValueConversion) -> Option<AsFoundFigure> {
-    let Outcome::NotKnown(summary) = &result.outcome else { return None };
-    let value = estimate(summary.as_found.value, summary.as_found.interval.as_ref(), shown)?;
-    Some(AsFoundFigure { value, text: shown.text(&value, result.metric.unit) })
 }
 
 /// Why a figure is missing: in a word or two, and in full.
@@ -110,13 +115,4 @@ fn estimate(value: f64, interval: Option<&Interval>, shown: ValueConversion) -> 
     let (low, high) = interval.map_or((at, at), |ends| shown.convert_ends(ends.lower, ends.upper));
     let is_range = interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
     at.is_finite().then_some(Estimate { value: at, low, high, is_range })
-}
-
-fn prediction_verdict(verdict: RangeVerdict, metric: &Metric) -> PredictionVerdict {
-    match (verdict, metric.better) {
-        (RangeVerdict::AsPredicted, _) => PredictionVerdict::AsPredicted,
-        (RangeVerdict::Above, Better::Lower) | (RangeVerdict::Below, Better::Higher) => PredictionVerdict::Slower,
-        (RangeVerdict::Above, Better::Higher) | (RangeVerdict::Below, Better::Lower) => PredictionVerdict::Faster,
-        _ => PredictionVerdict::NotCompared,
-    }
 }

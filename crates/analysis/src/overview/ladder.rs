@@ -12,7 +12,7 @@ use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};
 
 use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
-use crate::metric_selector::MetricSelector;
+use crate::metric_selector::{MetricSelector, select};
 use crate::result::{Analysis, MemoryLevel, MetricResult};
 
 /// Bytes of a block of a file.
@@ -37,7 +37,7 @@ pub(super) enum RungSource {
 pub(super) struct RungSpec {
     pub what: &'static str,
     pub continues: bool,
-    /// Whether others tell about as much.
+    /// Whether other rungs show nearly as much.
     pub is_spare: bool,
     /// It in a sentence.
     pub sentence_name: &'static str,
@@ -48,9 +48,12 @@ const fn rung_spec(what: &'static str, named: &'static str, at: RungSource) -> R
     RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: at }
 }
 
-/// A rung of what the one above it measures, in another place.
-const fn continued_rung(what: &'static str, named: &'static str, at: RungSource) -> RungSpec {
-    RungSpec { continues: true, ..rung_spec(what, named, at) }
+const fn time_rung(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {
+    rung_spec(what, named, RungSource::Metric(time, ValueConversion::Seconds))
+}
+
+const fn continued_time(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {
+    RungSpec { continues: true, ..time_rung(what, named, time) }
 }
 
 impl RungSpec {
@@ -70,12 +73,8 @@ impl RungSpec {
     }
 }
 
-const fn time_source(spot: MetricSelector) -> RungSource {
-    RungSource::Metric(spot, ValueConversion::Seconds)
-}
-
 /// A block from the disk, of which all of a screen says the same.
-pub(super) const DISK_BLOCK: MetricSelector = MetricSelector::new(&file::READ_ORDER)
+pub(super) const DISK_BLOCK: MetricSelector = select(&file::READ_ORDER)
     .with_word(AccessOrder::Random.point())
     .with_word(CacheState::Direct.point())
     .furthest(file::BYTES);
@@ -86,116 +85,74 @@ pub(super) const RUNG_SPECS: [RungSpec; 24] = [
         "cycle",
         "a cycle",
         RungSource::Metric(
-            MetricSelector::new(&cpu::FREQUENCY).with_word(BusyCpus::One.point()),
+            select(&cpu::FREQUENCY).with_word(BusyCpus::One.point()),
             ValueConversion::SecondsPerOperation,
         ),
     ),
-    rung_spec("L1 hit", "a load from L1", time_source(MetricSelector::new(&cpu::LATENCY_LOAD))),
+    time_rung("L1 hit", "a load from L1", select(&cpu::LATENCY_LOAD)),
     rung_spec("L2 hit", "a load from L2", RungSource::Level("L2")),
     rung_spec("L3 hit", "a load from L3", RungSource::Level("L3")),
     rung_spec("line from another core", "a cache line from another core", RungSource::OtherCore).as_spare(),
     rung_spec("DRAM", "a load from memory", RungSource::Level(MEMORY_NAME)),
-    rung_spec(
-        "system call",
-        "a system call",
-        time_source(MetricSelector::new(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point())),
-    ),
-    rung_spec(
+    time_rung("system call", "a system call", select(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point())),
+    time_rung(
         "minor page fault",
         "a minor page fault",
-        time_source(MetricSelector::new(&mem::FAULT_MINOR).with_word(FaultPage::Anonymous.point())),
+        select(&mem::FAULT_MINOR).with_word(FaultPage::Anonymous.point()),
     ),
-    rung_spec(
-        "switch on one CPU",
-        "a switch between two processes",
-        time_source(
-            MetricSelector::new(&os::SWITCH_COST)
-                .with_word(HandoffTask::Process.point())
-                .with_word(HandoffMechanism::Pipe.point()),
-        ),
-    ),
-    rung_spec(
+    time_rung("switch on one CPU", "a switch between two processes", select(&os::SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point())),
+    time_rung(
         "wake another CPU",
         "waking another CPU",
-        time_source(MetricSelector::new(&os::SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point())),
+        select(&os::SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point()),
     ),
-    rung_spec("signal", "a signal", time_source(MetricSelector::new(&os::SIGNAL_DELIVER))).as_spare(),
-    rung_spec("thread", "creating a thread", time_source(MetricSelector::new(&os::THREAD_CREATE))).as_spare(),
-    rung_spec("fork", "a fork", time_source(MetricSelector::new(&os::PROCESS_FORK))),
-    rung_spec("fork + exec", "fork and exec", time_source(MetricSelector::new(&os::PROCESS_EXEC))),
+    time_rung("signal", "a signal", select(&os::SIGNAL_DELIVER)).as_spare(),
+    time_rung("thread", "creating a thread", select(&os::THREAD_CREATE)).as_spare(),
+    time_rung("fork", "a fork", select(&os::PROCESS_FORK)),
+    time_rung("fork + exec", "fork and exec", select(&os::PROCESS_EXEC)),
     rung_spec(
         "4 KiB from page cache",
         "reading 4 KiB from the page cache",
         RungSource::Metric(
-            MetricSelector::new(&file::BLOCKSIZE_READ)
-                .with_word(CacheState::Cached.point())
-                .with_number(file::BLOCK, BLOCK_BYTES),
+            select(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()).with_number(file::BLOCK, BLOCK_BYTES),
             ValueConversion::SecondsForBytes(BLOCK_BYTES),
         ),
     ),
-    rung_spec("4 KiB from disk", "reading 4 KiB from the disk", time_source(DISK_BLOCK)),
-    rung_spec(
+    time_rung("4 KiB from disk", "reading 4 KiB from the disk", DISK_BLOCK),
+    time_rung(
         "4 KiB + fsync",
         "writing 4 KiB with fsync",
-        time_source(
-            MetricSelector::new(&file::SYNC_WRITE)
-                .with_word(FlushMethod::Fsync.point())
-                .with_word(WritePosition::InPlace.point()),
-        ),
+        select(&file::SYNC_WRITE).with_word(FlushMethod::Fsync.point()).with_word(WritePosition::InPlace.point()),
     ),
-    rung_spec(
+    time_rung(
         "pipe round trip, 1 CPU",
         "a pipe round trip on one CPU",
-        time_source(
-            MetricSelector::new(&os::IPC_LATENCY)
-                .with_word(HandoffMechanism::Pipe.point())
-                .with_word(PairPlacement::SameCpu.point()),
-        ),
+        select(&os::IPC_LATENCY).with_word(HandoffMechanism::Pipe.point()).with_word(PairPlacement::SameCpu.point()),
     )
     .as_spare(),
-    continued_rung(
+    continued_time(
         "between two CPUs",
         "a pipe round trip between two CPUs",
-        time_source(
-            MetricSelector::new(&os::IPC_LATENCY)
-                .with_word(HandoffMechanism::Pipe.point())
-                .with_word(PairPlacement::TwoCpus.point()),
-        ),
+        select(&os::IPC_LATENCY).with_word(HandoffMechanism::Pipe.point()).with_word(PairPlacement::TwoCpus.point()),
     )
     .as_spare(),
-    rung_spec(
+    time_rung(
         "TCP round trip, 1 CPU",
         "a TCP round trip on one CPU",
-        time_source(
-            MetricSelector::new(&net::RTT_TCP)
-                .with_word(PairPlacement::SameCpu.point())
-                .with_number(net::MESSAGE, MESSAGE_BYTES),
-        ),
+        select(&net::RTT_TCP).with_word(PairPlacement::SameCpu.point()).with_number(net::MESSAGE, MESSAGE_BYTES),
     ),
-    continued_rung(
+    continued_time(
         "between two CPUs",
         "a TCP round trip between two CPUs",
-        time_source(
-            MetricSelector::new(&net::RTT_TCP)
-                .with_word(PairPlacement::TwoCpus.point())
-                .with_number(net::MESSAGE, MESSAGE_BYTES),
-        ),
+        select(&net::RTT_TCP).with_word(PairPlacement::TwoCpus.point()).with_number(net::MESSAGE, MESSAGE_BYTES),
     ),
-    continued_rung(
+    continued_time(
         "to the peer",
         "a TCP round trip to the peer",
-        time_source(
-            MetricSelector::new(&net::PEER_RTT)
-                .with_word(Transport::Tcp.point())
-                .with_number(net::MESSAGE, MESSAGE_BYTES),
-        ),
+        select(&net::PEER_RTT).with_word(Transport::Tcp.point()).with_number(net::MESSAGE, MESSAGE_BYTES),
     ),
-    rung_spec(
-        "TCP connect",
-        "a TCP connect",
-        time_source(MetricSelector::new(&net::CONNECT).with_word(PairPlacement::SameCpu.point())),
-    ),
-    continued_rung("to the peer", "a TCP connect to the peer", time_source(MetricSelector::new(&net::PEER_CONNECT))),
+    time_rung("TCP connect", "a TCP connect", select(&net::CONNECT).with_word(PairPlacement::SameCpu.point())),
+    continued_time("to the peer", "a TCP connect to the peer", select(&net::PEER_CONNECT)),
 ];
 
 /// A rung, and what it was made of.
@@ -229,7 +186,7 @@ fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<Ladder
     Some(step.to_rung(overview_figure(found, shown), published_times(found, shown), Some((found.probe, shown))))
 }
 
-/// The same quantity on published machines.
+/// This quantity on published machines.
 fn published_times(found: &MetricResult, shown: ValueConversion) -> Vec<PublishedTime> {
     let is_same = |value: &&ReferenceValue| {
         value.case == found.case && value.value > 0.0 && comparability(value, &found.metric) == Comparability::Equal
@@ -247,7 +204,7 @@ fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult
     let is_of_level = |bytes: u64| level.reported_bytes.map_or(bytes > last_cache, |reported| bytes <= reported);
     let off = |result: &MetricResult| Some((result.outcome.found_summary()?.headline - level.latency).abs());
     let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
-    let on = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
+    let on = select(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
     let on = on.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
     let found = on.filter_map(|result| Some((last(result), off(result)?, result)));
     found.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
@@ -258,7 +215,7 @@ const BASE_PAGES: kelvin_core::AxisWord = PageSize::Base.point();
 
 /// A level that the machine should have and the run could not distinguish from others; nothing if the run did not look.
 fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewFigure> {
-    let curve = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES);
+    let curve = select(&mem::LATENCY).with_word(BASE_PAGES);
     if curve.find(&analysis.results).is_none() || !is_reported(name, &run.header.machine) {
         return None;
     }
@@ -297,7 +254,7 @@ fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a
         let of = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];
         of == [cpu, partner] || of == [partner, cpu]
     };
-    let spot = MetricSelector::new(&mem::CORE_TO_CORE);
+    let spot = select(&mem::CORE_TO_CORE);
     spot.find_all(results).find(ends).or_else(|| spot.find_all(results).next())
 }
 

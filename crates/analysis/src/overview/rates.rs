@@ -9,7 +9,7 @@ use kelvin_core::units::bytes;
 use kelvin_core::{CacheKind, Machine, Metric, Rate, RateRow};
 
 use super::figure::{ValueConversion, overview_figure};
-use crate::metric_selector::MetricSelector;
+use crate::metric_selector::{MetricSelector, select};
 use crate::result::{Analysis, MetricResult, Outcome};
 
 /// Bytes of a request to the page cache from which on a larger one brings no more.
@@ -51,48 +51,32 @@ impl RateSpec {
 
 /// Memory beyond all caches.
 const fn memory(metric: &'static Metric, cpus: MemoryCpus) -> MetricSelector {
-    MetricSelector::new(metric).with_word(cpus.point()).furthest(BYTES)
+    select(metric).with_word(cpus.point()).furthest(BYTES)
 }
 
 /// The same in the pages that ordinary programs have.
 const fn memcpy() -> MetricSelector {
-    MetricSelector::new(&mem::BANDWIDTH_MEMCPY).with_word(RequestedPages::Default.point()).furthest(BYTES)
+    select(&mem::BANDWIDTH_MEMCPY).with_word(RequestedPages::Default.point()).furthest(BYTES)
 }
 
 const fn pipe(placement: PairPlacement) -> MetricSelector {
-    MetricSelector::new(&os::IPC_BANDWIDTH)
-        .with_word(os::HandoffMechanism::Pipe.point())
-        .with_word(placement.point())
-        .with_number(os::MESSAGE, MESSAGE_BYTES)
-}
-
-const fn tcp(placement: PairPlacement) -> MetricSelector {
-    one_stream(placement).with_number(net::MESSAGE, MESSAGE_BYTES)
+    select(&os::IPC_BANDWIDTH).with_word(os::HandoffMechanism::Pipe.point()).with_word(placement.point()).with_number(os::MESSAGE, MESSAGE_BYTES)
 }
 
 const fn one_stream(placement: PairPlacement) -> MetricSelector {
-    MetricSelector::new(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1)
-}
-
-/// In the largest messages that a quick run has.
-const fn tcp_of_any_message(placement: PairPlacement) -> MetricSelector {
-    one_stream(placement).furthest(net::MESSAGE)
+    select(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1)
 }
 
 const fn peer(direction: StreamDirection) -> MetricSelector {
-    MetricSelector::new(&net::PEER_BANDWIDTH).with_word(direction.point()).furthest(net::STREAMS)
+    select(&net::PEER_BANDWIDTH).with_word(direction.point()).furthest(net::STREAMS)
 }
 
 const fn page_cache_read() -> MetricSelector {
-    MetricSelector::new(&file::BLOCKSIZE_READ)
-        .with_word(CacheState::Cached.point())
-        .with_number(file::BLOCK, REQUEST_BYTES)
+    select(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()).with_number(file::BLOCK, REQUEST_BYTES)
 }
 
 const fn page_cache_write() -> MetricSelector {
-    MetricSelector::new(&file::BLOCKSIZE_WRITE)
-        .with_word(SyncPolicy::Buffered.point())
-        .with_number(file::BLOCK, REQUEST_BYTES)
+    select(&file::BLOCKSIZE_WRITE).with_word(SyncPolicy::Buffered.point()).with_number(file::BLOCK, REQUEST_BYTES)
 }
 
 static RATE_ROW_SPECS: [RateRowSpec; 7] = [
@@ -123,13 +107,9 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
     RateRowSpec {
         what: "disk",
         rates: &[
-            rate_spec("read", "reading the disk sequentially", MetricSelector::new(&file::DEVICE_READ)),
-            rate_spec("write", "writing to the disk sequentially", MetricSelector::new(&file::DEVICE_WRITE)),
-            rate_spec(
-                "reads of 4 KiB",
-                "random reads of 4 KiB from the disk",
-                MetricSelector::new(&file::DEVICE_REQUESTS),
-            ),
+            rate_spec("read", "reading the disk sequentially", select(&file::DEVICE_READ)),
+            rate_spec("write", "writing to the disk sequentially", select(&file::DEVICE_WRITE)),
+            rate_spec("reads of 4 KiB", "random reads of 4 KiB from the disk", select(&file::DEVICE_REQUESTS)),
         ],
     },
     RateRowSpec {
@@ -142,10 +122,18 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
     RateRowSpec {
         what: "TCP on this host",
         rates: &[
-            rate_spec("on one CPU", "a local TCP stream on one CPU", tcp(PairPlacement::SameCpu))
-                .or(tcp_of_any_message(PairPlacement::SameCpu)),
-            rate_spec("between two", "a local TCP stream between two CPUs", tcp(PairPlacement::TwoCpus))
-                .or(tcp_of_any_message(PairPlacement::TwoCpus)),
+            rate_spec(
+                "on one CPU",
+                "a local TCP stream on one CPU",
+                one_stream(PairPlacement::SameCpu).with_number(net::MESSAGE, MESSAGE_BYTES),
+            )
+            .or(one_stream(PairPlacement::SameCpu).furthest(net::MESSAGE)),
+            rate_spec(
+                "between two",
+                "a local TCP stream between two CPUs",
+                one_stream(PairPlacement::TwoCpus).with_number(net::MESSAGE, MESSAGE_BYTES),
+            )
+            .or(one_stream(PairPlacement::TwoCpus).furthest(net::MESSAGE)),
         ],
     },
     RateRowSpec {
@@ -160,10 +148,16 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
 /// The rates that a run measured, known or not.
 pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateRow> {
     let rates = |line: &RateRowSpec| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
+    // A stream in messages of another size than the others.
+    let in_other_messages = |line: &RateRowSpec| {
+        let measured = line.rates.iter().find_map(|work| work.find(analysis))?;
+        let message = net::MESSAGE.number_in(&measured.case).filter(|message| *message != MESSAGE_BYTES)?;
+        (measured.metric.id == net::BANDWIDTH_TCP.id).then(|| format!("in messages of {}", bytes(message)))
+    };
     let line = |line: &RateRowSpec| RateRow {
         label: line.what.into(),
         rates: rates(line),
-        doubt: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line, analysis)),
+        doubt: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line)),
     };
     RATE_ROW_SPECS.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
 }
@@ -181,13 +175,6 @@ fn cache_size_doubt(line: &RateRowSpec, machine: &Machine, analysis: &Analysis) 
     (used <= largest.bytes).then(|| {
         format!("in {}, within the L{} of {} that is reported", bytes(used), largest.level, bytes(largest.bytes))
     })
-}
-
-/// The size of a stream's messages, where it is another than on other screens.
-fn in_other_messages(line: &RateRowSpec, analysis: &Analysis) -> Option<String> {
-    let measured = line.rates.iter().find_map(|work| work.find(analysis))?;
-    let message = net::MESSAGE.number_in(&measured.case).filter(|message| *message != MESSAGE_BYTES)?;
-    (measured.metric.id == net::BANDWIDTH_TCP.id).then(|| format!("in messages of {}", bytes(message)))
 }
 
 /// They, each by its name in a sentence.

@@ -22,7 +22,7 @@ use kelvin_core::{Estimate, MeasuredValue, MetricValue, Rate, StandOut, StandOut
 use super::ladder::LadderRung;
 use super::rates;
 use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
-use crate::metric_selector::MetricSelector;
+use crate::metric_selector::{MetricSelector, select};
 use crate::result::{Analysis, LevelCapacity, MetricResult};
 
 /// Maximum sentences of the first screen.

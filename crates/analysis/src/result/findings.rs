@@ -155,7 +155,7 @@ pub struct PredictionGap {
     pub causes: Option<GapCauses>,
 }
 
-/// What was found of the causes of a gap, each of which was taken away in turn.
+/// What was found of the causes of a gap, each of which was taken away once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCauses {
     /// Those that are shown, the largest first.

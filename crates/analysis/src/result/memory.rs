@@ -50,7 +50,7 @@ pub struct LevelCapacity {
 }
 
 impl LevelCapacity {
-    /// Whether a cache of so many bytes would end so.
+    /// Whether a cache of this size would end so.
     pub fn contains(&self, bytes: u64) -> bool {
         (self.low..=self.high).contains(&bytes)
     }

@@ -31,7 +31,7 @@ impl Outcome {
         }
     }
 
-    /// The summary of whatever was found, also where it is too disturbed to be known.
+    /// The summary of what was found, also where it is too disturbed to be known.
     pub fn found_summary(&self) -> Option<&Summary> {
         match self {
             Self::Measured(summary) | Self::NotKnown(summary) => Some(summary),
@@ -61,7 +61,7 @@ pub struct Summary {
     pub headline: f64,
     /// Where the headline of another run is expected; `None` with a single round.
     pub interval: Option<Interval>,
-    /// What the rounds of this run tell of its headline, without what differs from run to run; `None` with a single round.
+    /// The interval of the headline by the rounds of this run, without what differs from run to run; `None` with a single round.
     pub run_interval: Option<Interval>,
     /// Which samples made the headline.
     pub treatment: HeadlineSamples,
@@ -160,6 +160,11 @@ pub struct Distribution {
 }
 
 impl Summary {
+    /// The ends of the interval of this run alone; the headline twice where there is none.
+    pub(crate) fn run_ends(&self) -> (f64, f64) {
+        self.run_interval.map_or((self.headline, self.headline), |interval| (interval.lower, interval.upper))
+    }
+
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
         if matches!(self.mode_unit, ModeUnit::Rounds | ModeUnit::Runs) { &self.modes } else { &[] }
@@ -186,7 +191,7 @@ pub enum ModeUnit {
     /// Samples: the value is in either from one operation to the next, which is a pattern of the work and no reason for doubt.
     #[default]
     Samples,
-    /// Stretches of a round, or rounds too near to each other to be told apart: what is measured changes meanwhile.
+    /// Stretches of a round, or rounds too near to each other to be distinguished: what is measured changes meanwhile.
     Periods,
     /// Rounds: it changes from process to process, and each round has one mode. The headline is that of the mode
     /// with most rounds.

@@ -50,7 +50,7 @@ pub struct StudyTable {
     pub rows: Vec<StudyRow>,
     /// Ids of the metrics whose figures it has, so that they need no lines elsewhere.
     pub metrics: Vec<Name>,
-    /// The column whose figures are drawn as bars, and one with marks beside them.
+    /// The column whose figures are drawn as bars, and one with marks at them.
     pub bars: Option<[usize; 2]>,
 }
 
@@ -138,7 +138,7 @@ pub struct TailGroup {
     pub fixed: Case,
 }
 
-/// The same work done by kelvin and by a rival, in turn.
+/// One piece of work by kelvin and by a rival, alternately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RivalResult {
     /// Id of the measure: `file.rivals.cached`.

@@ -4,9 +4,10 @@ use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::units::{bytes, decimal_bytes};
 use kelvin_core::{DependenceQuestion, Interval, Unit};
 
+use super::crossing::distinct;
 use super::dependence::TimeDependence;
 use crate::evidence::{Evidence, RoundHeadlines};
-use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable, Summary};
+use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable};
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
@@ -29,7 +30,7 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
     let conclusions = ByteCall::ALL.iter().filter_map(of_call).collect();
     let design = "One system call moved one byte of a cached file, or none, in files of several sizes, in several rounds. The cost is the same \
                   where files of every size are within 5 % of the smallest.";
-    Some(Study::empty(BYTE_CALLS.id, design).with_conclusions(conclusions))
+    Some(Study { conclusions, ..Study::empty(BYTE_CALLS.id, design) })
 }
 
 /// The size of a file, in millions of bytes where it is of whole ones: a study has 256 MB, and no 244 MiB.
@@ -44,14 +45,16 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
         let is_it = |one: &&MetricResult| {
             FILE_BYTES.number_in(&one.case) == Some(size) && ByteCall::of(&one.case) == Some(call)
         };
-        byte_rate(asked().find(is_it)?.outcome.summary()?)
+        let time = asked().find(is_it)?.outcome.summary()?;
+        let rate = |nanoseconds: f64| 1e9 / nanoseconds;
+        let interval = time.interval.filter(|interval| interval.lower > 0.0);
+        let interval = interval.map(|time| Interval { lower: rate(time.upper), upper: rate(time.lower), ..time });
+        (time.headline > 0.0).then(|| Figure { value: rate(time.headline), interval, n: time.distribution.n })
     };
     let moving = ByteCall::ALL.iter().copied().filter(|&call| call != ByteCall::Lseek);
     let calls: Vec<ByteCall> =
         moving.filter(|&call| asked().any(|one| ByteCall::of(&one.case) == Some(call))).collect();
-    let mut sizes: Vec<u64> = asked().filter_map(|one| FILE_BYTES.number_in(&one.case)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = distinct(asked().filter_map(|one| FILE_BYTES.number_in(&one.case)));
     let column = |&call: &ByteCall| {
         let label = if call == ByteCall::PreadAnywhere { "pread anywhere" } else { call.name() };
         StudyColumn::new(label, Unit::BytesPerSecond, true)
@@ -64,12 +67,4 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     let title = "Rate of one-byte calls, a byte over the time of a call, by size of the file";
     let columns = calls.iter().map(column).collect();
     (!rows.is_empty()).then(|| StudyTable::new(format!("{}.rates", BYTE_CALLS.id), title, columns, rows))
-}
-
-/// A byte over the time of a call, in bytes a second, with the interval of that time.
-fn byte_rate(time: &Summary) -> Option<Figure> {
-    let rate = |nanoseconds: f64| 1e9 / nanoseconds;
-    let interval = time.interval.filter(|interval| interval.lower > 0.0);
-    let interval = interval.map(|time| Interval { lower: rate(time.upper), upper: rate(time.lower), ..time });
-    (time.headline > 0.0).then(|| Figure { value: rate(time.headline), interval, n: time.distribution.n })
 }

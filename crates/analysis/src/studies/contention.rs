@@ -4,7 +4,7 @@ use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD
 use kelvin_core::units::{bytes, number, value_text};
 use kelvin_core::{Case, RatioQuestion};
 
-use super::crossing::without_axes;
+use super::crossing::{distinct, without_axes};
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::{StatedConclusion, Study};
 use crate::wording::{amount_text, ratio_text};
@@ -15,9 +15,7 @@ const MIN_BUSY_THREADS: u64 = 2;
 /// Conclusions from the metric `file.contention`, two for each block and kind of files.
 pub(crate) fn contention(evidence: &Evidence<'_>) -> Option<Study> {
     let all = evidence.all_cases(&CONTENTION);
-    let mut kinds: Vec<Case> = all.iter().map(|one| without_axes(one.case, &[THREAD_COUNT])).collect();
-    kinds.sort();
-    kinds.dedup();
+    let kinds = distinct(all.iter().map(|one| without_axes(one.case, &[THREAD_COUNT])));
     let conclusions = kinds.iter().flat_map(|held| held_conclusions(held, all)).collect();
     let design = "Threads read from one device with direct I/O at the same time, each its own file or its part of one file, in several \
                   rounds. If a busy device is shared evenly, the time of a read grows as the number of threads.";
@@ -38,8 +36,7 @@ fn held_conclusions(held: &Case, all: &[RoundHeadlines<'_>]) -> Vec<StatedConclu
     let most = here.filter_map(|one| THREAD_COUNT.number_in(one.case)).max().filter(|&most| most > MIN_BUSY_THREADS);
     let second = || {
         let found = RatioTest::above(RatioQuestion::TwoThreadsAgainstOne, 1.0).test(at(1)?, at(MIN_BUSY_THREADS)?)?;
-        let text = format!("{reads}: a read takes longer beside a second thread: {}", found.times("as long"));
-        Some(found.conclude(text))
+        Some(found.conclude_times(&format!("{reads}: a read takes longer beside a second thread"), "as long"))
     };
     let shared = || {
         let (few, most) = (MIN_BUSY_THREADS, most?);

@@ -1,6 +1,7 @@
 //! Several lines or cases of one metric: where two lines cross, and which of several cases is the best.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use kelvin_core::units::{bytes, number};
 use kelvin_core::{
@@ -47,6 +48,11 @@ impl MetricLine {
         });
         words.collect::<Vec<String>>().join(" ")
     }
+}
+
+/// Values in their order, each once.
+pub(crate) fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.collect::<BTreeSet<T>>().into_iter().collect()
 }
 
 /// A case without some of its parameters.

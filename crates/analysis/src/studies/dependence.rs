@@ -1,17 +1,22 @@
-//! How a time depends on a quantity: whether it is the same at each point, or each further one adds the same.
+//! How a time depends on a quantity: whether it is equal at each point, or each further one adds as much. So for the arguments of a
+//! function call, and the memory of a process that forks.
 //!
 //! A law is held against every point in the rounds of the same pass, of which only what differs between points is left. It holds where all
 //! points are certainly within a margin of it (an intersection-union test; R. L. Berger, "Multiparameter Hypothesis Testing and
 //! Acceptance Sampling", 1982), and does not where one certainly is not. A slope alone would miss a bump between the ends.
 
-use kelvin_core::units::{percent, value_text};
-use kelvin_core::{Axis, Claim, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence, Unit};
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
+use kelvin_core::units::{bytes, percent, value_text};
+use kelvin_core::{Axis, Claim, DependenceClaim, DependenceLaw, DependenceQuestion, Estimate, TestEvidence, Unit};
 use kelvin_stats::FALSE_DISCOVERY_RATE;
 
 use crate::evidence::{
-    ClaimTest, EQUIVALENCE_MARGIN, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
+    ClaimTest, EQUIVALENCE_MARGIN, Evidence, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all,
+    p_value_of_any,
 };
-use crate::result::StatedConclusion;
+use crate::result::{StatedConclusion, Study};
 use crate::wording::{interval_label, ratio_text};
 
 /// Fewest points of a line: two lie on one.
@@ -26,7 +31,7 @@ pub(super) struct TimeDependence<'e, 'r> {
 }
 
 impl<'e, 'r> TimeDependence<'e, 'r> {
-    /// `None` with a single point, or where all are only inputs. A point of a single round tells nothing.
+    /// `None` with a single point, or where all are only inputs. A point of a single round shows nothing.
     pub fn from_points(
         question: DependenceQuestion,
         axis: Axis,
@@ -49,10 +54,10 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
             let pairs = RoundHeadlines::common_passes([first, self.points[place]]);
             (place, pairs.iter().map(|[base, time]| (time / base).ln()).collect())
         };
-        let (claimed, test) =
-            self.judge_law(DependenceLaw::Constant, (1..self.positions.len()).map(off).collect(), None)?;
-        let text = format!("{claim}: {} with {}", ratio_text(&claimed.ratio_to_law, "as long"), amount(claimed.at));
-        Some(test.conclude(claimed, text))
+        let off = (1..self.positions.len()).map(off).collect();
+        self.conclude(DependenceLaw::Constant, off, None, |claimed| {
+            format!("{claim}: {} with {}", ratio_text(&claimed.ratio_to_law, "as long"), amount(claimed.at))
+        })
     }
 
     /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point. `each` is how
@@ -68,31 +73,34 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
         let slope = TestedFigure::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
         let off = |place: usize| -> Option<(usize, Vec<f64>)> {
             let of_pass = |(pass, line): (&Vec<f64>, &LeastSquaresLine)| {
-                let law = line.value_at(self.positions[place]);
+                let law = line.level + line.slope * self.positions[place] as f64;
                 (law > 0.0).then(|| (pass[place] / law).ln())
             };
             Some((place, passes.iter().zip(&lines).map(of_pass).collect::<Option<_>>()?))
         };
         let off = (0..self.positions.len()).map(off).collect::<Option<_>>()?;
-        let (claimed, test) = self.judge_law(DependenceLaw::Linear, off, Some(slope))?;
-        let slope = slope.estimate.divided_by(1.0 / each);
-        let [value, low, high] = [slope.value, slope.low, slope.high].map(|time| value_text(time, Unit::Nanoseconds));
-        let text = format!(
-            "{claim}, {value} ({}: {low} to {high}): with {} {}",
-            interval_label(&slope),
-            amount(claimed.at),
-            ratio_text(&claimed.ratio_to_law, "the line's")
-        );
-        Some(test.conclude(claimed, text))
+        let slope = slope.estimate;
+        self.conclude(DependenceLaw::Linear, off, Some(slope), |claimed| {
+            let slope = slope.divided_by(1.0 / each);
+            let [value, low, high] =
+                [slope.value, slope.low, slope.high].map(|time| value_text(time, Unit::Nanoseconds));
+            format!(
+                "{claim}, {value} ({}: {low} to {high}): with {} {}",
+                interval_label(&slope),
+                amount(claimed.at),
+                ratio_text(&claimed.ratio_to_law, "the line's")
+            )
+        })
     }
 
     /// A law by how far points are off it, as logarithms of each pass.
-    fn judge_law(
+    fn conclude(
         &self,
         law: DependenceLaw,
         off: Vec<(usize, Vec<f64>)>,
-        slope: Option<TestedFigure>,
-    ) -> Option<(DependenceClaim, LawTest)> {
+        slope: Option<Estimate>,
+        text: impl FnOnce(&DependenceClaim) -> String,
+    ) -> Option<StatedConclusion> {
         let rounds = off.iter().map(|(_, passes)| passes.len()).min()?;
         let point = |(place, passes): &(usize, Vec<f64>)| {
             Some(DependencePoint {
@@ -101,7 +109,6 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
             })
         };
         let points: Vec<DependencePoint> = off.iter().map(point).collect::<Option<_>>()?;
-        let slope = slope.map(|slope| slope.estimate);
         let is_known = slope.is_none_or(|slope| slope.is_above(0.0).is_some());
         let judged = LawJudgement::from_points(&points)?;
         let claim = DependenceClaim {
@@ -121,19 +128,8 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
         );
         let evidence = TestEvidence::AtEachPoint { points, rounds };
         let test = ClaimTest::new(evidence, test, outcome_of_p_value(judged.p_value));
-        Some((claim, LawTest { holds: judged.holds.filter(|&holds| is_known || !holds), test }))
-    }
-}
-
-/// Whether a law holds, with its test.
-struct LawTest {
-    holds: Option<bool>,
-    test: ClaimTest,
-}
-
-impl LawTest {
-    fn conclude(self, claim: DependenceClaim, text: String) -> StatedConclusion {
-        self.test.conclude(Claim::Dependence(claim), self.holds, text)
+        let (holds, text) = (judged.holds.filter(|&holds| is_known || !holds), text(&claim));
+        Some(test.conclude(Claim::Dependence(claim), holds, text))
     }
 }
 
@@ -148,25 +144,6 @@ impl DependencePoint {
     /// How far off it is, on either side.
     fn distance(&self) -> f64 {
         self.ratio_to_law.estimate.value.ln().abs()
-    }
-
-    /// Whether it is certainly within the margin.
-    fn is_within(&self) -> bool {
-        let off = self.ratio_to_law.estimate;
-        !off.is_range && off.low >= 1.0 - EQUIVALENCE_MARGIN && off.high <= 1.0 + EQUIVALENCE_MARGIN
-    }
-
-    fn outside_p_value(&self) -> Option<f64> {
-        Some(self.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.equivalence?.p_value.raw)
-    }
-
-    /// The chance that it is within the margin, of one that lies outside.
-    fn within_p_value(&self) -> Option<f64> {
-        match self.ratio_to_law.estimate.value {
-            value if value > 1.0 + EQUIVALENCE_MARGIN => self.ratio_to_law.p_value(1.0 + EQUIVALENCE_MARGIN),
-            value if value < 1.0 - EQUIVALENCE_MARGIN => self.ratio_to_law.p_value(1.0 - EQUIVALENCE_MARGIN),
-            _ => Some(1.0),
-        }
     }
 }
 
@@ -183,14 +160,28 @@ impl LawJudgement {
         let furthest = |points: &[DependencePoint]| {
             points.iter().copied().max_by(|one, other| one.distance().total_cmp(&other.distance()))
         };
-        let chance = |point: &DependencePoint| p_value_of_any([point.within_p_value()], points.len());
+        // By chance a point within the margin is found that far outside of it, ...
+        let within = |point: &DependencePoint| match point.ratio_to_law.estimate.value {
+            value if value > 1.0 + EQUIVALENCE_MARGIN => point.ratio_to_law.p_value(1.0 + EQUIVALENCE_MARGIN),
+            value if value < 1.0 - EQUIVALENCE_MARGIN => point.ratio_to_law.p_value(1.0 - EQUIVALENCE_MARGIN),
+            _ => Some(1.0),
+        };
+        // ... and one outside that far within.
+        let outside = |point: &DependencePoint| {
+            Some(point.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.equivalence?.p_value.raw)
+        };
+        let is_within = |point: &DependencePoint| {
+            let off = point.ratio_to_law.estimate;
+            !off.is_range && off.low >= 1.0 - EQUIVALENCE_MARGIN && off.high <= 1.0 + EQUIVALENCE_MARGIN
+        };
+        let chance = |point: &DependencePoint| p_value_of_any([within(point)], points.len());
         let is_outside = |point: &&DependencePoint| chance(point).is_some_and(|chance| chance <= FALSE_DISCOVERY_RATE);
-        let outside: Vec<DependencePoint> = points.iter().filter(is_outside).copied().collect();
-        if let Some(point) = furthest(&outside) {
+        let points_outside: Vec<DependencePoint> = points.iter().filter(is_outside).copied().collect();
+        if let Some(point) = furthest(&points_outside) {
             return Some(Self { holds: Some(false), point, p_value: chance(&point) });
         }
-        let holds = points.iter().all(DependencePoint::is_within).then_some(true);
-        let chance = p_value_of_all(points.iter().map(DependencePoint::outside_p_value));
+        let holds = points.iter().all(is_within).then_some(true);
+        let chance = p_value_of_all(points.iter().map(outside));
         Some(Self { holds, point: furthest(points)?, p_value: chance })
     }
 }
@@ -214,8 +205,46 @@ impl LeastSquaresLine {
         let slope = (along > 0.0).then(|| across / along).filter(|slope| slope.is_finite())?;
         Some(Self { level: y - slope * x, slope })
     }
+}
 
-    fn value_at(&self, at: u64) -> f64 {
-        self.level + self.slope * at as f64
-    }
+/// Conclusions from the metric `cpu.call.args`, by the kind of call.
+pub(crate) fn arguments(evidence: &Evidence<'_>) -> Option<Study> {
+    let amount = |count: u64| if count == 0 { "none".to_owned() } else { count.to_string() };
+    let of_kind = |&kind: &CallKind| {
+        let points = evidence.all_cases(&CALL_ARGS).iter().filter(|one| CallKind::of(one.case) == Some(kind));
+        let dependence = TimeDependence::from_points(DependenceQuestion::Arguments, ARGUMENTS, points)?;
+        let call = match kind {
+            CallKind::Indirect => "an indirect call",
+            CallKind::Plt => "a call through a PLT",
+            CallKind::Direct => "a direct call",
+        };
+        let most = *dependence.positions.last()?;
+        let constant = dependence.constant(&format!("up to {most} arguments are free in {call}"), amount)?;
+        if constant.holds == Some(true) {
+            return Some(vec![constant]);
+        }
+        let claim = format!("each argument costs the same in {call}");
+        Some(std::iter::once(constant).chain(dependence.linear(&claim, amount, 1.0)).collect())
+    };
+    let conclusions = CallKind::ALL.iter().filter_map(of_kind).flatten().collect();
+    let design = "Calls with different numbers of integer arguments were timed in several rounds. Arguments are free where each call takes \
+                  as long as one without, and cost the same each where a straight line over their number gives every time.";
+    Study::new(CALL_ARGS.id, design, conclusions)
+}
+
+/// Bytes of a MiB.
+const MIB: f64 = (1 << 20) as f64;
+
+/// Conclusions from the metric `os.process.fork_rss`, by the size of pages.
+pub(crate) fn forks(evidence: &Evidence<'_>) -> Option<Study> {
+    let of_pages = |&pages: &PageSize| {
+        let points = evidence.all_cases(&PROCESS_FORK_RSS).iter().filter(|one| PageSize::of(one.case) == Some(pages));
+        let dependence = TimeDependence::from_points(DependenceQuestion::Resident, RESIDENT, points)?;
+        let pages = if pages == PageSize::Huge { "huge" } else { "base" };
+        dependence.linear(&format!("each MiB costs the same in a fork with {pages} pages"), bytes, MIB)
+    };
+    let conclusions = PageSize::ALL.iter().filter_map(of_pages).collect();
+    let design = "Processes that had touched different amounts of memory forked, timed until the fork returned, in several rounds. Memory \
+                  costs the same per byte where a straight line over it gives every time.";
+    Study::new(PROCESS_FORK_RSS.id, design, conclusions)
 }

@@ -1,14 +1,15 @@
 //! The engines that read a file: the request size from which one beats another, and which is fastest.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
 use kelvin_core::units::{bytes, value_text};
 use kelvin_core::{BestQuestion, Case, Claim, Crossover, MetricValue, Name, Unit};
 use kelvin_stats::headline;
 
-use super::crossing::{BestOf, Contender, MetricLine, crossings, joint_test, line_ratios, lines, side_p_value};
+use super::crossing::{
+    BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,
+};
 use crate::evidence::{Evidence, outcome_of_p_value, p_value_of_all};
 use crate::result::{Figure, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
 
@@ -63,8 +64,7 @@ fn engine_table(lines: &[MetricLine]) -> StudyTable {
 
 /// All sizes of requests, ascending.
 fn request_sizes(lines: &[MetricLine]) -> Vec<u64> {
-    let sizes: BTreeSet<u64> = lines.iter().flat_map(|line| line.points.iter().map(|point| point.position)).collect();
-    sizes.into_iter().collect()
+    distinct(lines.iter().flat_map(|line| line.points.iter().map(|point| point.position)))
 }
 
 /// One against another; `None` where too few sizes were measured with both.

@@ -71,18 +71,15 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
          enough if it reaches {} of the best rate.",
         percent(SUFFICIENT_RATE_SHARE)
     );
-    let of_curves = BLOCK_CURVES.iter().flat_map(|curve| {
-        let [enough, before, fall] = curve.conclusions(evidence);
-        [enough, before, fall].into_iter().flatten()
-    });
+    let of_curves = BLOCK_CURVES.iter().flat_map(|curve| curve.conclusions(evidence)).flatten();
     let all = evidence.all_cases(&BLOCKSIZE_READ);
     let beside = |uncached: &RoundHeadlines<'_>| {
         let case = uncached.case.clone().with_word(CacheState::Cached);
         let cached = all.iter().find(|one| *one.case == case)?;
         let found = RatioTest::above(RatioQuestion::CachedAgainstUncached, 1.0).test(uncached, cached)?;
         let block = bytes(BLOCK.number_in(uncached.case).unwrap_or(0));
-        let times = found.times("as fast");
-        Some(found.conclude(format!("in blocks of {block} cached reads are faster than uncached ones: {times}")))
+        let claim = format!("in blocks of {block} cached reads are faster than uncached ones");
+        Some(found.conclude_times(&claim, "as fast"))
     };
     let uncached = all.iter().filter(|one| CacheState::of(one.case) == Some(CacheState::Uncached));
     Study::new(BLOCKSIZE, design, of_curves.chain(uncached.filter_map(beside)).collect())
@@ -147,11 +144,8 @@ impl FileCurve {
             );
             Some(found.conclude(text))
         });
-        [
-            sufficient.map(|found| enough(found, "is enough for")),
-            before.map(|found| enough(found, "is not enough for")),
-            fall,
-        ]
+        let sufficient = sufficient.map(|found| enough(found, "is enough for"));
+        [sufficient, before.map(|found| enough(found, "is not enough for")), fall]
     }
 
     fn position(&self, side: &MetricValue) -> String {

@@ -1,17 +1,14 @@
 //! The studies: each a file that draws conclusions from the measurements of a run, and the list of them.
 
-mod arguments;
 mod byte_calls;
 pub(crate) mod contention;
-mod crossing;
+pub(crate) mod crossing;
 mod dependence;
 pub(crate) mod engines;
 pub(crate) mod files;
-mod forks;
 pub(crate) mod load;
 mod multiple_testing;
 pub(crate) mod network;
-mod one_way_wake_up;
 pub(crate) mod pages;
 pub(crate) mod peer;
 pub(crate) mod read_order;
@@ -46,9 +43,9 @@ const fn rule(id: Name, draw: fn(&Evidence<'_>) -> Option<Study>) -> StudyRule {
 /// All studies, in the order of reports.
 const STUDIES: [StudyRule; 21] = [
     StudyRule { rests_on: &system::SYSTEM_PROBES, ..rule(os::STUDY, system::system) },
-    rule(CALL_ARGS.id, arguments::arguments),
-    rule(os::PROCESS_FORK_RSS.id, forks::forks),
-    rule(os::ONE_WAY_WAKE_UP.id, one_way_wake_up::one_way),
+    rule(CALL_ARGS.id, dependence::arguments),
+    rule(os::PROCESS_FORK_RSS.id, dependence::forks),
+    rule(os::ONE_WAY_WAKE_UP.id, system::one_way),
     rule(os::TASKS, tasks::tasks),
     rule(PAGE_STUDY, pages::pages),
     rule(file::DEVICE, files::cache_below),
@@ -74,7 +71,7 @@ pub const FULL_CPU_SHARE: f64 = 0.95;
 impl Study {
     /// A study of some conclusions; `None` without any.
     fn new(id: Name, design: impl Into<String>, conclusions: Vec<StatedConclusion>) -> Option<Self> {
-        (!conclusions.is_empty()).then(|| Self::empty(id, design).with_conclusions(conclusions))
+        (!conclusions.is_empty()).then(|| Self { conclusions, ..Self::empty(id, design) })
     }
 
     fn empty(id: Name, design: impl Into<String>) -> Self {
@@ -86,10 +83,6 @@ impl Study {
             tables: Vec::new(),
             in_tables: Vec::new(),
         }
-    }
-
-    fn with_conclusions(self, conclusions: Vec<StatedConclusion>) -> Self {
-        Self { conclusions, ..self }
     }
 }
 

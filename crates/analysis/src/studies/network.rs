@@ -12,7 +12,7 @@ use kelvin_core::units::{bytes, percent, value_text};
 use kelvin_core::{Case, Claim, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence, Unit};
 
 use super::FULL_CPU_SHARE;
-use super::crossing::{LinePoint, MetricLine, joint_test, line_ratios, side_p_value};
+use super::crossing::{LinePoint, MetricLine, distinct, joint_test, line_ratios, side_p_value};
 use crate::evidence::{
     ClaimTest, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest, TestedFigure,
     outcome_of_p_value, p_value_of_all, p_value_of_any,
@@ -62,27 +62,21 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
     let cpu_distance = |name: &str, metric: &Metric| {
         let [same, two] = [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
         let found = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same?, two?)?;
-        let times = found.times("as long");
-        Some(found.conclude(format!(
-            "a round trip of {small} over {name} takes longer between two CPUs than on one: {times}"
-        )))
+        let claim = format!("a round trip of {small} over {name} takes longer between two CPUs than on one");
+        Some(found.conclude_times(&claim, "as long"))
     };
     let against_trip = |call: &str, metric: &Metric, question: RatioQuestion| {
         let cost = evidence.rounds_at(metric, &Case::new().with_word(PairPlacement::SameCpu))?;
         let found = RatioTest::above(question, 1.0).test(trip(&RTT_TCP, PairPlacement::SameCpu)?, cost)?;
-        let text = format!("a TCP {call} on one CPU costs more than a TCP round trip: {}", found.times("as long"));
-        Some(found.conclude(text))
+        Some(found.conclude_times(&format!("a TCP {call} on one CPU costs more than a TCP round trip"), "as long"))
     };
     // On one CPU, where only their work and switches take time.
-    let against_tcp =
-        |name: &str, metric: &Metric| {
-            let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
-            let found = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
-            let times = found.times("as long");
-            Some(found.conclude(format!(
-                "a round trip of {small} on one CPU takes less time over {name} than over TCP: {times}"
-            )))
-        };
+    let against_tcp = |name: &str, metric: &Metric| {
+        let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
+        let found = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
+        let claim = format!("a round trip of {small} on one CPU takes less time over {name} than over TCP");
+        Some(found.conclude_times(&claim, "as long"))
+    };
     let conclusions = PROTOCOLS
         .iter()
         .flat_map(|(name, metric, stack)| [protocol_share(name, metric, stack), cpu_distance(name, metric)])
@@ -157,7 +151,7 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
         true => Some(true),
         false => full.contains(&Some(false)).then_some(false),
     };
-    // One that is not full is found among so many, while all are full only together.
+    // One that is not full is found among all, while all are full only together.
     let chances = |answer| {
         busy.iter().zip(&full).filter(move |(_, full)| **full == answer).map(|one| one.0.p_value(FULL_CPU_SHARE))
     };
@@ -227,7 +221,14 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
         let before = standings[..index].iter().rfind(|standing| standing.side() == Ordering::Less);
         let (after, until) =
             (before.map_or(smallest.position, |standing| standing.position), standings[index].position);
-        Crossover { after, until, near: doubling_size(&points, (after, until)), reversed: false }
+        // Between the two it is taken to grow by the same time a byte.
+        let takes = |at: u64| {
+            points.iter().find(|point| point.position == at).map_or(0.0, |point| kelvin_stats::headline(&point.rounds))
+        };
+        let doubled = DOUBLED_TIME * takes(points[0].position);
+        let share = (doubled - takes(after)) / (takes(until) - takes(after));
+        let near = after as f64 + share.clamp(0.0, 1.0) * (until - after) as f64;
+        Crossover { after, until, near, reversed: false }
     });
     let is_never = standings.iter().all(|standing| standing.side() == Ordering::Less);
     // Against the smallest message itself, not twice it.
@@ -258,22 +259,9 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     Some(test.conclude(claim, from.map(|_| true).or(is_never.then_some(false)), text))
 }
 
-/// Where a message takes twice the time of the smallest, on a straight line over bytes between two sizes.
-fn doubling_size(points: &[LinePoint], (after, until): (u64, u64)) -> f64 {
-    let takes = |at: u64| {
-        points.iter().find(|point| point.position == at).map_or(0.0, |point| kelvin_stats::headline(&point.rounds))
-    };
-    let wanted = DOUBLED_TIME * takes(points[0].position);
-    let share = (wanted - takes(after)) / (takes(until) - takes(after));
-    after as f64 + share.clamp(0.0, 1.0) * (until - after) as f64
-}
-
 /// The numbers of streams that were measured, in order.
 fn stream_counts(rates: &[RoundHeadlines<'_>]) -> Vec<u64> {
-    let mut counts: Vec<u64> = rates.iter().filter_map(|rate| STREAMS.number_in(rate.case)).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    counts
+    distinct(rates.iter().filter_map(|rate| STREAMS.number_in(rate.case)))
 }
 
 /// Whether the most streams carry more than one, by message.
@@ -283,13 +271,9 @@ fn more_streams(rates: &[RoundHeadlines<'_>], placement: PairPlacement) -> Vec<S
     let found =
         test_by_message(more, &rates_by_message(rates, 1, placement), &rates_by_message(rates, most, placement));
     let state = |found: RatioAnswer| {
-        let text = format!(
-            "{most} TCP streams in messages of {}, each {}, carry more than one: {}",
-            message_text(&found.other.case),
-            placement_text(&found.other.case),
-            found.times("as much")
-        );
-        found.conclude(text)
+        let (message, placement) = (message_text(&found.other.case), placement_text(&found.other.case));
+        let claim = format!("{most} TCP streams in messages of {message}, each {placement}, carry more than one");
+        found.conclude_times(&claim, "as much")
     };
     found.into_iter().map(state).collect()
 }
@@ -315,8 +299,7 @@ fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
                 "{streams} TCP streams in messages of {message} carry more each on one CPU than each between two"
             ),
         };
-        let text = format!("{claim}: {}", found.times("as much"));
-        found.conclude(text)
+        found.conclude_times(&claim, "as much")
     };
     let of_count = |streams| {
         let [apart, on_one] = [apart, on_one].map(|placement| rates_by_message(rates, streams, placement));
@@ -332,14 +315,9 @@ fn send_method_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
         let usual = other.case.clone().with_word(SendMethod::Send);
         let usual = rates.iter().find(|known| *known.case == usual)?;
         let found = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(usual, other)?;
-        let text = format!(
-            "{} carries more than send in messages of {} {}: {}",
-            method.name(),
-            message_text(other.case),
-            placement_text(other.case),
-            found.times("as much")
-        );
-        Some(found.conclude(text))
+        let (message, placement) = (message_text(other.case), placement_text(other.case));
+        let claim = format!("{} carries more than send in messages of {message} {placement}", method.name());
+        Some(found.conclude_times(&claim, "as much"))
     };
     rates.iter().filter_map(beside).collect()
 }

@@ -112,8 +112,7 @@ fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
         let same = streams.iter().filter(|other| held(other) == held(one) && count(other) > 1);
         let most = same.max_by_key(|other| count(other))?;
         let found = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(one, most)?;
-        let text = format!("{} carry more than one: {}", streams_text(most.case), found.times("as much"));
-        Some(found.conclude(text))
+        Some(found.conclude_times(&format!("{} carry more than one", streams_text(most.case)), "as much"))
     };
     streams.iter().filter(|stream| count(stream) == 1).filter_map(beside).collect()
 }
@@ -187,13 +186,12 @@ fn program_cost(evidence: &Evidence<'_>, transport: Transport) -> Option<StatedC
     let ping = evidence.rounds_at(&PEER_PING, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let trip = small_round_trip(evidence, transport)?;
     let found = RatioTest::above(RatioQuestion::ProgramAgainstKernel, 1.0).test(ping, trip)?;
-    let text = format!(
-        "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel: {}",
+    let claim = format!(
+        "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel",
         message_text(ping.case),
-        if transport == Transport::Udp { "UDP" } else { "TCP" },
-        found.times("as long")
+        if transport == Transport::Udp { "UDP" } else { "TCP" }
     );
-    Some(found.conclude(text))
+    Some(found.conclude_times(&claim, "as long"))
 }
 
 /// The rounds of a round trip of a small message.
@@ -228,15 +226,14 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
     all.into_iter().filter_map(of).collect()
 }
 
-/// How much longer a message takes beside a saturating stream.
+/// How much longer a message takes during a saturating stream.
 fn queueing_delay(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let loaded = evidence.rounds_at(&PEER_LOADED, &Case::new())?;
     let alone = small_round_trip(evidence, Transport::Tcp)?;
     let found = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(alone, loaded)?;
-    let text = format!(
-        "beside a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long: {}",
-        message_text(alone.case),
-        found.times("as long")
+    let claim = format!(
+        "beside a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long",
+        message_text(alone.case)
     );
-    Some(found.conclude(text))
+    Some(found.conclude_times(&claim, "as long"))
 }

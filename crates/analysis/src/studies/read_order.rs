@@ -18,12 +18,8 @@ pub(crate) fn read_order(evidence: &Evidence<'_>) -> Option<Study> {
         let case = in_order.case.clone().with_word(AccessOrder::Random);
         let at_random = all.iter().find(|one| *one.case == case)?;
         let found = RatioTest::above(RatioQuestion::RandomAgainstSequential, 1.0).test(in_order, at_random)?;
-        let text = format!(
-            "{}: blocks at random take longer than in order: {}",
-            state_and_file(in_order.case),
-            found.times("as long")
-        );
-        Some(found.conclude(text))
+        let claim = format!("{}: blocks at random take longer than in order", state_and_file(in_order.case));
+        Some(found.conclude_times(&claim, "as long"))
     };
     let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
     let conclusions = in_order.filter_map(beside).collect();
@@ -49,8 +45,13 @@ struct FileOrders {
     same_within: Option<f64>,
 }
 
-impl FileOrders {
-    fn from_conclusion(conclusion: &StatedConclusion) -> Option<Self> {
+/// Gives the study its answer, once its conclusions are corrected for one another: for each state of the page cache, at how many sizes of
+/// files blocks at random take longer.
+pub(super) fn add_answer(study: &mut Study) {
+    if study.id != READ_ORDER.id || study.conclusions.len() <= MAX_UNANSWERED {
+        return;
+    }
+    let orders = |conclusion: &StatedConclusion| {
         let Claim::Ratio { question: RatioQuestion::RandomAgainstSequential, base, ratio, .. } = &conclusion.claim
         else {
             return None;
@@ -62,17 +63,9 @@ impl FileOrders {
             None if same_within.is_some() => TimeRelation::Same,
             None => TimeRelation::Unknown,
         };
-        Some(Self { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
-    }
-}
-
-/// Gives the study its answer, once its conclusions are corrected for one another: for each state of the page cache, at how many sizes of
-/// files blocks at random take longer.
-pub(super) fn add_answer(study: &mut Study) {
-    if study.id != READ_ORDER.id || study.conclusions.len() <= MAX_UNANSWERED {
-        return;
-    }
-    let all: Vec<FileOrders> = study.conclusions.iter().filter_map(FileOrders::from_conclusion).collect();
+        Some(FileOrders { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
+    };
+    let all: Vec<FileOrders> = study.conclusions.iter().filter_map(orders).collect();
     let mut states: Vec<Option<CacheState>> = Vec::new();
     for one in all.iter().filter(|one| one.relation != TimeRelation::Unknown).chain(&all) {
         if !states.contains(&one.state) {

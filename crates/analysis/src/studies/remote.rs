@@ -24,7 +24,12 @@ pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
         let test = ShareTest { question, of: shares.metric_value(), shares, side, limit: 0.0 };
         test.conclude(|of, share| share_sentence(&of.case, share, side.holds(share, 0.0)))
     };
-    let of_largest = all.iter().filter(|one| is_largest(one.case, all)).filter_map(remote_share);
+    // The largest file of each page cache state and order.
+    let kind = |case: &Case| (CacheState::of(case), AccessOrder::of(case));
+    let is_larger =
+        |case: &Case, than: &Case| kind(case) == kind(than) && BYTES.number_in(case) > BYTES.number_in(than);
+    let is_largest = |one: &&RoundHeadlines<'_>| !all.iter().any(|other| is_larger(other.case, one.case));
+    let of_largest = all.iter().filter(is_largest).filter_map(remote_share);
     let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
     // In memory nothing is fetched in any order.
     let fetched = in_order.filter(|one| CacheState::of(one.case) != Some(CacheState::Cached));
@@ -46,20 +51,17 @@ pub(super) fn share_sentence(case: &Case, share: &Estimate, holds: Option<bool>)
     format!("{}, {order} reads: a remote block takes longer than a local one; {access}", state_and_file(case))
 }
 
-/// Whether no larger file was read in the same state and order.
-fn is_largest(case: &Case, all: &[RoundHeadlines<'_>]) -> bool {
-    let way = |case: &Case| (CacheState::of(case), AccessOrder::of(case));
-    !all.iter().any(|other| way(other.case) == way(case) && BYTES.number_in(other.case) > BYTES.number_in(case))
-}
-
 /// Whether blocks in order and at random are closer to each other remotely than locally.
 ///
-/// Remote and local blocks were read in turn, so the ratio of both is a figure of a round; that of blocks at random over that of
+/// Remote and local blocks were read alternately, so the ratio of both is a figure of a round; that of blocks at random over that of
 /// blocks in order is what the network makes of the effect of order.
 fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
     let cases = [in_order.case.clone(), in_order.case.clone().with_word(AccessOrder::Random)];
     let at_random = evidence.rounds_at(&REMOTE_SHARE, &cases[1])?;
-    let [longer_in_order, longer_at_random] = [in_order, at_random].map(remote_over_local);
+    // The time of a remote block over that of a local one, round by round.
+    let [longer_in_order, longer_at_random] = [in_order, at_random].map(|shares| -> Option<Vec<f64>> {
+        shares.values.iter().map(|share| (*share < 1.0).then(|| 1.0 / (1.0 - share))).collect()
+    });
     let tested = TestedFigure::ratio(&longer_in_order?, &longer_at_random?, None)?;
     let ratio = tested.estimate;
     let of = |metric: &Metric| Some([evidence.rounds_at(metric, &cases[0])?, evidence.rounds_at(metric, &cases[1])?]);
@@ -85,10 +87,4 @@ fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> 
     let claim = Claim::OrderConverges { remote: remote.map(RoundHeadlines::metric_value), ratios, ratio, requests };
     let test = ClaimTest::ratio_of_medians([at_random, in_order], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
     Some(test.conclude(claim, ratio.is_below(1.0), text))
-}
-
-/// The remote time over the local one, round by round; `None` where a local block took no time.
-fn remote_over_local(shares: &RoundHeadlines<'_>) -> Option<Vec<f64>> {
-    let ratios = shares.values.iter().map(|share| (*share < 1.0).then(|| 1.0 / (1.0 - share)));
-    ratios.collect()
 }

@@ -1,14 +1,16 @@
-//! What the operating system adds: a system call beside a function call, a process beside a thread.
+//! What the operating system adds: a system call compared with a function call, a process with a thread, also when one is woken.
 
+use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{
-    HandoffMechanism, NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_COST, SYSCALL_NULL,
-    THREAD_CREATE,
+    HandoffMechanism, NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_COST,
+    SYSCALL_NULL, THREAD_CREATE,
 };
 use kelvin_core::units::bytes;
 use kelvin_core::{Case, Metric, RatioQuestion};
 
+use super::network::placement_text;
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::{StatedConclusion, Study};
 
@@ -76,6 +78,32 @@ fn longer_conclusion(
         return None;
     }
     let found = RatioTest::above(question, 1.0).test(first, second)?;
-    let text = format!("{claim}: {}", found.times("as long"));
-    Some(found.conclude(text))
+    Some(found.conclude_times(claim, "as long"))
+}
+
+/// What a thread and a process wait for.
+const WAITED_FOR: [(HandoffMechanism, &str); 3] = [
+    (HandoffMechanism::Pipe, "a pipe"),
+    (HandoffMechanism::Futex, "a futex"),
+    (HandoffMechanism::Condvar, "a condition variable"),
+];
+
+/// Conclusions from the metric `os.switch.one_way`.
+pub(crate) fn one_way(evidence: &Evidence<'_>) -> Option<Study> {
+    let later = |placement: PairPlacement, (mechanism, waited_for): (HandoffMechanism, &str)| {
+        let pair = [mechanism.between_threads(), mechanism.between_processes()];
+        let [thread, process] = pair.map(|woken| evidence.rounds_at(&ONE_WAY_WAKE_UP, &woken.with_word(placement)));
+        let found = RatioTest::above(RatioQuestion::ProcessWakeAgainstThread, 1.0).test(thread?, process?)?;
+        let placement = placement_text(&found.other.case);
+        let claim = format!("{placement} {waited_for} wakes a process later than a thread");
+        Some(found.conclude_times(&claim, "as long"))
+    };
+    let placements = [PairPlacement::SameCpu, PairPlacement::TwoCpus];
+    let conclusions = placements
+        .iter()
+        .flat_map(|&placement| WAITED_FOR.iter().filter_map(move |&by| later(placement, by)))
+        .collect();
+    let design = "A task woke another one, a thread or a process, on its own CPU or on another, and each wake-up was timed alone, in several \
+                  rounds. Both are compared by their medians; the same within 5 % counts as no difference.";
+    Study::new(ONE_WAY_WAKE_UP.id, design, conclusions)
 }

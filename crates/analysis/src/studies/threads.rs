@@ -7,7 +7,7 @@ use kelvin_core::{
 };
 use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
-use super::crossing::{BestOf, Contender, without_axes};
+use super::crossing::{BestOf, Contender, distinct, without_axes};
 use super::files::cache_state;
 use crate::evidence::{ClaimTest, Evidence, RatioTest, RoundHeadlines};
 use crate::result::{BestCell, Coefficient, FittedLaw, StatedConclusion, Study};
@@ -43,9 +43,7 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
     let mut conclusions: Vec<StatedConclusion> =
         thread_lines(evidence).iter().flat_map(ThreadLine::conclusions).collect();
     let cells = evidence.all_cases(&THREADS);
-    let mut states: Vec<Case> = cells.iter().map(|cell| without_axes(cell.case, &[THREAD_COUNT, BLOCK])).collect();
-    states.sort();
-    states.dedup();
+    let states = distinct(cells.iter().map(|cell| without_axes(cell.case, &[THREAD_COUNT, BLOCK])));
     conclusions.extend(states.iter().filter_map(|held| best_cell(held, cells)));
     let design = format!(
         "One file was read by several numbers of threads, each its part, at several block sizes, in several rounds. More \

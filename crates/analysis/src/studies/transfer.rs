@@ -36,14 +36,15 @@ pub(crate) fn transfer(evidence: &Evidence<'_>) -> Option<Study> {
     let in_memory = evidence.run.header.hazards.iter().any(|hazard| hazard.id == *SCRATCH_IN_MEMORY);
     let cells = TransferCells { hot: evidence.all_cases(&TIME), cold: evidence.all_cases(&COLD_TIME), in_memory };
     let factors = |factors: Vec<FactorComparison>| factors.into_iter().filter_map(|factor| factor.conclude(&cells));
-    let conclusions = factors(mmap_factors())
+    let sets = published_settings()
+        .into_iter()
+        .flat_map(|setting| TransferFiles::ALL.iter().map(move |&files| (setting, files)));
+    let end_effects = sets.filter_map(|(setting, files)| effects_over_files(&cells, setting, files));
+    let conclusions = factors(published_settings().map(mmap_factor).into())
         .chain(mmap_gain(&cells))
-        .chain(end_effects(&cells))
-        .chain(factors(call_size_factors()))
-        .chain(factors(connection_factors()))
-        .chain(factors(other_factors()))
-        .chain(factors(asynchronous_factors()))
-        .chain(factors(cold_factors()));
+        .chain(end_effects)
+        .chain(factors(call_factors()))
+        .chain(factors(method_factors()));
     Study::new(TRANSFER_STUDY, DESIGN, conclusions.collect())
 }
 
@@ -58,17 +59,15 @@ struct TransferCells<'e, 'r> {
 impl<'e, 'r> TransferCells<'e, 'r> {
     fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<&'e RoundHeadlines<'r>> {
         let all = if metric.id == COLD_TIME.id { self.cold } else { self.hot };
-        all.iter().find(|rounds| is_same_cell(rounds.case, case) && rounds.are_positive())
+        // A buffer is of no use where both ends map: cells that differ in it alone do the same.
+        let both_map = |case: &Case| {
+            SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
+                && ReceiverMethod::of(case).is_some_and(ReceiverMethod::is_mapping)
+        };
+        let is_same =
+            |one: &Case| one == case || both_map(one) && without_axes(one, &[BUFFER]) == without_axes(case, &[BUFFER]);
+        all.iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
     }
-}
-
-/// Whether two cells do the same: a buffer is of no use where both ends map.
-fn is_same_cell(one: &Case, other: &Case) -> bool {
-    let both_map = |case: &Case| {
-        SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
-            && ReceiverMethod::of(case).is_some_and(ReceiverMethod::is_mapping)
-    };
-    one == other || both_map(one) && without_axes(one, &[BUFFER]) == without_axes(other, &[BUFFER])
 }
 
 /// One factor: what is compared with what.
@@ -103,17 +102,26 @@ impl FactorComparison {
             false => (!changes().any(|change| change == TimeChange::NotKnown)).then_some(false),
         };
         let rounds = over.iter().flat_map(|one| one.sides.iter().map(|side| side.rounds)).min()?;
-        // One set that shows it is found among so many, while all are needed to refute it.
+        // One set that shows it is found among all sets, while all are needed to refute it.
         let showing = over.iter().zip(&chances).filter(|(one, _)| one.change == wanted).map(|(_, chance)| *chance);
         let chance = match holds {
             Some(true) => p_value_of_any(showing, over.len()),
             _ => p_value_of_all(chances.iter().copied()),
         };
         let list: Vec<String> = over.iter().map(over_files_text).collect();
+        // Of which sets the claim does not hold, or is not known.
+        let is_unlike = |one: &FactorOverFiles| one.change != wanted && one.change != TimeChange::NotKnown;
+        let not = set_names(&over, is_unlike).map(|not| format!(", and not with {not}"));
+        let open = set_names(&over, |one| one.change == TimeChange::NotKnown);
+        let open = open.map(|open| format!(", not known with {open}"));
+        let rest: String = not.into_iter().chain(open).collect();
+        let files = match set_names(&over, |one| one.change == wanted) {
+            Some(files) if !rest.is_empty() => format!(", with {files}{rest}"),
+            _ => String::new(),
+        };
         let text = format!(
-            "{}{}: {}{}",
+            "{}{files}: {}{}",
             self.claim,
-            files_suffix(wanted, &over),
             list.join("; "),
             published_agreement(self.factor, &over, cells.in_memory)
         );
@@ -134,26 +142,24 @@ impl FactorComparison {
         let weighed = TestedFigure::from_pairs(&RoundHeadlines::common_passes([usual, changed]))?;
         let ratio = weighed.at_joint_level(TransferFiles::ALL.len()).estimate;
         let change = TimeChange::from_ratio(&ratio);
-        let published = || Some(published_mean(&other)? / published_mean(&base)?);
+        // How often a set pays for the factor, where that is a cost for each file: not a single file, which has no other connection, and
+        // not where bytes drown the cost.
+        let costs = match (self.factor, files) {
+            (TransferFactor::ConnectionPerFile, TransferFiles::Small) => Some(9.0),
+            (TransferFactor::Replies, TransferFiles::Small) => Some(10.0),
+            _ => None,
+        };
+        let longer = || usual.combine(changed, |usual, changed| changed - usual).estimate();
+        let published = || Some(published_value(&other)?.value / published_value(&base)?.value);
         let over = FactorOverFiles {
             files: Name::new(files.name()),
             sides: [usual.metric_value(), changed.metric_value()],
             ratio,
             change,
-            per_file: self.cost_count(files).and_then(|count| extra_time_each(usual, changed, count)),
+            per_file: costs.and_then(|count| Some(longer()?.divided_by(count))),
             published: if self.metric.id == TIME.id { published() } else { None },
         };
         Some((over, change_p_value(&weighed, change)))
-    }
-
-    /// How often a set pays for the factor, where that is a cost for each file; `None` for a single file, which has no other
-    /// connection, and where bytes drown the cost.
-    fn cost_count(&self, files: TransferFiles) -> Option<f64> {
-        match (self.factor, files) {
-            (TransferFactor::ConnectionPerFile, TransferFiles::Small) => Some(9.0),
-            (TransferFactor::Replies, TransferFiles::Small) => Some(10.0),
-            _ => None,
-        }
     }
 }
 
@@ -162,17 +168,6 @@ fn change_p_value(ratio: &TestedFigure, change: TimeChange) -> Option<f64> {
     let tested = ratio.test(1.0, Some(TimeChange::EQUIVALENCE_MARGIN))?;
     let same = tested.equivalence.filter(|_| change == TimeChange::Same);
     Some(same.map_or(tested.difference, |same| same.p_value).raw)
-}
-
-/// By how much longer, divided by a count.
-fn extra_time_each(usual: &RoundHeadlines<'_>, changed: &RoundHeadlines<'_>, count: f64) -> Option<Estimate> {
-    let longer = usual.combine(changed, |usual, changed| changed - usual);
-    longer.estimate().map(|longer| longer.divided_by(count))
-}
-
-/// The published mean of a cell.
-fn published_mean(case: &Case) -> Option<f64> {
-    published_value(case).map(|value| value.value)
 }
 
 /// The machine of which times of cells were published.
@@ -216,17 +211,14 @@ fn mapping(setting: CellSetting) -> Case {
 }
 
 /// Whether mmap at both ends beats read/write at both.
-fn mmap_factors() -> Vec<FactorComparison> {
-    let at = |setting| {
-        let (base, other) = (copying(setting), mapping(setting));
-        let claim = format!(
-            "mmap at both ends is faster than read/write, {} against {} a call",
-            window_pages(&other),
-            bytes(buffer_bytes(&base))
-        );
-        FactorComparison::new(TransferFactor::Mmap, claim, base, other)
-    };
-    published_settings().map(at).into()
+fn mmap_factor(setting: CellSetting) -> FactorComparison {
+    let (base, other) = (copying(setting), mapping(setting));
+    let claim = format!(
+        "mmap at both ends is faster than read/write, {} against {} a call",
+        window_pages(&other),
+        bytes(buffer_bytes(&base))
+    );
+    FactorComparison::new(TransferFactor::Mmap, claim, base, other)
 }
 
 /// Whether what mmap gains as published is the gain of more bytes a call.
@@ -285,16 +277,9 @@ fn gain_over(cells: &TransferCells<'_, '_>, files: TransferFiles) -> Option<(Gai
     let [whole, by_bytes, by_mapping] = parts.map(|part| part.at_joint_level(3 * TransferFiles::ALL.len()).estimate);
     let says = parts.iter().zip([whole, by_bytes, by_mapping]);
     let chance = p_value_of_all(says.map(|(part, estimate)| change_p_value(part, TimeChange::from_ratio(&estimate))));
-    let published = published_mean(&mapping).zip(published_mean(&copying(few))).map(|(mapped, slow)| mapped / slow);
+    let published = published_value(&mapping).zip(published_value(&copying(few)));
+    let published = published.map(|(mapped, slow)| mapped.value / slow.value);
     Some((GainOverFiles { files: Name::new(files.name()), whole, by_bytes, by_mapping, published }, chance))
-}
-
-/// Which end's method decides.
-fn end_effects(cells: &TransferCells<'_, '_>) -> Vec<StatedConclusion> {
-    let sets = published_settings()
-        .into_iter()
-        .flat_map(|setting| TransferFiles::ALL.iter().map(move |&files| (setting, files)));
-    sets.filter_map(|(setting, files)| effects_over_files(cells, setting, files)).collect()
 }
 
 /// Signs of the cells rw/rw, rw/mmap, mmap/rw, mmap/mmap in the effects of the sender and the receiver, and in their interaction.
@@ -331,7 +316,12 @@ fn effects_over_files(
     let receiver_decides = more.estimate.is_above(1.0);
     let held = without_axes(&cases[0], &[SenderMethod::AXIS, ReceiverMethod::AXIS]);
     let [sender, receiver, interaction] = [sender, receiver, interaction].map(|effect| effect.estimate);
-    let published = is_receiver_decisive_published(&cases);
+    // What the published means say of it.
+    let means: Option<Vec<f64>> = cases.iter().map(|case| Some(published_value(case)?.value.ln())).collect();
+    let published = means.map(|means| {
+        let size = |signs: [f64; 4]| signs.iter().zip(&means).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
+        size(RECEIVER_CONTRAST) > size(SENDER_CONTRAST)
+    });
     let times = |of: &Estimate| span_text(of, number).replacen(" (", " times as long (", 1);
     let both = span_text(&interaction, number).replacen(" (", " times what the two alone would give (", 1);
     let said = match published {
@@ -355,15 +345,8 @@ fn effects_over_files(
     Some(test.conclude(Claim::Transfer(claim), receiver_decides, text))
 }
 
-/// Whether the receiver's method changes the published means more than the sender's.
-fn is_receiver_decisive_published(cases: &[Case]) -> Option<bool> {
-    let means: Vec<f64> = cases.iter().map(|case| published_mean(case).map(f64::ln)).collect::<Option<_>>()?;
-    let size = |signs: [f64; 4]| signs.iter().zip(&means).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
-    Some(size(RECEIVER_CONTRAST) > size(SENDER_CONTRAST))
-}
-
 /// Whether more bytes a call, or a larger window, make a difference.
-fn call_size_factors() -> Vec<FactorComparison> {
+fn call_factors() -> Vec<FactorComparison> {
     let [published, narrow, wide] = published_settings();
     let per_file = |setting| CellSetting { connection: ConnectionPolicy::PerFile, buffer: PUBLISHED_BUFFER, ..setting };
     let buffers = |base: CellSetting, other: CellSetting| {
@@ -383,27 +366,24 @@ fn call_size_factors() -> Vec<FactorComparison> {
         );
         FactorComparison::new(TransferFactor::Window, claim, mapping(base), mapping(other))
     };
+    let connections = |case: Case| {
+        let claim = format!("{}, {}: a connection for each file costs time", end_methods(&case), call_amounts(&case));
+        let other = case.clone().with_word(ConnectionPolicy::PerFile);
+        FactorComparison::new(TransferFactor::ConnectionPerFile, claim, case, other)
+    };
     vec![
         buffers(published, narrow),
         buffers(narrow, wide),
         windows(per_file(narrow), per_file(wide)),
         windows(narrow, wide),
+        connections(copying(published)),
+        connections(mapping(published)),
+        connections(best_cell()),
     ]
 }
 
-/// What a connection for each file costs.
-fn connection_factors() -> Vec<FactorComparison> {
-    let [setting, ..] = published_settings();
-    let each = |case: Case| {
-        let claim = format!("{}, {}: a connection for each file costs time", end_methods(&case), call_amounts(&case));
-        let other = case.clone().with_word(ConnectionPolicy::PerFile);
-        FactorComparison::new(TransferFactor::ConnectionPerFile, claim, case, other)
-    };
-    [copying(setting), mapping(setting), best_cell()].map(each).into()
-}
-
 /// Replies, modes and methods around the best cell. A method that needs the ring is compared with the usual one in the ring.
-fn other_factors() -> Vec<FactorComparison> {
+fn method_factors() -> Vec<FactorComparison> {
     let ring = || best_cell().with_word(WaitMode::Uring);
     let replies = "waiting for a reply to each file before the next costs time".to_owned();
     let mut all = vec![FactorComparison::around_best(TransferFactor::Replies, replies, ReplyPolicy::PerFile)];
@@ -430,19 +410,13 @@ fn other_factors() -> Vec<FactorComparison> {
     }));
     let claim = faster(ReceiverMethod::Uring.name(), "receiver, both in a ring");
     all.push(FactorComparison::new(TransferFactor::Receiver, claim, ring(), ring().with_word(ReceiverMethod::Uring)));
-    all
-}
-
-/// What was called asynchronous, with both ends in the kernel as it was published. It is never compared with the mode of signals.
-fn asynchronous_factors() -> Vec<FactorComparison> {
     let connection = ConnectionPolicy::PerFile;
     let setting = CellSetting { connection, window: EQUAL_CALL_SIZES[1].0, buffer: PUBLISHED_BUFFER };
-    let pairs = [
-        (SenderMethod::KernelReadWrite, ReceiverMethod::KernelReadWrite),
-        (SenderMethod::KernelMmap, ReceiverMethod::KernelMmap),
+    let in_kernel = [
+        cell(SenderMethod::KernelReadWrite, ReceiverMethod::KernelReadWrite, setting),
+        cell(SenderMethod::KernelMmap, ReceiverMethod::KernelMmap, setting),
     ];
-    let of = |(sender, receiver)| {
-        let blocking = cell(sender, receiver, setting);
+    all.extend(in_kernel.map(|blocking| {
         let claim = format!(
             "{}, {}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
             end_methods(&blocking),
@@ -450,19 +424,14 @@ fn asynchronous_factors() -> Vec<FactorComparison> {
             connection_text(connection)
         );
         FactorComparison::new(TransferFactor::Mode, claim, blocking.clone(), blocking.with_word(WaitMode::Fasync))
-    };
-    pairs.map(of).into()
-}
-
-/// What it costs that files are not in memory, by method of sending.
-fn cold_factors() -> Vec<FactorComparison> {
-    let of = |&sender: &SenderMethod| {
+    }));
+    all.extend(SenderMethod::ALL.iter().map(|&sender| {
         let case = best_cell().with_word(sender).with_word(usual_mode(sender));
         let claim = format!("sent by {}, files that are not in memory take longer", sender.name());
         let compared = FactorComparison::new(TransferFactor::ColdCache, claim, case.clone(), case);
         FactorComparison { metric: &COLD_TIME, ..compared }
-    };
-    SenderMethod::ALL.iter().map(of).collect()
+    }));
+    all
 }
 
 /// A cell: `rw/mmap, per file, 16 pages, 512 B`. What is as usual goes without saying.
@@ -549,16 +518,6 @@ fn over_files_text(over: &FactorOverFiles) -> String {
 fn set_names(over: &[FactorOverFiles], is_so: impl Fn(&FactorOverFiles) -> bool) -> Option<String> {
     let names: Vec<&str> = over.iter().filter(|one| is_so(one)).map(|one| file_set_named(&one.files)).collect();
     (!names.is_empty()).then(|| names.join(" and "))
-}
-
-/// `, with 1 file of 12 MB, and not with 10 files of 2.4 kB`: of which files a claim holds, where it does not hold of all.
-fn files_suffix(claimed: TimeChange, over: &[FactorOverFiles]) -> String {
-    let Some(so) = set_names(over, |one| one.change == claimed) else { return String::new() };
-    let not = set_names(over, |one| one.change != claimed && one.change != TimeChange::NotKnown);
-    let open = set_names(over, |one| one.change == TimeChange::NotKnown);
-    let rest = [not.map(|not| format!(", and not with {not}")), open.map(|open| format!(", not known with {open}"))];
-    let rest: String = rest.into_iter().flatten().collect();
-    if rest.is_empty() { rest } else { format!(", with {so}{rest}") }
 }
 
 /// Whether the published means say the same; where faults on a file decide, what tells whether the file system is the reason if not.

@@ -2,7 +2,7 @@
 
 use kelvin_core::catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
 use kelvin_core::units::value_text;
-use kelvin_core::{BestQuestion, Case, Claim, Metric, TestEvidence, TunedSetting, Unit};
+use kelvin_core::{BestQuestion, Claim, Metric, TestEvidence, TunedSetting, Unit};
 use kelvin_stats::median;
 
 use super::crossing::{BestOf, Contender};
@@ -49,8 +49,15 @@ fn setting_gain(evidence: &Evidence<'_>, best: &RoundHeadlines<'_>) -> Option<St
     let gains = evidence.rounds_at(&TUNE_GAIN, best.case)?;
     let tested = gains.tested_figure()?;
     let (gain, rounds) = (tested.estimate, gains.values.len());
-    let [block, threads, depth] =
-        [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|part| found_value(evidence, part, best.case));
+    // The value that most rounds found, of equals the least, and in how many.
+    let most_frequent = |part: &Metric| -> Option<(f64, usize)> {
+        let values = &evidence.rounds_at(part, best.case)?.values;
+        let mut values: Vec<f64> = values.iter().map(|value| value.round().max(1.0)).collect();
+        values.sort_by(f64::total_cmp);
+        let groups = values.chunk_by(|left, right| left == right).map(|group| (group[0], group.len()));
+        groups.reduce(|best, next| if next.1 > best.1 { next } else { best })
+    };
+    let [block, threads, depth] = [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(most_frequent);
     let parts = [block?, threads?, depth?];
     let [block, threads, depth] = parts.map(|(value, _)| value);
     let best = best.metric_value();
@@ -71,13 +78,4 @@ fn setting_gain(evidence: &Evidence<'_>, best: &RoundHeadlines<'_>) -> Option<St
     let test = ClaimTest::new(TestEvidence::Search { rounds, agreeing }, test, outcome);
     let setting = TunedSetting { block, threads, depth };
     Some(test.conclude(Claim::Tuned { best, setting, gain }, gain.is_above(1.0), text))
-}
-
-/// The value that searches found most often for one part of a setting, a whole number from one on, and how often; of several the smallest.
-fn found_value(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
-    let values = &evidence.rounds_at(part, case)?.values;
-    let mut counts: Vec<f64> = values.iter().map(|value| value.round().max(1.0)).collect();
-    counts.sort_by(f64::total_cmp);
-    let groups = counts.chunk_by(|left, right| left == right).map(|group| (group[0], group.len()));
-    groups.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }

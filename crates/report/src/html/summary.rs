@@ -1,6 +1,6 @@
 //! The front of the page: verdict, hazards, machine, and how quiet it was.
 
-use kelvin_analysis::wording::hazards::measured_cost;
+use kelvin_analysis::wording::measured_cost;
 use kelvin_analysis::{Outcome, RangeVerdict};
 use kelvin_core::{FactRow, RunStatus, Severity};
 

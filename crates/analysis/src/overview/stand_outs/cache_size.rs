@@ -4,7 +4,7 @@ use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
 use kelvin_core::units::bytes;
 use kelvin_core::{MeasuredValue, StandOutQuestion};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, size_range, time_text};
+use super::{Consequence, StandOutAnswer, StandOutContext, select, size_range, time_text};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let levels = &seen.analysis.levels.as_ref()?.levels;
@@ -15,7 +15,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         return None;
     }
     let sides = [ends.low, ends.high].into_iter().filter_map(|size| {
-        let selector = MetricSelector::new(&LATENCY).with_word(PageSize::Base.point()).with_number(BYTES, size);
+        let selector = select(&LATENCY).with_word(PageSize::Base.point()).with_number(BYTES, size);
         Some(seen.rounds(&selector)?.metric_value())
     });
     let text = format!(

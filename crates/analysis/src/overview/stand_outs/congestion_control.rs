@@ -4,7 +4,7 @@ use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, MESSAGE, STREAMS};
 
-use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
+use super::{Consequence, FigureRatio, StandOutAnswer, StandOutContext, rate_text, select};
 
 /// Share of what the run's own choice carries below which the system's stands out.
 const MAX_SYSTEM_SHARE: f64 = 0.8;
@@ -12,12 +12,10 @@ const MAX_SYSTEM_SHARE: f64 = 0.8;
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let name = seen.evidence.run.header.machine.kernel.congestion_control.get()?;
     let at = |placement: &PairPlacement| -> Option<FigureRatio> {
-        let systems = MetricSelector::new(&BANDWIDTH_TCP_SYSTEM).with_word(placement.point()).furthest(MESSAGE);
+        let systems = select(&BANDWIDTH_TCP_SYSTEM).with_word(placement.point()).furthest(MESSAGE);
         let message = MESSAGE.number_in(&seen.result(&systems)?.case)?;
-        let chosen = MetricSelector::new(&BANDWIDTH_TCP)
-            .with_word(placement.point())
-            .with_number(MESSAGE, message)
-            .with_number(STREAMS, 1);
+        let chosen =
+            select(&BANDWIDTH_TCP).with_word(placement.point()).with_number(MESSAGE, message).with_number(STREAMS, 1);
         seen.figure_ratio(&chosen, &systems).filter(|compared| compared.is_below(MAX_SYSTEM_SHARE))
     };
     let worst = PairPlacement::ALL.iter().filter_map(at).min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;

@@ -5,15 +5,11 @@ use kelvin_core::units::brief_value;
 use kelvin_core::{StandOutQuestion, Unit};
 
 use super::super::ladder::DISK_BLOCK;
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text, time_text};
+use super::{Consequence, StandOutAnswer, StandOutContext, rate_text, select, time_text};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     // The time of one block is that of the ladder: two figures of one thing would contradict each other.
-    let all = [
-        seen.rounds(&MetricSelector::new(&DEVICE_READ))?,
-        seen.rounds(&MetricSelector::new(&DEVICE_REQUESTS))?,
-        seen.rounds(&DISK_BLOCK)?,
-    ];
+    let all = [seen.rounds(&select(&DEVICE_READ))?, seen.rounds(&select(&DEVICE_REQUESTS))?, seen.rounds(&DISK_BLOCK)?];
     let [read, requests, latency] = all.map(|rounds| rounds.measured_value());
     // `81 thousand`, `950`, `1.2 million`.
     let requests = brief_value(requests.value, Some(requests.half_width), Unit::PerSecond)

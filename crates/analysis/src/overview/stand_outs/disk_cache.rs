@@ -3,7 +3,7 @@
 use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::DEVICE_REPEAT_READ;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, times_text};
+use super::{Consequence, MIN_RANGE_ROUNDS, StandOutAnswer, StandOutContext, select, times_text};
 
 /// Later passes over the first from which on a cache shows.
 const MIN_CACHED_SPEED_UP: f64 = 1.25;
@@ -11,7 +11,7 @@ const MIN_CACHED_SPEED_UP: f64 = 1.25;
 const MAX_UNCACHED_SPEED_UP: f64 = 1.1;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let repeat = seen.rounds(&MetricSelector::new(&DEVICE_REPEAT_READ))?;
+    let repeat = seen.rounds(&select(&DEVICE_REPEAT_READ))?;
     let ratio = repeat.estimate()?;
     if ratio.is_range && repeat.values.len() < MIN_RANGE_ROUNDS {
         return None;

@@ -4,7 +4,7 @@ use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FaultPage, REPEATED_FIRST_TOUCH};
 use kelvin_core::units::bytes;
 
-use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutContext, time_text, times_text};
+use super::{Consequence, FigureRatio, StandOutAnswer, StandOutContext, select, time_text, times_text};
 
 /// Times the cost in huge pages from which on it stands out.
 const MIN_COST_RATIO: f64 = 2.0;
@@ -16,9 +16,13 @@ const PAGE_TABLE_ENTRY_BYTES: u64 = 8;
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let page = *seen.evidence.run.header.machine.memory.page_bytes.get()?;
     let freed = seen
-        .figure_ratio(&MetricSelector::new(&REPEATED_FIRST_TOUCH), &MetricSelector::new(&FIRST_TOUCH))
+        .figure_ratio(&select(&REPEATED_FIRST_TOUCH), &select(&FIRST_TOUCH))
         .filter(|compared| compared.is_above(MIN_REUSED_COST_RATIO));
-    let huge = ratio_to_huge(seen, page).filter(|compared| compared.is_above(MIN_COST_RATIO));
+    let fault = |page: FaultPage| seen.rounds(&select(&FAULT_MINOR).with_word(page.point()));
+    let huge_page = page * (page / PAGE_TABLE_ENTRY_BYTES);
+    let huge = fault(FaultPage::Huge).map(|huge| huge.clone().scaled(page as f64 / huge_page as f64));
+    let huge = huge.zip(fault(FaultPage::Anonymous)).and_then(|(huge, base)| FigureRatio::from_rounds(&huge, base));
+    let huge = huge.filter(|compared| compared.is_above(MIN_COST_RATIO));
     let touch = freed.as_ref().or(huge.as_ref())?.other;
     let huge_times = huge.as_ref().map(|huge| times_text(touch.value / huge.base.value));
     let first = format!("Fresh memory costs {} a page of {} at first touch", time_text(touch), bytes(page));
@@ -31,12 +35,4 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         (None, None) => return None,
     };
     Some(freed.or(huge)?.into_answer(Consequence::Avoidable, StandOutQuestion::FreshMemory, text))
-}
-
-/// A fault of a base page compared with its share of one of a huge page.
-fn ratio_to_huge(seen: &StandOutContext<'_>, page: u64) -> Option<FigureRatio> {
-    let huge_page = page * (page / PAGE_TABLE_ENTRY_BYTES);
-    let base = seen.rounds(&MetricSelector::new(&FAULT_MINOR).with_word(FaultPage::Anonymous.point()))?;
-    let huge = seen.rounds(&MetricSelector::new(&FAULT_MINOR).with_word(FaultPage::Huge.point()))?;
-    FigureRatio::from_rounds(&huge.clone().scaled(page as f64 / huge_page as f64), base)
 }

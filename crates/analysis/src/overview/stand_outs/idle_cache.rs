@@ -4,7 +4,7 @@ use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
 use kelvin_core::units::seconds;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext};
+use super::{Consequence, MIN_RANGE_ROUNDS, StandOutAnswer, StandOutContext, select};
 use crate::overview::figure::NANOSECONDS_PER_SECOND;
 
 /// Share of the pages that must be gone: a page here and there is moved or was wanted.
@@ -13,8 +13,8 @@ const MIN_EVICTED_SHARE: f64 = 0.05;
 const MIN_RETAINED_SHARE: f64 = 0.01;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let stayed = seen.rounds(&MetricSelector::new(&IDLE_RETAINED))?;
-    let idle = seen.rounds(&MetricSelector::new(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
+    let stayed = seen.rounds(&select(&IDLE_RETAINED))?;
+    let idle = seen.rounds(&select(&IDLE_TIME))?.headline() / NANOSECONDS_PER_SECOND;
     // The rounds count the same pages one after the other, and none comes back: all must find some gone.
     let is_gone = |&share: &f64| share < 1.0 - MIN_EVICTED_SHARE;
     if stayed.values.len() < MIN_RANGE_ROUNDS || !stayed.values.iter().all(is_gone) {

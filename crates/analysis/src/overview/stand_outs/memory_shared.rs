@@ -3,11 +3,11 @@
 use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, MemoryCpus};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
+use super::{Consequence, StandOutAnswer, StandOutContext, rate_text, select};
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let [one, all] = [MemoryCpus::One, MemoryCpus::All]
-        .map(|cpus| MetricSelector::new(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
+    let [one, all] =
+        [MemoryCpus::One, MemoryCpus::All].map(|cpus| select(&BANDWIDTH_READ).with_word(cpus.point()).furthest(BYTES));
     let cpus = seen.evidence.run.header.machine.topology.allowed.get()?.len();
     let compared = seen.figure_ratio(&one, &all)?;
     let together = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };

@@ -4,7 +4,7 @@ use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAMS};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text};
+use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text, select};
 
 /// Bytes of a message, of which moving them is most of the cost.
 const MESSAGE_BYTES: u64 = 64 << 10;
@@ -12,8 +12,7 @@ const MESSAGE_BYTES: u64 = 64 << 10;
 const MAX_PLACEMENT_SHARE: f64 = 0.8;
 
 /// Streams at a time, one for each CPU.
-const TWO_STREAMS: MetricSelector =
-    MetricSelector::new(&BANDWIDTH_TCP).with_number(MESSAGE, MESSAGE_BYTES).with_number(STREAMS, 2);
+const TWO_STREAMS: MetricSelector = select(&BANDWIDTH_TCP).with_number(MESSAGE, MESSAGE_BYTES).with_number(STREAMS, 2);
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [apart, together] =

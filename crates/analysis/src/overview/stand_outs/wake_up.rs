@@ -3,17 +3,16 @@
 use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, time_text, times_text};
+use super::{Consequence, StandOutAnswer, StandOutContext, select, time_text, times_text};
 
 /// Times a switch from which on it stands out: a wake-up that only sends an interrupt and switches there costs a few.
 const MIN_WAKE_UP_RATIO: f64 = 3.0;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
-    let switch = MetricSelector::new(&SWITCH_COST)
-        .with_word(HandoffTask::Process.point())
-        .with_word(HandoffMechanism::Pipe.point());
-    let compared = seen.figure_ratio(&switch, &wake).filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
+    let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
+    let compared = seen
+        .figure_ratio(&select(&SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point()), &wake)
+        .filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
     let text = format!(
         "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
         time_text(compared.other),

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU
 use kelvin_core::units::brief_value;
 use kelvin_core::{Metric, OverviewFigure, PredictedRange, PredictionVerdict, StandOutQuestion, Unit};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, size_range, time_text};
+use super::{Consequence, StandOutAnswer, StandOutContext, select, size_range, time_text};
 use crate::findings::cause_share;
 use crate::levels::smaller_cache_level;
 use crate::overview::figure::NANOSECONDS_PER_SECOND;
@@ -56,7 +56,7 @@ const WAKING_ROUND_TRIPS: [&Metric; 4] = [&IPC_LATENCY, &RTT_TCP, &RTT_UDP, &RTT
 /// Share of a round trip that its two wake-ups must be, to be worth a word.
 const MIN_WAKE_UP_SHARE: f64 = 0.5;
 
-/// What else of this run tells why, if anything does.
+/// A reason from the other figures of this run, if they have one.
 fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<String> {
     let level = seen.analysis.levels.as_ref().and_then(|found| smaller_cache_level(found, result));
     if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
@@ -73,7 +73,7 @@ fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<
     if !is_round_trip || PairPlacement::of(&result.case) != Some(PairPlacement::TwoCpus) {
         return None;
     }
-    let wake = MetricSelector::new(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
+    let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
     let wake = seen.rounds(&wake)?.measured_value();
     let whole = result.outcome.summary()?.headline;
     (2.0 * wake.value > MIN_WAKE_UP_SHARE * whole).then(|| format!("it includes two wake-ups of {}", time_text(wake)))

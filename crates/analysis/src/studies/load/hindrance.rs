@@ -120,8 +120,9 @@ impl ObservedHindrance {
                 Disturbance::Stalls => visit.get(sign.metric),
                 _ => visit.host_figure(sign.host, sign.metric),
             };
-            let values: Vec<f64> = saturated.steps().filter_map(of_visit).collect();
-            let amount = mean_estimate(&values).map(clamp_to_zero).filter(|amount| amount.value >= sign.threshold)?;
+            let amount = mean_estimate(&saturated.values(of_visit))
+                .map(clamp_to_zero)
+                .filter(|amount| amount.value >= sign.threshold)?;
             Some(Self { sign, amount })
         };
         // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
@@ -146,8 +147,7 @@ impl ObservedHindrance {
 
     /// What it makes uncertain of a verdict: nothing where it is how the limit acts, or where the limit is certainly full all the same.
     pub(crate) fn doubt(&self, facts: &VerdictFacts<'_>, verdict: &LoadVerdict) -> Option<LoadDoubt> {
-        let is_full = facts.is_full();
-        let matters = self.sign.is_grave || !is_full && !self.is_how_it_limits(verdict);
+        let matters = self.sign.is_grave || !facts.is_full() && !self.is_how_it_limits(verdict);
         matters.then(|| LoadDoubt::Disturbed {
             disturbance: self.sign.hindrance,
             of_server: self.sign.host == LoadHost::Server,

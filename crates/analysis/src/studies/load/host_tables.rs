@@ -106,49 +106,43 @@ impl HostColumn {
         }
     }
 
-    fn is_for_host(&self, host: LoadHost) -> bool {
-        !matches!(self.source, ColumnSource::Users(its, _) if its != host)
-    }
-
     /// The mean over the visits to a number of users.
     fn mean(&self, host: LoadHost, load: &UserLoad) -> Option<f64> {
         let of = |visit: &LoadStep| match self.source {
             ColumnSource::Host(metric) => visit.host_figure(host, metric),
             ColumnSource::Users(_, metric) => visit.get(metric),
         };
-        let values: Vec<f64> = load.steps.iter().filter_map(of).collect();
+        let values = load.values(of);
         (!values.is_empty()).then(|| mean(&values))
-    }
-
-    /// Whether it says something with some number of users.
-    fn is_worth_showing(&self, host: LoadHost, sweep: &Sweep) -> bool {
-        let mut means = sweep.loads.iter().filter_map(|load| self.mean(host, load));
-        match self.threshold {
-            ColumnThreshold::From(least) => means.any(|value| value >= least),
-            ColumnThreshold::UpTo(most) => means.any(|value| value <= most),
-            ColumnThreshold::Never => false,
-        }
     }
 }
 
 /// The table of each host of which something was told.
 pub(super) fn host_tables(sweep: &Sweep) -> impl Iterator<Item = StudyTable> {
-    let is_told = |host: &LoadHost| {
+    let was_watched = |host: &LoadHost| {
         let own = HOST_COLUMNS.iter().filter(|column| matches!(column.source, ColumnSource::Host(_)));
         own.flat_map(|column| sweep.loads.iter().map(move |load| column.mean(*host, load))).any(|mean| mean.is_some())
     };
-    let hosts: Vec<LoadHost> = LoadHost::ALL.iter().copied().filter(is_told).collect();
+    let hosts: Vec<LoadHost> = LoadHost::ALL.iter().copied().filter(was_watched).collect();
     hosts.into_iter().map(|host| host_table(sweep, host))
 }
 
 /// The columns of a host.
 fn host_columns(host: LoadHost) -> impl Iterator<Item = &'static HostColumn> {
-    HOST_COLUMNS.iter().filter(move |column| column.is_for_host(host))
+    HOST_COLUMNS.iter().filter(move |column| !matches!(column.source, ColumnSource::Users(its, _) if its != host))
 }
 
 /// Those of them that say most of a sweep.
 fn shown_columns(host: LoadHost, sweep: &Sweep) -> impl Iterator<Item = &'static HostColumn> {
-    host_columns(host).filter(move |column| column.is_worth_showing(host, sweep)).take(MAX_MAIN_COLUMNS)
+    let is_worth_showing = move |column: &&HostColumn| {
+        let mut means = sweep.loads.iter().filter_map(|load| column.mean(host, load));
+        match column.threshold {
+            ColumnThreshold::From(least) => means.any(|value| value >= least),
+            ColumnThreshold::UpTo(most) => means.any(|value| value <= most),
+            ColumnThreshold::Never => false,
+        }
+    };
+    host_columns(host).filter(is_worth_showing).take(MAX_MAIN_COLUMNS)
 }
 
 /// The metrics that say little of these sweeps.

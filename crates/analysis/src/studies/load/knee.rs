@@ -3,7 +3,7 @@
 use kelvin_core::{Estimate, Knee};
 use kelvin_stats::{Random, mean, variance};
 
-use super::sweep::Sweep;
+use super::sweep::{Sweep, UserLoad};
 
 /// Share of the saturation throughput from which on more users bring nothing that matters.
 pub(super) const KNEE_SHARE: f64 = 0.95;
@@ -11,11 +11,6 @@ pub(super) const KNEE_SHARE: f64 = 0.95;
 /// Fewest neighbouring numbers of users whose mean is the saturation throughput: the highest of single ones would be too high by
 /// chance.
 const MIN_NEIGHBOURS: usize = 3;
-
-/// Of many numbers of users a third are neighbours: a sweep reaches to three times the knee.
-fn neighbour_count(loads: usize) -> usize {
-    MIN_NEIGHBOURS.max(loads / 3)
-}
 
 /// Draws of the intervals: with 25 beyond each end, these are accurate to a few hundredths of the width.
 const BOOTSTRAP_DRAWS: usize = 1000;
@@ -40,11 +35,6 @@ struct ThroughputMean {
 }
 
 impl ThroughputMean {
-    fn from_values(values: &[f64]) -> Self {
-        let error = (variance(values) / values.len() as f64).sqrt();
-        Self { value: mean(values), error, degrees: values.len() - 1 }
-    }
-
     /// A draw of it for another study: Student's distribution.
     fn draw(&self, random: &mut Random) -> f64 {
         let squares: f64 = (0..self.degrees).map(|_| random.normal().powi(2)).sum();
@@ -68,8 +58,12 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
     if sweep.loads.len() < MIN_NEIGHBOURS || sweep.min_steps() < 2 {
         return None;
     }
-    let means: Vec<ThroughputMean> =
-        sweep.loads.iter().map(|load| ThroughputMean::from_values(&load.throughputs())).collect();
+    let throughput_mean = |load: &UserLoad| {
+        let values = load.throughputs();
+        let error = (variance(&values) / values.len() as f64).sqrt();
+        ThroughputMean { value: mean(&values), error, degrees: values.len() - 1 }
+    };
+    let means: Vec<ThroughputMean> = sweep.loads.iter().map(throughput_mean).collect();
     let found = find_knee(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
     let mut random = Random::new(1);
     let draws: Vec<KneePosition> = (0..BOOTSTRAP_DRAWS)
@@ -95,7 +89,7 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
 
 /// The highest mean of neighbours, and the first throughput that comes near it.
 fn find_knee(throughputs: &[f64]) -> KneePosition {
-    let width = neighbour_count(throughputs.len());
+    let width = MIN_NEIGHBOURS.max(throughputs.len() / 3);
     let windows = throughputs.windows(width).map(mean).enumerate();
     let (at, throughput) = windows.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
     let until = at + width - 1;

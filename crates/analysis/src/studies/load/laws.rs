@@ -4,7 +4,7 @@ use kelvin_core::catalogue::load::{
     CLIENT_IN_FLIGHT, IN_FLIGHT, RATE, RESPONSE, Resource, ResourceGroup, SENT_BYTE_RATE, SERVICE,
 };
 use kelvin_core::units::percent;
-use kelvin_core::{Case, Estimate, LoadClaim, LoadLaw, LoadLawCheck, Metric};
+use kelvin_core::{Estimate, LoadClaim, LoadLaw, LoadLawCheck, Metric};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, bonferroni_level, mean};
 
 use super::labels::{signed_percent, users_text};
@@ -147,7 +147,7 @@ pub(crate) fn violated_laws(laws: &[LawCheckResult]) -> Vec<LoadLaw> {
 fn check_utilisation(saturated: &SaturatedSweep<'_>) -> Option<LawCheckResult> {
     let fullest: Resource = saturated.fullest_by_group().first()?.resource;
     let demand = |visit: &LoadStep| Some(visit.resource_use.get(&fullest)? / visit.throughput);
-    let at_saturation = mean(&saturated.steps().filter_map(demand).collect::<Vec<f64>>());
+    let at_saturation = mean(&saturated.values(demand));
     let telling = |visit: &LoadStep| visit.resource_use.get(&fullest).is_some_and(|&share| share >= MIN_MEASURABLE_USE);
     let ratio = move |visit: &LoadStep| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
     let tolerance = match fullest.group() {
@@ -169,39 +169,30 @@ struct LoadStepLaw<'l> {
 impl LoadStepLaw<'_> {
     /// All visits together; or one number of users alone, where the law certainly does not hold.
     fn check(&self, sweep: &Sweep, is_of: impl Fn(&UserLoad) -> bool) -> Option<LawCheckResult> {
-        let loads: Vec<(u64, Vec<f64>)> = sweep
-            .loads
-            .iter()
-            .filter(|load| is_of(load))
-            .map(|load| (load.users, load.steps.iter().filter_map(|visit| self.relative_error(visit)).collect()))
-            .collect();
+        let relative_error = |visit: &LoadStep| Some((self.ratio)(visit)? - 1.0).filter(|off| off.is_finite());
+        let loads = sweep.loads.iter().filter(|load| is_of(load));
+        let loads: Vec<(u64, Vec<f64>)> = loads.map(|load| (load.users, load.values(relative_error))).collect();
         let all: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
         let together = mean_estimate(&all)?;
-        let alone = loads.iter().filter_map(|(users, values)| Some((*users, joint_mean(values, loads.len())?)));
+        // Each alone has an interval that holds jointly with all others.
+        let level = bonferroni_level(loads.len());
+        let alone = loads
+            .iter()
+            .filter_map(|(users, values)| Some((*users, interval_estimate(UncertainValue::mean(values)?, level))));
         let is_outside = |(_, off): &(u64, Estimate)| off.is_within(self.tolerance) == Some(false);
         let worst =
             alone.filter(is_outside).max_by(|(_, one), (_, other)| one.value.abs().total_cmp(&other.value.abs()));
         let off = worst.map_or(together, |(_, off)| off);
         let holds = off.is_within(self.tolerance);
-        let held: Case = sweep.held.clone();
         let check = LoadLawCheck {
             law: self.law,
-            fixed: held,
+            fixed: sweep.held.clone(),
             ratio: off,
             users: worst.map(|(users, _)| users),
             tolerance: self.tolerance,
         };
         Some(LawCheckResult { check, holds, visits: all.len() })
     }
-
-    fn relative_error(&self, visit: &LoadStep) -> Option<f64> {
-        (self.ratio)(visit).map(|ratio| ratio - 1.0).filter(|off| off.is_finite())
-    }
-}
-
-/// A mean with an interval that holds jointly with those of so many others.
-fn joint_mean(values: &[f64], others: usize) -> Option<Estimate> {
-    UncertainValue::mean(values).map(|mean| interval_estimate(mean, bonferroni_level(others)))
 }
 
 /// How a figure changes over time while the number of users is the same.
@@ -226,7 +217,12 @@ pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<FigureGrowth> {
 /// of users was visited again, or only once.
 pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrowth> {
     loads.retain(|points| points.len() > 1);
-    let centred: Vec<(f64, f64)> = loads.iter().flat_map(|points| centre(points)).collect();
+    let centred = loads.iter().flat_map(|points| {
+        let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
+        let (time, value) = (of(|point| point.0), of(|point| point.1));
+        points.iter().map(move |point| (point.0 - time, point.1 - value))
+    });
+    let centred: Vec<(f64, f64)> = centred.collect();
     let degrees = centred.len().checked_sub(loads.len() + 1).filter(|&degrees| degrees > 0)? as f64;
     let of_times: f64 = centred.iter().map(|(time, _)| time * time).sum();
     if of_times <= 0.0 {
@@ -239,12 +235,6 @@ pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrow
     let seconds = times().fold(f64::NEG_INFINITY, f64::max) - times().fold(f64::INFINITY, f64::min);
     let a_second = interval_estimate(UncertainValue::from_variance(value, spread), CONFIDENCE_LEVEL);
     Some(FigureGrowth { per_second: a_second, visits: centred.len(), seconds })
-}
-
-fn centre(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
-    let (time, value) = (of(|point| point.0), of(|point| point.1));
-    points.iter().map(|point| (point.0 - time, point.1 - value)).collect()
 }
 
 #[cfg(test)]

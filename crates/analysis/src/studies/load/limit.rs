@@ -10,7 +10,7 @@ use kelvin_stats::{mean, median};
 use super::labels::{resource, resource_id, resource_name, sweep_label, sweep_suffix, users_text};
 use super::laws::{LawCheckResult, violated_laws};
 use super::saturated_sweep::{SaturatedSweep, SaturationUse, mean_estimate};
-use super::sweep::{LoadStep, Sweep};
+use super::sweep::Sweep;
 use super::unwatched_limit::{limit_noun, limit_sentence};
 use super::verdict::{VerdictFacts, doubt_text, doubts};
 use super::{LoadConclusion, visits_test};
@@ -34,57 +34,43 @@ pub(super) fn limit(
     laws: &[LawCheckResult],
 ) -> Option<LoadLimit> {
     let (verdict, rule) = facts.verdict();
-    let (held, rule) = (sweep.held.clone(), rule.text.into());
-    let Some(saturated) = saturated else {
-        let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
-        let saturation = Estimate { value: most, low: most, high: most, is_range: false };
-        let (doubts, used, request_bytes) = (Vec::new(), Vec::new(), sweep.file_bytes());
-        return Some(LoadLimit {
-            fixed: held,
-            verdict,
-            rule,
-            doubts,
-            knee: None,
-            saturation,
-            request_bytes,
-            utilisations: used,
-        });
+    let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
+    let limit = LoadLimit {
+        fixed: sweep.held.clone(),
+        verdict,
+        rule: rule.text.into(),
+        doubts: Vec::new(),
+        knee: None,
+        saturation: Estimate { value: most, low: most, high: most, is_range: false },
+        request_bytes: sweep.file_bytes(),
+        utilisations: Vec::new(),
     };
-    let doubts = match verdict {
+    let Some(saturated) = saturated else { return Some(limit) };
+    let doubts = match &limit.verdict {
         LoadVerdict::Unknown { .. } => Vec::new(),
-        _ => doubts(facts, &verdict, &violated_laws(laws)),
+        verdict => doubts(facts, verdict, &violated_laws(laws)),
     };
     // What was not reached has no figure: what is known is the throughput with the most users.
     let furthest = sweep.loads.last().filter(|_| !facts.is_reached());
     let furthest = furthest.and_then(|load| mean_estimate(&load.throughputs()));
+    // Those of a file where no bytes were counted, and none where more than a file and its header came, which is no answer.
+    let counted = saturated.values(|visit| Some(visit.get(&RATE)? / visit.throughput));
+    let file = sweep.file_bytes();
+    let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= MAX_ANSWER_TO_FILE * file + MAX_HEADER_BYTES);
+    let request_bytes = if counted.is_empty() { file } else { Some(median(&counted)).filter(is_answer) };
     let resource_use = |one: &SaturationUse| ResourceUse {
         resource: resource_id(one.resource),
         utilisation: one.utilisation,
         capacity_bytes: sweep.capacities.get(&one.resource).and_then(|capacity| capacity.bytes),
     };
     Some(LoadLimit {
-        fixed: held,
-        verdict,
-        rule,
         doubts,
         knee: Some(saturated.saturation.knee).filter(|_| furthest.is_none()),
         saturation: furthest.unwrap_or(saturated.saturation.throughput),
-        request_bytes: request_bytes(saturated),
+        request_bytes,
         utilisations: saturated.uses.iter().map(resource_use).collect(),
+        ..limit
     })
-}
-
-/// Bytes of an answer, by the visit in the middle: those of the file where they were not counted, and none where more than a file and
-/// its header came, which is no answer.
-fn request_bytes(saturated: &SaturatedSweep<'_>) -> Option<f64> {
-    let of_visit = |visit: &LoadStep| Some(visit.get(&RATE)? / visit.throughput);
-    let counted: Vec<f64> = saturated.steps().filter_map(of_visit).collect();
-    let file = saturated.sweep.file_bytes();
-    if counted.is_empty() {
-        return file;
-    }
-    let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= MAX_ANSWER_TO_FILE * file + MAX_HEADER_BYTES);
-    Some(median(&counted)).filter(is_answer)
 }
 
 /// The claim, certain where nothing is doubted and something is known.
@@ -141,7 +127,15 @@ pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all
     let label = sweep_label(&limit.fixed, all);
     let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
     let doubts = doubt_texts(limit).map(|doubts| format!("Not certain, as {doubts}."));
-    let own = doubts.into_iter().chain([use_text(limit)]).chain(other_uses(limit));
+    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|one| !is_named(limit, one)).collect();
+    let mut uses: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|one| busy_text(one)).collect();
+    if others.len() > MAX_OTHER_RESOURCES {
+        uses.push("others less".into());
+    }
+    let is_unknown = matches!(limit.verdict, LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. });
+    let beginning = if is_unknown { "In use" } else { "In use besides" };
+    let other_uses = (!uses.is_empty()).then(|| format!("{beginning}: {}.", uses.join(", ")));
+    let own = doubts.into_iter().chain([use_text(limit)]).chain(other_uses);
     StudyAnswer {
         text: format!("{}.", capitalise(&says)),
         reasons: own.chain(lines.filter(|line| !line.is_empty())).collect(),
@@ -277,16 +271,4 @@ fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
         LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.contains(&one.resource),
         LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
     }
-}
-
-/// `In use besides: disk 27 %, CPU of the server 6 %`.
-fn other_uses(limit: &LoadLimit) -> Option<String> {
-    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|one| !is_named(limit, one)).collect();
-    let mut said: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|one| busy_text(one)).collect();
-    if others.len() > MAX_OTHER_RESOURCES {
-        said.push("others less".into());
-    }
-    let is_unknown = matches!(limit.verdict, LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. });
-    let beginning = if is_unknown { "In use" } else { "In use besides" };
-    (!said.is_empty()).then(|| format!("{beginning}: {}.", said.join(", ")))
 }

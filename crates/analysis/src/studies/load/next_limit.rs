@@ -79,7 +79,7 @@ pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadC
 pub(super) fn disk_read_ratio(of: &SaturatedSweep<'_>) -> Option<Estimate> {
     // Of a visit that was served nothing there is no such ratio.
     let ratio = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
-    mean_estimate(&of.steps().filter_map(ratio).collect::<Vec<f64>>()).map(clamp_to_zero)
+    mean_estimate(&of.values(ratio)).map(clamp_to_zero)
 }
 
 pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {

@@ -32,7 +32,8 @@ pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
          network only.",
         file.machine.title
     );
-    Study::empty(super::LOAD_STUDY, design).with_conclusions(conclusions.map(|one| one.stated).collect())
+    let conclusions = conclusions.map(|one| one.stated).collect();
+    Study { conclusions, ..Study::empty(super::LOAD_STUDY, design) }
 }
 
 /// A published case with the network that its capacities are.
@@ -97,7 +98,11 @@ impl<'f> PublishedCaseModel<'f> {
         let claim = PublishedLoadCase {
             name: self.case.name.clone(),
             limit: resource_id(limit),
-            limit_published: Name::intern(resource_named(&self.case.bottleneck).map_or("?", Resource::name)),
+            limit_published: match self.case.bottleneck.as_str() {
+                "network" => resource_id(Resource::Link),
+                "disk" => resource_id(Resource::Disk),
+                _ => Name::new("?"),
+            },
             capacity,
             saturation_published: seen,
             saturation_of_others: self.case.saturation_requests_per_s.is_none(),
@@ -145,15 +150,6 @@ impl<'f> PublishedCaseModel<'f> {
         let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
         let value = self.case.disk_read_bytes_per_s? / served;
         Some(Estimate { value, low: value, high: value, is_range: false })
-    }
-}
-
-/// The resource of a word of that study.
-fn resource_named(word: &str) -> Option<Resource> {
-    match word {
-        "network" => Some(Resource::Link),
-        "disk" => Some(Resource::Disk),
-        _ => None,
     }
 }
 

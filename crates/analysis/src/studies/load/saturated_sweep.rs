@@ -67,6 +67,11 @@ impl<'s> SaturatedSweep<'s> {
         self.loads().iter().flat_map(|load| &load.steps)
     }
 
+    /// A quantity of each visit that has it.
+    pub fn values(&self, of: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
+        self.steps().filter_map(of).collect()
+    }
+
     /// By the utilisation law U = X D: the demand D is the same at all of these visits, X their saturation.
     fn resource_use(&self, resource: Resource) -> Option<SaturationUse> {
         let of = |visit: &LoadStep| Some((visit.throughput, *visit.resource_use.get(&resource)?));
@@ -86,9 +91,8 @@ impl<'s> SaturatedSweep<'s> {
     /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
     /// differs by chance from visit to visit, and what serves them may be full in each.
     pub fn is_full(&self, one: &SaturationUse) -> bool {
-        let in_visits = || self.steps().filter_map(|visit| visit.resource_use.get(&one.resource)).copied();
-        one.fullness.low >= FULL_USE
-            || mean_estimate(&in_visits().collect::<Vec<f64>>()).is_some_and(|used| used.low >= FULL_USE)
+        let in_visits = || self.values(|visit| visit.resource_use.get(&one.resource).copied());
+        one.fullness.low >= FULL_USE || mean_estimate(&in_visits()).is_some_and(|used| used.low >= FULL_USE)
     }
 
     /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
@@ -96,7 +100,7 @@ impl<'s> SaturatedSweep<'s> {
     /// ran, so that this alone would not tell a server that mostly sleeps.
     fn is_cut_short(&self, resource: Resource) -> bool {
         let Some(host) = cpu_host(resource) else { return false };
-        let periods: Vec<f64> = self.steps().filter_map(|visit| visit.host_figure(host, &CPU_THROTTLED)).collect();
+        let periods = self.values(|visit| visit.host_figure(host, &CPU_THROTTLED));
         mean_estimate(&periods).is_some_and(|share| share.low > MIN_THROTTLED_PERIODS)
     }
 
@@ -108,13 +112,10 @@ impl<'s> SaturatedSweep<'s> {
             let used = *visit.resource_use.get(&Resource::ServerCpu)?;
             let is_quota_hidden = visit.host_figure(LoadHost::Server, &CPU_THROTTLED).is_none();
             let all = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
-            Some(if busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden {
-                all.min(1.0)
-            } else {
-                used
-            })
+            let counts = busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden;
+            Some(if counts { all.min(1.0) } else { used })
         };
-        let all: Vec<f64> = self.steps().filter_map(of_visit).collect();
+        let all = self.values(of_visit);
         (!all.is_empty()).then(|| mean(&all))
     }
 
@@ -124,10 +125,8 @@ impl<'s> SaturatedSweep<'s> {
         let servers = self.sweep.servers(resource)?;
         let used = visit.resource_use.get(&resource)? * servers;
         // What the busiest does of it says how many there are at least.
-        let busiest = visit
-            .resource_use
-            .get(&Resource::ServerThread)
-            .filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
+        let busiest = visit.resource_use.get(&Resource::ServerThread);
+        let busiest = busiest.filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
         let threads = busiest.map_or(servers, |busiest| used / busiest);
         let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
         Some(visit.host_figure(cpu_host(resource)?, &THREADS_WITHOUT_CPU)? / at_work)
@@ -202,8 +201,7 @@ impl<'s> SaturatedSweep<'s> {
         let ratio =
             |visit: &LoadStep| Some(visit.resource_use.get(&of.resource)? / visit.resource_use.get(&to.resource)?);
         let times = of.fullness_to_use() / to.fullness_to_use();
-        mean_estimate(&self.steps().filter_map(ratio).map(|ratio| ratio * times).collect::<Vec<f64>>())
-            .map(clamp_to_zero)
+        mean_estimate(&self.values(|visit| Some(ratio(visit)? * times))).map(clamp_to_zero)
     }
 
     /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.
@@ -211,7 +209,12 @@ impl<'s> SaturatedSweep<'s> {
     pub fn explained_throughput(&self) -> Option<f64> {
         let devices: Vec<SaturationUse> =
             self.fullest_by_group().into_iter().filter(|one| one.resource.group().is_station()).collect();
-        let mut stations: Vec<Station> = devices.iter().map(|one| self.station(one)).collect();
+        let station = |one: &SaturationUse| {
+            let servers = whole_servers(self.sweep.servers(one.resource).unwrap_or(1.0));
+            let share = one.fullness.value.max(0.0) / self.saturation.throughput.value;
+            Station::servers(share * f64::from(servers.get()), servers)
+        };
+        let mut stations: Vec<Station> = devices.iter().map(station).collect();
         let demand: f64 = stations.iter().map(|station| station.demand).sum();
         let alone = self.sweep.loads.first().filter(|load| load.users == 1);
         let response =
@@ -221,13 +224,6 @@ impl<'s> SaturatedSweep<'s> {
         let solved = network.solve(usize::try_from(self.sweep.max_users()).ok()?);
         let share = |load: &UserLoad| mean(&load.throughputs()) / solved[load.users as usize - 1].throughput;
         Some(mean(&self.loads().iter().map(share).collect::<Vec<f64>>()))
-    }
-
-    fn station(&self, one: &SaturationUse) -> Station {
-        let servers = self.sweep.servers(one.resource).unwrap_or(1.0);
-        let servers = whole_servers(servers);
-        let share = one.fullness.value.max(0.0) / self.saturation.throughput.value;
-        Station::servers(share * f64::from(servers.get()), servers)
     }
 }
 

@@ -95,9 +95,14 @@ impl LoadStep {
 }
 
 impl UserLoad {
+    /// A quantity of each visit that has it.
+    pub fn values(&self, of: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
+        self.steps.iter().filter_map(of).collect()
+    }
+
     /// A figure of each visit that has it.
     pub fn figure_values(&self, metric: &Metric) -> Vec<f64> {
-        self.steps.iter().filter_map(|visit| visit.get(metric)).collect()
+        self.values(|visit| visit.get(metric))
     }
 
     /// Requests a second of each visit.
@@ -149,18 +154,14 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
-        sweep.more_workers = more_workers_throughput(run, &sweep.held);
+        let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == sweep.held;
+        sweep.more_workers = measurements_of(run, &MORE_WORKERS).find(is_of).and_then(|one| {
+            let rates = one.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
+            Some((USERS.number_in(&one.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
+        });
         sweep.saturation = saturation(sweep);
     }
     sweeps
-}
-
-/// What more workers served, in a sweep.
-fn more_workers_throughput(run: &Run, held: &Case) -> Option<(u64, Vec<f64>)> {
-    let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == *held;
-    let measurement = measurements_of(run, &MORE_WORKERS).find(is_of)?;
-    let rates = measurement.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
-    Some((USERS.number_in(&measurement.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
 }
 
 fn measurements_of<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {

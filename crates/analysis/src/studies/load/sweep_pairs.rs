@@ -80,8 +80,14 @@ impl<'s> SweepPair<'s> {
     /// and 5.7 requests/s`.
     fn throughput(&self) -> (LoadConclusion, String) {
         let values = [self.base.saturation.throughput, self.other.saturation.throughput];
-        let ratio = estimate_ratio(values);
-        let off = Estimate { value: ratio.value - 1.0, low: ratio.low - 1.0, high: ratio.high - 1.0, ..ratio };
+        // The errors of both add as squares, of logarithms.
+        let [base, other] = values;
+        let ratio = other.value / base.value;
+        let side = |over: f64, under: f64| (over.ln().powi(2) + under.ln().powi(2)).sqrt();
+        let down = side(other.value / other.low, base.high / base.value);
+        let up = side(other.high / other.value, base.value / base.low);
+        let (low, high) = (ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0);
+        let off = Estimate { value: ratio - 1.0, low, high, is_range: false };
         let ([usual, changed], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
         let (tolerance, change) = (SAME_THROUGHPUT_SHARE, span_text(&off, signed_percent));
         let text = format!(
@@ -140,13 +146,4 @@ impl<'s> SweepPair<'s> {
         let claim = LoadComparison { axis: self.axis, cases, figure, values };
         LoadConclusion::new(LoadClaim::Comparison(Box::new(claim)), holds, saturated_test(visits), text)
     }
-}
-
-/// The second over the first, of independent errors, which add as squares of logarithms.
-fn estimate_ratio([base, other]: [Estimate; 2]) -> Estimate {
-    let value = other.value / base.value;
-    let side = |over: f64, under: f64| (over.ln().powi(2) + under.ln().powi(2)).sqrt();
-    let down = side(other.value / other.low, base.high / base.value);
-    let up = side(other.high / other.value, base.value / base.low);
-    Estimate { value, low: value * (-down).exp(), high: value * up.exp(), is_range: false }
 }

@@ -75,8 +75,8 @@ static SWEEP_COLUMNS: [SweepColumn; 18] = [
 
 /// A row for each number of users.
 fn user_table(sweep: &Sweep) -> StudyTable {
-    let watched: Vec<Resource> =
-        Resource::ALL.iter().copied().filter(|&resource| is_watched(sweep, resource)).collect();
+    let was_watched = |resource: &Resource| sweep.loads.iter().any(|load| !use_shares(load, *resource).is_empty());
+    let watched: Vec<Resource> = Resource::ALL.iter().copied().filter(was_watched).collect();
     let own = SWEEP_COLUMNS.iter().map(|column| StudyColumn::new(column.label, column.metric.unit, column.is_main));
     let predicted = [
         StudyColumn::new("predicted", Unit::PerSecond, true),
@@ -94,7 +94,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
             there.map(|one| Figure::without_interval(one.response * 1e9, 1)),
         ];
         let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
-        let busy = mean_figure(&load.steps.iter().filter_map(|visit| visit.disk_busy).collect::<Vec<f64>>());
+        let busy = mean_figure(&load.values(|visit| visit.disk_busy));
         let mark = if knee == Some(load.users) { ", knee" } else { "" };
         let label = format!("{}{mark}", counted_text(load.users, "user"));
         StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
@@ -148,12 +148,8 @@ pub(super) fn table_id(sweep: &Sweep, what: &str) -> String {
     format!("{}.{what}.{held}", super::LOAD_STUDY)
 }
 
-fn is_watched(sweep: &Sweep, resource: Resource) -> bool {
-    sweep.loads.iter().any(|load| !use_shares(load, resource).is_empty())
-}
-
 fn use_shares(load: &UserLoad, resource: Resource) -> Vec<f64> {
-    load.steps.iter().filter_map(|visit| visit.resource_use.get(&resource).copied()).collect()
+    load.values(|visit| visit.resource_use.get(&resource).copied())
 }
 
 /// A mean of visits with its interval, where there are two or more. No rate, time or share is below nothing.

@@ -217,7 +217,11 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
     let (saturated, alone) = (facts.saturated?, RequestTimes::of_single_user(facts.sweep)?);
     let places = saturated.saturation.throughput.value * alone.unwatched;
     let at_once = places.round().max(1.0);
-    let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time(facts.sweep.loads.first()?);
+    // The requests of a single user take about as long as each other.
+    let median_to_mean = |visit: &LoadStep| Some(visit.get(&RESPONSE_P50)? / visit.get(&RESPONSE)?);
+    let median_to_mean = mean_figure(facts.sweep.loads.first()?, median_to_mean);
+    let is_constant_time = median_to_mean.is_none_or(|ratio| ratio >= MIN_MEDIAN_TO_MEAN);
+    let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time;
     let how = UnsampledLimit::LimitedConcurrency {
         concurrency: at_once as u64,
         nanoseconds: to_nanoseconds(alone.unwatched),
@@ -237,12 +241,6 @@ pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
         limit: UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 },
         location: at,
     })
-}
-
-/// Whether the requests of a user take about as long as each other.
-fn is_constant_time(load: &UserLoad) -> bool {
-    let of_visit = |visit: &LoadStep| Some(visit.get(&RESPONSE_P50)? / visit.get(&RESPONSE)?);
-    mean_figure(load, of_visit).is_none_or(|median| median >= MIN_MEDIAN_TO_MEAN)
 }
 
 fn to_nanoseconds(seconds: f64) -> u64 {

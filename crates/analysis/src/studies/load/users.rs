@@ -20,10 +20,7 @@ const MIN_WAITING_REQUESTS: f64 = 0.5;
 
 /// Whether users wait for all of a visit while others are served again and again: with the fewest users of whom some certainly do.
 pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
-    let of_load = |load: &UserLoad| {
-        let waiting: Vec<f64> = load.steps.iter().filter_map(unanswered_in_flight).collect();
-        Some((load.users, mean_estimate(&waiting)?))
-    };
+    let of_load = |load: &UserLoad| Some((load.users, mean_estimate(&load.values(unanswered_in_flight))?));
     let (users, waiting) =
         sweep.loads.iter().filter_map(of_load).find(|(_, waiting)| waiting.low > MIN_WAITING_REQUESTS)?;
     let [value, low, high] = [waiting.value, waiting.low, waiting.high].map(number);

@@ -46,62 +46,102 @@ pub(crate) struct VerdictRule {
     decide: fn(&VerdictFacts<'_>) -> Option<LoadVerdict>,
 }
 
+const fn rule(text: &'static str, decide: fn(&VerdictFacts<'_>) -> Option<LoadVerdict>) -> VerdictRule {
+    VerdictRule { text, decide }
+}
+
 /// The rules; the first that applies decides.
 pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
-    VerdictRule {
-        text: "two visits to each of three numbers of users, and a resource that was watched, are needed",
-        decide: too_little,
-    },
-    VerdictRule {
-        text: "a resource that gives more than its capacity has another one: not known",
-        decide: beyond_capacity,
-    },
-    VerdictRule {
-        text: "where a tenth of the requests fail, what turns them away limits",
-        decide: unwatched_limit::refusals,
-    },
-    VerdictRule {
-        text: "where files come from the disk only from a number of users on, more users bring nothing then and nothing else is near its \
-               capacity, the memory for files limits",
-        decide: unwatched_limit::memory,
-    },
-    VerdictRule {
-        text: "where nothing is near its capacity by its own work, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
-               limits",
-        decide: other_work,
-    },
-    VerdictRule {
-        text: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
-               without any work, or waits for the disk most of the time, that limits, or losses on its way",
-        decide: each_waits,
-    },
-    VerdictRule {
-        text: "where throughput grows to the end and nothing is full, nothing was reached: not known",
-        decide: still_growing,
-    },
-    VerdictRule {
-        text: "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
-        decide: stalls,
-    },
-    VerdictRule {
-        text: "where nothing is near its capacity and requests wait for the disk most of the time, it limits",
-        decide: blocked,
-    },
-    VerdictRule {
-        text: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
-               as would be there then if each waited as long, it limits, or losses on the way of requests",
-        decide: limited_concurrency,
-    },
-    VerdictRule {
-        text: "workers that all have a connection and do not work wait for something else: not known",
-        decide: workers_wait,
-    },
-    VerdictRule { text: "where nothing is above 60 %, not known", decide: nothing_busy },
-    VerdictRule { text: "where nothing is near its capacity, not known", decide: nothing_full },
-    VerdictRule { text: "the client alone is full: nothing follows about the server", decide: client_limit },
-    VerdictRule { text: "others within 10 % of the fullest limit as much", decide: several_limits },
-    VerdictRule { text: "others that may be within 10 % of the fullest may limit as much", decide: one_of_several },
-    VerdictRule { text: "the fullest resource limits", decide: fullest_limit },
+    rule("two visits to each of three numbers of users, and a resource that was watched, are needed", |facts| {
+        let is_watched = facts.saturated.is_some_and(|saturated| !saturated.uses.is_empty());
+        (!is_watched).then_some(LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples })
+    }),
+    rule("a resource that gives more than its capacity has another one: not known", |facts| {
+        let is_in_bytes =
+            |first: &SaturationUse| matches!(first.resource.group(), ResourceGroup::Disk | ResourceGroup::Link);
+        let most =
+            |first: &SaturationUse| if is_in_bytes(first) { MAX_BYTE_CAPACITY_EXCESS } else { MAX_CAPACITY_EXCESS };
+        let first = facts.fullest().filter(|first| first.fullness.value > most(first))?;
+        Some(LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
+    }),
+    rule("where a tenth of the requests fail, what turns them away limits", unwatched_limit::refusals),
+    rule(
+        "where files come from the disk only from a number of users on, more users bring nothing then and nothing else is near its \
+         capacity, the memory for files limits",
+        unwatched_limit::memory,
+    ),
+    rule(
+        "where nothing is near its capacity by its own work, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
+         limits",
+        |facts| {
+            // CPUs that count as full for what the server's threads wait are those that other work has.
+            let is_raised = facts.fullest().is_some_and(|first| first.resource.group() == ResourceGroup::ServerCpu)
+                && facts.saturated.is_some_and(SaturatedSweep::is_without_cpu);
+            (is_idle(facts) || is_raised).then(|| unwatched_limit::other_work(facts)).flatten()
+        },
+    ),
+    rule(
+        "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
+         without any work, or waits for the disk most of the time, that limits, or losses on its way",
+        |facts| {
+            let most = facts.sweep.loads.last()?;
+            still_growing(facts)?;
+            let most = std::slice::from_ref(most);
+            unwatched_limit::blocked(facts, most)
+                .or_else(|| unwatched_limit::per_request_delay(facts))
+                .or_else(|| unwatched_limit::losses(facts.sweep, most))
+        },
+    ),
+    rule("where throughput grows to the end and nothing is full, nothing was reached: not known", still_growing),
+    rule(
+        "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
+        |facts| {
+            // Workers have their connections in a stall as well.
+            let hardware = facts.devices.iter().find(|one| one.resource != Resource::Workers);
+            let is_idle = hardware.is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
+            is_idle.then(|| unwatched_limit::stalls(facts)).flatten()
+        },
+    ),
+    rule("where nothing is near its capacity and requests wait for the disk most of the time, it limits", |facts| {
+        facts
+            .saturated
+            .filter(|_| is_idle(facts))
+            .and_then(|saturated| unwatched_limit::blocked(facts, saturated.loads()))
+    }),
+    rule(
+        "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
+         as would be there then if each waited as long, it limits, or losses on the way of requests",
+        limited_concurrency,
+    ),
+    rule("workers that all have a connection and do not work wait for something else: not known", |facts| {
+        let Some(WorkerEvidence::Waiting { refuted }) = facts.workers else { return None };
+        let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
+        is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::WorkersWait { refuted } })
+    }),
+    rule("where nothing is above 60 %, not known", |facts| {
+        let is_idle = facts.fullest().is_some_and(|first| first.fullness.value <= MIN_RELEVANT_USE);
+        is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::NoneBusy })
+    }),
+    rule("where nothing is near its capacity, not known", |facts| {
+        let first = facts.fullest().filter(|first| first.fullness.value < MIN_NEAR_USE)?;
+        Some(LoadVerdict::Unknown { reason: UnknownLimit::NoneSaturated { busiest: resource_id(first.resource) } })
+    }),
+    rule("the client alone is full: nothing follows about the server", |facts| {
+        let first = facts.fullest().filter(|first| first.resource.group() == ResourceGroup::Client)?;
+        facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
+    }),
+    rule("others within 10 % of the fullest limit as much", |facts| {
+        let (first, beside) = (facts.fullest()?, facts.near_fullest(true));
+        let is_certain = !beside.is_empty() && beside.len() == facts.near_fullest(false).len();
+        is_certain.then(|| LoadVerdict::Both { resources: resource_ids(first, &beside) })
+    }),
+    rule("others that may be within 10 % of the fullest may limit as much", |facts| {
+        let (first, beside) = (facts.fullest()?, facts.near_fullest(false));
+        (!beside.is_empty()).then(|| LoadVerdict::OneOf { resources: resource_ids(first, &beside) })
+    }),
+    rule("the fullest resource limits", |facts| {
+        facts.fullest().map(|first| LoadVerdict::Resource { resource: resource_id(first.resource) })
+    }),
 ];
 
 impl<'s> VerdictFacts<'s> {
@@ -156,19 +196,6 @@ impl<'s> VerdictFacts<'s> {
     }
 }
 
-fn too_little(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let is_watched = facts.saturated.is_some_and(|saturated| !saturated.uses.is_empty());
-    (!is_watched).then_some(LoadVerdict::Unknown { reason: UnknownLimit::TooFewSamples })
-}
-
-fn beyond_capacity(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let is_in_bytes =
-        |first: &SaturationUse| matches!(first.resource.group(), ResourceGroup::Disk | ResourceGroup::Link);
-    let most = |first: &SaturationUse| if is_in_bytes(first) { MAX_BYTE_CAPACITY_EXCESS } else { MAX_CAPACITY_EXCESS };
-    let first = facts.fullest().filter(|first| first.fullness.value > most(first))?;
-    Some(LoadVerdict::Unknown { reason: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
-}
-
 fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let users = facts.sweep.max_users();
     let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.saturation.knee.users > users);
@@ -179,38 +206,11 @@ fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     (is_late && !is_full).then_some(LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } })
 }
 
-fn each_waits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let most = facts.sweep.loads.last()?;
-    still_growing(facts)?;
-    let most = std::slice::from_ref(most);
-    unwatched_limit::blocked(facts, most)
-        .or_else(|| unwatched_limit::per_request_delay(facts))
-        .or_else(|| unwatched_limit::losses(facts.sweep, most))
-}
-
 /// Whether no hardware is near its capacity; workers that all have a connection may wait.
 fn is_idle(facts: &VerdictFacts<'_>) -> bool {
     let is_hardware =
         |one: &&SaturationUse| one.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
     facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < MIN_NEAR_USE)
-}
-
-fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    // CPUs that count as full for what the server's threads wait are those that other work has.
-    let is_raised = facts.fullest().is_some_and(|first| first.resource.group() == ResourceGroup::ServerCpu)
-        && facts.saturated.is_some_and(SaturatedSweep::is_without_cpu);
-    (is_idle(facts) || is_raised).then(|| unwatched_limit::other_work(facts)).flatten()
-}
-
-fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    // Workers have their connections in a stall as well.
-    let hardware = facts.devices.iter().find(|one| one.resource != Resource::Workers);
-    let is_idle = hardware.is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
-    is_idle.then(|| unwatched_limit::stalls(facts)).flatten()
-}
-
-fn blocked(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    facts.saturated.filter(|_| is_idle(facts)).and_then(|saturated| unwatched_limit::blocked(facts, saturated.loads()))
 }
 
 fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
@@ -232,57 +232,6 @@ fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     in_turn.or_else(|| unwatched_limit::losses(facts.sweep, saturated.loads()))
 }
 
-fn workers_wait(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let Some(WorkerEvidence::Waiting { refuted }) = facts.workers else { return None };
-    let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
-    is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::WorkersWait { refuted } })
-}
-
-fn nothing_busy(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let is_idle = facts.fullest().is_some_and(|first| first.fullness.value <= MIN_RELEVANT_USE);
-    is_idle.then_some(LoadVerdict::Unknown { reason: UnknownLimit::NoneBusy })
-}
-
-fn nothing_full(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let first = facts.fullest().filter(|first| first.fullness.value < MIN_NEAR_USE)?;
-    Some(LoadVerdict::Unknown { reason: UnknownLimit::NoneSaturated { busiest: resource_id(first.resource) } })
-}
-
-fn client_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let first = facts.fullest().filter(|first| first.resource.group() == ResourceGroup::Client)?;
-    facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { resource: resource_id(first.resource) })
-}
-
-fn several_limits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (first, beside) = (facts.fullest()?, facts.near_fullest(true));
-    let is_certain = !beside.is_empty() && beside.len() == facts.near_fullest(false).len();
-    is_certain.then(|| LoadVerdict::Both { resources: resource_ids(first, &beside) })
-}
-
-fn one_of_several(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (first, beside) = (facts.fullest()?, facts.near_fullest(false));
-    (!beside.is_empty()).then(|| LoadVerdict::OneOf { resources: resource_ids(first, &beside) })
-}
-
-fn fullest_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    facts.fullest().map(|first| LoadVerdict::Resource { resource: resource_id(first.resource) })
-}
-
-fn is_naming_workers(verdict: &LoadVerdict) -> bool {
-    let is_workers = |by: &Name| resource(*by) == Some(Resource::Workers);
-    match verdict {
-        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => is_workers(by),
-        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().any(is_workers),
-        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
-    }
-}
-
-/// Whether the limit may have been another in some visits. One that is full whenever it was visited is the limit at whatever throughput.
-fn is_unsteady(facts: &VerdictFacts<'_>, saturated: &SaturatedSweep<'_>, is_unwatched: bool) -> bool {
-    facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
-        || facts.is_steady == Some(false) && !facts.is_full()
-}
-
 fn resource_ids(first: &SaturationUse, others: &[Resource]) -> Vec<Name> {
     std::iter::once(first.resource).chain(others.iter().copied()).map(resource_id).collect()
 }
@@ -293,7 +242,7 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     let is_watched = |one: &&SaturationUse| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
     let explains =
         facts.is_full() || saturated.explained_throughput().is_some_and(|share| share >= MIN_EXPLAINED_SHARE);
-    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.steps().filter_map(of).collect::<Vec<f64>>());
+    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.values(of));
     let think = facts.sweep.think_seconds() * 1e9;
     let late = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
     // A client that is the limit sends late for that very reason.
@@ -306,14 +255,23 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
         LoadVerdict::NotSampled { .. } => Some(LoadDoubt::NotSampled),
         _ => None,
     };
+    let is_workers = |by: &Name| resource(*by) == Some(Resource::Workers);
+    let is_naming_workers = match verdict {
+        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => is_workers(by),
+        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().any(is_workers),
+        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
+    };
+    // The limit may have been another in some visits. One that is full whenever it was visited is the limit at any throughput.
+    let is_unsteady = facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
+        || facts.is_steady == Some(false) && !facts.is_full();
     let all = [
         would_decide,
         (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
         saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotSampled),
         (late > MIN_LATENESS_SHARE && !is_client).then_some(LoadDoubt::LateGenerator),
         (failing > MIN_FAILURE_RATIO).then_some(LoadDoubt::Errors),
-        (is_naming_workers(verdict) && facts.workers != Some(WorkerEvidence::Tested)).then_some(LoadDoubt::Untested),
-        is_unsteady(facts, saturated, is_unwatched).then_some(LoadDoubt::Unsteady),
+        (is_naming_workers && facts.workers != Some(WorkerEvidence::Tested)).then_some(LoadDoubt::Untested),
+        is_unsteady.then_some(LoadDoubt::Unsteady),
     ];
     let hindered =
         ObservedHindrance::at_saturation(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));

@@ -129,27 +129,21 @@ fn is_saturated_with_fewer(saturated: &SaturatedSweep<'_>) -> bool {
 /// for each other. `None` where there were no such numbers.
 fn is_growing_with_workers(saturated: &SaturatedSweep<'_>) -> Option<bool> {
     let demand = |visit: &LoadStep| Some(visit.resource_use.get(&Resource::Workers)? / visit.throughput);
-    let all: Vec<f64> = saturated.steps().filter_map(demand).collect();
+    let all = saturated.values(demand);
     let at_saturation = (!all.is_empty()).then(|| mean(&all))?;
     let partly = |load: &&UserLoad| {
         workers_use(load).is_some_and(|used| used.low > MIN_MEASURABLE_USE && used.high < MIN_NEAR_USE)
     };
     let ratios = saturated.sweep.loads.iter().filter(partly).filter_map(|load| {
         let of_visit = |visit: &LoadStep| Some(demand(visit)? / at_saturation);
-        mean_estimate(&load.steps.iter().filter_map(of_visit).collect::<Vec<f64>>())
+        mean_estimate(&load.values(of_visit))
     });
     // Where they wait for each other, each request takes longer of a worker at saturation.
     ratios.map(|ratio| ratio.high >= MIN_SAME_DEMAND).reduce(|one, other| one && other)
 }
 
 fn workers_use(load: &UserLoad) -> Option<Estimate> {
-    mean_estimate(
-        &load
-            .steps
-            .iter()
-            .filter_map(|visit| visit.resource_use.get(&Resource::Workers).copied())
-            .collect::<Vec<f64>>(),
-    )
+    mean_estimate(&load.values(|visit| visit.resource_use.get(&Resource::Workers).copied()))
 }
 
 /// The share of the workers' time in which, as far as was watched, the hardware worked for them or their users thought. At least: what is
@@ -157,15 +151,10 @@ fn workers_use(load: &UserLoad) -> Option<Estimate> {
 fn worked_share(saturated: &SaturatedSweep<'_>) -> Option<f64> {
     let servers = |resource: Resource| saturated.sweep.servers(resource);
     let workers = servers(Resource::Workers)?;
-    let is_served_by =
-        |device: ResourceGroup| matches!(device, ResourceGroup::Disk | ResourceGroup::Link | ResourceGroup::ServerCpu);
-    let mut seen: Vec<ResourceGroup> = Vec::new();
-    let mut at_work = saturated.saturation.throughput.value * saturated.sweep.think_seconds();
-    for one in saturated.uses.iter().filter(|one| is_served_by(one.resource.group())) {
-        if !seen.contains(&one.resource.group()) {
-            seen.push(one.resource.group());
-            at_work += one.utilisation.value * servers(one.resource).unwrap_or(1.0);
-        }
-    }
-    Some((at_work / workers).min(1.0))
+    let thinking = saturated.saturation.throughput.value * saturated.sweep.think_seconds();
+    // The fullest part of each device works for a request.
+    let devices = [ResourceGroup::Disk, ResourceGroup::Link, ResourceGroup::ServerCpu];
+    let fullest = devices.iter().filter_map(|device| saturated.uses.iter().find(|one| one.resource.group() == *device));
+    let working: f64 = fullest.map(|one| one.utilisation.value * servers(one.resource).unwrap_or(1.0)).sum();
+    Some(((thinking + working) / workers).min(1.0))
 }

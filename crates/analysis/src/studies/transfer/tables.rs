@@ -6,7 +6,7 @@ use kelvin_core::catalogue::transfer::{
     RECEIVER_FAULTS, RECEIVER_SWITCHES, ReplyPolicy, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS,
     SENDER_SWITCHES, TIME, TransferFiles, WaitMode,
 };
-use kelvin_core::{Case, Metric, Name, Unit};
+use kelvin_core::{Case, Metric, Unit};
 use kelvin_stats::{WorkSample, fit_fixed_plus_linear};
 
 use super::{cell_text, file_set, published_machine, published_value, without_axes};
@@ -15,8 +15,18 @@ use crate::result::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable, Sum
 /// The tables of what was measured; none without a transfer.
 pub(crate) fn transfer_tables(results: &[MetricResult]) -> Vec<StudyTable> {
     let cells = CellResults(results);
-    let in_memory = TransferFiles::ALL.iter().map(|&files| cells.cached_table(files));
-    let others = TransferFiles::ALL.iter().map(|&files| cells.cold_table(files));
+    let in_memory = TransferFiles::ALL.iter().map(|&files| {
+        let table = cells.table(&TIME, files, &CACHED_COLUMNS, transfer::CACHED_METRICS);
+        let has_published = table.rows.iter().any(|row| row.cells[BAR_COLUMNS[1]].is_some());
+        let published = published_machine()
+            .filter(|_| has_published)
+            .map_or_else(String::new, |machine| format!("; published is the mean of an earlier study: {machine}"));
+        StudyTable { title: format!("{}, in memory{published}", file_set(files)), bars: Some(BAR_COLUMNS), ..table }
+    });
+    let others = TransferFiles::ALL.iter().map(|&files| {
+        let table = cells.table(&COLD_TIME, files, &COLD_COLUMNS, transfer::COLD_METRICS);
+        StudyTable { title: format!("{}, not in memory", file_set(files)), bars: Some([0, 3]), ..table }
+    });
     let all = in_memory.chain(others).chain([cells.cost_table()]);
     all.filter(|table| !table.rows.is_empty()).collect()
 }
@@ -33,26 +43,21 @@ const fn column(label: &'static str, unit: Unit, figure: fn(&CellRow<'_>) -> Opt
     TransferColumn { label, unit, is_main: false, figure }
 }
 
-impl TransferColumn {
-    const fn main_row(mut self) -> Self {
-        self.is_main = true;
-        self
-    }
+const fn main_column(label: &'static str, unit: Unit, figure: fn(&CellRow<'_>) -> Option<Figure>) -> TransferColumn {
+    TransferColumn { is_main: true, ..column(label, unit, figure) }
 }
 
 /// Place of the median, and of the published mean, among the columns of files in memory.
 const BAR_COLUMNS: [usize; 2] = [0, 4];
 
 static CACHED_COLUMNS: [TransferColumn; 18] = [
-    column("median", Unit::Nanoseconds, |row| row.headline(&TIME)).main_row(),
-    column("mean", Unit::Nanoseconds, |row| row.summary_figure(&TIME, |summary| summary.distribution.mean)).main_row(),
-    column("deviation", Unit::Nanoseconds, |row| row.summary_figure(&TIME, |summary| summary.distribution.std))
-        .main_row(),
-    column("rate", Unit::BytesPerSecond, |row| row.summary_figure(&RATE, |summary| summary.headline)).main_row(),
-    column("published", Unit::Nanoseconds, |row| {
+    main_column("median", Unit::Nanoseconds, |row| row.headline(&TIME)),
+    main_column("mean", Unit::Nanoseconds, |row| row.summary_figure(&TIME, |summary| summary.distribution.mean)),
+    main_column("deviation", Unit::Nanoseconds, |row| row.summary_figure(&TIME, |summary| summary.distribution.std)),
+    main_column("rate", Unit::BytesPerSecond, |row| row.summary_figure(&RATE, |summary| summary.headline)),
+    main_column("published", Unit::Nanoseconds, |row| {
         Some(Figure::without_interval(published_value(row.case)?.value, row.trials()?))
-    })
-    .main_row(),
+    }),
     column("its deviation", Unit::Nanoseconds, |row| {
         Some(Figure::without_interval(published_value(row.case)?.std?, row.trials()?))
     }),
@@ -71,12 +76,12 @@ static CACHED_COLUMNS: [TransferColumn; 18] = [
 ];
 
 static COLD_COLUMNS: [TransferColumn; 5] = [
-    column("median", Unit::Nanoseconds, |row| row.headline(&COLD_TIME)).main_row(),
-    column("mean", Unit::Nanoseconds, |row| row.summary_figure(&COLD_TIME, |summary| summary.distribution.mean))
-        .main_row(),
-    column("deviation", Unit::Nanoseconds, |row| row.summary_figure(&COLD_TIME, |summary| summary.distribution.std))
-        .main_row(),
-    column("in memory", Unit::Nanoseconds, |row| row.headline(&TIME)).main_row(),
+    main_column("median", Unit::Nanoseconds, |row| row.headline(&COLD_TIME)),
+    main_column("mean", Unit::Nanoseconds, |row| row.summary_figure(&COLD_TIME, |summary| summary.distribution.mean)),
+    main_column("deviation", Unit::Nanoseconds, |row| {
+        row.summary_figure(&COLD_TIME, |summary| summary.distribution.std)
+    }),
+    main_column("in memory", Unit::Nanoseconds, |row| row.headline(&TIME)),
     column("read from the device", Unit::Bytes, |row| row.headline(&COLD_DEVICE)),
 ];
 
@@ -101,21 +106,13 @@ impl<'a> CellResults<'a> {
         of.filter(|result| result.outcome.summary().is_some()).map(|result| &result.case)
     }
 
-    fn cached_table(&self, files: TransferFiles) -> StudyTable {
-        let table = self.table(&TIME, files, &CACHED_COLUMNS);
-        let has_published = table.rows.iter().any(|row| row.cells[BAR_COLUMNS[1]].is_some());
-        let published = published_machine()
-            .filter(|_| has_published)
-            .map_or_else(String::new, |machine| format!("; published is the mean of an earlier study: {machine}"));
-        StudyTable { title: format!("{}, in memory{published}", file_set(files)), bars: Some(BAR_COLUMNS), ..table }
-    }
-
-    fn cold_table(&self, files: TransferFiles) -> StudyTable {
-        let table = self.table(&COLD_TIME, files, &COLD_COLUMNS);
-        StudyTable { title: format!("{}, not in memory", file_set(files)), bars: Some([0, 3]), ..table }
-    }
-
-    fn table(&self, metric: &'static Metric, files: TransferFiles, columns: &[TransferColumn]) -> StudyTable {
+    fn table(
+        &self,
+        metric: &'static Metric,
+        files: TransferFiles,
+        columns: &[TransferColumn],
+        metrics: &[&Metric],
+    ) -> StudyTable {
         let row = |case: &Case| StudyRow {
             label: cell_text(case),
             cells: columns.iter().map(|column| (column.figure)(&CellRow { cells: self, case })).collect(),
@@ -126,7 +123,7 @@ impl<'a> CellResults<'a> {
             title: String::new(),
             columns: columns.iter().map(column).collect(),
             rows: self.cases(metric).filter(|case| TransferFiles::of(case) == Some(files)).map(row).collect(),
-            metrics: tabulated_metrics(metric),
+            metrics: metrics.iter().map(|metric| metric.id).collect(),
             bars: None,
         }
     }
@@ -166,12 +163,6 @@ impl<'a> CellResults<'a> {
         let cells = vec![of_a_file, rate, Some(Figure::without_interval(fit.residual, n))];
         Some(StudyRow { label: cell_text(&without_axes(case, &[TransferFiles::AXIS])), cells })
     }
-}
-
-/// The metrics that a table of cells shows.
-fn tabulated_metrics(metric: &Metric) -> Vec<Name> {
-    let of = if metric.id == COLD_TIME.id { transfer::COLD_METRICS } else { transfer::CACHED_METRICS };
-    of.iter().map(|metric| metric.id).collect()
 }
 
 impl CellRow<'_> {

@@ -1,9 +1,15 @@
-//! The rates of streams if their bytes alone cost time, and their calls none.
+//! What the charts of the network have besides its figures: the rates of streams if their bytes alone cost time, and their calls none;
+//! and single operations that a user waits for, whose distributions are shown together.
 
-use crate::result::{LineCeiling, MetricResult};
 use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
+use kelvin_core::catalogue::net::{
+    BANDWIDTH_TCP, MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS,
+};
 use kelvin_core::{Case, Metric};
+
+use crate::result::{LineCeiling, MetricResult, TailGroup};
+use crate::studies::crossing::distinct;
+use crate::studies::network::CALLS_STUDY;
 
 /// The ceilings of all lines of TCP streams on this many CPUs.
 pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {
@@ -11,9 +17,7 @@ pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeil
         Some(Case::new().with_number(STREAMS, STREAMS.number_in(case)?).with_word(PairPlacement::of(case)?))
     };
     let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
-    let mut lines: Vec<Case> = of_streams.filter_map(|result| held(&result.case)).collect();
-    lines.sort();
-    lines.dedup();
+    let lines = distinct(of_streams.filter_map(|result| held(&result.case)));
     lines.into_iter().filter_map(|line| line_ceiling(results, cpus, line)).collect()
 }
 
@@ -49,4 +53,18 @@ fn byte_cost(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
     let bytes = (large - small) as f64;
     let (low, high) = ((lower - most) / bytes, (upper - least) / bytes);
     (low > 0.0).then_some((low, high))
+}
+
+/// The round trips of this machine.
+static TAIL_METRICS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &RTT_ICMP];
+
+/// The round trips among results; `None` where none was measured.
+pub(crate) fn tails_from_results(results: &[MetricResult]) -> Option<TailGroup> {
+    let is_one = |result: &&MetricResult| TAIL_METRICS.iter().any(|metric| metric.id == result.metric.id);
+    let all: Vec<u64> = results.iter().filter(is_one).filter_map(|result| MESSAGE.number_in(&result.case)).collect();
+    let count = |at: u64| all.iter().filter(|&&message| message == at).count();
+    // The smallest of several.
+    let most = distinct(all.iter().copied()).into_iter().rev().max_by_key(|&at| count(at))?;
+    let metrics = TAIL_METRICS.iter().map(|metric| metric.id).collect();
+    Some(TailGroup { family: CALLS_STUDY, metrics, fixed: Case::new().with_number(MESSAGE, most) })
 }

@@ -1,18 +1,17 @@
-//! Everything that analysis says, in words.
-
-pub mod class_comparison;
-pub mod compare;
-pub mod explanation;
-pub mod hazards;
-pub mod history;
+//! Texts that several rules share, and paths to those of comparisons, explanations and histories.
 
 use kelvin_core::catalogue::ModelContradiction;
-use kelvin_core::units::{Quantity, number, percent, quantity, value_text, with_interval, without_cycles};
-use kelvin_core::{Better, Cpu, Estimate, MetricValue, Unit};
+use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, HandoffMechanism};
+use kelvin_core::units::{
+    Quantity, brief_value, case, number, percent, quantity, value_text, with_interval, without_cycles,
+};
+use kelvin_core::{Better, Case, Cpu, Estimate, Metric, MetricValue, Name, Unit};
 
-use crate::result::{Figure, MetricResult, Mode, RangeVerdict, Summary};
+use crate::metric_selector::select;
+use crate::result::{Analysis, Figure, MetricResult, Mode, RangeVerdict, Summary};
 
 pub use crate::findings::gap_explanation;
+pub use crate::{class_comparison, compare, explanation, history};
 
 /// What was measured: a value with its interval, or both modes of a bimodal value with their shares: `12.1 ns (67 %) or 118 ns
 /// (33 %)`.
@@ -55,7 +54,7 @@ pub fn range_distance(result: &MetricResult) -> Option<String> {
     is_gap(result).then(|| Some(format!("outside by {} times its half-width", half_width_count(result)?))).flatten()
 }
 
-/// The same as a number for a column: `2.4`, `12`; none where it rounds to nothing.
+/// That distance as a number for a column: `2.4`, `12`; none where it rounds to nothing.
 pub fn half_width_count(result: &MetricResult) -> Option<String> {
     let outside = result.log_distance.filter(|outside| *outside >= 0.05 && is_gap(result))?;
     Some(if outside < 9.95 { format!("{outside:.1}") } else { format!("{outside:.0}") })
@@ -76,6 +75,12 @@ pub fn cycles_text(result: &MetricResult) -> String {
     let (Some(cycles), Some(summary)) = (result.cycles, result.outcome.summary()) else { return String::new() };
     let half = summary.interval.map(|interval| interval.half_width() * cycles / summary.headline);
     without_cycles(&quantity(cycles, half, Unit::Cycles).short())
+}
+
+/// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
+pub(crate) fn metric_and_case(metric: &Metric, at: &Case) -> String {
+    let case = case(metric, at);
+    if case.is_empty() { metric.id.to_string() } else { format!("{} {case}", metric.id) }
 }
 
 /// The text with a capital first letter.
@@ -113,4 +118,39 @@ pub(crate) fn amount_text(side: &MetricValue) -> String {
 /// `1 stream`, `4 streams`.
 pub(crate) fn counted_text(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// That idle CPUs halt.
+const IDLE_STATES_HAZARD: &str = "idle_states";
+
+/// What it was measured to cost, in words; nothing where no figure of the run is that cost alone.
+pub fn measured_cost(hazard: &Name, analysis: &Analysis) -> Option<String> {
+    if *hazard != *IDLE_STATES_HAZARD {
+        return None;
+    }
+    let result = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point()).find(&analysis.results)?;
+    let summary = result.outcome.summary()?;
+    let time = brief_value(summary.headline, None, SWITCH_CROSS_CPU.unit);
+    Some(format!("measured in this run: {time} from passing a token until a process on another CPU has it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_core::Case;
+
+    use super::*;
+    use crate::analyse;
+    use crate::testing::{add_scalars, empty_run};
+
+    #[test]
+    fn idle_states_cost_is_remote_wake_up() {
+        let mut run = empty_run(&[SWITCH_CROSS_CPU]);
+        let idle = Name::new(IDLE_STATES_HAZARD);
+        assert_eq!(measured_cost(&idle, &analyse(&run)), None, "nothing was measured");
+        let pipe = HandoffMechanism::Pipe.point();
+        add_scalars(&mut run, &SWITCH_CROSS_CPU, Case::new().with_word(pipe), &[29_000.0; 8]);
+        let said = "measured in this run: 29.0 µs from passing a token until a process on another CPU has it";
+        assert_eq!(measured_cost(&idle, &analyse(&run)).as_deref(), Some(said));
+        assert_eq!(measured_cost(&Name::new("smt"), &analyse(&run)), None);
+    }
 }

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::units::{brief_value, case, number, p_value, percent, seconds, span, stated_value};
+use kelvin_core::units::{brief_value, number, p_value, percent, seconds, span, stated_value};
 use kelvin_core::{
     CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate,
-    Foreign, GateFinding, GateReason, GateResult, Interleaving, KnownIssue, NotCompared, NotComparedReason, RatioBasis,
-    SideFigure, SpreadSource, UndecidedReason, Unit,
+    Foreign, GateFinding, GateReason, GateResult, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
+    SpreadSource, UndecidedReason, Unit,
 };
 use kelvin_stats::{MIN_HISTORY_RUNS, median};
+
+use crate::wording::metric_and_case;
 
 /// From this factor on it is said that errors were widened.
 const MIN_WIDENING: f64 = 1.1;
 /// More runs of a side than this are not counted: nobody makes them.
 const MAX_RUNS: f64 = 100.0;
-/// A change by a larger factor is told as more than this one: how much more says nothing.
+/// A change by a larger factor is given as more than this one: how much more says nothing.
 const MAX_FACTOR: f64 = 100.0;
 /// Characters of a command in a title.
 const MAX_NAME_CHARS: usize = 44;
-/// Nor more blocks of measurements in turn.
+/// Nor more blocks of interleaved measurements.
 const MAX_BLOCKS: f64 = 10_000.0;
 
 /// A row of a table of figures.
@@ -38,7 +40,7 @@ pub struct ComparisonRow {
     pub needs: String,
     /// What explains the difference, in part or all; nothing where that is not known.
     pub cause: String,
-    /// Modes of the sides and what they are compared by, where that is not told by the figures alone.
+    /// Modes of the sides and what they are compared by, where the figures alone do not show that.
     pub compared_by: String,
 }
 
@@ -70,7 +72,7 @@ pub fn comparison_row(figure: &ComparedFigure, comparison: &Comparison) -> Compa
     }
 }
 
-/// The modes of the sides, and what they are compared by: of what was measured in turn.
+/// The modes of the sides, and what they are compared by: of interleaved measurements.
 fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
     let means = ratio_text(figure.other / figure.base);
     let by = match figure.ratio_basis? {
@@ -82,20 +84,17 @@ fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<Strin
     let names = [&comparison.base.name, &comparison.other.name].map(|name| setting_letter(name));
     let modes = |(side, name): (&SideFigure, &str)| {
         let each = side.modes.iter().map(|mode| {
-            format!(
-                "{} ({})",
-                brief_value(mode.center, None, figure.metric.unit),
-                percent((mode.share * 100.0).round() / 100.0)
-            )
+            let share = percent((mode.share * 100.0).round() / 100.0);
+            format!("{} ({share})", brief_value(mode.center, None, figure.metric.unit))
         });
-        (!side.modes.is_empty())
-            .then(|| format!("{name} has {} modes: {}", side.modes.len(), each.collect::<Vec<_>>().join(" and ")))
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("{name} has {} modes: {}", each.len(), each.join(" and ")))
     };
-    let told: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
-    (!told.is_empty()).then(|| format!("{}; {by}", told.join("; ")))
+    let modes: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
+    (!modes.is_empty()).then(|| format!("{}; {by}", modes.join("; ")))
 }
 
-/// The letter of a setting or command: what it stands for is told above the tables.
+/// The letter of a setting or command: what it stands for is written above the tables.
 pub fn setting_letter(name: &str) -> &str {
     name.split(':').next().unwrap_or_default()
 }
@@ -125,11 +124,10 @@ pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Opti
 
 /// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
 pub fn figure_name(figure: &ComparedFigure) -> String {
-    let case = case(&figure.metric, &figure.case);
-    if case.is_empty() { figure.metric.id.to_string() } else { format!("{} {case}", figure.metric.id) }
+    metric_and_case(&figure.metric, &figure.case)
 }
 
-/// A ratio; near 1 with the digits that tell it from 1.
+/// A ratio; near 1 with the digits that distinguish it from 1.
 pub fn ratio_text(value: f64) -> String {
     match (value - 1.0).abs() {
         away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
@@ -145,13 +143,14 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
         UndecidedReason::CoreFrequency => "the core's frequency differed by as much".into(),
         UndecidedReason::Published => "published without its spread".into(),
         UndecidedReason::Undecided => {
+            let (unit, most) = counted_unit(comparison);
             let Estimate { low, high, is_range, .. } = figure.ratio;
             let by = |ratio: f64| percent((ratio - 1.0).abs());
             let is_other = !is_range && (low > 1.0 || high < 1.0);
             let differs = is_other.then(|| {
                 let (word, [from, to]) = if low > 1.0 { ("higher", [low, high]) } else { ("lower", [high, low]) };
                 let open = if (from - 1.0).abs() > comparison.threshold {
-                    format!("of so few {} not sure", counted_unit(comparison))
+                    format!("of so few {unit} not sure")
                 } else {
                     format!("whether by more than {} is open", percent(comparison.threshold))
                 };
@@ -163,14 +162,17 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
                 .map(|share| format!("{differs}seen from {}", change_text(share)))
                 .unwrap_or_default();
             match times_to_decide(figure, comparison) {
-                Some(times) if times <= max_counted(comparison) => {
-                    format!("{seen}; {times:.0} {}", counted_unit(comparison))
-                }
-                Some(_) => format!("{seen}; over {} {}", max_counted(comparison), counted_unit(comparison)),
+                Some(times) if times <= most => format!("{seen}; {times:.0} {unit}"),
+                Some(_) => format!("{seen}; over {most} {unit}"),
                 None => seen,
             }
         }
     }
+}
+
+/// What is counted to decide a figure, and the most of it that is named.
+fn counted_unit(comparison: &Comparison) -> (&'static str, f64) {
+    if comparison.interleaving.is_some() { ("blocks", MAX_BLOCKS) } else { ("runs of each", MAX_RUNS) }
 }
 
 /// A change as a share, from which on it is a factor.
@@ -187,16 +189,6 @@ fn times_to_decide(figure: &ComparedFigure, comparison: &Comparison) -> Option<f
     let runs = comparison.base.runs.len().max(comparison.other.runs.len());
     let now = if let SpreadSource::Blocks(blocks) = figure.spread_source { blocks } else { runs };
     figure.times_to_decide.map(|times| (times * now as f64).ceil())
-}
-
-/// What is counted there.
-fn counted_unit(comparison: &Comparison) -> &'static str {
-    if comparison.interleaving.is_some() { "blocks" } else { "runs of each" }
-}
-
-/// Up to how many of them.
-fn max_counted(comparison: &Comparison) -> f64 {
-    if comparison.interleaving.is_some() { MAX_BLOCKS } else { MAX_RUNS }
 }
 
 /// What the verdict of a figure rests on, as terms and what they stand for.
@@ -315,7 +307,10 @@ pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
     let partial = side.runs.iter().filter(|run| run.is_partial).count();
     let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
     match side.runs.as_slice() {
-        [] if comparison.interleaving.is_some() => shorten_command(&side.name),
+        [] if comparison.interleaving.is_some() => {
+            let short: String = side.name.chars().take(MAX_NAME_CHARS).collect();
+            if short.len() < side.name.len() { format!("{short}…") } else { short }
+        }
         [] => format!("{}: published", side.name),
         [ComparedRun { id, foreign: Some(foreign), .. }] => {
             format!("{}: foreign run {id} of {}, by {}", side.name, date(&side.runs[0]), program_text(foreign))
@@ -327,84 +322,63 @@ pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
     }
 }
 
-/// A name of a side that is a whole command, cut: it stands whole in what differs.
-fn shorten_command(name: &str) -> String {
-    let short: String = name.chars().take(MAX_NAME_CHARS).collect();
-    if short.len() < name.len() { format!("{short}…") } else { short }
-}
-
 /// What is to be known of the verdicts, a sentence each.
 pub fn remarks(comparison: &Comparison) -> Vec<String> {
-    [
-        interleaving_remark(comparison),
-        clock_remark(comparison),
-        widening_remark(comparison),
-        median_remark(comparison),
-        no_history_remark(comparison),
-        undecided_remark(comparison),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn interleaving_remark(comparison: &Comparison) -> Option<String> {
-    let Interleaving { blocks, seconds: taken } = comparison.interleaving?;
-    let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
-    Some(format!(
-        "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to block.",
-        seconds(taken)
-    ))
-}
-
-fn clock_remark(comparison: &Comparison) -> Option<String> {
-    let is_apart = |ratio: f64| (ratio - 1.0).abs() >= comparison.threshold;
-    let clocks = comparison.clocks.filter(|[base, other]| is_apart(other / base));
-    let ran = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
-        (Some([base, other]), _) => {
-            let [base, other] = [base, other].map(|hertz| stated_value(hertz, Unit::Hertz, 3));
-            format!("The core ran at {other}, in {} at {base}.", comparison.base.name)
-        }
-        (None, Some(ratio)) => {
-            let (word, share) = if ratio > 1.0 { ("faster", ratio - 1.0) } else { ("slower", 1.0 - ratio) };
-            format!("The core ran {} {word} than in {}.", percent(share), comparison.base.name)
-        }
-        (None, None) => return None,
-    };
-    let which = match comparison.frequency {
-        Some(_) => &format!(
-            "What is a fixed number of core cycles is told at the frequency of {}. Another figure",
-            comparison.base.name
-        ),
-        None => "A figure",
-    };
-    Some(format!("{ran} {which} that differs by no more than that is not known to have changed."))
-}
-
-fn widening_remark(comparison: &Comparison) -> Option<String> {
-    (comparison.interval_inflation >= MIN_WIDENING).then(|| {
+    let interleaving = comparison.interleaving.map(|Interleaving { blocks, seconds: taken }| {
+        let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
+        format!(
+            "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to \
+             block.",
+            seconds(taken)
+        )
+    });
+    let widening = (comparison.interval_inflation >= MIN_WIDENING).then(|| {
         format!(
             "Most figures differ by more than their rounds and earlier runs tell. What all have in common is taken for the state of the \
              machine: every interval is {} times as wide.",
             number(comparison.interval_inflation)
         )
-    })
+    });
+    let median_ratio = comparison.median_ratio.filter(|ratio| (ratio - 1.0).abs() >= comparison.threshold);
+    let median_ratio = median_ratio.map(|ratio| {
+        let word = if ratio > 1.0 { "worse" } else { "better" };
+        format!("The median of all figures is {} {word}.", percent((ratio - 1.0).abs()))
+    });
+    let (clock, no_history) = (clock_remark(comparison), no_history_remark(comparison));
+    let all = [interleaving, clock, widening, median_ratio, no_history, undecided_remark(comparison)];
+    all.into_iter().flatten().collect()
 }
 
-fn median_remark(comparison: &Comparison) -> Option<String> {
-    let middle = comparison.median_ratio.filter(|middle| (middle - 1.0).abs() >= comparison.threshold)?;
-    let (word, share) = if middle > 1.0 { ("worse", middle - 1.0) } else { ("better", 1.0 - middle) };
-    Some(format!("The median of all figures is {} {word}.", percent(share)))
+fn clock_remark(comparison: &Comparison) -> Option<String> {
+    let is_apart = |ratio: f64| (ratio - 1.0).abs() >= comparison.threshold;
+    let clocks = comparison.clocks.filter(|[base, other]| is_apart(other / base));
+    let base_name = &comparison.base.name;
+    let ran = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
+        (Some(clocks), _) => {
+            let [base, other] = clocks.map(|hertz| stated_value(hertz, Unit::Hertz, 3));
+            format!("The core ran at {other}, in {base_name} at {base}.")
+        }
+        (None, Some(ratio)) => {
+            let word = if ratio > 1.0 { "faster" } else { "slower" };
+            format!("The core ran {} {word} than in {base_name}.", percent((ratio - 1.0).abs()))
+        }
+        (None, None) => return None,
+    };
+    let which = match comparison.frequency {
+        Some(_) => {
+            &format!("What is a fixed number of core cycles is told at the frequency of {base_name}. Another figure")
+        }
+        None => "A figure",
+    };
+    Some(format!("{ran} {which} that differs by no more than that is not known to have changed."))
 }
 
 fn no_history_remark(comparison: &Comparison) -> Option<String> {
-    let assumed = comparison.figures.iter().filter(|figure| figure.difference.is_some());
-    let assumed: Vec<f64> = assumed
-        .filter_map(|figure| match figure.spread_source {
-            SpreadSource::Assumed(deviation) => Some(deviation),
-            SpreadSource::Runs(_) | SpreadSource::Blocks(_) => None,
-        })
-        .collect();
+    let assumed = comparison.figures.iter().filter_map(|figure| match figure.spread_source {
+        SpreadSource::Assumed(deviation) if figure.difference.is_some() => Some(deviation),
+        _ => None,
+    });
+    let assumed: Vec<f64> = assumed.collect();
     let deviation = *assumed.first()?;
     let is_alone = comparison.base.runs.len().max(comparison.other.runs.len()) == 1;
     let instead = if is_alone { "Only large changes show" } else { "The spread of these runs counts beside it" };
@@ -439,22 +413,17 @@ fn undecided_remark(comparison: &Comparison) -> Option<String> {
 
 /// So many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
-    let most = max_counted(comparison);
-    let times = times.max(run_count(comparison) + 1.0);
-    let what = if comparison.interleaving.is_some() { "blocks" } else { "runs of each side" };
+    let (_, most) = counted_unit(comparison);
+    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
+    let (counted, what) = comparison.interleaving.map_or((runs, "runs of each side"), |one| (one.blocks, "blocks"));
+    let times = times.max(counted as f64 + 1.0);
     match times > most {
         true => format!("more than {most} {what}"),
         false => format!("about {times:.0} {what}, {} more", extra_time(times, comparison)),
     }
 }
 
-/// Runs of each side, or blocks, that there are: of two sides the more.
-fn run_count(comparison: &Comparison) -> f64 {
-    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
-    comparison.interleaving.map_or(runs as f64, |Interleaving { blocks, .. }| blocks as f64)
-}
-
-/// The time that so many runs of each side, or blocks, take beyond those there are.
+/// The time of this number of runs of each side, or blocks, beyond those there are.
 fn extra_time(times: f64, comparison: &Comparison) -> String {
     if let Some(Interleaving { blocks, seconds: taken }) = comparison.interleaving {
         return seconds(taken * (times / blocks.max(1) as f64 - 1.0).max(0.0));
@@ -513,7 +482,14 @@ pub fn gate_finding(finding: &GateFinding) -> String {
         GateReason::NotCompared => "is not compared, and must be".to_owned(),
     };
     let owner = finding.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
-    let issue = finding.issue.as_ref().map(|issue| format!("; known: {}", known_issue(issue))).unwrap_or_default();
+    let issue = finding.issue.as_ref().map(|issue| {
+        let most = issue.worse.map(|share| format!("up to {}", change_text(share)));
+        let until = issue.until.as_ref().map(|day| format!("until {day}"));
+        let parts: Vec<String> =
+            std::iter::once(issue.reason.clone()).chain([most, until].into_iter().flatten()).collect();
+        format!("; known: {}", parts.join(", "))
+    });
+    let issue = issue.unwrap_or_default();
     format!("{} {what}{owner}{issue}", finding.figure)
 }
 
@@ -528,12 +504,4 @@ pub fn gate_undetectable(gated: &GateResult, comparison: &Comparison) -> Option<
 /// A known issue of which nothing is seen any more.
 pub fn gate_resolved_issue(issue: &str) -> String {
     format!("nothing is seen any more of what is known: {issue}")
-}
-
-/// A known issue: what it is, and for how long and how much.
-fn known_issue(issue: &KnownIssue) -> String {
-    let most = issue.worse.map(|share| format!("up to {}", change_text(share)));
-    let until = issue.until.as_ref().map(|day| format!("until {day}"));
-    let bounds: Vec<String> = most.into_iter().chain(until).collect();
-    if bounds.is_empty() { issue.reason.clone() } else { format!("{}, {}", issue.reason, bounds.join(", ")) }
 }
