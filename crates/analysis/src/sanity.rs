@@ -138,7 +138,14 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
         "the shell probably replaces itself by the program, which was disturbed when it ran alone",
     ),
     check(
-        [select(&os::SWITCH_COST).with_word(os::HandoffTask::Process.point()).with_word(os::HandoffMechanism::Pipe.point()), select(&os::IPC_LATENCY).with_word(os::HandoffMechanism::Pipe.point()).with_word(PairPlacement::SameCpu.point())],
+        [
+            select(&os::SWITCH_COST)
+                .with_word(os::HandoffTask::Process.point())
+                .with_word(os::HandoffMechanism::Pipe.point()),
+            select(&os::IPC_LATENCY)
+                .with_word(os::HandoffMechanism::Pipe.point())
+                .with_word(PairPlacement::SameCpu.point()),
+        ],
         ["a round trip over a pipe", "one switch of its two"],
         "the two ends were probably on two CPUs, so that nothing was switched",
     ),

@@ -1,7 +1,7 @@
 //! Texts that several rules share, and paths to those of comparisons, explanations and histories.
 
 use kelvin_core::catalogue::ModelContradiction;
-use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, HandoffMechanism};
+use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CROSS_CPU};
 use kelvin_core::units::{
     Quantity, brief_value, case, number, percent, quantity, value_text, with_interval, without_cycles,
 };

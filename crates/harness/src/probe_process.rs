@@ -59,5 +59,5 @@ fn run_probe(probe: &Probe, request: &RoundRequest) -> Result<RoundResponse, Pro
     if readings.is_empty() {
         return Err(ProbeError::fail("the probe ended without a reading and without an error"));
     }
-    Ok(RoundResponse { attempt: RoundOutcome::Measured(readings), extended_by })
+    Ok(RoundResponse { outcome: RoundOutcome::Measured(readings), extended_by })
 }

@@ -42,15 +42,15 @@ pub(crate) struct Extension {
 /// What came of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RoundResponse {
-    pub attempt: RoundOutcome,
+    pub outcome: RoundOutcome,
     /// Nanoseconds by which it went on beyond its time.
     pub extended_by: u64,
 }
 
 impl From<RoundOutcome> for RoundResponse {
     /// Of a round that took no more than its time.
-    fn from(attempt: RoundOutcome) -> Self {
-        Self { attempt, extended_by: 0 }
+    fn from(outcome: RoundOutcome) -> Self {
+        Self { outcome, extended_by: 0 }
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn response_round_trips() {
-        let answer = RoundResponse { attempt: RoundOutcome::Skipped(SkipReason::new("no second CPU")), extended_by: 7 };
+        let answer = RoundResponse { outcome: RoundOutcome::Skipped(SkipReason::new("no second CPU")), extended_by: 7 };
         assert_eq!(decode_response(&encode_response(&answer).unwrap()), Ok(answer));
     }
 

@@ -185,7 +185,9 @@ impl<'r> RoundLoop<'r> {
             parent_pid: std::process::id(),
             setup: self.options.setup.clone(),
         };
-        let Some(RoundResponse { outcome: attempt, extended_by: beyond }) = launch.launch(&request, patience) else { return };
+        let Some(RoundResponse { outcome: attempt, extended_by: beyond }) = launch.launch(&request, patience) else {
+            return;
+        };
         let beyond = beyond as f64;
         self.extended_by += beyond;
         let took = launch.now() - begun;

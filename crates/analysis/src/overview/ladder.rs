@@ -100,7 +100,11 @@ pub(super) const RUNG_SPECS: [RungSpec; 24] = [
         "a minor page fault",
         select(&mem::FAULT_MINOR).with_word(FaultPage::Anonymous.point()),
     ),
-    time_rung("switch on one CPU", "a switch between two processes", select(&os::SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point())),
+    time_rung(
+        "switch on one CPU",
+        "a switch between two processes",
+        select(&os::SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point()),
+    ),
     time_rung(
         "wake another CPU",
         "waking another CPU",

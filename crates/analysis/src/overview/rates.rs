@@ -60,7 +60,10 @@ const fn memcpy() -> MetricSelector {
 }
 
 const fn pipe(placement: PairPlacement) -> MetricSelector {
-    select(&os::IPC_BANDWIDTH).with_word(os::HandoffMechanism::Pipe.point()).with_word(placement.point()).with_number(os::MESSAGE, MESSAGE_BYTES)
+    select(&os::IPC_BANDWIDTH)
+        .with_word(os::HandoffMechanism::Pipe.point())
+        .with_word(placement.point())
+        .with_number(os::MESSAGE, MESSAGE_BYTES)
 }
 
 const fn one_stream(placement: PairPlacement) -> MetricSelector {

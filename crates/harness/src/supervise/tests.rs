@@ -52,7 +52,7 @@ impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F
         } else {
             (self.answer)(n, request.round)
         };
-        attempt.map(|attempt| RoundResponse { attempt, extended_by: beyond })
+        attempt.map(|attempt| RoundResponse { outcome: attempt, extended_by: beyond })
     }
 
     fn now(&self) -> f64 {

@@ -11,7 +11,10 @@ const MIN_WAKE_UP_RATIO: f64 = 3.0;
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
     let compared = seen
-        .figure_ratio(&select(&SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point()), &wake)
+        .figure_ratio(
+            &select(&SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point()),
+            &wake,
+        )
         .filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
     let text = format!(
         "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
