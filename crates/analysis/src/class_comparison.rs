@@ -257,7 +257,7 @@ mod tests {
         machine
     }
 
-    /// The judgement of a guest whose figures of the kernel are so many times those of the middle of the class.
+    /// The judgement of a guest whose figures of the kernel are this many times those of the middle of the class.
     fn compare_guest(times: f64, status: &str) -> ClassComparison {
         let library = guest_library();
         let rows = &library.machines()[MEMBERS / 2].rows;

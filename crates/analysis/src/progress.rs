@@ -12,7 +12,7 @@ use crate::headlines::{Baselines, ComputedHeadline, metrics_of};
 use crate::samples::SampleSet;
 use crate::summary::{has_persistent_modes, value_drift};
 
-/// Once a run has so many times the rounds, all its cases are judged anew: the steady states of its canaries, which all are judged by,
+/// Once a run has this many times the rounds, all its cases are judged anew: the steady states of its canaries, which all are judged by,
 /// have changed little before.
 const REJUDGE_GROWTH: f64 = 1.125;
 

@@ -27,7 +27,7 @@ const HIDDEN_MODEL: &str = include_str!("../../probes/machines/intel-guest.json"
 /// Rounds about a value.
 const ROUNDS: [f64; 6] = [0.995, 1.002, 0.999, 1.004, 0.998, 1.001];
 
-/// A run with the figures of a kept machine, all of this area so many times as slow.
+/// A run with the figures of a kept machine, all of this area this many times as slow.
 fn scaled_area_run(text: &str, area: &str, times: f64) -> Run {
     let KeptMachine { machine, figures } = serde_json::from_str(text).unwrap();
     let figures: Vec<(&Metric, Figure)> =

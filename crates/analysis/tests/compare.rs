@@ -93,7 +93,7 @@ impl SimulatedMachine {
         run
     }
 
-    /// What a run knows of so many earlier ones.
+    /// What a run knows of this many earlier ones.
     fn learned(&self, runs: usize, random: &mut Random) -> Vec<SpreadHistory> {
         let of = |(metric, case, figure): &(&'static Metric, Case, FigureNoise)| {
             let earlier: Vec<RunFigure> =

@@ -24,7 +24,7 @@ fn network() -> Run {
     testing::empty_run(&[TCP, UDP, UNIX])
 }
 
-/// So many rounds around a value, by this share.
+/// This many rounds around a value, by this share.
 fn rounds(count: usize, value: f64, noise: f64) -> Vec<f64> {
     let place = |round: usize| (round as f64 / (count - 1) as f64 - 0.5) * 2.0;
     (0..count).map(|round| value * (1.0 + noise * place(round * 3 % count))).collect()

@@ -390,7 +390,7 @@ fn modes_are_named_by_level() {
     assert!(at(2 << 20).outcome.summary().unwrap().modes.is_empty());
 }
 
-/// A machine with two caches and 1024 translations, whose memory takes 100 ns a load with base pages, and so many at 32 MiB with huge ones.
+/// A machine with two caches and 1024 translations, whose memory takes 100 ns a load with base pages, and this many at 32 MiB with huge ones.
 fn with_huge_pages(huge: f64) -> Run {
     let mut run = empty_run(&[METRIC]);
     run.header.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 1 << 20)], "a test");

@@ -436,7 +436,7 @@ fn unreached_saturation_has_no_figure() {
     assert_eq!(found.knee, None);
 }
 
-/// A pool of so many workers whose requests wait for 10 ms, one after another at a lock or all at once, and take next to nothing else.
+/// A pool of this many workers whose requests wait for 10 ms, one after another at a lock or all at once, and take next to nothing else.
 fn waiting_pool(workers: usize, at_once: usize, users: &[u64]) -> SimulatedStudy {
     let mut pool = server_of([0.02, 0.1, 0.05, 0.05]);
     pool.stations.push(SimulatedStation { resource: None, demand: 0.01, servers: at_once });
@@ -618,7 +618,7 @@ fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
     );
 }
 
-/// Files that fit into memory with up to so many users: with more the disk reads half of what is served.
+/// Files that fit into memory with up to this many users: with more the disk reads half of what is served.
 fn fits_until(most: u64, mut simulated: SimulatedStudy) -> Run {
     simulated.cache = CacheState::Uncached;
     let mut run = simulated.run();

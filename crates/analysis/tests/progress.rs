@@ -21,7 +21,7 @@ fn status_of_rounds(rounds: &[Vec<f64>]) -> CaseStatus {
     only_case_status(&run, &CALL)
 }
 
-/// So many rounds of so many samples around a level, which may differ from round to round and from sample to sample.
+/// This many rounds of this many samples around a level, which may differ from round to round and from sample to sample.
 fn rounds(level: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
     let mut random = Random::new(7);
     let mut sample = |round, at| level(round, at) * (1.0 + 0.003 * random.normal());

@@ -12,7 +12,7 @@ pub struct CaseStatus {
     pub counted_rounds: u32,
     /// Half-width of its widest interval as a share of the value; `None` without an interval.
     pub half_width: Option<f64>,
-    /// The same of what more rounds narrow, by themselves: neither modes nor drift, nor what differs from run to run.
+    /// Like `half_width`, of what more rounds narrow, by themselves: neither modes nor drift, nor what differs from run to run.
     pub narrowable: Option<f64>,
 }
 

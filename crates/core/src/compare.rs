@@ -168,7 +168,7 @@ pub struct CauseOfChange {
     pub id: Name,
     /// What it is: `waking another CPU`.
     pub summary: Name,
-    /// The figure of which its control is so many times.
+    /// The figure of which its control is this many times.
     pub control: MetricCase,
     /// How many times.
     pub times: f64,
@@ -241,11 +241,11 @@ pub fn worse_by(ratio: f64, better: Better) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpreadSource {
-    /// So many earlier runs of the machine.
+    /// This many earlier runs of the machine.
     Runs(usize),
     /// Nothing: the standard deviation that is assumed, as a share.
     Assumed(f64),
-    /// So many blocks, each with both sides: what differs between blocks is the error.
+    /// This many blocks, each with both sides: what differs between blocks is the error.
     Blocks(usize),
 }
 
@@ -261,7 +261,7 @@ pub enum ChangeVerdict {
     Higher,
     /// Lower by more than the threshold, where neither direction is better.
     Lower,
-    /// The same within the threshold.
+    /// Like `Lower`, within the threshold.
     Same,
     /// Not known.
     NotKnown(UndecidedReason),

@@ -42,7 +42,7 @@ pub enum Event {
         /// The reason.
         reason: crate::SkipReason,
     },
-    /// The minimum of rounds takes longer than was said: the run will take so many seconds in all.
+    /// The minimum of rounds takes longer than was said: the run will take this many seconds in all.
     Extended {
         /// The seconds.
         seconds: f64,

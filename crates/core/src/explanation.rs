@@ -46,7 +46,7 @@ pub struct Experiment {
     pub arms: Vec<Arm>,
     /// The prediction of the figure, from inputs as found.
     pub predicted: Option<PredictionRecord>,
-    /// The same from inputs under the controls of all that was shown.
+    /// Like `predicted`, from inputs under the controls of all that was shown.
     pub predicted_without: Option<PredictionRecord>,
     /// Seconds that it took.
     pub seconds: f64,
@@ -107,7 +107,7 @@ pub enum AmountFormula {
     Difference(FigureDifference),
 }
 
-/// So many times the difference of two other figures, as found.
+/// This many times the difference of two other figures, as found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FigureDifference {
     /// The larger one.

@@ -28,7 +28,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_duration_within(text, least, most)
 }
 
-/// The same within bounds, which an error names.
+/// Like `parse_duration`, within bounds, which an error names.
 ///
 /// # Errors
 /// What is right.
@@ -118,7 +118,7 @@ const DEFAULT_PROGRESS_WINDOW: Duration = Duration::from_secs(120);
 const MAX_PROGRESS_WINDOW: Duration = Duration::from_secs(86_400);
 const MIN_PROGRESS_WINDOW: Duration = Duration::from_secs(1);
 
-/// The least progress of a connection: so many bytes in so much time.
+/// The least progress of a connection: this many bytes in so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinProgress {
     /// Bytes, one at least.

@@ -48,7 +48,7 @@ pub struct ProcessStats {
     /// Nanoseconds of CPU time in user mode, those of ended processes included that were waited for (proc_pid_stat(5), in clock ticks:
     /// 10 ms).
     pub user: f64,
-    /// The same in the kernel.
+    /// Like `user`, in the kernel.
     pub system: f64,
     /// Nanoseconds of CPU time of each thread by its number, at most 1,024 of them; empty where the kernel does not count them
     /// (/proc/PID/task/TID/schedstat). The one that grew most is the busiest.

@@ -57,7 +57,7 @@ pub fn escape_invisible(text: &str) -> Cow<'_, str> {
     Cow::Owned(escape_unless(text, is_visible))
 }
 
-/// The same of several lines, which stay lines.
+/// Like `escape_invisible`, of several lines, which stay lines.
 pub fn escape_invisible_lines(text: &str) -> Cow<'_, str> {
     let stays = |c: char| c == '\n' || is_visible(c);
     if all_allowed(text, stays) {

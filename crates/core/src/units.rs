@@ -343,7 +343,7 @@ pub fn bit_rate(rate: f64) -> String {
     }
 }
 
-/// So many CPUs, and of a small part of one two digits: `1.5 CPUs`, `0.001 CPUs`.
+/// This many CPUs, and of a small part of one two digits: `1.5 CPUs`, `0.001 CPUs`.
 pub fn cpus(count: f64) -> String {
     let decimals = if count < 0.1 { (1.0 - count.max(1e-9).log10().floor()) as usize } else { 2 };
     format!("{} {}", trimmed_decimal(count, decimals), if count == 1.0 { "CPU" } else { "CPUs" })

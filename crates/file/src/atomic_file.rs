@@ -198,7 +198,7 @@ impl AtomicFile {
         Self::create_among(&TemporaryFiles::in_directory(&place.directory()), place, may_replace)
     }
 
-    /// The same as one of many, whose directory is already known.
+    /// Like `create`, as one of many, whose directory is already known.
     ///
     /// # Errors
     /// As for [`AtomicFile::create`].
@@ -264,7 +264,7 @@ impl AtomicFile {
         &self.file
     }
 
-    /// The same for other threads, which let it go before it is finished.
+    /// Like `file`, for other threads, which let it go before it is finished.
     pub fn shared_file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
@@ -284,7 +284,7 @@ impl AtomicFile {
         }
     }
 
-    /// That it can have so many bytes, holes among them: by this process's limit and the file system's.
+    /// That it can have this many bytes, holes among them: by this process's limit and the file system's.
     ///
     /// # Errors
     /// [`Error::TooLarge`], with the limit.
@@ -306,7 +306,7 @@ impl AtomicFile {
         Err(Error::TooLarge { path: self.place.path.clone(), bytes, why })
     }
 
-    /// That its file system has room for so many bytes. Where it compresses, that is unknown for content that may compress.
+    /// That its file system has room for this many bytes. Where it compresses, that is unknown for content that may compress.
     ///
     /// # Errors
     /// [`Error::TooLarge`], with the room that there is.

@@ -252,7 +252,7 @@ fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
     Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: state, found })
 }
 
-/// What is in memory in the end state, or after so many attempts.
+/// What is in memory in the end state, or after this many attempts.
 fn retry_until(
     target: &Target,
     attempts: u32,

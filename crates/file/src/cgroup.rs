@@ -93,7 +93,7 @@ impl Cgroup {
         enter_cgroup(&self.procs_file())
     }
 
-    /// Limits the group to so many microseconds on CPUs in each period of so many.
+    /// Limits the group to this many microseconds on CPUs in each period of this many.
     ///
     /// # Errors
     /// [`Error::CgroupUnavailable`].

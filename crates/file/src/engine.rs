@@ -39,7 +39,7 @@ pub enum Engine {
     BufReader,
     /// A mapping, copied out of by memcpy(3).
     Mmap,
-    /// The same, its pages mapped ahead 2 MiB at a time (MADV_POPULATE_READ).
+    /// Like `Mmap`, its pages mapped ahead 2 MiB at a time (MADV_POPULATE_READ).
     MmapPopulate,
     /// A mapping, read in place: nothing is read unless the observer looks, and so it is in no list. Its pages are mapped as
     /// they are touched, which was seen to be faster than mapping them ahead.
@@ -191,7 +191,7 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// Through the page cache in blocks of so many bytes from the beginning to the end, into base pages.
+    /// Through the page cache in blocks of this many bytes from the beginning to the end, into base pages.
     pub fn sequential(block: usize) -> Self {
         Self { access: Access::Buffered, block, order: BlockOrder::Sequential, pages: PagePolicy::Base }
     }

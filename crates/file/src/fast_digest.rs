@@ -394,7 +394,7 @@ impl<'a> DigestWork<'a> {
     }
 }
 
-/// Whether a file, or the rest of it, is worth a search of so many pieces: they are half of it at most.
+/// Whether a file, or the rest of it, is worth a search of this many pieces: they are half of it at most.
 fn has_enough_left(bytes: u64, source: DataSource, pieces: u64) -> bool {
     bytes / 2 >= pieces * source.tuning().trial_bytes
 }
@@ -454,7 +454,7 @@ mod tests {
         (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 9) as u8).collect()
     }
 
-    /// The digest of a file by so many threads at most, with nothing remembered.
+    /// The digest of a file by this many threads at most, with nothing remembered.
     fn found(target: &Target, most_threads: u32, progress: &(dyn Fn(u64) + Sync)) -> DigestResult {
         digest_file(target, DigestOptions { most_threads, remembered: &|_| None, progress }).unwrap()
     }

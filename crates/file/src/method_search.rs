@@ -30,7 +30,7 @@ pub(crate) struct PieceAssignment {
     is_counted: bool,
 }
 
-/// A search over so many ways and up to so many threads.
+/// A search over this many ways and up to this many threads.
 #[derive(Clone, Debug)]
 pub(crate) struct MethodSearch {
     /// Rates of the pieces read in each way by this number of threads, in bytes a nanosecond; none for an unavailable way.
@@ -72,7 +72,7 @@ impl MethodSearch {
         search
     }
 
-    /// Reports that there can be no more than so many threads.
+    /// Reports that there can be no more than this many threads.
     pub(crate) fn limit_threads(&mut self, threads: u32) {
         self.max_threads = threads.clamp(1, self.max_threads);
         if self.threads > self.max_threads {
@@ -125,7 +125,7 @@ impl MethodSearch {
         first.is_some()
     }
 
-    /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for so many more pieces.
+    /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for this many more pieces.
     pub(crate) fn record_piece(&mut self, thread: u32, turn: PieceAssignment, rate: f64, room: impl Fn(u64) -> bool) {
         if self.is_finished || turn.stage != self.stage || !turn.is_trial {
             return;
@@ -187,7 +187,7 @@ mod tests {
 
     const ROUNDS: TrialRounds = TrialRounds { warm_up: 1, counted: 3 };
 
-    /// A file of so many pieces, each of which takes the time that `time` gives for way and threads, read to its end: the
+    /// A file of this many pieces, each of which takes the time that `time` gives for way and threads, read to its end: the
     /// setting found, and how many pieces were read in each way.
     fn read(mut search: MethodSearch, pieces: u64, time: impl Fn(usize, u32) -> f64) -> (MethodSearch, Vec<u64>) {
         let (mut left, mut counts) = (pieces, vec![0; search.method_rates.len()]);

@@ -84,9 +84,9 @@ impl<O: Observer> Observer for LatencyObserver<O> {
 /// When a job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCondition {
-    /// After so many passes over the file.
+    /// After this many passes over the file.
     Passes(u64),
-    /// After so many requests of all threads together, from the beginning again at the end of the file.
+    /// After this many requests of all threads together, from the beginning again at the end of the file.
     Requests(u64),
     /// After so long, from the beginning again at the end of the file.
     Time(Duration),

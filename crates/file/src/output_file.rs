@@ -68,7 +68,7 @@ impl OutputFile {
         self.write_content(content, true)
     }
 
-    /// The same without flushing what is new: for what can be produced again if the machine crashes in this moment.
+    /// Like `write`, without flushing what is new: for what can be produced again if the machine crashes in this moment.
     ///
     /// # Errors
     /// As for [`OutputFile::write`].

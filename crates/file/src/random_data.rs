@@ -49,7 +49,7 @@ impl RandomData {
     }
 }
 
-/// Makes a file of so many bytes of random data: it is there whole, and on its device, or not at all. An existing one of this size is
+/// Makes a file of this many bytes of random data: it is there whole, and on its device, or not at all. An existing one of this size is
 /// left as it is.
 ///
 /// # Errors
@@ -58,7 +58,7 @@ pub fn write_file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     write_atomically(path, bytes, seed, true)
 }
 
-/// The same, but it may be in memory only.
+/// Like `write_file`, but it may be in memory only.
 ///
 /// # Errors
 /// Those of writing and renaming; nothing is left behind then.

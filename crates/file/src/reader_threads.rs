@@ -39,7 +39,7 @@ pub(crate) trait IoWorker {
 pub enum Division {
     /// Each has its own part, one per thread: the more there are, the smaller it is, and the sooner it is read again.
     Parts,
-    /// A thread that is done with a piece of about so many bytes takes the next one, from the beginning again at the end:
+    /// A thread that is done with a piece of about this many bytes takes the next one, from the beginning again at the end:
     /// nothing is read again before all of the rest is, for any number of threads. The order is that within a piece.
     Pieces(u64),
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A line of so many threads. Unlike with `std::sync::Barrier`, those that came do not wait for ever for one that was not started.
+/// A line of this many threads. Unlike with `std::sync::Barrier`, those that came do not wait for ever for one that was not started.
 #[derive(Debug)]
 pub struct StartBarrier {
     state: Mutex<BarrierState>,
@@ -16,7 +16,7 @@ struct BarrierState {
 }
 
 impl StartBarrier {
-    /// A line of so many threads.
+    /// A line of this many threads.
     pub const fn new(threads: usize) -> Self {
         Self { state: Mutex::new(BarrierState { missing: threads, is_cancelled: false }), changed: Condvar::new() }
     }

@@ -35,7 +35,7 @@ pub fn find_best<T, E>(
     Ok(None)
 }
 
-/// How many first times a search among so many takes in all: the divisor of the available time.
+/// How many first times a search among this many takes in all: the divisor of the available time.
 pub fn budget_shares(candidates: usize) -> u64 {
     let (mut left, mut length, mut shares) = (candidates as u64, 1, 0);
     loop {

@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
         self.time_work(metric, 0.0, operation)
     }
 
-    /// The same for a rate: each iteration does `work` bytes (or other units).
+    /// Like `time`, for a rate: each iteration does `work` bytes (or other units).
     pub fn time_work(
         &mut self,
         metric: &Metric,
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
         self.time_each_work(metrics, 0.0, operation)
     }
 
-    /// The same for operations with a partner task, which would notice a pause: they run back to back. Now and then the
+    /// Like `time_each`, for operations with a partner task, which would notice a pause: they run back to back. Now and then the
     /// thread's counters and the canaries are read, and apply to all samples since.
     pub fn time_back_to_back<const K: usize>(
         &mut self,
@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
         self.time_single_operations(metrics, 0.0, CHECK_STRIDE, operation)
     }
 
-    /// The same as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
+    /// Like `time_back_to_back`, as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
     pub fn time_each_work<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -350,7 +350,7 @@ impl<'a> Bench<'a> {
         &self.setup().sockets
     }
 
-    /// Reserves so many bytes to write to files: all rounds of a run together write no more than the limit.
+    /// Reserves this many bytes to write to files: all rounds of a run together write no more than the limit.
     ///
     /// # Errors
     /// A reason to skip, if it would exceed the limit.
@@ -460,7 +460,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Goes on until enough samples are undisturbed, for at most so many nanoseconds, where those between two readings of the canaries
+    /// Goes on until enough samples are undisturbed, for at most this many nanoseconds, where those between two readings of the canaries
     /// take no longer than is worth it; for how long it did. While the core is disturbed the work goes on all the same, so that its
     /// caches and its partner stay as they are, but is forgotten.
     fn extend<const K: usize>(
@@ -529,7 +529,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Tags the samples since the last check, if that was so many samples ago.
+    /// Tags the samples since the last check, if that was this many samples ago.
     fn tag_if_due<const K: usize>(&mut self, taken: &mut SampleBuffer<K>, after: usize) {
         if taken.tags.len() - taken.thread_checked < after {
             return;
@@ -563,7 +563,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Spins for so many ticks; for none it does nothing at all, since it stands before every operation that is timed by itself.
+/// Spins for this many ticks; for none it does nothing at all, since it stands before every operation that is timed by itself.
 #[inline(always)]
 fn spin(clock: Clock, ticks: u64) {
     if ticks == 0 {

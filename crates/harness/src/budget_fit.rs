@@ -12,7 +12,7 @@ pub(crate) struct UnitCost {
     pub priority: usize,
     /// Nanoseconds of all its rounds.
     pub total: f64,
-    /// The same of those that are still to come.
+    /// Like `total`, of those that are still to come.
     pub remaining: f64,
 }
 
@@ -56,7 +56,7 @@ impl ExpectedCost {
         Self { first: each, later: each, is_measured: false }
     }
 
-    /// Nanoseconds of so many rounds of a unit that has not had any.
+    /// Nanoseconds of this many rounds of a unit that has not had any.
     pub(crate) fn total_for_rounds(self, rounds: u32) -> f64 {
         match rounds {
             0 => 0.0,

@@ -55,7 +55,7 @@ impl CanaryReader {
     }
 }
 
-/// Ticks of so many turns of a kernel. What was measured before may have evicted the instructions of the kernel and of reading the clock;
+/// Ticks of this many turns of a kernel. What was measured before may have evicted the instructions of the kernel and of reading the clock;
 /// a turn before brings them back.
 fn warm_kernel_ticks(clock: Clock, turns: u64, kernel: impl Fn(u64)) -> u64 {
     kernel_ticks(clock, 1, &kernel);

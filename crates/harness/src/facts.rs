@@ -190,7 +190,7 @@ impl<'a> PredictionInputs<'a> {
         Ok(Prediction { value, low, high: value, derivation, inputs, ..prediction })
     }
 
-    /// The same, whatever the hardware carries.
+    /// Like `predict`, whatever the hardware carries.
     fn predict_unbounded(
         &self,
         metric: &Metric,

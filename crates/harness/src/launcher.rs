@@ -142,7 +142,7 @@ impl ProbeRunner {
         })
     }
 
-    /// A random order of so many things.
+    /// A random order of this many things.
     pub fn shuffled_order(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         self.random.shuffle(&mut order);

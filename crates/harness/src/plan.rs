@@ -316,12 +316,12 @@ impl Plan {
         self
     }
 
-    /// What so many rounds of everything are expected to take.
+    /// What this many rounds of everything are expected to take.
     pub fn expected_duration(&self, rounds: u32) -> Duration {
         Duration::from_nanos(self.unit_costs(rounds).iter().map(|need| need.remaining).sum::<f64>() as u64)
     }
 
-    /// What so many rounds of each unit are expected to need.
+    /// What this many rounds of each unit are expected to need.
     fn unit_costs(&self, rounds: u32) -> Vec<UnitCost> {
         let need = |(unit, place): (&PlanUnit, usize)| {
             let rounds = if unit.only_input { rounds.min(INPUT_ROUNDS) } else { rounds };
@@ -609,7 +609,7 @@ mod tests {
             assert_eq!(units, [(Some(2), true), (Some(4), false)]);
         }
 
-        /// The sizes at the top that fit into so many seconds, 4 rounds of a unit taking 0.4 s but those of size 2 10 s, and what else.
+        /// The sizes at the top that fit into this many seconds, 4 rounds of a unit taking 0.4 s but those of size 2 10 s, and what else.
         fn within(time: f64) -> (Vec<u64>, Vec<&'static str>, Vec<u64>) {
             let (probes, machine) = ([&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE], Machine::default());
             let names = ["test.top".to_owned()];

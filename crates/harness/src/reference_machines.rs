@@ -290,7 +290,7 @@ impl ReferenceMachines {
         figures.map(|(machine, figure)| (machine.name.as_str(), figure.exp())).collect()
     }
 
-    /// The same as natural logarithms.
+    /// Like `values_on_references`, as natural logarithms.
     fn log_values(&self, here: &Machine, metric: &Metric, case: &Case) -> Vec<(&ReferenceMachine, f64)> {
         let is_told_by = |machine: &&ReferenceMachine| {
             machine.cpus == allowed_cpu_count(here) || !(self.takes_all_cpus)(metric, case)

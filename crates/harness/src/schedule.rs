@@ -13,7 +13,7 @@ use crate::budget_fit::{ExpectedCost, UnitCost, as_nanoseconds, over_budget};
 /// Nanoseconds of timing per unit and round: at least, and as soon as the minimum of rounds leaves time for it.
 pub(crate) const MIN_SLICE: f64 = 5e6;
 const DEFAULT_SLICE: f64 = 10e6;
-/// Where set-up takes long a round is worth more timing: this share of the set-up, up to so many nanoseconds.
+/// Where set-up takes long a round is worth more timing: this share of the set-up, up to this many nanoseconds.
 const SLICE_SHARE_OF_SETUP: f64 = 0.25;
 const MAX_SLICE: f64 = 100e6;
 /// Nanoseconds in which the samples of a round scatter as much as rounds differ, where they do so early: mostly it is a quarter of
@@ -45,15 +45,15 @@ const NARROWING_TARGET_SHARE: f64 = 0.75;
 /// Undisturbed rounds that come before all narrowing: as many as an interval needs, and one that may yet turn out to be disturbed.
 const MIN_UNDISTURBED_ROUNDS: u32 = MIN_INTERVAL_ROUNDS as u32 + 1;
 /// A unit that would need this many times its rounds until enough of them are undisturbed does not get them; nor one whose rounds have
-/// taken this share of the budget, or so many times its equal share of it.
+/// taken this share of the budget, or this many times its equal share of it.
 const HOPELESS_FACTOR: f64 = 8.0;
 const MAX_UNIT_SHARE: f64 = 0.04;
 const MAX_EQUAL_SHARES: f64 = 2.0;
-/// Once so many units have had a round, the others are expected to take as many times what was expected as they did.
+/// Once this many units have had a round, the others are expected to take as many times what was expected as they did.
 const MIN_SLOWNESS_UNITS: usize = 8;
 /// Passes that show what rounds take: where the budget is kept they are in the order of importance.
 const PRIORITY_PASSES: u32 = 2;
-/// What is known of a unit's rounds from earlier runs counts as much as so many rounds of this one.
+/// What is known of a unit's rounds from earlier runs counts as much as this many rounds of this one.
 const PRIOR_COST_ROUNDS: f64 = 4.0;
 /// What the last round weighs in what is known of its unit, and in what is known of all rounds.
 const UNIT_COST_SMOOTHING: f64 = 0.4;
@@ -112,7 +112,7 @@ struct UnitState {
     rounds: u32,
     /// Nanoseconds of its first round beside its timing.
     first_cost: Option<f64>,
-    /// The same of its later rounds, smoothed.
+    /// Like `first_cost`, of its later rounds, smoothed.
     later_cost: Option<f64>,
     /// Why it gets no further round, if so.
     retired: Option<RetireReason>,
@@ -173,7 +173,7 @@ struct RunningRound {
 pub(crate) enum Decision {
     /// The unit is left out: its rounds take longer than there is room for.
     LeaveOut { unit: usize },
-    /// The budget is so many nanoseconds longer than it was asked for.
+    /// The budget is this many nanoseconds longer than it was asked for.
     Lengthen { by: f64 },
 }
 
@@ -400,7 +400,7 @@ impl Schedule {
         if state.task.cost.is_measured { self.slowness.max(1.0) } else { self.slowness }
     }
 
-    /// Nanoseconds of so many more rounds of a unit, with the shortest slices.
+    /// Nanoseconds of this many more rounds of a unit, with the shortest slices.
     fn expected_time(&self, state: &UnitState, rounds: u32) -> f64 {
         let beside = if state.first_cost.is_some() {
             f64::from(rounds) * self.expected_overhead(state)
@@ -656,7 +656,7 @@ impl Schedule {
         units
     }
 
-    /// Whether a unit has, and will have, fewer rounds that count than so many, and than it was to have, but so many that more will.
+    /// Whether a unit has, and will have, fewer rounds that count than this many, and than it was to have, but so many that more will.
     fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
         let (state, counting) = (&self.units[unit], self.statuses[unit].counted_rounds);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);

@@ -79,7 +79,7 @@ pub struct TcpOptions {
 const QUOTA_FILE: &str = "written";
 
 impl Setup {
-    /// Reserves so many bytes to write to files: all rounds of a run, and what is written before the first, write no more than the limit.
+    /// Reserves this many bytes to write to files: all rounds of a run, and what is written before the first, write no more than the limit.
     ///
     /// # Errors
     /// A reason to skip, if it would exceed the limit.

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use kelvin_sys::clock::{Clock, ScriptedClock};
 
-    /// Canaries of which every reading lasts so many nanoseconds.
+    /// Canaries of which every reading lasts this many nanoseconds.
     fn scripted(step: u64, enabled: bool) -> CanaryReader {
         CanaryReader::new(Clock::Scripted(ScriptedClock::leak(step)), 1.0, enabled)
     }

@@ -150,7 +150,7 @@ impl CauseExperiment {
         Ok(())
     }
 
-    /// Makes passes until there are so many, and then twice as many, until everything is decided or it is this time. Looking after each
+    /// Makes passes until there are this many, and then twice as many, until everything is decided or it is this time. Looking after each
     /// pass would find what is not there.
     fn run_passes_until(
         &self,

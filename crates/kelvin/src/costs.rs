@@ -13,10 +13,10 @@ use kelvin_store::{HistoryFilter, Store};
 
 use crate::cli_error::{CliError, Context};
 
-/// So many runs teach what a case takes, on average: what all cases take is a sum, of which the sum of the quickest falls short, and the
+/// This many runs teach what a case takes, on average: what all cases take is a sum, of which the sum of the quickest falls short, and the
 /// files that cases share are made by another one of them in each run.
 const MIN_LEARNED_RUNS: usize = 3;
-/// So many known cases tell how much slower this machine is than that of the table.
+/// This many known cases tell how much slower this machine is than that of the table.
 const MIN_KNOWN_CASES: usize = 8;
 /// Axes of a stored cost, beside those of its case.
 const PROBE_AXIS: Name = Name::new("probe");
@@ -27,7 +27,7 @@ const CONDITIONS_AXIS: Name = Name::new("conditions");
 pub struct CostConditions(Name);
 
 impl CostConditions {
-    /// Of a machine, so many of its CPUs, and a directory for files.
+    /// Of a machine, this many of its CPUs, and a directory for files.
     pub fn new(machine: &Machine, cpus: usize, directory: &Path) -> Self {
         let quota = cpu_quota_share(machine).map_or_else(|| "all".into(), |quota| quota.to_string());
         let memory = machine

@@ -44,7 +44,7 @@ impl LocalMachine {
         Ok(placement_on(&self.machine, allowed, cpu))
     }
 
-    /// The same where no CPU is wanted and others of its kind are left alone more, by a look at them that takes at most so long; with
+    /// Like `placement`, where no CPU is wanted and others of its kind are left alone more, by a look at them that takes at most so long; with
     /// what it shows of the neighbours.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ const MAX_SAMPLED_CPUS: usize = 16;
 const ACCEPTABLE_QUIET_SHARE: f64 = 0.5;
 const MIN_QUIET_GAIN: f64 = 0.2;
 
-/// The last of these CPUs and others evenly spread among them, so many at most.
+/// The last of these CPUs and others evenly spread among them, this many at most.
 fn evenly_spaced(cpus: &[u32], most: usize) -> Vec<u32> {
     let step = cpus.len().div_ceil(most).max(1);
     let mut some: Vec<u32> = cpus.iter().rev().copied().step_by(step).collect();

@@ -49,7 +49,7 @@ impl Redaction {
         Ok(run)
     }
 
-    /// The same for what is known before the first measurement.
+    /// Like `redact_run`, for what is known before the first measurement.
     pub fn redact_header(self, mut outline: RunHeader) -> Result<RunHeader, CliError> {
         if self == Self::KeepAll {
             return Ok(outline);
@@ -59,7 +59,7 @@ impl Redaction {
         without_private(&outline)
     }
 
-    /// The same for its events; texts are cut to the length that a run allows.
+    /// Like `redact_header`, for its events; texts are cut to the length that a run allows.
     pub fn redact_event(self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event {

@@ -139,7 +139,7 @@ impl RunPlan {
         format!("{stored}; {page}")
     }
 
-    /// What is left of so many seconds since the run began.
+    /// What is left of this many seconds since the run began.
     pub fn remaining_time(&self, seconds: f64) -> Duration {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.began.elapsed())
     }

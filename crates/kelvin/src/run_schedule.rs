@@ -196,7 +196,7 @@ fn parse_runnable_threads(loadavg: &str) -> Option<u32> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// How long a run takes beside so many other threads of each CPU, each of which gets as much time as its own; `None` where that is not
+/// How long a run takes beside this many other threads of each CPU, each of which gets as much time as its own; `None` where that is not
 /// longer than its budget.
 fn time_under_load(needed: f64, budget: f64, others: &[f64]) -> Option<f64> {
     let others = others.iter().copied().fold(f64::INFINITY, f64::min);

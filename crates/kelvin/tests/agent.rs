@@ -23,12 +23,12 @@ impl ServerProcess {
         Self::start_with(Command::new(KELVIN), arguments)
     }
 
-    /// The same by a command that has the program's name as its last argument, or is the program.
+    /// Like `start`, by a command that has the program's name as its last argument, or is the program.
     fn start_with(command: Command, arguments: &[&str]) -> Self {
         Self::start_with_log(command, arguments, Stdio::piped())
     }
 
-    /// The same, with its log to this file.
+    /// Like `start_with`, with its log to this file.
     fn start_with_log(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
         command.arg("agent").args(arguments);
         Self::spawn(command, log)
@@ -76,7 +76,7 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     (reader, writer)
 }
 
-/// Opens so many connections and says what is no frame of a client.
+/// Opens this many connections and says what is no frame of a client.
 fn send_invalid_frames(address: &str, times: usize) {
     for _ in 0..times {
         let mut stream = TcpStream::connect(address).unwrap();

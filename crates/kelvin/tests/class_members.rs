@@ -10,7 +10,7 @@ use test_dir::{KELVIN, TestDir, stderr};
 /// Members that differ by a few percent.
 const MEMBER_COUNT: usize = 6;
 
-/// A stored run as one of a machine of this name, whose times in an area are so many times as long.
+/// A stored run as one of a machine of this name, whose times in an area are this many times as long.
 fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
     let mut run = run.clone();
     run["id"] = name.into();

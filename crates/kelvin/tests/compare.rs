@@ -18,7 +18,7 @@ fn run(place: &TestDir, arguments: &[&str]) -> Output {
     place.command(KELVIN, arguments).output().unwrap()
 }
 
-/// So many short runs of one probe, stored: of one whose samples count as found, whatever else runs here.
+/// This many short runs of one probe, stored: of one whose samples count as found, whatever else runs here.
 fn measure_times(place: &TestDir, times: usize) {
     for _ in 0..times {
         let probe = ["run", "file.metadata", "--budget", "minimum", "--rounds", "5", "--no-report", "--quick"];

@@ -463,7 +463,7 @@ struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A group of so many bytes, in whichever version of control groups there is; why not, if there can be none.
+    /// A group of this many bytes, in whichever version of control groups there is; why not, if there can be none.
     fn new(bytes: u64) -> Result<Self, String> {
         let root = Path::new("/sys/fs/cgroup");
         let second = root.join("cgroup.controllers").exists();

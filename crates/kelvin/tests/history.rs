@@ -69,7 +69,7 @@ fn store_run(store: &Store, outline: RunHeader, values: &[(&str, f64)]) {
     store.record_headlines(&run.header.id, &headlines).unwrap();
 }
 
-/// So many runs of one machine: from one on, system calls take two fifths more, and the kernel is another one.
+/// This many runs of one machine: from one on, system calls take two fifths more, and the kernel is another one.
 fn filled_store(place: &TestDir, runs: usize) -> Store {
     let store = Store::open(place.path().join("runs.sqlite")).unwrap();
     for number in 0..runs {

@@ -21,7 +21,7 @@ use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, stderr, wait_for_o
 
 const SECRET: &str = "a secret of sixteen bytes, or more";
 
-/// A place with a secret and a directory of so many files of this size.
+/// A place with a secret and a directory of this many files of this size.
 fn dir_with_files(files: usize, bytes: usize) -> TestDir {
     let place = TestDir::new();
     let token = place.path().join("token");

@@ -100,7 +100,7 @@ fn make_large_file(place: &TestDir) -> PathBuf {
     place.path().join("large")
 }
 
-/// The one file that is still arriving under this kind of name, with more than so many bytes in it.
+/// The one file that is still arriving under this kind of name, with more than this many bytes in it.
 fn incoming_file(place: &TestDir, kind: &str, least: u64) -> Option<PathBuf> {
     let entries = fs::read_dir(place.path().join("in")).unwrap().flatten();
     let mut begun = entries.filter(|entry| entry.file_name().as_bytes().starts_with(kind.as_bytes()));

@@ -36,7 +36,7 @@ impl Drop for TestReceiver {
 }
 
 impl Hosts {
-    /// With a file of so many bytes to be sent.
+    /// With a file of this many bytes to be sent.
     fn new(link: Link, bytes: usize) -> Self {
         let place = TestDir::new();
         place.file("large", bytes);

@@ -150,7 +150,7 @@ fn tiny_socket_buffer_is_the_only_cause() {
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
 
-/// The same over Unix sockets, whose buffers the kernel never adjusts.
+/// Like `tiny_socket_buffer_is_the_only_cause`, over Unix sockets, whose buffers the kernel never adjusts.
 #[test]
 #[ignore = "make causes"]
 fn tiny_unix_socket_buffer_is_named() {

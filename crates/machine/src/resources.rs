@@ -83,7 +83,7 @@ impl ProcessMonitor {
         cpu_throttling(&groups).map(|throttled| throttled.microseconds as f64 * 1e3)
     }
 
-    /// Its threads in uninterruptible sleep, now, of at most so many of each process: they wait for a disk, or for a lock in the kernel.
+    /// Its threads in uninterruptible sleep, now, of at most this many of each process: they wait for a disk, or for a lock in the kernel.
     pub fn blocked(&self, most: usize) -> u32 {
         let root = FileRoot::new(&self.root);
         ProcessTree::read(root, self.process, self.with_descendants).map_or(0, |family| family.blocked(root, most))

@@ -257,7 +257,7 @@ fn directories_instead_of_files_do_not_panic() {
     assert!(FileRoot::new(directory.path()).read("proc/stat").unwrap_err().contains("cannot be read"));
 }
 
-/// So many numbers behind something, as the kernel writes tables.
+/// This many numbers behind something, as the kernel writes tables.
 fn number_table(before: &'static str, count: usize) -> impl Strategy<Value = Vec<u8>> {
     let figure = prop_oneof![Just(u64::MAX), Just(0), any::<u64>()];
     proptest::collection::vec(figure, count).prop_map(move |figures| {

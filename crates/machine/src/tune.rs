@@ -235,7 +235,7 @@ fn restore_with(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
     restore_held(root, path, write)
 }
 
-/// The same by whoever holds the lock.
+/// Like `restore_with`, by whoever holds the lock.
 fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Result<Vec<ChangeOutcome>, TuneError> {
     let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
     let restarted = journal.is_of_an_earlier_boot(root);

@@ -98,7 +98,7 @@ fn print_whole_metrics(machines: &[ReferenceRecord]) {
     }
 }
 
-/// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
+/// How many figures of each metric are flagged where all of them are this many times worse, and so are the inputs of others: the metric, and
 /// a count for each of these factors.
 fn flagged_if_metric_slower(here: &ReferenceRecord, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
     let predicted = predict_figures(here).into_iter().filter(|one| one.prediction.is_some());

@@ -15,7 +15,7 @@ use crate::file::whole_file;
 struct ProbeCost {
     /// The first metric of the probe.
     metric: &'static Metric,
-    /// The same for each case.
+    /// Like `metric`, for each case.
     fixed: Duration,
     /// Nanoseconds for each unit of an axis.
     per_unit: Option<(Axis, f64)>,

@@ -62,7 +62,7 @@ pub fn remote_case_at(case: &Case, bytes: u64) -> Case {
     file::remote::case_at_size(case, bytes)
 }
 
-/// Writes the remote and the local file of so many bytes that this study reads, before the first round.
+/// Writes the remote and the local file of this many bytes that this study reads, before the first round.
 ///
 /// # Errors
 /// Those of writing; too little room, or a limit on what may be written.

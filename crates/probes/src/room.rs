@@ -6,7 +6,7 @@ use kelvin_core::units;
 use kelvin_harness::ProbeError;
 use kelvin_sys::fs::space;
 
-/// That a directory for test files has room for so many bytes.
+/// That a directory for test files has room for this many bytes.
 pub(crate) fn has_room(scratch: &Path, bytes: u64) -> Result<(), ProbeError> {
     let available = space(scratch)?.available_bytes;
     if available >= bytes {

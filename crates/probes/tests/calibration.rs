@@ -22,7 +22,7 @@ fn predicted(machine: &ReferenceRecord) -> Vec<PredictedFigure> {
     predict_figures(machine).into_iter().filter(|one| one.prediction.is_some()).collect()
 }
 
-/// The same of all machines that are kept.
+/// Like `predicted`, of all machines that are kept.
 fn reference_figures() -> Vec<PredictedFigure> {
     kelvin_probes::reference_records().iter().flat_map(predicted).collect()
 }

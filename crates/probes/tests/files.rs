@@ -29,7 +29,7 @@ impl LockedScratch {
         Self(path, only)
     }
 
-    /// The same, where so many nanoseconds are what the device was found to take for the file by which a slow one is known.
+    /// Like `in_directory`, where this many nanoseconds are what the device was found to take for the file by which a slow one is known.
     fn on_device(taking: u64) -> Self {
         let scratch = Self::new();
         std::fs::write(scratch.0.join("kelvin-data-4194304.read-in"), taking.to_string()).unwrap();
@@ -190,7 +190,7 @@ fn tmpfs_has_no_device_reads() {
     }
 }
 
-/// Reads or writes in blocks of so many bytes, and checks where the bytes were; `false` where that is impossible.
+/// Reads or writes in blocks of this many bytes, and checks where the bytes were; `false` where that is impossible.
 fn measure_blocks(scratch: &LockedScratch, direction: &str, case: &Case, proof: &str) -> bool {
     let id = format!("file.blocksize.{direction}");
     let Some(readings) = scratch.measure(&id, case) else { return false };

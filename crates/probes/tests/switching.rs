@@ -77,7 +77,7 @@ fn between_canaries(id: &str, case: &Case) -> Option<usize> {
 
 #[test]
 fn wake_time_is_independent_of_canaries() {
-    // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these so many samples follow
+    // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these this many samples follow
     // each other that next to none has one before it.
     let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with_number("message", 64))
     else {

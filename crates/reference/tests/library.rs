@@ -298,7 +298,7 @@ fn class_judgements() -> BTreeMap<String, ClassJudgement> {
         let of_class = found.entry(class.to_string()).or_default();
         of_class.machines += 1;
         of_class.as_usual += u32::from((factor.low..=factor.high).contains(&factor.factor));
-        // All figures so many times as slow are a factor that is so many times as large.
+        // All figures this many times as slow are a factor that is this many times as large.
         for (count, slower) in of_class.slow.iter_mut().zip(SLOWDOWNS) {
             *count += u32::from(slower * factor.factor > factor.high);
         }

@@ -208,7 +208,7 @@ impl CompareTerminal<'_> {
     }
 }
 
-/// A title and what is below it, in so many lines at most below the title: what does not fit is counted.
+/// A title and what is below it, in this many lines at most below the title: what does not fit is counted.
 pub(crate) fn titled_section(title: String, entries: &[Vec<String>], most: usize, more: &str) -> Vec<String> {
     let mut lines = vec![String::new(), title];
     let (mut used, all) = (0, entries.iter().map(Vec::len).sum::<usize>());
@@ -223,7 +223,7 @@ pub(crate) fn titled_section(title: String, entries: &[Vec<String>], most: usize
     lines
 }
 
-/// A text cut to so many columns.
+/// A text cut to this many columns.
 fn shortened(text: &str, most: usize) -> String {
     if display_width(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }

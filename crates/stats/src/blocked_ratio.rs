@@ -37,7 +37,7 @@ pub struct BlockedRatio {
     pub estimator: RatioEstimator,
 }
 
-/// At least so many groups of blocks are compared by their best values, if there are so many blocks.
+/// At least this many groups of blocks are compared by their best values, if there are this many blocks.
 const MIN_BLOCK_GROUPS: usize = 8;
 /// Centres of clusters that are this many times apart are modes: less is how a machine is disturbed.
 const MIN_MODE_RATIO: f64 = 1.25;

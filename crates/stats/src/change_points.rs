@@ -19,7 +19,7 @@ const OUTLIER_WINDOW: usize = 5;
 /// three times as small as they are.
 const OUTLIER_STDS: f64 = 5.0;
 const OUTLIER_STDS_FEW_VALUES: f64 = 6.0;
-/// A step of more than so many deviations may be another state of the machine, which came before and went.
+/// A step of more than this many deviations may be another state of the machine, which came before and went.
 const STATE_STEP_STDS: f64 = 3.0;
 /// How far on the way to the new level a value of that state lies, at least.
 const MIN_STATE_FRACTION: f64 = 0.7;
@@ -108,7 +108,7 @@ struct Split {
 }
 
 impl Split {
-    /// The same as the best of so many looks (Bonferroni).
+    /// The same as the best of this many looks (Bonferroni).
     fn bonferroni(self, looks: f64) -> Self {
         Self { p_value: (self.p_value * looks).min(1.0), candidates: looks, ..self }
     }
@@ -345,7 +345,7 @@ impl SplitSquares {
     }
 }
 
-/// Chance that a split at a known place takes so large a share of the squares, and its correlation with the values: of its t with so many
+/// Chance that a split at a known place takes so large a share of the squares, and its correlation with the values: of its t with this many
 /// degrees of freedom, smaller by what the variance of a mean is larger.
 fn known_index_p_value(share: f64, degrees: f64, widening: f64) -> (f64, f64) {
     let ratio = t_squared(share, widening);
@@ -588,7 +588,7 @@ fn lag_one_correlation(residuals: &[f64]) -> f64 {
     raw + (1.0 + 3.0 * raw) / n - 1.0 / n.sqrt()
 }
 
-/// The same without knowing the steps, which may be too many and then leave nothing that lasts: from how much further values that are two
+/// Like `lag_one_correlation`, without knowing the steps, which may be too many and then leave nothing that lasts: from how much further values that are two
 /// apart lie from each other than neighbours do, by 2 (1 - c^2) and 2 (1 - c) times the variance. Few of either have a step between them, and
 /// no difference counts as more than noise. It counts beyond two standard errors, so that it takes next to no power where nothing lasts.
 fn lag_one_from_differences(values: &[f64]) -> f64 {
@@ -607,7 +607,7 @@ fn lag_one_from_differences(values: &[f64]) -> f64 {
     far / near - 1.0 - 2.0 * (2.0 / n).sqrt()
 }
 
-/// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that so many values in a row
+/// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that this many values in a row
 /// fall into it, anywhere. 0 where it has not been seen, or the step is no larger than spread.
 fn recurring_state_p_value((before, after): (&[f64], &[f64])) -> f64 {
     let (short, long) = if after.len() <= before.len() { (after, before) } else { (before, after) };

@@ -53,12 +53,12 @@ const LASTING_STATE_WIDENING: f64 = std::f64::consts::SQRT_2;
 /// 3.92 GHz, an interval held another run's time in 97 % and its CPU time in 98 %; with 1.5 % assumed, in 82 and 90 %.
 pub const ASSUMED_BETWEEN_RUN_STD: f64 = 0.025;
 
-/// The same of what is timed in short pieces, of which only the clock of the core and what else lasts for a whole run differ between runs.
+/// Like `ASSUMED_BETWEEN_RUN_STD`, of what is timed in short pieces, of which only the clock of the core and what else lasts for a whole run differ between runs.
 /// Observed on guests of shared hosts: loops of known cycles differ by 0.4 % (AMD Zen 4) and 0.8 % (Zen 5) from run to run, within a run
 /// by less than 0.1 %.
 pub const ASSUMED_CLOCK_STD: f64 = 0.005;
 
-/// The same of what is told as found, beside programs on the sibling thread of the core, as a part of how much longer work takes for them on
+/// Like `ASSUMED_CLOCK_STD`, of what is told as found, beside programs on the sibling thread of the core, as a part of how much longer work takes for them on
 /// average over a run: a neighbour that works in one run may rest in the next. Observed on a guest of a shared host, whose canary took 23 to
 /// 57 % longer on average over a run: from run to run that differed by 12 to 24 % of itself, what is told as found by two thirds of it in the
 /// median, and single figures by more.
@@ -306,7 +306,7 @@ impl BetweenRunVariance {
         if is_bimodal { None } else { Self::learn(&ratios, &within) }
     }
 
-    /// The same of headlines times a factor.
+    /// Like `learn_ratio`, of headlines times a factor.
     pub fn scaled(self, factor: f64) -> Self {
         let [component, between, within] = [self.component, self.between, self.within].map(|one| one * factor.powi(2));
         Self { component, between, within, ..self }

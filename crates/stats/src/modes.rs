@@ -29,7 +29,7 @@ pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
 
 /// The fastest steady state of positive readings: of all windows [x, x (1 + `relative_width`)] that hold at least
 /// `least_share` of the readings, three at least, and more than any window that begins up to two widths above, the lowest one's median, and
-/// the share that it holds. `None` if no window holds so many.
+/// the share that it holds. `None` if no window holds this many.
 ///
 /// If disturbances can only slow a reading down, this is the undisturbed state, even if most readings were disturbed.
 pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> Option<(f64, f64)> {
@@ -391,7 +391,7 @@ pub enum ModePattern {
 
 /// Part of the changes expected of a lot below which they are too few for one, ...
 const MAX_CHANGE_RATIO: f64 = 0.5;
-/// ... and by so many standard deviations at least: with fewer values half as many changes are no rarity.
+/// ... and by this many standard deviations at least: with fewer values half as many changes are no rarity.
 const MIN_DEFICIT_STDS: f64 = 3.0;
 
 /// How the values of sequences change across a bound, by the number of changes between neighbours: values that are drawn by lot change

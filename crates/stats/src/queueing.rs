@@ -19,7 +19,7 @@ pub struct Station {
 /// How a station serves requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// By so many equal servers, for which requests wait in one queue.
+    /// By this many equal servers, for which requests wait in one queue.
     Queue(NonZeroU32),
     /// All at once: the time passes for each without a wait.
     Delay,
@@ -96,7 +96,7 @@ impl DevicePart {
     }
 }
 
-/// A network with so many customers.
+/// A network with this many customers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MvaResult {
     /// Customers.
@@ -107,7 +107,7 @@ pub struct MvaResult {
     pub response: f64,
 }
 
-/// What the demands alone say of a network with so many customers (Lazowska et al., section 5.2).
+/// What the demands alone say of a network with this many customers (Lazowska et al., section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AsymptoticBounds {
     /// The throughput is at least this: every request waits for all others at every station.
@@ -180,7 +180,7 @@ impl ClosedNetwork {
         (self.demand() + self.think_time) * self.capacity()
     }
 
-    /// The bounds with so many customers.
+    /// The bounds with this many customers.
     pub fn bounds(&self, customers: usize) -> AsymptoticBounds {
         let n = customers as f64;
         AsymptoticBounds {
@@ -190,7 +190,7 @@ impl ClosedNetwork {
         }
     }
 
-    /// Throughput and response time with 1 to so many customers.
+    /// Throughput and response time with 1 to this many customers.
     ///
     /// Stations of one server and delays by mean value analysis: R_k(n) = D_k (1 + Q_k(n - 1)), X(n) = n / (Z + sum R_k(n)),
     /// Q_k(n) = X(n) R_k(n). Its form for several servers loses all digits to cancellation as they fill up (G. Casale,
@@ -211,7 +211,7 @@ impl ClosedNetwork {
         (1..=most).map(population).collect()
     }
 
-    /// The least number of customers, up to so many, with this throughput.
+    /// The least number of customers, up to this many, with this throughput.
     pub fn min_customers_for(&self, throughput: f64, most: usize) -> Option<usize> {
         // Of a network that is one station, the throughput equals its capacity but for rounding.
         let enough = throughput * (1.0 - 1e-12);

@@ -20,7 +20,7 @@ pub struct Scalability {
 }
 
 impl Scalability {
-    /// The throughput of so many workers, at least one: of fewer the law says nothing.
+    /// The throughput of this many workers, at least one: of fewer the law says nothing.
     pub fn throughput_at(&self, n: f64) -> f64 {
         debug_assert!(n >= 1.0, "the law begins at one worker, not at {n}");
         self.lambda * n / relative_work_time(n, self.sigma, self.kappa)
@@ -278,7 +278,7 @@ pub const MAX_MISFIT: f64 = 0.1;
 /// Draws per interval: with 25 beyond each, its ends are accurate to a few hundredths of its width.
 const BOOTSTRAP_RESAMPLES: usize = 1000;
 
-/// The throughputs of rounds with so many workers.
+/// The throughputs of rounds with this many workers.
 pub type RepeatedLoad<'r> = (f64, &'r [f64]);
 
 /// The law fitted to the geometric means of repeated measurements with relative noise; `None` where they do not determine it:

@@ -26,7 +26,7 @@ pub fn sustained_start(rates: &[f64]) -> usize {
     (1..rates.len()).rev().find(|&index| most_after(index) <= SUSTAINED_LEVEL_RATIO * least_before(index)).unwrap_or(0)
 }
 
-/// The burst of something of which so much had passed so many seconds after its beginning, and which went on at this rate a second; `None`
+/// The burst of something of which so much had passed this many seconds after its beginning, and which went on at this rate a second; `None`
 /// if that is too little to be one.
 pub fn burst(passed: f64, seconds: f64, sustained: f64) -> Option<Burst> {
     let size = passed - sustained * seconds;

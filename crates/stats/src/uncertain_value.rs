@@ -122,7 +122,7 @@ impl UncertainValue {
         self.widened(std::f64::consts::SQRT_2)
     }
 
-    /// What one more value will be, beside so many of which this is the mean.
+    /// What one more value will be, beside this many of which this is the mean.
     pub fn next_value(self, values: usize) -> Self {
         self.widened((values as f64 + 1.0).sqrt())
     }
@@ -134,7 +134,7 @@ impl UncertainValue {
         Self { below: self.below.hypot(error), above: self.above.hypot(error), degrees, ..self }
     }
 
-    /// With so many times the error.
+    /// With this many times the error.
     pub fn widened(self, times: f64) -> Self {
         Self { below: self.below * times, above: self.above * times, ..self }
     }
@@ -253,7 +253,7 @@ fn outer_order_statistic(rounds: usize) -> (usize, f64) {
     (0, 0.0)
 }
 
-/// The level at which so many intervals hold together with [`CONFIDENCE_LEVEL`] (Bonferroni).
+/// The level at which this many intervals hold together with [`CONFIDENCE_LEVEL`] (Bonferroni).
 pub fn bonferroni_level(intervals: usize) -> f64 {
     1.0 - (1.0 - CONFIDENCE_LEVEL) / intervals.max(1) as f64
 }
@@ -477,7 +477,7 @@ mod share_of_change_tests {
         let mut held = [0; 4];
         for (number, truth) in [0.0, 0.3, 0.9, 1.2].into_iter().enumerate() {
             for _ in 0..pairs {
-                // A value with an error that is itself estimated, with so many degrees of freedom.
+                // A value with an error that is itself estimated, with this many degrees of freedom.
                 let mut draw = |middle: f64| {
                     let square: f64 = (0..degrees).map(|_| random.normal().powi(2)).sum();
                     let spread =

@@ -123,7 +123,7 @@ impl Store {
 /// The cases with stored headlines of a metric.
 const SELECT_CASES: &str = "SELECT DISTINCT axes FROM series WHERE metric = $1 AND version = $2 ORDER BY axes";
 
-/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
+/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for this many
 /// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
 /// runs of one machine.
 fn newest_headlines_sql(but: usize, is_over: bool) -> String {

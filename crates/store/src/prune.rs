@@ -13,7 +13,7 @@ const MAX_RUN_US: i64 = 7 * 24 * 3600 * 1_000_000;
 /// What stays when old runs are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneOptions {
-    /// So many of the newest runs of each machine and mode stay.
+    /// This many of the newest runs of each machine and mode stay.
     pub keep: usize,
     /// Whether runs with a tag or a note go too.
     pub labelled_too: bool,

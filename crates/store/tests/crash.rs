@@ -44,7 +44,7 @@ fn child() {
 /// When to kill the child.
 #[derive(Clone, Copy, Debug)]
 struct KillTime {
-    /// Once it has acknowledged so many events,
+    /// Once it has acknowledged this many events,
     acknowledged: usize,
     /// and then so much later.
     delay: Duration,

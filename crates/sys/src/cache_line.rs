@@ -151,7 +151,7 @@ mod arch {
         }
     }
 
-    /// The same by one atomic instruction.
+    /// Like `increments`, by one atomic instruction.
     #[inline(always)]
     pub fn atomic_increments(word: &AtomicU64, times: u64) {
         // SAFETY: the word is valid; `times` is not zero.
@@ -210,7 +210,7 @@ mod arch {
         }
     }
 
-    /// The same by an atomic add: one instruction where the processor has it, which the compiler's run-time library
+    /// Like `increments`, by an atomic add: one instruction where the processor has it, which the compiler's run-time library
     /// finds out.
     #[inline(always)]
     pub fn atomic_increments(word: &AtomicU64, times: u64) {

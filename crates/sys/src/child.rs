@@ -126,7 +126,7 @@ impl GuardedChild {
         self.child.id()
     }
 
-    /// The first lines of its standard output: how a server says that it is ready. Fewer where so many do not come within the time,
+    /// The first lines of its standard output: how a server says that it is ready. Fewer where this many do not come within the time,
     /// or within this many bytes; what comes after them is not kept.
     pub fn first_lines(&mut self, count: usize, within: Duration, bytes: usize) -> Result<Vec<String>> {
         let deadline = monotonic() + within.as_nanos() as u64;

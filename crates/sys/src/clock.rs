@@ -30,12 +30,12 @@ impl ScriptedClock {
         script
     }
 
-    /// From now on a reading costs so many nanoseconds.
+    /// From now on a reading costs this many nanoseconds.
     pub fn set_step(&self, step: u64) {
         self.step.store(step, Ordering::Relaxed);
     }
 
-    /// Advances it by so many nanoseconds.
+    /// Advances it by this many nanoseconds.
     pub fn advance(&self, nanoseconds: u64) {
         self.now.fetch_add(nanoseconds, Ordering::Relaxed);
     }

@@ -88,7 +88,7 @@ pub fn advertised_rate(interface: &str) -> Result<Option<f64>> {
     Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))
 }
 
-/// Has the driver fill in the structure of a command, which has so many words.
+/// Has the driver fill in the structure of a command, which has this many words.
 fn run_command<const WORDS: usize>(socket: &OwnedFd, interface: &str, command: u32) -> Result<[u32; WORDS]> {
     let mut words = [0; WORDS];
     words[0] = command;

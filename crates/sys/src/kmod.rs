@@ -203,7 +203,7 @@ impl KernelSocket {
         Ok(rustix::fs::fcntl_setfl(&self.file, flags)?)
     }
 
-    /// Gives it a window of so many bytes, whole pages, in the place of a former one.
+    /// Gives it a window of this many bytes, whole pages, in the place of a former one.
     ///
     /// # Errors
     /// EINVAL for another size or one beyond the module's largest; those of mmap.

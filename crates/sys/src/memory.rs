@@ -19,7 +19,7 @@ pub enum PagePolicy {
 }
 
 impl PagePolicy {
-    /// Those with which a buffer of so many bytes is moved fastest: huge ones from 512 KiB on. Contiguous memory goes to the device in
+    /// Those with which a buffer of this many bytes is moved fastest: huge ones from 512 KiB on. Contiguous memory goes to the device in
     /// one segment; a large direct request of scattered pages has hundreds, more than some devices accept.
     pub fn for_buffer(bytes: usize) -> Self {
         const LARGE: usize = 512 << 10;
@@ -63,7 +63,7 @@ impl Arena {
         Self::populated(bytes, PagePolicy::for_buffer(bytes))
     }
 
-    /// Bytes that [`Self::io_buffer`] makes resident for so many, if huge pages are available.
+    /// Bytes that [`Self::io_buffer`] makes resident for this many, if huge pages are available.
     pub fn io_buffer_bytes(bytes: usize) -> usize {
         Self::whole_pages(bytes, PagePolicy::for_buffer(bytes))
     }
@@ -72,7 +72,7 @@ impl Arena {
         bytes.max(1).next_multiple_of(if pages == PagePolicy::Huge { HUGE_PAGE_BYTES } else { 4096 })
     }
 
-    /// The same by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
+    /// Like `whole_pages`, by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
     pub fn populated(bytes: usize, pages: PagePolicy) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
         arena.populate()?;
@@ -262,7 +262,7 @@ pub struct ParallelChases {
 }
 
 impl ParallelChases {
-    /// So many chases, at least one and at most as many as there are pointers. They begin at even distances in memory, which is at random
+    /// This many chases, at least one and at most as many as there are pointers. They begin at even distances in memory, which is at random
     /// places of a ring in random order.
     pub fn new(ring: PointerRing, count: usize) -> Self {
         let count = count.clamp(1, ring.lines);
@@ -271,7 +271,7 @@ impl ParallelChases {
         Self { ring, at }
     }
 
-    /// Follows so many pointers in all, one of each chase in turn.
+    /// Follows this many pointers in all, one of each chase in turn.
     #[inline]
     pub fn follow(&mut self, loads: u64) {
         let (turns, rest) = (loads / self.at.len() as u64, loads % self.at.len() as u64);
@@ -321,7 +321,7 @@ fn evict(line: &[u8]) {
     unsafe { std::arch::x86_64::_mm_clflush(line.as_ptr()) }
 }
 
-/// The same: clean and invalidate by address.
+/// Like `evict`: clean and invalidate by address.
 #[cfg(target_arch = "aarch64")]
 fn eviction() -> fn(&[u8]) {
     |line| {

@@ -72,14 +72,14 @@ pub fn dropped_datagrams(socket: &impl AsFd) -> Result<u32> {
     Ok(u32::from_ne_bytes(*words.last_chunk().expect("it has a last word")))
 }
 
-/// Requests so many bytes in each of a socket's buffers; the kernel silently caps them at its limits: read back what
+/// Requests this many bytes in each of a socket's buffers; the kernel silently caps them at its limits: read back what
 /// was obtained. This disables the auto-tuning of a TCP socket's buffers.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, bytes as usize)?;
     Ok(sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
-/// Has poll and its like call a socket readable only when so many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
+/// Has poll and its like call a socket readable only when this many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
 /// kernel makes the receive buffer as large as that needs.
 ///
 /// A read that waits is not to be combined with it: it takes what has come, and then sleeps until as many bytes have come again,
@@ -92,7 +92,7 @@ pub fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
-/// Has a TCP connection take no more once so many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
+/// Has a TCP connection take no more once this many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
 /// way. A connection that a listening socket accepts has its value.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
-/// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
+/// Drops what a TCP connection has received, at most this many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
 /// were dropped: none at the end of the stream.
 ///
 /// # Errors

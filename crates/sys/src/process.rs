@@ -218,7 +218,7 @@ pub fn fork_worker(work: impl FnOnce() -> u8) -> Result<Child> {
     fork_result(pid)
 }
 
-/// The same, in a child that has no descriptors but the standard ones and these: it keeps no file, pipe or connection of others open.
+/// Like `fork_worker`, in a child that has no descriptors but the standard ones and these: it keeps no file, pipe or connection of others open.
 ///
 /// # Errors
 /// As [`fork_worker`].

@@ -57,7 +57,7 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// A fresh mapping of so many bytes of zeros, aligned for every type there is here.
+/// A fresh mapping of this many bytes of zeros, aligned for every type there is here.
 fn map(bytes: usize, flags: libc::c_int) -> Result<Region> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
     Region::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, ANONYMOUS)
@@ -68,7 +68,7 @@ fn map(bytes: usize, flags: libc::c_int) -> Result<Region> {
 pub struct SharedWords(Region);
 
 impl SharedWords {
-    /// So many, all zero.
+    /// This many, all zero.
     ///
     /// # Errors
     /// None, or more than there is room for.
@@ -84,7 +84,7 @@ impl Deref for SharedWords {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped as long as `self`; zero is a valid one.
+        // SAFETY: this many words are mapped as long as `self`; zero is a valid one.
         unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().cast(), self.0.bytes() / size_of::<AtomicU64>()) }
     }
 }

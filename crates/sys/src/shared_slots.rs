@@ -29,7 +29,7 @@ pub struct SharedSlot {
 }
 
 impl SharedSlots {
-    /// So many, at most [`MAX_SLOTS`], all free.
+    /// This many, at most [`MAX_SLOTS`], all free.
     ///
     /// # Errors
     /// Those of memfd_create.

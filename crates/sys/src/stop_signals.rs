@@ -34,7 +34,7 @@ pub fn install_handlers() -> Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(|signal| handle(signal, note_stop))
 }
 
-/// The same, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`].
+/// Like `install_handlers`, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`].
 ///
 /// # Errors
 /// Those of sigaction.

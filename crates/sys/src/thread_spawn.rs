@@ -23,7 +23,7 @@ impl<'n> ThreadBuilder<'n> {
         Self { name, stack: None }
     }
 
-    /// With a stack of so many bytes, instead of the usual 2 MiB.
+    /// With a stack of this many bytes, instead of the usual 2 MiB.
     pub const fn stack_bytes(self, bytes: usize) -> Self {
         Self { stack: Some(bytes), ..self }
     }

@@ -101,7 +101,7 @@ impl FileRing {
         &self.buffers.as_slice()[slot * buffer_stride(self.setup.block)..][..self.setup.block]
     }
 
-    /// The same, to fill before a write.
+    /// Like `buffer`, to fill before a write.
     ///
     /// # Panics
     /// If it is in use.

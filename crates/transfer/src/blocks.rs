@@ -23,7 +23,7 @@ pub fn is_bit_set(bits: &[u8], index: u64) -> bool {
     bits.get((index / 8) as usize).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// Sets a bit of so many bytes.
+/// Sets a bit of this many bytes.
 pub fn set_bit(bits: &mut [u8], index: u64) {
     bits[(index / 8) as usize] |= 1 << (index % 8);
 }

@@ -213,7 +213,7 @@ impl Error {
         Self::WrongProgram { program, why: truncate(&why.to_string(), MAX_REASON_BYTES / 2) }
     }
 
-    /// The same of a malformed one.
+    /// Like `violation`, of a malformed one.
     pub fn malformed(why: impl std::fmt::Display) -> Self {
         Self::Malformed(truncate(&why.to_string(), MAX_REASON_BYTES / 2))
     }
@@ -226,7 +226,7 @@ impl Error {
         }
     }
 
-    /// The same, with the file that was being moved.
+    /// Like `call`, with the file that was being moved.
     pub(crate) fn during(self, name: &OsStr) -> Self {
         Self::WhileMoving { name: name.to_owned(), why: Box::new(self) }
     }

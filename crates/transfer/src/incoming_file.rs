@@ -295,7 +295,7 @@ impl IncomingFile {
         matches!(self.sink, Sink::Nothing)
     }
 
-    /// So many more bytes have arrived.
+    /// This many more bytes have arrived.
     pub(crate) fn add_arrived(&mut self, bytes: u64) {
         self.unflushed += bytes;
         self.reservation.add(bytes);
@@ -458,7 +458,7 @@ pub fn block_digests(part: &File) -> impl Iterator<Item = std::io::Result<Blake3
     })
 }
 
-/// The digest of so many bytes of a file from an offset on.
+/// The digest of this many bytes of a file from an offset on.
 pub(crate) fn range_digest(
     file: &File,
     (offset, bytes): (u64, u64),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use kelvin_sys::net::socket_queues;
 use serde::{Deserialize, Serialize};
 
-/// A moment takes at least so long, and so many round trips: what is acknowledged comes in bursts.
+/// A moment takes at least so long, and this many round trips: what is acknowledged comes in bursts.
 const MIN_MOMENT: Duration = Duration::from_millis(100);
 const MIN_ROUND_TRIPS: u32 = 4;
 /// The share of a moment for which a window or a buffer may be full.
@@ -117,7 +117,7 @@ struct LinkMoment {
 
 impl FullTime {
     /// Of one more moment, in which it kept the connection from sending for so long by the kernel's count, and at the end of which it had
-    /// so many bytes.
+    /// this many bytes.
     fn add_moment(&mut self, moment: LinkMoment, counted: u64, bytes: u32) {
         if counted == 0 {
             return;

@@ -2,7 +2,7 @@
 //!
 //! The sender offers entries ([`FileEntry`]), files and others, ahead of their content; the receiver decides on each. What is wanted
 //! follows as pieces: the whole content of small files together ([`SenderMessage::Batch`]), or a block of a large one
-//! ([`SenderMessage::Block`]), each announced and followed by exactly so many bytes. The receiver's verdicts come as they fall; the
+//! ([`SenderMessage::Block`]), each announced and followed by exactly this many bytes. The receiver's verdicts come as they fall; the
 //! sender waits for them only at the end, or, where asked to, after each file.
 
 use std::ffi::OsString;
@@ -98,7 +98,7 @@ pub struct JoinRequest {
 pub struct JoinInvitation {
     /// The session.
     pub session: SessionId,
-    /// So many streams at most, the first one included.
+    /// This many streams at most, the first one included.
     pub most: u32,
 }
 
@@ -185,7 +185,7 @@ pub struct FileEntry {
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
-    /// A regular file of so many bytes.
+    /// A regular file of this many bytes.
     File {
         /// Its size.
         bytes: u64,
@@ -293,11 +293,11 @@ pub struct SenderReport {
 /// A number of streams that was compared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamChoice {
-    /// So many.
+    /// This many.
     pub streams: u32,
     /// Their rate, in thousandths of that of one.
     pub thousandths: u64,
-    /// So many were not faster, if more were tried.
+    /// This many were not faster, if more were tried.
     pub no_faster: Option<u32>,
 }
 
@@ -361,7 +361,7 @@ pub enum ReceiverMessage {
 pub enum EntryDecision {
     /// A file's content may come.
     Wanted,
-    /// The same, and [`ReceiverMessage::PresentBlocks`] says what of it is there.
+    /// Like `Wanted`, and [`ReceiverMessage::PresentBlocks`] says what of it is there.
     Resumed,
     /// The file is there and need not come.
     Unchanged,

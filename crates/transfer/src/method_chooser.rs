@@ -30,7 +30,7 @@ const CALL_BYTES: usize = 1 << 20;
 /// Bytes of a call that receives what is hashed: several of them fit into a second-level cache, and they were seen to take a tenth less
 /// than parts of 64 KiB.
 const HASHED_CALL_BYTES: usize = 256 << 10;
-/// Only of pieces of at least so many bytes can be said how long they take.
+/// Only of pieces of at least this many bytes can be said how long they take.
 const MIN_TIMED_PIECE: u64 = 1 << 20;
 /// How many pieces are moved until one method is chosen.
 const TRIAL_PIECES: usize = 16;
@@ -255,7 +255,7 @@ fn check_connection(error: std::io::Error, doing: &'static str, timeout: Duratio
 mod tests {
     use super::*;
 
-    /// Sends pieces of which each way takes so many nanoseconds a byte, and says the way of the one after them.
+    /// Sends pieces of which each way takes this many nanoseconds a byte, and says the way of the one after them.
     fn chosen_method(a_byte: [f64; 2]) -> usize {
         let mut ways = MethodChooser::for_sending(None, true, false);
         for _ in 0..TRIAL_PIECES {

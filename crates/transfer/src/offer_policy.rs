@@ -40,7 +40,7 @@ pub enum Destination {
     Nothing,
 }
 
-/// The same for one session.
+/// Like `Destination`, for one session.
 #[derive(Debug)]
 enum SessionDestination {
     Directory(DirectoryTree),
@@ -112,7 +112,7 @@ impl OfferPolicy {
         self.free_bytes.set(None);
     }
 
-    /// That there is room for so many bytes beside those that were promised it; remembered until it looks again.
+    /// That there is room for this many bytes beside those that were promised it; remembered until it looks again.
     fn check_space(&self, bytes: u64) -> Result<()> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok(()) };
         let room = match self.free_bytes.get() {

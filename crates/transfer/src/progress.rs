@@ -1,4 +1,4 @@
-//! The least progress of a connection: so many bytes in any time for which an end waited for the other one.
+//! The least progress of a connection: this many bytes in any time for which an end waited for the other one.
 //!
 //! Only that waiting counts. Who has a slow disk of his own, or flushes, takes that time from nobody; and what an end waits for is
 //! either that bytes come or that they are taken, each of which has a meter of its own.
@@ -69,7 +69,7 @@ impl ProgressMeter {
         self.marks.clear();
     }
 
-    /// After so long a wait so many bytes have moved.
+    /// After so long a wait this many bytes have moved.
     ///
     /// # Errors
     /// That they are too few.
@@ -111,7 +111,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
 
-    /// Waits of these seconds after which so many bytes came, over and over: when it is too little, and how much that was.
+    /// Waits of these seconds after which this many bytes came, over and over: when it is too little, and how much that was.
     fn fails_at(waits: &[(f64, usize)], most: usize) -> Option<(u64, u64)> {
         let (mut meter, mut waited) = (ProgressMeter::new(MIN_PROGRESS), 0.0);
         for &(seconds, bytes) in waits.iter().cycle().take(most) {

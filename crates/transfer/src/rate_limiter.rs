@@ -10,7 +10,7 @@ const MIN_BURST: u64 = 512;
 /// How much may be made up for at once after something else was slower than the limit.
 const MAX_CATCH_UP: Duration = Duration::from_millis(100);
 
-/// So many bytes a second at most, of all threads together and on average from the beginning; or as many as there can be.
+/// This many bytes a second at most, of all threads together and on average from the beginning; or as many as there can be.
 #[derive(Debug)]
 pub struct RateLimiter {
     limit: Option<u64>,

@@ -34,7 +34,7 @@ pub const MAX_TIMED_FILES: usize = 32;
 /// overlap wholly; and a processor may be faster when it does one thing alone.
 const MAX_SLOWDOWN: f64 = 1.5;
 const MAX_SPEEDUP: f64 = 1.2;
-/// The same where a link decides, which no transfer exceeds: what connecting and a slow start take of [`MIN_DURATION`].
+/// Like `MAX_SPEEDUP`, where a link decides, which no transfer exceeds: what connecting and a slow start take of [`MIN_DURATION`].
 const MAX_LINK_SLOWDOWN: f64 = 1.2;
 
 /// What the stages of one end cost.
@@ -116,7 +116,7 @@ pub(crate) fn cpu_time(work: impl FnOnce() -> Result<()>) -> Result<u64> {
     Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as u64)
 }
 
-/// What the stages between the files cost, at the sender and at the receiver: those that these settings ask for. So many bytes are
+/// What the stages between the files cost, at the sender and at the receiver: those that these settings ask for. This many bytes are
 /// hashed at once.
 pub(crate) fn stage_costs(settings: &SessionSettings, at_once: usize) -> Result<[StageCosts; 2]> {
     let verify = if settings.verify { hashing_cost(at_once)? } else { 0 };
@@ -126,7 +126,7 @@ pub(crate) fn stage_costs(settings: &SessionSettings, at_once: usize) -> Result<
     Ok([of(ciphers[0], sender), of(ciphers[1], receiver)])
 }
 
-/// What hashing so many bytes at once costs.
+/// What hashing this many bytes at once costs.
 fn hashing_cost(at_once: usize) -> Result<u64> {
     let part = vec![0x5a; PART_BYTES];
     let mut hasher = Hasher::new();

@@ -1,6 +1,6 @@
 //! The encrypted channel after the handshake: messages, and the bytes of files that they announce.
 //!
-//! A message is a length of four bytes, the least significant first, and so many encrypted bytes. The bytes of files have no
+//! A message is a length of four bytes, the least significant first, and this many encrypted bytes. The bytes of files have no
 //! frame of their own: plain, they follow as they are, as many as a message announced; encrypted, in frames like those of
 //! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain bytes
 //! are noticed by their digest, which goes encrypted.
@@ -36,10 +36,10 @@ const LENGTH_BYTES: usize = 4;
 const INPUT_BYTES: usize = 256 << 10;
 /// Bytes of files that come with a message are copied once more where they are plain: so with one come hardly more than it may have.
 const READ_AHEAD_BYTES: usize = 4 << 10;
-/// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
+/// A read of bytes of a file waits for at most this many of them, and for no more than one if there are fewer than these.
 const MAX_LOW_WATER: usize = 64 << 10;
 const MIN_LOW_WATER: usize = 32 << 10;
-/// Bytes of a window in which waiting for so many does not have the sender wait.
+/// Bytes of a window in which waiting for this many does not have the sender wait.
 const WIDE_WINDOW: usize = 4 * MAX_LOW_WATER;
 /// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
 /// interrupting another processor.
@@ -62,7 +62,7 @@ pub trait TransferStream: TimedStream {
     /// A failed call.
     fn is_readable(&self, within: Duration) -> std::io::Result<bool>;
 
-    /// From now on so many bytes are waited for; a read that waits is sure to return with them only if it is one. Where there is no such
+    /// From now on this many bytes are waited for; a read that waits is sure to return with them only if it is one. Where there is no such
     /// option, it returns with what is there.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub trait TransferStream: TimedStream {
         Ok(usize::MAX)
     }
 
-    /// Drops at most so many bytes of what has come, which are not to be seen, as [`Self::read_available`] reads them.
+    /// Drops at most this many bytes of what has come, which are not to be seen, as [`Self::read_available`] reads them.
     ///
     /// # Errors
     /// Those of reading.
@@ -453,7 +453,7 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok((*hasher.finalize().as_bytes(), written))
     }
 
-    /// Has this end wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
+    /// Has this end wait for all of this many bytes, if they are many: to be woken for each segment costs the sender more than to send
     /// it, where that means waking another processor.
     ///
     /// A read that waits for many first takes what has come, and is then woken only when as many come again: at the end of what is
@@ -620,7 +620,7 @@ impl<S: TransferStream> SecureChannel<S> {
         add_elapsed(&mut self.times.cipher, open).map(drop)
     }
 
-    /// Waits until so many bytes are there that were not looked at.
+    /// Waits until this many bytes are there that were not looked at.
     fn wait_for(&mut self, bytes: usize) -> Result<()> {
         while self.input.len() < bytes {
             self.wait_and_read(|channel, may_wait| channel.read_some(bytes, may_wait))?;
@@ -776,7 +776,7 @@ impl InputBuffer {
         &self.buffer[self.first..self.end]
     }
 
-    /// Takes at most so many bytes.
+    /// Takes at most this many bytes.
     fn take(&mut self, most: usize) -> &[u8] {
         let first = self.first;
         self.first += self.len().min(most);

@@ -44,7 +44,7 @@ pub const MAX_BATCH_BYTES: u64 = 256 << 10;
 const MAX_OPEN_PARTS: usize = 8;
 /// Decisions and verdicts in one message: each may carry a reason.
 const MAX_PER_MESSAGE: usize = 128;
-/// So many verdicts are said although more has come: before it has them, the sender has no more than [`MAX_WANTED_FILES`] files in flight.
+/// This many verdicts are said although more has come: before it has them, the sender has no more than [`MAX_WANTED_FILES`] files in flight.
 const VERDICT_FLUSH_COUNT: usize = MAX_WANTED_FILES / 8;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
 pub const MAX_OPEN_FILES: usize = 8;
@@ -60,7 +60,7 @@ pub enum SessionEvent {
     Progress {
         /// Bytes so far, over the first connection.
         bytes: u64,
-        /// Of so many, if all of them are to come.
+        /// Of this many, if all of them are to come.
         of: Option<u64>,
         /// How long it took.
         elapsed: Duration,
@@ -360,7 +360,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             let Ok(digest) = digest else { break };
             some.push(digest);
             wanted.announced_blocks += 1;
-            // A slow disk needs minutes for so many, and the sender, who waits for them, has its own blocks to read.
+            // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
             if some.len() == MAX_DIGESTS || last.elapsed() >= DIGEST_REPORT_INTERVAL {
                 send(&mut first, &mut some, false)?;
                 last = Instant::now();
@@ -464,7 +464,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         Ok(())
     }
 
-    /// What still comes of a file is passed over. The sender knows of its failure before it begins so many others.
+    /// What still comes of a file is passed over. The sender knows of its failure before it begins this many others.
     fn mark_failed(&mut self, number: EntryNumber) {
         self.failed.push_back(number);
         if self.failed.len() > MAX_WANTED_FILES {
@@ -810,7 +810,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 }
 
-/// At most so many of these bytes are not on their device yet: no more than the system has of such bytes.
+/// At most this many of these bytes are not on their device yet: no more than the system has of such bytes.
 fn unwritten_bytes(moved: u64) -> Option<u64> {
     let known = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kibibytes = |key: &str| {

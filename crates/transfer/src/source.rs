@@ -124,7 +124,7 @@ impl SourceEntry {
         self.open_at(CWD, &self.path)
     }
 
-    /// The same, by a path from a directory.
+    /// Like `open`, by a path from a directory.
     fn open_at(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<File> {
         let flags = if self.is_named { OPEN_FLAGS } else { OPEN_FLAGS | OFlags::NOFOLLOW };
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
@@ -158,7 +158,7 @@ impl SourceEntry {
         Ok(())
     }
 
-    /// The same, when all that it stated was read; and that nothing is behind that.
+    /// Like `check_unchanged`, when all that it stated was read; and that nothing is behind that.
     ///
     /// # Errors
     /// As for [`SourceEntry::check_unchanged`]; more bytes than it states.
@@ -286,7 +286,7 @@ impl SourceList {
         Ok(found)
     }
 
-    /// The same, but what is in the directories is found later.
+    /// Like `collect`, but what is in the directories is found later.
     ///
     /// # Errors
     /// As for [`SourceList::collect`].
@@ -318,7 +318,7 @@ impl SourceList {
         Ok(())
     }
 
-    /// Finds about so many more, if there are so many: in a directory by name, so that an order of sending can be repeated.
+    /// Finds about this many more, if there are this many: in a directory by name, so that an order of sending can be repeated.
     ///
     /// # Errors
     /// As for [`SourceList::find_all`].

@@ -38,7 +38,7 @@ pub struct ByteCounts {
 }
 
 impl ByteCounts {
-    /// So many bytes that were sent.
+    /// This many bytes that were sent.
     pub(crate) fn from_sent(bytes: u64) -> Self {
         Self { moved: bytes, ..Self::default() }
     }
@@ -657,7 +657,7 @@ mod tests {
         assert_eq!(limit_sentence(asked, idle), "held back by the limit that was set, 93 % of the time");
     }
 
-    /// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes so many thousandths of that.
+    /// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes this many thousandths of that.
     fn waiting_summary(full: u64, carried: LinkUsage) -> TransferSummary {
         let bytes = thousandths_of_transfer(full) / 100;
         let moved = MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(bytes / 2) };

@@ -49,7 +49,7 @@ const DEFAULT_SETTINGS: SessionSettings = SessionSettings::DEFAULT;
 
 type Halves = (Sealer, Opener);
 
-/// One end of a local connection, which is cut when so many bytes were written.
+/// One end of a local connection, which is cut when this many bytes were written.
 struct LocalStream {
     stream: UnixStream,
     cut_after: usize,

@@ -60,7 +60,7 @@ fn next_fault(faults: &Receiver<String>) -> String {
     faults.recv_timeout(Duration::from_secs(10)).unwrap()
 }
 
-/// So many round trips of a message over a connection.
+/// This many round trips of a message over a connection.
 fn round_trips(stream: &mut TcpStream, bytes: usize, count: usize) {
     for number in 0..count {
         let message = vec![number as u8; bytes];
@@ -71,7 +71,7 @@ fn round_trips(stream: &mut TcpStream, bytes: usize, count: usize) {
     }
 }
 
-/// So many streams in a direction, with default socket options.
+/// This many streams in a direction, with default socket options.
 fn streams(
     client: &mut AgentClient,
     direction: TestDirection,
@@ -139,7 +139,7 @@ fn send_numbered(socket: &UdpSocket, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Asks for the count until it is so many datagrams.
+/// Asks for the count until it is this many datagrams.
 fn wait_for_datagrams(test: &mut RunningTest<'_, CountedDatagrams>, wanted: u64) -> TestCounts {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -204,7 +204,7 @@ fn endless_sender_is_stopped_with_test() {
     });
 }
 
-/// Reads so many bytes from a stream.
+/// Reads this many bytes from a stream.
 fn read_all(stream: &mut TcpStream, bytes: usize) {
     let (mut buffer, mut left) = (vec![0; 1 << 16], bytes);
     while left > 0 {

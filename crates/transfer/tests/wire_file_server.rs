@@ -59,7 +59,7 @@ impl Drop for FakeFileHost {
     }
 }
 
-/// Runs an agent that serves so many files, and beside it a function of its address and of how many servers there are.
+/// Runs an agent that serves this many files, and beside it a function of its address and of how many servers there are.
 fn with_agent(files: Option<usize>, idle: Duration, body: impl FnOnce(SocketAddr, &AtomicU32)) {
     let there = Arc::new(AtomicU32::new(0));
     let limits = AgentLimits { idle_timeout: idle, ..AgentLimits::default() };

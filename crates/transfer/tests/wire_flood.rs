@@ -101,7 +101,7 @@ fn newcomers_do_not_end_pending_handshake() {
             let flood: Vec<_> = (0..2 * unauthenticated.total).map(|_| connect_and_read_hello("10.1.0.2")).collect();
             assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
             assert!(is_admitted(mine.0));
-            // From so many addresses that no place is left.
+            // From this many addresses that no place is left.
             let other = connect_and_read_hello("10.1.0.3");
             let flood: Vec<_> =
                 (0..1000_u32).map(|n| connect_and_read_hello(&format!("10.1.{}.{}", 1 + n / 200, n % 200))).collect();
@@ -127,7 +127,7 @@ enum FloodKind {
     Wrong,
 }
 
-/// Connects to these addresses in turn until it is over, at most so many times a second, and keeps the last of the connections
+/// Connects to these addresses in turn until it is over, at most this many times a second, and keeps the last of the connections
 /// open.
 fn flood(addresses: &[SocketAddr], manner: FloodKind, is_over: &AtomicBool, called: &AtomicU32) {
     let greeting = [&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat();
@@ -198,7 +198,7 @@ fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
     Ok(([client, flood, agent], [near, far]))
 }
 
-/// Tries from behind the relay, while the flood comes from so many addresses in this manner, and has lasted for longer than
+/// Tries from behind the relay, while the flood comes from this many addresses in this manner, and has lasted for longer than
 /// there are places.
 fn while_flooded(addresses: u8, manner: FloodKind, attempt: fn()) {
     in_own_thread(|| {

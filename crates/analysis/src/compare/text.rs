@@ -411,7 +411,7 @@ fn undecided_remark(comparison: &Comparison) -> Option<String> {
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// So many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
+/// This many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
     let (_, most) = counted_unit(comparison);
     let runs = comparison.base.runs.len().max(comparison.other.runs.len());

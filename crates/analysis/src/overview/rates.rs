@@ -54,7 +54,7 @@ const fn memory(metric: &'static Metric, cpus: MemoryCpus) -> MetricSelector {
     select(metric).with_word(cpus.point()).furthest(BYTES)
 }
 
-/// The same in the pages that ordinary programs have.
+/// Like `memory`, in the pages that ordinary programs have.
 const fn memcpy() -> MetricSelector {
     select(&mem::BANDWIDTH_MEMCPY).with_word(RequestedPages::Default.point()).furthest(BYTES)
 }

@@ -99,7 +99,7 @@ const IDLE_HOST: [(LoadHost, &Metric, f64); 12] = [
     (LoadHost::Client, &THREADS, 3.0),
 ];
 
-/// The numbers of users of a sweep up to so many.
+/// The numbers of users of a sweep up to this many.
 pub fn user_grid(most: u64) -> Vec<u64> {
     let mut users = vec![1, 2, 3, 4, 6, 8, 10];
     while users[users.len() - 1] < most {

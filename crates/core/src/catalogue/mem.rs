@@ -223,7 +223,7 @@ const fn new_memory_metric(id: &'static str, summary: &'static str) -> Metric {
 pub static FIRST_TOUCH: Metric =
     new_memory_metric("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
 
-/// The same after the process has given it back.
+/// Like `FIRST_TOUCH`, after the process has given it back.
 pub static REPEATED_FIRST_TOUCH: Metric = new_memory_metric(
     "mem.first_touch.again",
     "The first touch of a page of the same 128 MiB, given back to the kernel just before",

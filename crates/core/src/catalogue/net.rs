@@ -119,11 +119,11 @@ const fn streams_metric(id: &'static str, summary: &'static str) -> Metric {
 pub static STACK_TCP: Metric =
     loopback_metric("net.stack.tcp", "Sending a message over a local TCP connection and receiving it, by one process");
 
-/// The same over UDP.
+/// Like `STACK_TCP`, over UDP.
 pub static STACK_UDP: Metric =
     loopback_metric("net.stack.udp", "Sending a datagram over loopback and receiving it, by one process");
 
-/// The same over Unix sockets.
+/// Like `STACK_UDP`, over Unix sockets.
 pub static STACK_UNIX: Metric =
     loopback_metric("net.stack.unix", "Sending a message over Unix stream sockets and receiving it, by one process");
 

@@ -173,7 +173,7 @@ impl TransferFiles {
 /// The buffer of the published cells.
 pub const PUBLISHED_BUFFER: u64 = 512;
 
-/// The windows of the published cells, in pages, and buffers of as many bytes (with pages of 4 KiB): so many does a call move by
+/// The windows of the published cells, in pages, and buffers of as many bytes (with pages of 4 KiB): this many does a call move by
 /// either method. The smaller one is also the buffer of the usual copying programs.
 pub const EQUAL_CALL_SIZES: [(u64, u64); 2] = [(16, 64 << 10), (256, 1 << 20)];
 

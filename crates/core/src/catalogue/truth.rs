@@ -47,7 +47,7 @@ const fn as_found_metric(metric: Metric) -> Metric {
     metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE)
 }
 
-/// The same, where waiting and throttling are the point.
+/// Like `as_found_metric`, where waiting and throttling are the point.
 const fn throttled_metric(metric: Metric) -> Metric {
     as_found_metric(metric).contaminants(SampleTags::NONE)
 }

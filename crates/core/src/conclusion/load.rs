@@ -226,7 +226,7 @@ pub enum LoadVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnsampledLimit {
-    /// It serves so many requests at a time, each for as long: a lock, few places behind it, a rate that it keeps to.
+    /// It serves this many requests at a time, each for as long: a lock, few places behind it, a rate that it keeps to.
     LimitedConcurrency {
         /// How many.
         concurrency: u64,
@@ -257,9 +257,9 @@ pub enum UnsampledLimit {
         /// For how much of the time of requests, in hundredths, at both ends together.
         percent: u64,
     },
-    /// The files fit into memory only with fewer users: from so many on the disk reads them again and again.
+    /// The files fit into memory only with fewer users: from this many on the disk reads them again and again.
     Memory {
-        /// So many.
+        /// This many.
         users: u64,
         /// How many bytes it reads then for a hundred that are served.
         percent: u64,
@@ -425,7 +425,7 @@ pub struct NextLimitClaim {
     pub next: Name,
     /// How many times as fast the present limit would have to be to make it the limit, by its use under load.
     pub as_measured: LimitProjection,
-    /// The same by its capacity alone, if that was measured.
+    /// Like `as_measured`, by its capacity alone, if that was measured.
     pub from_capacity: Option<LimitProjection>,
 }
 
@@ -457,7 +457,7 @@ pub struct PublishedLoadCase {
     pub crossing: f64,
     /// The least number of users with 95 % of the capacity, by mean value analysis.
     pub knee: u64,
-    /// The same with 95 % of the saturation that was seen.
+    /// Like `knee`, with 95 % of the saturation that was seen.
     pub knee_ratio_published: u64,
     /// The number of users that the study named.
     pub knee_published: u64,

@@ -16,7 +16,7 @@ pub enum TransferClaim {
         factor: TransferFactor,
         /// What is common to all transfers with the usual value, without the files.
         base: Case,
-        /// The same with the other value.
+        /// Like `base`, with the other value.
         other: Case,
         /// Files by files, the smallest first.
         by_files: Vec<FactorOverFiles>,

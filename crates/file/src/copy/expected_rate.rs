@@ -95,7 +95,7 @@ pub(super) fn expected_rate(
     RateRange::from_costs(costs, method).ok_or_else(|| "to read and write a part again took no time".into())
 }
 
-/// What it costs to read and write parts of so many bytes.
+/// What it costs to read and write parts of this many bytes.
 fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -> crate::Result<CopyCosts> {
     let buffer = Arena::populated(block, PagePolicy::Base);
     let mut buffer = buffer.map_err(|error| Error::call("make a buffer to copy", source.path(), error))?;

@@ -66,7 +66,7 @@ impl MethodChoice {
         }
     }
 
-    /// The methods to try, in order, for a file that states so many bytes. Those within the kernel copy what a file states: nothing,
+    /// The methods to try, in order, for a file that states this many bytes. Those within the kernel copy what a file states: nothing,
     /// of one of /proc that has something.
     pub(super) fn methods(self, bytes: u64) -> Vec<CopyMethod> {
         match self {

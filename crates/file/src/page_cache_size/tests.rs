@@ -6,7 +6,7 @@ use super::*;
 
 const LIMIT: u64 = 128 << 20;
 
-/// A cache of so many bytes, a device `ratio` times slower, and noise of this standard deviation of the logarithm.
+/// A cache of this many bytes, a device `ratio` times slower, and noise of this standard deviation of the logarithm.
 struct SimulatedCache {
     cache: u64,
     ratio: f64,
@@ -84,7 +84,7 @@ const RECORDED_SAMPLES: [(u64, [f64; TIMED_PARTS], u64); 17] = [
     (225_705_984, [178826.0, 167034.0, 154425.5, 166012.5, 178281.0, 190854.5], 132_575_232),
 ];
 
-/// The same with a file of the size of the cache that stayed in some of its parts and not in others, and with times of both levels.
+/// Like `RECORDED_SAMPLES`, with a file of the size of the cache that stayed in some of its parts and not in others, and with times of both levels.
 const RECORDED_EDGE_SAMPLES: [(u64, [f64; TIMED_PARTS], u64); 11] = [
     (33_423_360, [11096.0, 14181.0, 14252.0, 14281.0, 14402.0, 13721.0], 33_423_360),
     (39_714_816, [15263.0, 19148.0, 19639.0, 20000.0, 18788.0, 17326.0], 39_714_816),

@@ -45,7 +45,7 @@ impl<const K: usize> Default for SampleBuffer<K> {
 }
 
 impl<const K: usize> SampleBuffer<K> {
-    /// Whether there are enough after so many nanoseconds.
+    /// Whether there are enough after this many nanoseconds.
     pub(super) fn is_enough(&self, sampling: &SamplingSpec, spent: f64) -> bool {
         let least = if spent < sampling.slice + MAX_SLICE_OVERRUN { MIN_SAMPLES } else { MIN_LONG_SAMPLES };
         let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + least;
@@ -84,7 +84,7 @@ impl<const K: usize> SampleBuffer<K> {
         self.warm_up.done && self.tags.len() >= self.warm_up.samples + MIN_SAMPLES
     }
 
-    /// How many undisturbed samples are enough: [`MIN_UNDISTURBED_SHARE`] of those after warm-up, of which a whole slice has so many times as many.
+    /// How many undisturbed samples are enough: [`MIN_UNDISTURBED_SHARE`] of those after warm-up, of which a whole slice has this many times as many.
     pub(super) fn undisturbed_goal(&self, times: f64) -> usize {
         (MIN_UNDISTURBED_SHARE * times * (self.tags.len() - self.warm_up.samples) as f64).ceil() as usize
     }

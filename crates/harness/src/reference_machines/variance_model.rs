@@ -10,7 +10,7 @@ use super::{ReferenceMachine, value_at_case};
 /// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.28 either way, as a stated
 /// tolerance. What few machines there are tell more of it where they agree.
 pub(super) const UNMODELLED_VARIANCE: f64 = 0.06;
-/// The same of a figure over its yardstick: a factor of 1.15 either way.
+/// Like `UNMODELLED_VARIANCE`, of a figure over its yardstick: a factor of 1.15 either way.
 pub(super) const PROXY_VARIANCE: f64 = 0.02;
 /// The share of the mean square about a formula that lies between groups of machines where no two groups tell: half.
 const BETWEEN_GROUP_SHARE: f64 = 0.5;
@@ -20,7 +20,7 @@ const MIN_VARIANCE: f64 = 1e-4;
 const PRIOR_MACHINES: f64 = 1.0;
 /// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
 const PRIOR_METRICS: f64 = 1.0;
-/// The same of a stated tolerance.
+/// Like `PRIOR_METRICS`, of a stated tolerance.
 const TOLERANCE_PRIOR_METRICS: f64 = 2.0;
 
 /// What figures are about whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
@@ -30,7 +30,7 @@ pub(super) type MetricGroup = (String, Unit);
 /// Mean squares of metrics by subject.
 type MeanSquares = BTreeMap<MetricGroup, Vec<f64>>;
 
-/// The same of differences of two machines, halved, by their relation in the order of [`MachineRelation::ALL`].
+/// Like `MeanSquares`, of differences of two machines, halved, by their relation in the order of [`MachineRelation::ALL`].
 pub(super) type PairVariances = [MeanSquares; 3];
 
 /// The subject of a metric.
@@ -167,7 +167,7 @@ impl PooledVariance {
         if all.is_empty() { Self::default() } else { Self::shrunk_towards(squares, (trimmed_mean(all), PRIOR_METRICS)) }
     }
 
-    /// Drawn to a variance that counts as so many metrics.
+    /// Drawn to a variance that counts as this many metrics.
     fn shrunk_towards(squares: MeanSquares, (to, worth): (f64, f64)) -> Self {
         let drawn = |squares: Vec<f64>| {
             let metrics = squares.len() as f64;

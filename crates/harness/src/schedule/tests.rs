@@ -13,7 +13,7 @@ const FIXED_SPEC: ScheduleSpec = ScheduleSpec { limit: BudgetLimit::Fixed, ..DEF
 struct ScriptedUnit {
     expected: ExpectedCost,
     later_overhead: f64,
-    /// The same in its first round, which makes what the others find.
+    /// Like `later_overhead`, in its first round, which makes what the others find.
     first_overhead: f64,
 }
 
@@ -57,7 +57,7 @@ fn tasks(script: &[ScriptedUnit]) -> Vec<UnitSpec> {
     script.iter().enumerate().map(task).collect()
 }
 
-/// Plays a script; `judge` says how far the units have come after so many rounds each.
+/// Plays a script; `judge` says how far the units have come after this many rounds each.
 fn play(wanted: ScheduleSpec, script: &[ScriptedUnit], judge: impl Fn(&[u32]) -> Vec<CaseStatus>) -> PlayedSchedule {
     play_tasks(wanted, tasks(script), script, judge)
 }
@@ -71,7 +71,7 @@ fn play_tasks(
     play_with_slowness(wanted, tasks, script, |_| 1.0, judge)
 }
 
-/// The same on a machine where what is done beside the timing takes so many times as long at a time.
+/// Like `play_tasks`, on a machine where what is done beside the timing takes this many times as long at a time.
 fn play_with_slowness(
     wanted: ScheduleSpec,
     tasks: Vec<UnitSpec>,
@@ -411,7 +411,7 @@ fn narrowing_begins_after_fourth_round() {
     let wanted = ScheduleSpec { budget: 1.2 * 40.0 * 8.0 * (5e6 + MIN_SLICE), ..DEFAULT_SPEC };
     let played = play(wanted, &[uniform_unit(5.0); 40], wide);
     let rounds_before = |nth: usize| {
-        // Until each of the narrow ones has had so many rounds.
+        // Until each of the narrow ones has had this many rounds.
         let mut left = vec![nth; 36];
         let end = played.order.iter().position(|&unit| {
             if unit >= 4 {

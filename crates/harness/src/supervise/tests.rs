@@ -60,7 +60,7 @@ impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F
     }
 }
 
-/// Keeps all events, and judges all rounds to count; after so many it knows how the core reads, if it ever does.
+/// Keeps all events, and judges all rounds to count; after this many it knows how the core reads, if it ever does.
 #[derive(Default)]
 struct RecordingObserver(Vec<Event>, Option<usize>);
 
@@ -146,7 +146,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<RoundOutcome>) ->
     play_within((BudgetLimit::Extendable, 0.56), effort, |_| 5e6, answer)
 }
 
-/// Plays a run whose rounds take so many nanoseconds beside their timing, by the case's `n`.
+/// Plays a run whose rounds take this many nanoseconds beside their timing, by the case's `n`.
 fn play_within(
     (limit, seconds): (BudgetLimit, f64),
     effort: Effort,
@@ -157,7 +157,7 @@ fn play_within(
     (run, events)
 }
 
-/// The same on a core of which that much becomes known; with how far each round might go on.
+/// Like `play_within`, on a core of which that much becomes known; with how far each round might go on.
 fn play_with_budget(
     mut kept: RecordingObserver,
     (limit, seconds): (BudgetLimit, f64),

@@ -50,7 +50,7 @@ pub struct FileChooser {
 }
 
 impl FileChooser {
-    /// Of so many files, at least one.
+    /// Of this many files, at least one.
     pub fn new(pattern: AccessPattern, files: usize, seed: u64) -> Self {
         let (mut shares, mut sum) = (Vec::new(), 0.0);
         if let AccessPattern::Zipf(exponent) = pattern {

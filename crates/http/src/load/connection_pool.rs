@@ -21,7 +21,7 @@ use crate::load::verify::{BodyChecker, ExpectedBody};
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
-/// One request of so many is looked at when it leaves, which costs some calls.
+/// One request of this many is looked at when it leaves, which costs some calls.
 const DEPARTURE_SAMPLING: u32 = 100;
 
 /// How often in turn a socket may be ready without anything to be done. It would be so for ever, and take a CPU.
@@ -346,7 +346,7 @@ impl ConnectionPool {
     fn read_answer(&mut self, number: u32) -> Option<(RequestEnd, u64)> {
         for reads in 0.. {
             let transport = self.connections[number as usize].transport.as_mut()?;
-            // Beyond so many only what TLS has decrypted already: the socket does not tell of that again.
+            // Beyond this many only what TLS has decrypted already: the socket does not tell of that again.
             let read = transport.read(&mut self.buffer, reads < MAX_READS_PER_TURN);
             // Before anything is done with the bytes: that is the generator's time.
             let now = monotonic();

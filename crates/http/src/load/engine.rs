@@ -303,7 +303,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         generator_usage::delay_share(delay, time).min(1.0)
     }
 
-    /// What was asked for, and at what rate requests became due, so many of which were not sent.
+    /// What was asked for, and at what rate requests became due, this many of which were not sent.
     fn offered(&self, unsent: u64) -> OfferedLoad {
         if let Demand::Users { users, think } = self.setup.demand {
             return OfferedLoad::Users { users, think: think.mean };
@@ -313,7 +313,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         OfferedLoad::Rate { rate, due, delayed: self.waited }
     }
 
-    /// Seconds that the schedule has for the requests that became due in the measured time, so many of which were not sent. Of an even rate
+    /// Seconds that the schedule has for the requests that became due in the measured time, this many of which were not sent. Of an even rate
     /// that is a whole number of the times between two: the measured time may end within one, and has its request all the same.
     fn scheduled_seconds(&self, unsent: u64) -> f64 {
         let seconds = self.pool.stats.seconds();

@@ -72,7 +72,7 @@ impl Poller {
         done.map(drop).map_err(call_error("set a timer"))
     }
 
-    /// Waits for so many nanoseconds at most; returns how many sockets are ready.
+    /// Waits for this many nanoseconds at most; returns how many sockets are ready.
     pub(crate) fn wait(&mut self, within: u64) -> Result<usize> {
         self.events.clear();
         match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec(within))) {

@@ -59,7 +59,7 @@ impl fmt::Display for SkippedLines {
 }
 
 impl Replay {
-    /// Reads a log; it is sent so many times as fast as it came. Requests of one second are spread evenly over it.
+    /// Reads a log; it is sent this many times as fast as it came. Requests of one second are spread evenly over it.
     ///
     /// # Errors
     /// A log without any request that can be sent, or with more than a week of them.
@@ -96,7 +96,7 @@ impl Replay {
     }
 }
 
-/// So many seconds of a log that is sent so many times as fast.
+/// This many seconds of a log that is sent this many times as fast.
 fn scaled(seconds: f64, speed: f64) -> Duration {
     Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX)
 }

@@ -87,7 +87,7 @@ impl RequestStats {
         }
     }
 
-    /// So many bytes of a body were read, whatever becomes of its answer.
+    /// This many bytes of a body were read, whatever becomes of its answer.
     pub(crate) fn add_received(&mut self, at: u64, bytes: u64) {
         self.quiet_until(at);
         if self.window.contains(&at) {
@@ -95,7 +95,7 @@ impl RequestStats {
         }
     }
 
-    /// A right answer with a body of so many bytes.
+    /// A right answer with a body of this many bytes.
     pub(crate) fn add_answer(&mut self, times: RequestTimestamps, bytes: u64) {
         self.add_in_flight(times);
         if self.window.contains(&times.ended) {

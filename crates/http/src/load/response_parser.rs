@@ -72,7 +72,7 @@ pub enum TruncatedAt {
 enum BodyFraming {
     #[default]
     Head,
-    /// After so many more bytes.
+    /// After this many more bytes.
     Length(u64),
     Chunked(ChunkedDecoder),
     /// With the connection.
@@ -218,7 +218,7 @@ impl ResponseParser {
 enum ChunkedDecoder {
     /// In the line that says the size of the next chunk.
     Size,
-    /// Before so many bytes of data.
+    /// Before this many bytes of data.
     Data(u64),
     /// In the line end after the data.
     DataEnd,
@@ -285,7 +285,7 @@ fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedResponse> {
     size.ok_or(MalformedResponse::Chunk)
 }
 
-/// Whether an empty line ends among the bytes that came after so many.
+/// Whether an empty line ends among the bytes that came after this many.
 fn ends_head(part: &[u8], before: usize) -> bool {
     memchr::memchr_iter(b'\n', &part[before..]).any(|place| {
         let line = &part[..before + place];

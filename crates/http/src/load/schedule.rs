@@ -73,7 +73,7 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// So many users from `start` on, who behave from the beginning as they go on.
+    /// This many users from `start` on, who behave from the beginning as they go on.
     pub fn new(users: u32, think: ThinkTime, start: u64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let beginners = StartupUsers::new(users, think, start, &mut random);
@@ -209,7 +209,7 @@ impl<I: Iterator<Item = u64>> OpenLoop<I> {
     }
 }
 
-/// When requests arrive of which there are so many a second: constant, the first of them at once, so that each time has as many as the
+/// When requests arrive of which there are this many a second: constant, the first of them at once, so that each time has as many as the
 /// rate says; or a Poisson process. Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
 pub fn arrival_times(rate: f64, arrivals: TimeDistribution, seed: u64) -> impl Iterator<Item = u64> {
     let (mut random, mut last) = (Random::new(seed), 0.0);

@@ -192,7 +192,7 @@ const INITIAL_RATE: f64 = 100.0;
 const MIN_RATE: f64 = 0.1;
 const MAX_RATE: f64 = 1_000_000.0;
 
-/// The search ends when the lowest rate that missed is so many times the highest that kept: rates closer together differ less
+/// The search ends when the lowest rate that missed is this many times the highest that kept: rates closer together differ less
 /// than two measurements of one.
 const STOP_RATIO: f64 = 1.05;
 

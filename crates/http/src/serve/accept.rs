@@ -22,7 +22,7 @@ const UNTHROTTLED_CONNECTIONS: usize = 64;
 /// Bytes that each further one may have given to the kernel and not sent.
 const MAX_UNSENT_BYTES: u32 = 16 << 10;
 
-/// Limits what a connection costs that comes where there are so many.
+/// Limits what a connection costs that comes where there are this many.
 pub fn limit_unsent(socket: impl AsFd, connections: usize) {
     if connections >= UNTHROTTLED_CONNECTIONS {
         // Without it there is still what the kernel allows.
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that wait to be sent to a client who reads nothing, of a connection that comes where there are so many.
+    /// Bytes that wait to be sent to a client who reads nothing, of a connection that comes where there are this many.
     fn unsent_bytes(connections: usize) -> u32 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -16,7 +16,7 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Those of a file of this size that was modified so many seconds and nanoseconds after 1970; one of before has that time. A time
+    /// Those of a file of this size that was modified this many seconds and nanoseconds after 1970; one of before has that time. A time
     /// that is still to come is said to be now (RFC 9110, section 8.8.2.1).
     pub fn from_metadata(size: u64, (seconds, nanoseconds): (i64, u32), now: SystemTime) -> Self {
         let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_HTTP_DATE);

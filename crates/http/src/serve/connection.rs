@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Where bytes are received: behind what is there already, with room for at least so many.
+    /// Where bytes are received: behind what is there already, with room for at least this many.
     #[inline]
     pub fn input_buffer(&mut self, room: usize) -> &mut Vec<u8> {
         if self.consumed > 0 {
@@ -140,7 +140,7 @@ impl Connection {
         &mut self.input
     }
 
-    /// So many bytes were received into the buffer, which had waited so many nanoseconds.
+    /// This many bytes were received into the buffer, which had waited this many nanoseconds.
     pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
         if self.input.len() - bytes == self.consumed && bytes > 0 {
             self.tracker.iter().for_each(|watched| watched.request_arrived(waited));
@@ -148,7 +148,7 @@ impl Connection {
         self.mark_received(bytes);
     }
 
-    /// So many bytes were received into the buffer.
+    /// This many bytes were received into the buffer.
     #[inline]
     pub fn mark_received(&mut self, bytes: usize) {
         // A head cannot have become whole without the end of a line. What has no end is looked at each time that it doubles.
@@ -227,7 +227,7 @@ impl Connection {
         Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
     }
 
-    /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.
+    /// Reads of the part that is to be sent, up to this many bytes, behind the head that is to be sent before it.
     ///
     /// # Errors
     /// Those of pread; `IO` of a file that has become shorter than was said.
@@ -245,7 +245,7 @@ impl Connection {
         !is_read && self.file_range.as_ref().is_some_and(|part| !part.range.is_empty())
     }
 
-    /// Makes room for what is to be read next of the part that is to be sent, up to so many bytes, if anything is.
+    /// Makes room for what is to be read next of the part that is to be sent, up to this many bytes, if anything is.
     #[inline]
     pub fn begin_read(&mut self, most: usize) -> Option<FileRead> {
         self.clear_sent_output();
@@ -326,7 +326,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes were sent of what was to be sent next.
+    /// This many bytes were sent of what was to be sent next.
     #[inline]
     pub fn mark_sent(&mut self, bytes: usize) {
         self.bytes_sent += bytes as u64;

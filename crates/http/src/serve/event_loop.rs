@@ -259,7 +259,7 @@ pub struct Inbox {
 }
 
 impl SharedState {
-    /// For so many threads and connections.
+    /// For this many threads and connections.
     ///
     /// # Errors
     /// Those of eventfd.

@@ -133,7 +133,7 @@ impl TrackedConnection {
         ahead
     }
 
-    /// Has it found out when an answer leaves, after so many. Of one that left later than it was given, what the kernel kept is taken away: it
+    /// Has it found out when an answer leaves, after this many. Of one that left later than it was given, what the kernel kept is taken away: it
     /// would be an event of its socket for ever. Where that happens again and again, behind a shaper, nobody asks any more.
     fn request_departure(&mut self, after: u64) {
         match self.slot.get(SlotWord::SampleAfter) {
@@ -261,7 +261,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl InFlightSampler {
-    /// Of so many connections at one time, which come from a socket that listens: theirs are the times at which their bytes arrive.
+    /// Of this many connections at one time, which come from a socket that listens: theirs are the times at which their bytes arrive.
     ///
     /// # Errors
     /// Without memory for them, or those of setsockopt.

@@ -35,7 +35,7 @@ pub enum ListingPage {
 }
 
 /// The larger pages that are being sent: whoever does not read one holds no more than others who read it, and all of them together
-/// no more than so many.
+/// no more than this many.
 #[derive(Debug)]
 pub struct ListingCache {
     held: Arc<FileBudget>,

@@ -182,7 +182,7 @@ pub enum FilePermit {
 }
 
 impl FileBudget {
-    /// So many of the threads of this process.
+    /// This many of the threads of this process.
     pub fn new(files: usize) -> Arc<Self> {
         Arc::new(Self::Threads(AtomicUsize::new(files)))
     }
@@ -210,7 +210,7 @@ impl Drop for FilePermit {
 }
 
 impl OpenFileCache {
-    /// Holds at most so many files.
+    /// Holds at most this many files.
     pub fn new(root: Arc<DocumentRoot>, most: usize) -> Self {
         let (young, old) = Default::default();
         Self { root, young, old, capacity: most / 2, budget: None, reserved: None, wall_clock: SystemTime::now() }

@@ -53,7 +53,7 @@ pub struct RequestFields<'a> {
 /// What the received bytes begin with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ParseOutcome<'a> {
-    /// A request of so many bytes.
+    /// A request of this many bytes.
     Complete(HttpRequest<'a>, usize),
     /// A part of one.
     Partial,

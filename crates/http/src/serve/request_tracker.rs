@@ -41,7 +41,7 @@ pub struct RequestTracker {
 enum DepartureProbe {
     /// Not now.
     Idle,
-    /// After so many answers more: who asks has just had the CPU, which those feel that come next.
+    /// After this many answers more: who asks has just had the CPU, which those feel that come next.
     After(u64),
     /// Of this answer the kernel keeps when it leaves.
     Armed,
@@ -70,7 +70,7 @@ impl RequestTracker {
         self.slot.begin(TimedState::WithWorker, monotonic());
     }
 
-    /// The first bytes of a request were read, which had waited so many nanoseconds. What came while an answer was still to be given
+    /// The first bytes of a request were read, which had waited this many nanoseconds. What came while an answer was still to be given
     /// is in flight after it: from when the call began that gave it. That is over later than the answer has left, by more than a client
     /// needs to ask again where the thread lost its CPU meanwhile, and that time is taken off the answer.
     pub fn request_arrived(&self, waited: u64) {
@@ -96,7 +96,7 @@ impl RequestTracker {
         self.head_bytes_left += head as u64;
     }
 
-    /// So many bytes were given to the kernel, and perhaps with them all answers. Of several answers the heads count first; in the end
+    /// This many bytes were given to the kernel, and perhaps with them all answers. Of several answers the heads count first; in the end
     /// it is the same.
     pub fn mark_sent(&mut self, bytes: usize, is_all: bool) {
         let of_heads = self.head_bytes_left.min(bytes as u64);
@@ -251,7 +251,7 @@ pub struct CounterTotals {
 }
 
 impl ConnectionCounters {
-    /// For so many connections at one time.
+    /// For this many connections at one time.
     ///
     /// # Errors
     /// Those of mmap.
@@ -321,7 +321,7 @@ impl CounterSlot {
         self.word(word as usize).store(value, Ordering::Relaxed);
     }
 
-    /// Counts so many more.
+    /// Counts this many more.
     pub fn add(&self, word: SlotWord, more: u64) {
         self.set(word, self.get(word) + more);
     }

@@ -309,12 +309,12 @@ mod tests {
     /// Three pages, and a part of one.
     const LENGTH: usize = 3 * 4096 + 100;
 
-    /// What arrives of a file that is cut to this length after so many calls that sent something.
+    /// What arrives of a file that is cut to this length after this many calls that sent something.
     fn send_truncated(sending: SendStrategy, calls: usize, length: u64) -> (Result<()>, Vec<u8>) {
         send_truncated_to(sending, calls, length, false)
     }
 
-    /// The same for a client on this host or elsewhere.
+    /// Like `send_truncated`, for a client on this host or elsewhere.
     fn send_truncated_to(sending: SendStrategy, calls: usize, length: u64, is_local: bool) -> (Result<()>, Vec<u8>) {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("a");

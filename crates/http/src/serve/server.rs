@@ -129,12 +129,12 @@ struct FileCacheLimits {
 }
 
 impl ServerSetup {
-    /// With so many threads, and everything else as is best.
+    /// With this many threads, and everything else as is best.
     pub fn with_threads(threads: usize) -> Self {
         Self { threads, ..Self::default() }
     }
 
-    /// Limits connections to what so many descriptors allow, and says how many files may be held open between requests.
+    /// Limits connections to what this many descriptors allow, and says how many files may be held open between requests.
     fn divide_descriptors(&mut self, descriptors: u64) -> FileCacheLimits {
         let own = self.send_strategy.descriptor_count();
         let (fixed, of_each) = match self.model {

@@ -91,7 +91,7 @@ impl RingState {
 enum PendingOp {
     /// Its answer is sent.
     Send(RequestId),
-    /// A file is read, behind so many bytes of its answer.
+    /// A file is read, behind this many bytes of its answer.
     Read(RequestId, usize),
     /// It takes nothing.
     AwaitWritable(RequestId),

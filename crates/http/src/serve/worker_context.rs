@@ -214,7 +214,7 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    /// Of one who is sent something from now on; so many bytes were sent to it before.
+    /// Of one who is sent something from now on; this many bytes were sent to it before.
     pub fn start(now: Instant, sent: u64) -> Self {
         Self { since: now, sent }
     }
@@ -224,7 +224,7 @@ impl SendProgress {
         least.within.saturating_sub(now.saturating_duration_since(self.since))
     }
 
-    /// Whether a client to whom so many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that
+    /// Whether a client to whom this many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that
     /// is over is followed by another.
     pub fn is_too_slow(&mut self, (now, sent): (Instant, u64), least: MinProgress) -> bool {
         if now.saturating_duration_since(self.since) < least.within {
@@ -242,7 +242,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
 
-    /// After how many seconds a client is too slow that takes so many bytes in each of these many seconds; nothing if never.
+    /// After how many seconds a client is too slow that takes this many bytes in each of these many seconds; nothing if never.
     fn too_slow_after(every: u32, bytes: u64) -> Option<u32> {
         let begun = Instant::now();
         let mut pace = SendProgress::start(begun, 1000);

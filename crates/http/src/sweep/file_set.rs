@@ -32,13 +32,13 @@ pub struct FileSetSpec {
 }
 
 impl FileSetSpec {
-    /// How many of them fit so many times into so many free bytes.
+    /// How many of them fit this many times into this many free bytes.
     fn fit_count(self, free: u64, sets: u64) -> u64 {
         let bytes = self.bytes.max(1) * sets.max(1);
         self.count.min(self.limit / bytes).min(free / FREE_SPACE_DIVISOR / bytes)
     }
 
-    /// As many of them as there is room for in a directory, so many times.
+    /// As many of them as there is room for in a directory, this many times.
     ///
     /// # Errors
     /// Too little room; what the file system says.
@@ -126,7 +126,7 @@ impl FileList {
         Ok(list)
     }
 
-    /// The same without what is beyond so many files.
+    /// Like `create`, without what is beyond this many files.
     #[must_use]
     pub fn truncated(mut self, files: usize) -> Self {
         self.left_out += self.names.len().saturating_sub(files) as u64;

@@ -284,7 +284,7 @@ fn without_cpu(used: &UsageDelta) -> Option<f64> {
     Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
 }
 
-/// The size of one of so many; nothing without any.
+/// The size of one of this many; nothing without any.
 fn mean_size(bytes: f64, requests: f64) -> f64 {
     if requests > 0.0 { bytes / requests } else { 0.0 }
 }

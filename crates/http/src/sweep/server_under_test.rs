@@ -28,7 +28,7 @@ pub(crate) const CAPACITY_ROUND_TIME: Duration = Duration::from_millis(1000);
 const CAPACITY_WARM_UP: Duration = Duration::from_millis(300);
 /// Users of the stream that shows what link and processors give: enough to keep both ends busy.
 const STREAM_USERS: u64 = 4;
-/// Longest time of a round of a capacity: until so many requests of a slow server were answered.
+/// Longest time of a round of a capacity: until this many requests of a slow server were answered.
 const STREAM_REQUESTS: f64 = 12.0;
 /// Part of the time of a study that has a most that one such round takes at most: there are three of each pattern.
 const STREAM_TIME_DIVISOR: u32 = 12;
@@ -207,12 +207,12 @@ impl ServerUnderTest {
         uninterrupted(visited?)
     }
 
-    /// Whether the server could be started with so many workers as well.
+    /// Whether the server could be started with this many workers as well.
     pub fn can_have_workers(&self, workers: u64) -> bool {
         self.more_workers.is_some() && workers <= MAX_WORKERS
     }
 
-    /// Makes a visit to the same server with so many workers, which is started for the first such visit.
+    /// Makes a visit to the same server with this many workers, which is started for the first such visit.
     pub fn run_step_with_workers(&mut self, workers: u64, place: &LoadTopology, spec: StepSpec) -> Result<StepResult> {
         let nobody = || Error::Server("it cannot be started with more workers".into());
         let ExtraWorkers { options: own, directory, started } = self.more_workers.as_mut().ok_or_else(nobody)?;
@@ -248,7 +248,7 @@ fn uninterrupted(visited: StepResult) -> Result<StepResult> {
     }
 }
 
-/// The options of a server with so many workers instead of those that it has.
+/// The options of a server with this many workers instead of those that it has.
 fn with_workers(options: &[String], workers: u64) -> Vec<String> {
     const NAME: &str = "--threads";
     let (mut kept, mut is_value) = (Vec::new(), false);

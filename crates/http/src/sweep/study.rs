@@ -311,7 +311,7 @@ struct TimeEstimate {
     is_corrected: bool,
 }
 
-/// A study that takes so many times as long as was said says so, once.
+/// A study that takes this many times as long as was said says so, once.
 const OVERRUN_FACTOR: f64 = 1.05;
 /// Share of the time that was said after which it is known whether visits take longer.
 const MIN_SPENT_SHARE: f64 = 0.1;
@@ -425,7 +425,7 @@ impl LoadSweep {
         self.times[at]
     }
 
-    /// How long a visit to so many users takes.
+    /// How long a visit to this many users takes.
     fn step_time(&self, users: u64) -> Duration {
         self.step_times(users).total() + self.step_overhead
     }
@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// A sweep of a server that answers so many requests a second.
+    /// A sweep of a server that answers this many requests a second.
     fn sweep(setup: &StudySetup, capacity: f64, (site, users): (usize, Vec<u64>)) -> LoadSweep {
         let mut sweep = LoadSweep {
             server_index: site,

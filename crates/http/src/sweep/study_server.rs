@@ -52,7 +52,7 @@ pub(crate) struct ServerSide<'s> {
 }
 
 impl<'s> ServerSide<'s> {
-    /// The server's side, with so many bytes of memory, or as many as there are.
+    /// The server's side, with this many bytes of memory, or as many as there are.
     ///
     /// # Errors
     /// A limit of memory that cannot be had.

@@ -30,7 +30,7 @@ struct LinkedNamespaces {
 }
 
 impl LoadTopology {
-    /// Two new namespaces, joined by a link of so many bits a second, or as fast as it is. The calling thread is in the client's.
+    /// Two new namespaces, joined by a link of this many bits a second, or as fast as it is. The calling thread is in the client's.
     ///
     /// # Errors
     /// Without the right to make namespaces, or without `ip` and `tc`.

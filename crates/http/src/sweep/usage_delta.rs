@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// A server after so many seconds, of requests that are in flight all the time.
+    /// A server after this many seconds, of requests that are in flight all the time.
     fn usage_sample(seconds: f64, served: impl FnOnce(f64) -> ServerStats) -> ResourceSnapshot {
         let time = seconds * 1e9;
         let process = ProcessStats { written_bytes: Some((4096.0 * seconds) as u64), ..ProcessStats::default() };

@@ -14,10 +14,10 @@ const MAX_USERS: u64 = 1000;
 pub(crate) const WORKER_TEST_STEPS: u32 = 3;
 /// The first numbers.
 const FIRST_COUNTS: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];
-/// Each step after them adds this part, a fifth if there is time for so many numbers.
+/// Each step after them adds this part, a fifth if there is time for this many numbers.
 const STEP_DIVISORS: [u64; 5] = [5, 4, 3, 2, 1];
 
-/// The numbers of users of a sweep whose knee is expected at so many; no more than there is time for, where wider steps allow that.
+/// The numbers of users of a sweep whose knee is expected at this many; no more than there is time for, where wider steps allow that.
 pub(crate) fn user_grid(knee: u64, time_for: usize) -> Vec<u64> {
     let most = (KNEE_MULTIPLE * knee).clamp(MIN_TOP_USERS, MAX_USERS);
     let mut users = Vec::new();
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(far[2], [1, 2, 3, 4, 6, 8, 10, 20, 40, 80, 120]);
     }
 
-    /// What is left of a sweep after so many numbers of users less.
+    /// What is left of a sweep after this many numbers of users less.
     fn drop_counts(mut users: Vec<u64>, knee: u64, fewer: usize) -> Vec<u64> {
         for _ in 0..fewer {
             let Some(at) = least_missed(&users, knee) else { break };

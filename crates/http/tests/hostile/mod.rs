@@ -123,7 +123,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     ]
 }
 
-/// So many cases, and `KELVIN_FUZZ_TIMES` times as many. They are others each time, unless `PROPTEST_RNG_SEED` says which; of those
+/// This many cases, and `KELVIN_FUZZ_TIMES` times as many. They are others each time, unless `PROPTEST_RNG_SEED` says which; of those
 /// that fail the smallest is printed.
 pub fn fuzz_config(number: u32) -> Config {
     let times = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |times| times.parse().unwrap());

@@ -34,7 +34,7 @@ pub struct HistoryArgs {
     /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, what is news
     #[arg(long, value_name = "WHEN")]
     pub since: Option<Since>,
-    /// Look at the newest runs only, so many
+    /// Look at the newest runs only, this many
     #[arg(long, value_name = "RUNS", default_value_t = DEFAULT_RUNS, value_parser = number_between(1, MAX_RUNS))]
     pub limit: u32,
     /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,

@@ -35,14 +35,14 @@ pub struct LoadArgs {
     /// In which order: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
     pub pattern: AccessPattern,
-    /// Closed loop: so many users, of whom each waits for its answer and asks again, 1 to 100000; of several, such as 1,2,4,
+    /// Closed loop: this many users, of whom each waits for its answer and asks again, 1 to 100000; of several, such as 1,2,4,
     /// one after the other [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 100_000))]
     pub users: Vec<u32>,
     /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
-    /// Open loop: so many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
+    /// Open loop: this many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
     /// after the users
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
@@ -59,7 +59,7 @@ pub struct LoadArgs {
     /// Ask for what an access log (common or combined format) has, at its pace
     #[arg(long, value_name = "LOG", requires = "url", conflicts_with_all = ["users", "rate", "verify", "warm_up"])]
     pub replay: Option<PathBuf>,
-    /// With --replay: so many times as fast
+    /// With --replay: this many times as fast
     #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = request_rate)]
     #[arg(conflicts_with_all = ["users", "think", "rate", "slo", "verify", "warm_up"])]
     pub speed: f64,

@@ -26,7 +26,7 @@ pub struct ServeArgs {
     pub index: bool,
     /// Who serves connections: epoll (a few threads, each of which serves many connections as they become ready), uring (the same by
     /// requests to an io_uring, of Linux 6.1 or later), fork (a process for each connection), thread (a thread for each connection)
-    /// or pool (so many threads as --threads says, each of which serves one connection until its end)
+    /// or pool (this many threads as --threads says, each of which serves one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
     pub model: ServerModel,
     /// By which calls the bytes of files go: auto (files up to 16 KiB are read and sent with their heads; larger ones go from a mapping or by

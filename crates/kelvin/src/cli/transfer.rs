@@ -71,10 +71,10 @@ pub struct SendArgs {
     /// Flush all to the receiver's disk, before files get their names
     #[arg(long)]
     pub sync: bool,
-    /// Send at most so many bytes a second, such as 10MB
+    /// Send at most this many bytes a second, such as 10MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
-    /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one. auto begins with one
+    /// Send the blocks of large files over this many connections, 1 to 8; everything else goes over the first one. auto begins with one
     /// and takes as many as the first seconds show to be fastest
     #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "wait", "buffer", "window"], default_value = "auto")]
     pub streams: StreamCount,
@@ -194,7 +194,7 @@ impl<M: FromStr<Err = String>> FromStr for MethodArg<M> {
 pub enum StreamCount {
     /// Over as many as are fastest.
     Auto,
-    /// Over so many.
+    /// Over this many.
     Fixed(u32),
 }
 

@@ -96,7 +96,7 @@ struct PrimitiveFigure<'a> {
     missing_formula_reason: &'a NoPrediction,
     /// What does the same kind of work, by which the figure is told from other machines.
     proxy: Option<Name>,
-    /// The same on other machines, in the metric's unit.
+    /// Like `proxy`, on other machines, in the metric's unit.
     reference_values: BTreeMap<&'a str, f64>,
 }
 

@@ -29,7 +29,7 @@ use placement::GeneratorPlacement;
 /// The measured time, unless another one is asked for.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// The same for each of several loads.
+/// Like `DEFAULT_DURATION`, for each of several loads.
 const DEFAULT_STEP_DURATION: Duration = Duration::from_secs(5);
 
 /// Longest warm-up that is not asked for.
@@ -250,7 +250,7 @@ fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
     Ok(RequestTemplate { method, headers, body })
 }
 
-/// Has the system allow so many connections.
+/// Has the system allow this many connections.
 fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
     let allowed = kelvin_sys::process::raise_open_file_limit()?;
     let wanted = u64::from(connections) + RESERVED_DESCRIPTORS;

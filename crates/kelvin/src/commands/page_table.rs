@@ -35,7 +35,7 @@ struct EntryReport {
     is_present: bool,
     level: u32,
     bytes: u64,
-    /// In hexadecimal: JSON's numbers do not have so many digits.
+    /// In hexadecimal: JSON's numbers do not have this many digits.
     flags: String,
     names: Vec<&'static str>,
 }

@@ -67,7 +67,7 @@ pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
     Ok(find_run(name, store)?.0)
 }
 
-/// The same with the store that it is from, or that an option names.
+/// Like `load_run`, with the store that it is from, or that an option names.
 fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliError> {
     let path = Path::new(name);
     if path.is_file() {

@@ -124,7 +124,7 @@ pub fn measure_and_show(
 pub enum TextOutput {
     /// The first screen, or that of a study; all tables where there is none.
     Screen,
-    /// The same, then the tables of what was asked for.
+    /// Like `Screen`, then the tables of what was asked for.
     ScreenAndTables,
     /// All tables and conclusions.
     Full,

@@ -209,7 +209,7 @@ fn touched_metrics(cause: &Cause) -> BTreeSet<&'static str> {
     cause.affected.listed().unwrap_or_default().iter().map(|touch| touch.metric.id.as_str()).collect()
 }
 
-/// The same in words.
+/// `touched_metrics` in words.
 fn metrics_text(metrics: impl ExactSizeIterator<Item = String>) -> String {
     if metrics.len() == 0 { "all".into() } else { metrics.collect::<Vec<_>>().join(", ") }
 }

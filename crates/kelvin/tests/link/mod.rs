@@ -39,12 +39,12 @@ impl Link {
         Ok(link)
     }
 
-    /// The same where each frame takes so long.
+    /// Like `new`, where each frame takes so long.
     pub fn with_delay(by: Duration) -> Result<Self, MissingRequirement> {
         Self::with_impairments([Impairment { delay: by, loss: 0.0, reordering: 0.0 }; 2])
     }
 
-    /// The same where what the near one and the far one send goes these ways.
+    /// Like `with_delay`, where what the near one and the far one send goes these ways.
     pub fn with_impairments(ways: [Impairment; 2]) -> Result<Self, MissingRequirement> {
         let mut link = Self::hosts_only()?;
         let tap = |which: &str| {

@@ -91,7 +91,7 @@ impl ProcessTree {
         }
     }
 
-    /// Threads in uninterruptible sleep, of at most so many of each process.
+    /// Threads in uninterruptible sleep, of at most this many of each process.
     pub(crate) fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
         self.0.iter().map(|member| member.blocked(root, most)).sum()
     }

@@ -109,7 +109,7 @@ impl<'a> ExperimentRunner<'a> {
         session
     }
 
-    /// Makes one pass, unless this process is asked to stop meanwhile, or so many seconds have passed since the session began.
+    /// Makes one pass, unless this process is asked to stop meanwhile, or this many seconds have passed since the session began.
     pub fn run_pass(&mut self, most: f64) -> PassOutcome {
         for at in self.runner.shuffled_order(self.conditions.len()) {
             if self.seconds() > most {

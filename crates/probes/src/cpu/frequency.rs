@@ -73,7 +73,7 @@ fn time_chain(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     })
 }
 
-/// The same while every other allowed CPU does the same work.
+/// Like `time_chain`, while every other allowed CPU does the same work.
 fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     let here = bench.cpu();
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();

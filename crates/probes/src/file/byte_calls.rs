@@ -141,7 +141,7 @@ impl ByteCaller {
         Ok(Self { file, call, bytes, position: 0, random: seed })
     }
 
-    /// Makes so many calls, from the beginning again at the end of the file.
+    /// Makes this many calls, from the beginning again at the end of the file.
     fn make_calls(&mut self, calls: u64) -> std::io::Result<()> {
         let file = self.file.as_fd();
         if self.call == ByteCall::PreadAnywhere {

@@ -76,7 +76,7 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
 const CACHE_LIMIT: u64 = 128 * MIB;
 /// By how much of the limit the size may be off it.
 const SIZE_TOLERANCE: f64 = page_cache_size::SIZE_TOLERANCE;
-/// Of the sizes of a study, a quick one has every so many.
+/// Of the sizes of a study, a quick one has every this many.
 const QUICK_STRIDE: usize = 3;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

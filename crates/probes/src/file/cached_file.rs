@@ -29,7 +29,7 @@ pub(super) struct CachedFile {
 }
 
 impl CachedFile {
-    /// The shared file of so many bytes, read until all of it is in memory.
+    /// The shared file of this many bytes, read until all of it is in memory.
     pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> Result<Self, ProbeError> {
         let target = shared_file(bench, bytes)?;
         let found = set_cache_state(&target, PageCacheState::Cached)?;
@@ -61,7 +61,7 @@ pub(super) fn describe_residency(found: Residency) -> Result<String, ProbeError>
     )))
 }
 
-/// The same of a file as it is now.
+/// Like `describe_residency`, of a file as it is now.
 pub(super) fn prove_resident(target: &Target) -> Result<String, ProbeError> {
     describe_residency(residency(target)?)
 }
@@ -88,7 +88,7 @@ impl BlockReader {
         self.reader.read(&mut self.requests, &mut self.tally).map_err(probe_error)
     }
 
-    /// Reads so many blocks.
+    /// Reads this many blocks.
     #[inline]
     pub(super) fn read_next(&mut self, blocks: u64) -> Result<(), ProbeError> {
         self.requests.extend_limit(blocks);

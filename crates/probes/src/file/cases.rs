@@ -49,7 +49,7 @@ pub(super) fn page_read_case(cache: CacheState, order: AccessOrder) -> Case {
     Case::new().with_word(cache).with_word(order)
 }
 
-/// Writing a byte into each of so many pages.
+/// Writing a byte into each of this many pages.
 pub(super) fn page_write_case(pages: u64, order: AccessOrder) -> Case {
     Case::new().with_number(PAGES, pages).with_word(order)
 }

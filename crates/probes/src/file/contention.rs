@@ -124,7 +124,7 @@ fn split_file(target: Target, threads: u64, block: u64) -> Vec<ThreadRange> {
     (0..threads).map(|thread| ThreadRange { target: target.clone(), range: range(thread), block }).collect()
 }
 
-/// Has threads read a part each for so many nanoseconds: the bytes of each, and its time.
+/// Has threads read a part each for this many nanoseconds: the bytes of each, and its time.
 fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> Result<Vec<(IoTally, u64)>, ProbeError> {
     let line = StartBarrier::new(parts.len());
     std::thread::scope(|scope| {

@@ -104,7 +104,7 @@ pub(super) fn bytes_of(name: &str, bytes: u64) -> Expr {
 /// The predicted range as a factor either way: a file system's other work is in no formula.
 pub(super) const RANGE_FACTOR: f64 = 2.0;
 
-/// The same for a figure made only of requests to a device, as is the one it is predicted from: drives, and those who share
+/// Like `RANGE_FACTOR`, for a figure made only of requests to a device, as is the one it is predicted from: drives, and those who share
 /// them, vary that much.
 pub(super) const DEVICE_RANGE_FACTOR: f64 = 1.5;
 

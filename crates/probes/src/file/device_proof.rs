@@ -27,7 +27,7 @@ impl DeviceCounters {
         Ok(device.traffic().map_err(|error| error.to_string())?.since(*before).written)
     }
 
-    /// What the device counts of so many bytes read since the first reading, in words.
+    /// What the device counts of this many bytes read since the first reading, in words.
     ///
     /// # Errors
     /// That they cannot have come from it.
@@ -35,7 +35,7 @@ impl DeviceCounters {
         self.prove(bytes, "read", |moved| moved.read)
     }
 
-    /// The same of bytes that were written.
+    /// Like `prove_read`, of bytes that were written.
     ///
     /// # Errors
     /// That they cannot have reached it.
@@ -52,7 +52,7 @@ impl DeviceCounters {
     }
 }
 
-/// What a device's count says of so many bytes.
+/// What a device's count says of this many bytes.
 fn judge_device_share(device: &str, counted: u64, bytes: u64, done: &str) -> Result<String, ProbeError> {
     let share = counted as f64 / bytes.max(1) as f64;
     let [counted, bytes] = [counted, bytes].map(units::bytes);

@@ -80,7 +80,7 @@ impl RequestCosts {
         (pages * self.latency.clone()).between(&nothing(), &most)
     }
 
-    /// A call that reads so many bytes.
+    /// A call that reads this many bytes.
     fn call_time(&self, bytes: u64) -> Expr {
         self.call.clone() + self.extra_page_time(bytes) + self.copy_time(bytes)
     }

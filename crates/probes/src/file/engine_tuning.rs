@@ -88,7 +88,7 @@ struct ReadConfig {
 /// A plain program's setting.
 const BASELINE_CONFIG: ReadConfig = ReadConfig { engine: Engine::Pread, block: 128 * KIB, threads: 1 };
 
-/// Every setting of a way that makes sense with so many CPUs.
+/// Every setting of a way that makes sense with this many CPUs.
 fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<ReadConfig> {
     // A thread that waits for a device needs no CPU meanwhile.
     let most = if state == PageCacheState::Direct { MAX_THREADS } else { (2 * cpus).min(MAX_THREADS) };

@@ -129,7 +129,7 @@ impl RepeatedPasses {
         Ok(Self { blocks, requests, left: requests })
     }
 
-    /// Makes so many requests; their ticks, without the work between passes.
+    /// Makes this many requests; their ticks, without the work between passes.
     fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, ProbeError> {
         let (mut ticks, mut wanted) = (0, requests);
         while wanted > 0 {

@@ -271,7 +271,7 @@ mod tests {
             let looks = LookupPass::new(&tree);
             let looked = files.min(CHECKED_FILES);
             assert_eq!(looks.files.len() as u64, looked);
-            // The script gives each pair of readings so many ticks.
+            // The script gives each pair of readings this many ticks.
             let clock = Clock::Scripted(ScriptedClock::leak(CHECKED_FILES * 6));
             for _ in 0..2 {
                 assert_eq!(looks.pass(clock).unwrap(), ([768 / looked, 768 / looked, 768 / files], files));

@@ -79,7 +79,7 @@ pub(crate) const LARGE_FILE_BLOCKS: [u64; 2] = [64 * KIB, MIB];
 /// A window of as many pages as one fault maps of a file that is read.
 pub(crate) const SMALL_MMAP_WINDOW: u64 = 64 * KIB;
 
-/// A file of so many bytes, filled by so many at a time.
+/// A file of this many bytes, filled by this many at a time.
 pub(crate) fn filled_case(by: FillMethod, block: u64, bytes: u64) -> Case {
     Case::new().with_word(by).with_number(BLOCK, block).with_number(BYTES, bytes)
 }
@@ -103,7 +103,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     all
 }
 
-/// Bytes of the files of a round, and at most so many of them: where an inode is not used again soon, many make creation slow (see
+/// Bytes of the files of a round, and at most this many of them: where an inode is not used again soon, many make creation slow (see
 /// file.metadata).
 const ROUND_BYTES: u64 = 64 * MIB;
 const MAX_FILES: u64 = 16;

@@ -47,7 +47,7 @@ pub(super) struct Overwriter {
 }
 
 impl Overwriter {
-    /// Opens a file to be overwritten in blocks of so many bytes.
+    /// Opens a file to be overwritten in blocks of this many bytes.
     pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, ProbeError> {
         let mut buffer = Arena::populated(block, PagePolicy::Base)?;
         RandomData::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
@@ -95,7 +95,7 @@ const MAX_STREAM_NANOSECONDS: u64 = 400_000_000;
 pub(super) struct StreamWriteResult {
     /// Bytes per second that were accepted.
     pub rate: f64,
-    /// The same with the flush at the end.
+    /// Like `rate`, with the flush at the end.
     pub flushed_rate: f64,
     /// All bytes that were written.
     pub bytes: u64,

@@ -82,7 +82,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// Where in a page so many bytes begin, each of which is to be in another page.
+/// Where in a page this many bytes begin, each of which is to be in another page.
 fn offset_in_page(pages: u64, page: u64) -> Result<u64, ProbeError> {
     match pages {
         1 => Ok(page / 2),

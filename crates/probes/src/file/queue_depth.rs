@@ -59,7 +59,7 @@ pub(super) static PROBE: Probe = Probe {
 const BLOCK: usize = 4096;
 /// Nanoseconds of a round at least: several times the latency of the deepest queue.
 const MIN_ROUND_NANOSECONDS: f64 = 20e6;
-/// A round has so many requests for each in flight, or takes as long as this: on a slow device 20 ms hold little but the filling
+/// A round has this many requests for each in flight, or takes as long as this: on a slow device 20 ms hold little but the filling
 /// and draining of the queue.
 const REQUESTS_PER_SLOT: u64 = 8;
 const MAX_ROUND_NANOSECONDS: f64 = 2e9;
@@ -108,7 +108,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// How long a round takes in which so many requests were too few for this depth; `None` if they are enough.
+/// How long a round takes in which this many requests were too few for this depth; `None` if they are enough.
 fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
     let missing = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
     (missing > 1.0).then(|| (nanoseconds * missing).min(MAX_ROUND_NANOSECONDS))
@@ -167,7 +167,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, name))
 }
 
-/// Bounds on the requests per second that a closed system with so many in flight completes, from the nanoseconds of one request alone and
+/// Bounds on the requests per second that a closed system with this many in flight completes, from the nanoseconds of one request alone and
 /// its highest rate. The lower one is the balanced job bound: each other request is found waiting at the busiest part. The upper ones are
 /// asymptotic: no request waits for another, or the device is saturated.
 fn closed_system_rates(depth: u64, alone: Expr, highest: Expr) -> [Expr; 2] {

@@ -75,7 +75,7 @@ fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
     Ok(steps)
 }
 
-/// The same where every call may ask a server: one read for each window, of the first page that has not come.
+/// Like `window_steps`, where every call may ask a server: one read for each window, of the first page that has not come.
 ///
 /// To the kernel that is a file read in order, as it begins where the window before ended.
 pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {

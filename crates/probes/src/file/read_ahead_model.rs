@@ -23,7 +23,7 @@ pub(super) struct ReadAheadCost {
 }
 
 impl ReadAheadCost {
-    /// For a file of so many bytes, read by calls of so many each.
+    /// For a file of this many bytes, read by calls of this many each.
     pub(super) fn new(facts: &PredictionInputs<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
         let page = memory_budget::page_bytes(facts.machine());
         let count = |name: &str, number: u64| given(name, number as f64, Unit::Count);
@@ -57,7 +57,7 @@ impl ReadAheadCost {
     }
 }
 
-/// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
+/// How many windows a file of this many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
 /// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
 /// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
 pub(super) fn window_count(whole: u64, block: u64, most: u64, page: u64) -> u64 {

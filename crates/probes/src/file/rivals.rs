@@ -101,7 +101,7 @@ const DIRECT_BYTES: u64 = 32 * MIB;
 /// Time of a side: two hundred steps of fio's clock, many times a program's start.
 const SIDE_TIME: Duration = Duration::from_millis(200);
 
-/// A program that reads in blocks of so many bytes.
+/// A program that reads in blocks of this many bytes.
 fn block_case(rival: Rival, block: u64) -> Case {
     Case::new().with_word(rival).with_number(BLOCK, block)
 }

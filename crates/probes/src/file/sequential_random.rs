@@ -63,7 +63,7 @@ pub(super) static PROBE: Probe = Probe {
 const BLOCK: usize = 4096;
 /// Reads between two checks of the time.
 const TIME_CHECK_READS: u64 = 16;
-/// Reads for a 99th percentile, for which a round is made longer, up to so many nanoseconds.
+/// Reads for a 99th percentile, for which a round is made longer, up to this many nanoseconds.
 const MIN_READS_FOR_P99: u64 = 100;
 const MAX_EXTENDED_NANOSECONDS: f64 = 100e6;
 /// Nanoseconds after which a pass with read-ahead is broken off: what is read ahead is little of it by then.
@@ -229,7 +229,7 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
 /// (Linux mm/filemap.c: `filemap_get_read_batch`).
 const FOLIO_LOADS: f64 = 2.0;
 
-/// The same where the kernel reads ahead: what matters is how many reads wait for a window.
+/// Like `FOLIO_LOADS`, where the kernel reads ahead: what matters is how many reads wait for a window.
 fn read_ahead_tail(facts: &PredictionInputs<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());

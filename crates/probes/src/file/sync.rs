@@ -199,7 +199,7 @@ impl FlushedWrites {
         Ok(ticks)
     }
 
-    /// What the device counts of so many writes since an earlier reading, in words.
+    /// What the device counts of this many writes since an earlier reading, in words.
     fn prove(&self, writes: u64, before: &DeviceCounters) -> Result<String, ProbeError> {
         match before.written() {
             Ok(written) => judge_device_bytes(self.by, writes * WRITE_BYTES as u64, written),
@@ -221,7 +221,7 @@ fn shared_file(bench: &Bench<'_>, by: FlushMethod) -> Result<PathBuf, ProbeError
     Ok(path)
 }
 
-/// What a device's count says of so many bytes.
+/// What a device's count says of this many bytes.
 fn judge_device_bytes(by: FlushMethod, bytes: u64, written: u64) -> Result<String, ProbeError> {
     let [device, asked] = [written, bytes].map(units::bytes);
     if by == FlushMethod::Nothing {

@@ -31,7 +31,7 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 /// Size of the file that most probes share, in bytes: more than most processor caches hold, and little to write.
 pub(super) const SHARED_BYTES: u64 = 64 * MIB;
-/// Size of the file that is read where a pass over a larger one takes longer than so many nanoseconds. Spinning disks are
+/// Size of the file that is read where a pass over a larger one takes longer than this many nanoseconds. Spinning disks are
 /// faster than that.
 pub(super) const SMALL_BYTES: u64 = 4 * MIB;
 const MAX_PASS_NANOSECONDS: f64 = 2e9;
@@ -43,7 +43,7 @@ const CACHE_FILL_TIME: &str = ".read-in";
 /// Free space that the scratch directory must have, as a multiple of a file to be written.
 const FREE_SPACE_FACTOR: u64 = 2;
 
-/// A file of so many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
+/// A file of this many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
 /// once past the page cache: see [`first_pass_rate`].
 pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let path = bench.scratch().join(format!("{READ_FILE}-{bytes}"));
@@ -56,7 +56,7 @@ pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Probe
     Ok(target)
 }
 
-/// The file for reads that reach the device: the shared one of so many bytes, or a small one where the device is slow. A pass
+/// The file for reads that reach the device: the shared one of this many bytes, or a small one where the device is slow. A pass
 /// then takes no longer than it should, and what was dropped for it need not be read again for what is measured in memory.
 pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let small = shared_file(bench, SMALL_BYTES)?;
@@ -68,7 +68,7 @@ pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> Result<Target, P
     Ok(small)
 }
 
-/// Whether a file of so many bytes takes too long, if the small one took so many nanoseconds.
+/// Whether a file of this many bytes takes too long, if the small one took this many nanoseconds.
 fn is_slow(took: u64, bytes: u64) -> bool {
     took as f64 * (bytes as f64 / SMALL_BYTES as f64) > MAX_PASS_NANOSECONDS
 }
@@ -110,12 +110,12 @@ pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Resul
     find_or_create(bench, &path, bytes, NUMBERED_FILE_SEED + number)
 }
 
-/// A file of so many bytes on its device, shared by all rounds of the run and written over.
+/// A file of this many bytes on its device, shared by all rounds of the run and written over.
 pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     find_or_create(bench, &bench.scratch().join(format!("{OVERWRITE_FILE}-{bytes}")), bytes, OVERWRITE_SEED)
 }
 
-/// A file of so many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
+/// A file of this many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
 /// device by write-back, if at all.
 pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let path = bench.scratch().join(format!("{CACHED_OVERWRITE_FILE}-{bytes}"));
@@ -139,7 +139,7 @@ pub(crate) fn written_back_bytes(target: &Target) -> Result<u64, ProbeError> {
     Ok(target.bytes().saturating_sub(unwritten))
 }
 
-/// A sparse file of so many bytes, one hole, on a file system that reads it as any other file.
+/// A sparse file of this many bytes, one hole, on a file system that reads it as any other file.
 pub(super) fn sparse_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let kind = kind(bench.scratch())?;
     if kind.is_served() || kind.is_in_memory() {
@@ -203,7 +203,7 @@ pub(super) fn run_job(job: &ReadJob) -> Result<IoResult, ProbeError> {
 /// Requests in flight for a device's best rate.
 pub(super) const FULL_QUEUE_DEPTH: u32 = 16;
 
-/// A way of keeping so many requests in flight past the page cache.
+/// A way of keeping this many requests in flight past the page cache.
 pub(super) struct QueuedReads {
     pub engine: Engine,
     pub threads: u32,
@@ -212,13 +212,13 @@ pub(super) struct QueuedReads {
 }
 
 impl QueuedReads {
-    /// One pass over a range of a file in order, past the page cache, in blocks of so many bytes.
+    /// One pass over a range of a file in order, past the page cache, in blocks of this many bytes.
     pub fn job(&self, target: &Target, block: usize, range: Range<u64>) -> ReadJob {
         ReadJob { threads: self.threads, range, ..direct_read_job(target, self.engine, block) }
     }
 }
 
-/// One pass over a file in order, past the page cache, by one thread, in blocks of so many bytes.
+/// One pass over a file in order, past the page cache, by one thread, in blocks of this many bytes.
 pub(super) fn direct_read_job(target: &Target, engine: Engine, block: usize) -> ReadJob {
     ReadJob {
         target: target.clone(),
@@ -253,12 +253,12 @@ pub(super) fn queued_reads(target: &Target, depth: u32) -> Result<QueuedReads, P
     }
 }
 
-/// That the scratch directory has room for a file of so many bytes, and as many again.
+/// That the scratch directory has room for a file of this many bytes, and as many again.
 pub(super) fn check_free_space(bench: &Bench<'_>, bytes: u64) -> Result<(), ProbeError> {
     has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)
 }
 
-/// That a file can be read and written past the page cache in blocks of so many bytes.
+/// That a file can be read and written past the page cache in blocks of this many bytes.
 pub(super) fn check_direct_io(target: &Target, block: u64) -> Result<(), ProbeError> {
     let alignment = target.alignment().map_err(probe_error)?;
     if block.is_multiple_of(alignment) {

@@ -135,7 +135,7 @@ pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> Result<(
     Ok(())
 }
 
-/// That the file system can hold so many more files; one without a limit can.
+/// That the file system can hold this many more files; one without a limit can.
 fn check_free_inodes(scratch: &Path, files: u64) -> Result<(), ProbeError> {
     let room = space(scratch)?;
     if room.total_files == 0 || room.free_files >= 2 * files {

@@ -96,7 +96,7 @@ const PAGE_READ_BACK_NANOSECONDS: f64 = 0.2e6;
 /// Share of a total that reading back pages may be without a loss of the round.
 const MAX_READ_BACK_SHARE: f64 = 0.01;
 
-/// Whether reading back so many pages can be more than a little of a total.
+/// Whether reading back this many pages can be more than a little of a total.
 fn is_read_back_significant(missing: u64, total: f64) -> bool {
     missing as f64 * PAGE_READ_BACK_NANOSECONDS > MAX_READ_BACK_SHARE * total
 }

@@ -153,7 +153,7 @@ pub(crate) fn memory_case(machine: &Machine) -> Case {
     Case::new().with_number(BYTES, largest_set(machine, false)).with_word(MemoryCpus::One)
 }
 
-/// The case of one CPU for a set of so many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
+/// The case of one CPU for a set of this many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
 /// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
 pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
@@ -259,7 +259,7 @@ impl BandwidthArrays {
         Self::with_pages(bytes, part, PagePolicy::Huge)
     }
 
-    /// The same in these pages.
+    /// Like `new`, in these pages.
     pub(super) fn with_pages(bytes: usize, part: usize, pages: PagePolicy) -> kelvin_sys::Result<Self> {
         Ok(Self { arrays: Arrays::new(bytes, pages)?, part, parts_done: 0 })
     }

@@ -16,9 +16,9 @@ use crate::published::measured_frequency;
 
 /// Predicted range as shares of the published width of a cache: the upper one allows for errors of the frequency.
 const WIDTH_RANGE: [f64; 2] = [0.7, 1.02];
-/// The same for L2, whose bus also carries prefetches and write-backs.
+/// Like `WIDTH_RANGE`, for L2, whose bus also carries prefetches and write-backs.
 const SECOND_LEVEL_WIDTH_RANGE: [f64; 2] = [0.4, 1.02];
-/// The same for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
+/// Like `SECOND_LEVEL_WIDTH_RANGE`, for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
 const PEAK_RANGE: [f64; 2] = [0.5, 1.0];
 /// Predicted range of a rate by lines in flight of loads: prefetchers of an L2 have up to three times as many lines in flight as a core's
 /// loads (48 against 16 in Golden Cove).
@@ -155,7 +155,7 @@ fn width_rate(
     Ok(rate.predict(PredictionBasis::Published, &format!("published width of {level}")))
 }
 
-/// All CPUs as so many of one.
+/// All CPUs as this many of one.
 fn scaled_from_one_cpu(
     facts: &PredictionInputs<'_>,
     metric: &Metric,
@@ -272,7 +272,7 @@ fn memory_write_rate(facts: &PredictionInputs<'_>, [far, near]: [&Case; 2]) -> R
     Ok(sequential_rate(reading, within, "reading each line from memory and writing it in L2, one after the other"))
 }
 
-/// The same where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
+/// Like `memory_write_rate`, where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
 fn write_back_rate(facts: &PredictionInputs<'_>, far: &Case) -> Result<Prediction, NoPrediction> {
     let (reading, around) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, &BANDWIDTH_NTWRITE, far)?);
     Ok(sequential_rate(reading, around, "reading each line from memory and writing it there, one after the other"))

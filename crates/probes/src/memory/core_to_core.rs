@@ -63,10 +63,10 @@ const MAX_THOROUGH_CPUS: usize = 32;
 pub(super) const SETTLE_ROUND_TRIPS: u64 = 128;
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
-/// Lines in flight of a copy (line fill buffers of a core): so many arrive in the time of one.
+/// Lines in flight of a copy (line fill buffers of a core): this many arrive in the time of one.
 const LINES_IN_FLIGHT: f64 = 10.0;
 
-/// How many times as long as one line all lines but the first of so many bytes take from another CPU.
+/// How many times as long as one line all lines but the first of this many bytes take from another CPU.
 pub(crate) fn extra_line_times(bytes: f64) -> f64 {
     (bytes / LINE_BYTES - 1.0).max(0.0) / LINES_IN_FLIGHT
 }

@@ -150,7 +150,7 @@ pub(super) struct CountedTouches {
 }
 
 impl CountedTouches {
-    /// Touches of so many pages.
+    /// Touches of this many pages.
     #[inline(always)]
     pub(super) fn count(clock: Clock, pages: usize, touch: impl FnOnce()) -> Self {
         let before = read_usage(UsageScope::Thread);

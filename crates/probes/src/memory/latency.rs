@@ -89,7 +89,7 @@ pub(crate) fn memory_case(machine: &Machine) -> Case {
     largest_case(machine, PageSize::Base)
 }
 
-/// The case of a set of so many bytes in base pages.
+/// The case of a set of this many bytes in base pages.
 pub(super) fn base_page_case(bytes: u64) -> Case {
     Case::new().with_word(PageSize::Base).with_number(BYTES, bytes)
 }
@@ -128,7 +128,7 @@ pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Expr,
     })
 }
 
-/// The same for a set of so many bytes, which may be larger than that.
+/// Like `untranslated_latency`, for a set of this many bytes, which may be larger than that.
 ///
 /// # Errors
 /// None was measured.
@@ -213,7 +213,7 @@ const MAX_CACHED_RATIO: f64 = 0.85;
 trait ChasedSet {
     fn bytes(&self) -> usize;
     fn lines(&self) -> u64;
-    /// Follows so many pointers; the ticks that it took.
+    /// Follows this many pointers; the ticks that it took.
     fn chase(&mut self, loads: u64) -> u64;
     fn flush(&mut self);
 }

@@ -196,7 +196,7 @@ fn tlb_entries(machine: &Machine, level: u32) -> Option<u64> {
 }
 
 /// The probability that a number with the Poisson distribution of this mean is at least so large. Of lines that fall into sets at random it
-/// is also the share that lies in a set of more than so many.
+/// is also the share that lies in a set of more than this many.
 fn poisson_upper_tail(least: u32, mean: f64) -> f64 {
     let (mut term, mut below) = ((-mean).exp(), 0.0);
     for count in 0..least {
@@ -206,7 +206,7 @@ fn poisson_upper_tail(least: u32, mean: f64) -> f64 {
     (1.0 - below).max(0.0)
 }
 
-/// The share that a cache holds of a set so many times its size, which is passed in the same order again and again, where a miss replaces
+/// The share that a cache holds of a set this many times its size, which is passed in the same order again and again, where a miss replaces
 /// any line: of a set of S lines each pass misses (1 - h) S, each of which leaves a line in a cache of C with a chance of 1 - 1/C; so that
 /// h = exp(-(1 - h) S / C).
 fn lru_held_share(times: f64) -> f64 {
@@ -266,7 +266,7 @@ fn is_memory_set(machine: &Machine, case: &Case, bytes: u64) -> bool {
     PageSize::of(case) == PageSize::of(&point) && BYTES.number_in(&point).is_some_and(|least| bytes >= least)
 }
 
-/// A load from so many bytes of adjacent lines.
+/// A load from this many bytes of adjacent lines.
 pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
     if bytes <= CacheModel::new(facts.machine())?.first {
         return first_level_latency(facts);
@@ -275,7 +275,7 @@ pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -
     Ok(there.within_share(TOLERANCE).predict(PredictionBasis::Derived, "load of that set"))
 }
 
-/// A load from one line in each of so many base pages: as from adjacent lines, and what translation adds.
+/// A load from one line in each of this many base pages: as from adjacent lines, and what translation adds.
 pub(super) fn one_line_per_page_latency(
     facts: &PredictionInputs<'_>,
     adjacent: Expr,

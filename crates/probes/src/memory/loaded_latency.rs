@@ -292,7 +292,7 @@ impl Injection {
         self.bytes_per_injector().sum()
     }
 
-    /// Lets every injector have so many bytes of memory, none of them in a cache.
+    /// Lets every injector have this many bytes of memory, none of them in a cache.
     fn flush(&self, own: usize) -> Result<(), ProbeError> {
         self.ready.store(0, Ordering::Release);
         self.working_bytes.store(own, Ordering::Release);
@@ -306,7 +306,7 @@ impl Injection {
         Ok(())
     }
 
-    /// The rates of injectors with so many bytes each; `None` if this thread could not watch their first pass to its end.
+    /// The rates of injectors with this many bytes each; `None` if this thread could not watch their first pass to its end.
     fn measure_rates(&self, bench: &Bench<'_>, own: usize) -> Result<Option<InjectionRates>, ProbeError> {
         self.flush(own)?;
         let pass = WatchedPass { injection: self, before: self.bytes_per_injector().collect(), own: own as u64 };
@@ -409,7 +409,7 @@ impl WatchedPass<'_> {
         Ok(Some(InjectionRates { flushed, passed }))
     }
 
-    /// Bytes per tick in the best of moments of so many ticks, of which the last may be shorter.
+    /// Bytes per tick in the best of moments of this many ticks, of which the last may be shorter.
     fn best_rate(&self, moment: u64, is_over: impl Fn(u32) -> bool) -> f64 {
         let clock = self.injection.clock;
         let (mut best, mut moments) = (0.0f64, 0);
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn injector_memory_exceeds_caches() {
         const MIB: usize = 1 << 20;
-        // So many injectors in front of a cache that is four times as fast as memory.
+        // This many injectors in front of a cache that is four times as fast as memory.
         let with_cache = |injectors: usize, cache: usize| {
             let rates = |own: usize| {
                 let passed = if own * injectors <= cache { 298.0 } else { 75.0 };
@@ -606,7 +606,7 @@ mod tests {
                 let (moved, ticks) = (injection.total_bytes(), clock.stop() - begun);
                 injection.over.store(true, Ordering::Release);
                 injector.join().unwrap().unwrap();
-                // Blocks that were late come at once, but no more than so many: the share can only be too small otherwise.
+                // Blocks that were late come at once, but no more than this many: the share can only be too small otherwise.
                 let blocks = moved / injection.piece_bytes - MAX_LATE_INTERVALS - 1;
                 let share = blocks as f64 * of_a_block / ticks as f64;
                 assert!(share <= load as f64 / 100.0, "{load} %: {moved} bytes in {ticks} ns");

@@ -47,7 +47,7 @@ pub(crate) struct StreamCpus {
     pub receiver: u32,
 }
 
-/// So many streams whose senders take these CPUs in turn, each receiver so many CPUs further on: the same one, or the next.
+/// This many streams whose senders take these CPUs in turn, each receiver this many CPUs further on: the same one, or the next.
 pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<StreamCpus> {
     let at = |number: usize| cpus[number % cpus.len()];
     (0..streams as usize).map(|number| StreamCpus { sender: at(number), receiver: at(number + further) }).collect()
@@ -180,7 +180,7 @@ impl BulkStreams {
         Self::over_links(pairs.map_err(start_error)?, plan)
     }
 
-    /// The same over these connections, one for each stream of the plan; the sender's socket of each first.
+    /// Like `start`, over these connections, one for each stream of the plan; the sender's socket of each first.
     pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (one, other) in pairs {

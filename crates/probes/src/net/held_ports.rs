@@ -56,7 +56,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// How many closed connections to an address still hold a port once the last resets have had time to come, beyond so many
+/// How many closed connections to an address still hold a port once the last resets have had time to come, beyond this many
 /// before: another program may have had connections to it within the last minute.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ pub(super) struct Ping {
 }
 
 impl Ping {
-    /// Opens one to an address, for echo requests of so many bytes, header included.
+    /// Opens one to an address, for echo requests of this many bytes, header included.
     pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, ProbeError> {
         let (socket, kind) = icmp::open_echo_socket().map_err(|error| match icmp::is_forbidden(&error) {
             true => ProbeError::skip(

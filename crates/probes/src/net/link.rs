@@ -109,7 +109,7 @@ const SINGLE_PROCESS_BUFFER: u32 = 1 << 20;
 /// Congestion controls for TCP connections, the first that the kernel has and lets this user choose: the system's own may pace
 /// itself and halve a local link (BBR). Reno is part of every kernel, and everybody may choose it.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
-/// The same in words.
+/// `CONGESTION_CONTROLS` in words.
 pub(super) const DEFAULT_CONTROL_TEXT: &str = "cubic where the kernel grants it, else reno";
 
 /// One end of a connection.
@@ -147,7 +147,7 @@ impl Link {
         }
     }
 
-    /// The same for one process that holds both ends and receives only what it has sent: it must fit, and must not be waited
+    /// Like `pair`, for one process that holds both ends and receives only what it has sent: it must fit, and must not be waited
     /// for.
     pub(super) fn single_process_pair(protocol: Protocol) -> Result<(Self, Self)> {
         let (near, far) = Self::pair(protocol)?;

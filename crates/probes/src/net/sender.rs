@@ -21,7 +21,7 @@ pub(super) fn send_method(case: &Case) -> std::result::Result<SendMethod, ProbeE
 }
 
 /// Zero-copy calls that may wait for completion before the next is made: each pins its message's pages, and the kernel allows
-/// only so many (net.core.optmem_max).
+/// only this many (net.core.optmem_max).
 const MAX_PENDING: u32 = 32;
 
 /// What one thread sends with.
@@ -33,7 +33,7 @@ pub(crate) enum MessageSender {
 }
 
 impl MessageSender {
-    /// Messages of so many bytes over a link. Those over UDP carry numbers from 1 on in their first eight bytes.
+    /// Messages of this many bytes over a link. Those over UDP carry numbers from 1 on in their first eight bytes.
     pub(crate) fn new(method: SendMethod, link: &Link, bytes: usize) -> Result<Self> {
         let message = vec![0x5a; bytes];
         let file = || socket_send::memory_file_with(&vec![0x5a; bytes]);

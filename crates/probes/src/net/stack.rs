@@ -95,7 +95,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
 }
 
-/// The case of a message of so many bytes.
+/// The case of a message of this many bytes.
 pub(super) fn message_case(bytes: u64) -> Case {
     Case::new().with_number(MESSAGE, bytes)
 }

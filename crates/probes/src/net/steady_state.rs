@@ -13,7 +13,7 @@ pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 1e9 / nanoseconds.max(1) as f64
 }
 
-/// Measures the rate in successive windows until one is neither above the one before it nor far below; at most so many.
+/// Measures the rate in successive windows until one is neither above the one before it nor far below; at most this many.
 ///
 /// # Errors
 /// An error of a measurement.
@@ -21,7 +21,7 @@ pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> Result<f64, P
     wait_until(most, next_rate, |before, rate| (before * (1.0 - MAX_FALL)..=before * (1.0 + MAX_RISE)).contains(&rate))
 }
 
-/// Measures the rate in successive windows until one is no longer above the one before it; at most so many.
+/// Measures the rate in successive windows until one is no longer above the one before it; at most this many.
 ///
 /// # Errors
 /// An error of a measurement.

@@ -36,7 +36,7 @@ pub(crate) fn time_lifetimes(
     })
 }
 
-/// The same from a process whose forkable image is that of a small C program.
+/// Like `time_lifetimes`, from a process whose forkable image is that of a small C program.
 pub(crate) fn time_lifetimes_from_small_image(
     bench: &mut Bench<'_>,
     metric: &Metric,

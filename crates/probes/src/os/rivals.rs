@@ -87,7 +87,7 @@ const SPREAD: f64 = 1.15;
 /// Work that both sides do.
 struct PerfComparison {
     metrics: &'static RivalComparison,
-    /// Nanoseconds of one, of so many.
+    /// Nanoseconds of one, of this many.
     ours: fn(&Bench<'_>, u64) -> Result<f64, ProbeError>,
     /// The arguments of perf bench.
     perf_arguments: [&'static str; 2],
@@ -126,7 +126,7 @@ fn time_round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
     Ok(took as f64 / count as f64)
 }
 
-/// Nanoseconds of one by perf, of so many.
+/// Nanoseconds of one by perf, of this many.
 fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> Result<f64, ProbeError> {
     let output = perf.run(perf.command().arg("bench").args(work.perf_arguments).args(["-l", &count.to_string()]))?;
     if output.failed.is_some() {

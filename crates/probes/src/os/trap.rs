@@ -88,7 +88,7 @@ fn are_returns_steered(mitigations: &[Mitigation]) -> bool {
         || says("retbleed", "untrained return thunk")
 }
 
-/// The extra core cycles of so many kernel returns under a mitigation; `None` if there is none or it is unknown.
+/// The extra core cycles of this many kernel returns under a mitigation; `None` if there is none or it is unknown.
 ///
 /// # Errors
 /// If no cost of a misprediction is published.

@@ -27,14 +27,14 @@ impl CostCurve {
         Self(points)
     }
 
-    /// The cost at so many bytes.
+    /// The cost at this many bytes.
     pub(super) fn cost_at(&self, bytes: f64) -> f64 {
         let after = self.0.iter().position(|point| point.0 >= bytes).unwrap_or(self.0.len() - 1).max(1);
         let ((left, low), (right, high)) = (self.0[after - 1], self.0[after]);
         low + (high - low) * (bytes.max(left) - left) / (right - left)
     }
 
-    /// The cost of all bytes of a file, so many by a call.
+    /// The cost of all bytes of a file, this many by a call.
     fn calls_cost(&self, bytes: f64, each: f64) -> f64 {
         calls_cost(bytes, each, |bytes| self.cost_at(bytes))
     }
@@ -49,7 +49,7 @@ pub(super) struct LongFileCost {
     pub more: CostCurve,
 }
 
-/// What all bytes of a file cost, so many by a call.
+/// What all bytes of a file cost, this many by a call.
 fn calls_cost(bytes: f64, each: f64, at: impl Fn(f64) -> f64) -> f64 {
     let rest = bytes % each;
     (bytes / each).floor() * at(each) + if rest > 0.0 { at(rest) } else { 0.0 }
@@ -72,12 +72,12 @@ pub(super) struct TransferCosts {
     pub open: f64,
     /// A packet through the stack.
     pub packet: f64,
-    /// Sending and receiving a message of so many bytes.
+    /// Sending and receiving a message of this many bytes.
     pub send: CostCurve,
     pub receive: CostCurve,
     /// A cache line from another CPU, which has read or written it.
     pub line: f64,
-    /// Reading so many bytes of a file in memory by a call.
+    /// Reading this many bytes of a file in memory by a call.
     pub read: CostCurve,
     /// A byte that comes from memory, where no call reads it into a buffer before.
     pub from_memory: f64,
@@ -86,14 +86,14 @@ pub(super) struct TransferCosts {
     pub written_window: f64,
     /// A fault that maps pages of a file in memory.
     pub fault: f64,
-    /// Creating a file and closing it; a block of so many bytes written to its end, and what it takes longer for each byte by
+    /// Creating a file and closing it; a block of this many bytes written to its end, and what it takes longer for each byte by
     /// which the file is longer than the caches.
     pub create: f64,
     pub block: CostCurve,
     pub grown: LongFileCost,
     /// A byte of a buffer that is cleared when it is made.
     pub cleared: f64,
-    /// A new file of so many bytes written through a mapping, from its creation to its end, and the window of that.
+    /// A new file of this many bytes written through a mapping, from its creation to its end, and the window of that.
     pub mapped: CostCurve,
     pub mapped_window: f64,
     /// A byte of a stream that is sent by reference, or without a copy, if it is: what sending and receiving it take together, at most.
@@ -126,7 +126,7 @@ pub(super) struct ExpectedTransfer {
 }
 
 impl TransferCosts {
-    /// How long a call that copies so many bytes waits for lines from the other CPU.
+    /// How long a call that copies this many bytes waits for lines from the other CPU.
     fn cross_cpu_time(&self, bytes: f64) -> f64 {
         self.line * (1.0 + extra_line_times(bytes))
     }
@@ -240,12 +240,12 @@ impl TransferShape<'_> {
     }
 }
 
-/// How many parts of so many bytes there are.
+/// How many parts of this many bytes there are.
 fn call_count(bytes: u64, each: usize) -> f64 {
     bytes.div_ceil(each as u64) as f64
 }
 
-/// What the sender does for a file of so many bytes.
+/// What the sender does for a file of this many bytes.
 fn sender_time(setup: &SendSetup, bytes: f64, costs: &TransferCosts) -> f64 {
     let each = setup.buffer as f64;
     let (calls, moved) = match setup.method {
@@ -275,7 +275,7 @@ fn line_transfer_time(setup: &SendSetup, bytes: f64, costs: &TransferCosts) -> f
     }
 }
 
-/// What the receiver does for a file of so many bytes.
+/// What the receiver does for a file of this many bytes.
 fn receiver_time(setup: &ReceiveSetup, bytes: f64, costs: &TransferCosts) -> f64 {
     let each = setup.buffer as f64;
     let lines = calls_cost(bytes, each.min(SEGMENT_BYTES), |part| costs.cross_cpu_time(part));
@@ -298,7 +298,7 @@ fn receiver_time(setup: &ReceiveSetup, bytes: f64, costs: &TransferCosts) -> f64
     framing + lines + moved + ring_request_time(2.0, bytes / each, costs)
 }
 
-/// What requests of a ring take longer than calls, of so many for each buffer.
+/// What requests of a ring take longer than calls, of this many for each buffer.
 fn ring_request_time(each: f64, buffers: f64, costs: &TransferCosts) -> f64 {
     costs.request.map_or(0.0, |more| more * each * buffers.ceil())
 }

@@ -93,7 +93,7 @@ fn payload_since(now: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
     bytes.saturating_sub((f64::from(packets) * (ETHERNET_HEADER + HEADER_BYTES)) as u64)
 }
 
-/// Both ends of a connection over a link shaped to so many bits per second, and its counter.
+/// Both ends of a connection over a link shaped to this many bits per second, and its counter.
 fn shaped_link(rate: u64) -> Result<((Link, Link), Qdisc), ProbeError> {
     let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
     let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));

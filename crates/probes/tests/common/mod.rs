@@ -43,7 +43,7 @@ pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     run_probe_in(scratch().path(), id, case, slice_ms)
 }
 
-/// The same with this scratch directory.
+/// Like `run_probe`, with this scratch directory.
 pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     run_probe_at(&TestDirectories::with_scratch(scratch), id, case, slice_ms)
 }
@@ -86,7 +86,7 @@ const DISTURBANCE_WORDS: [&str; 8] = [
 /// Rounds until one is not disturbed.
 const MAX_TRIALS: usize = 5;
 
-/// The same with directories of the test's choice.
+/// Like `MAX_TRIALS`, with directories of the test's choice.
 pub fn run_probe_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     let round = || run_request(id, case, request(directories, id, case, slice_ms));
     let spoiled = |attempt: &RoundOutcome| {
@@ -125,17 +125,17 @@ fn spawn() -> GuardedChild {
     GuardedChild::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
 }
 
-/// The same as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
+/// Like `spawn`, as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
 pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     measure_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
 }
 
-/// The same; `None`, with a message, where something that the probe needs is missing.
+/// Like `measure`; `None`, with a message, where something that the probe needs is missing.
 pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<MetricReadings>> {
     measure_if_possible_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
 }
 
-/// The same in directories of the test's choice.
+/// Like `measure_if_possible`, in directories of the test's choice.
 pub fn measure_if_possible_at(
     directories: &TestDirectories,
     id: &str,
@@ -145,7 +145,7 @@ pub fn measure_if_possible_at(
     measured_if_possible(id, case, run_probe_at(directories, id, case, slice_ms))
 }
 
-/// The same of an attempt that was made.
+/// Like `measure_if_possible_at`, of an attempt that was made.
 pub fn measured_if_possible(id: &str, case: &Case, attempt: RoundOutcome) -> Option<Vec<MetricReadings>> {
     match attempt {
         RoundOutcome::Skipped(reason) => {
@@ -181,7 +181,7 @@ fn readings(id: &str, case: &Case, attempt: RoundOutcome) -> Vec<MetricReadings>
     readings
 }
 
-/// The same with socket options.
+/// Like `readings`, with socket options.
 pub fn run_probe_with(
     directories: &TestDirectories,
     sockets: TcpOptions,
@@ -194,7 +194,7 @@ pub fn run_probe_with(
     run_request(id, case, request)
 }
 
-/// The same as [`measure`] in directories of the test's choice.
+/// Like `run_probe_with`, as [`measure`] in directories of the test's choice.
 pub fn measure_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     readings(id, case, run_probe_at(directories, id, case, slice_ms))
 }

@@ -27,7 +27,7 @@ const TOP: f64 = 8.0;
 const BOTTOM: f64 = 20.0;
 /// Ticks of the axis of values that have a label.
 const MAX_LABELLED_TICKS: usize = 4;
-/// From so many values on there is a line and no dots.
+/// From this many values on there is a line and no dots.
 const MAX_DOTS: usize = 80;
 
 /// A history as a page: small pictures that open offline, print, and fit a phone; light and dark.

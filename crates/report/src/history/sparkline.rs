@@ -11,7 +11,7 @@ const VERSION_BREAK: char = '|';
 /// Least range of a picture as a share of the median: what is steady looks so.
 pub(super) const MIN_RELATIVE_RANGE: f64 = 0.1;
 
-/// The picture of a series in at most so many characters, at least twice as many as it has versions; values of each version have a
+/// The picture of a series in at most this many characters, at least twice as many as it has versions; values of each version have a
 /// scale of their own.
 pub(super) fn sparkline(series: &SeriesHistory, columns: usize, unicode: bool) -> String {
     // The newest versions are shown, as many as there is room for.

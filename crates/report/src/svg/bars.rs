@@ -135,7 +135,7 @@ mod tests {
         drawn_of(lengths, Figure { value: 5.0, interval: None, n: 3 })
     }
 
-    /// The same of one figure.
+    /// Like `drawn`, of one figure.
     fn drawn_of(lengths: [usize; 3], figure: Figure) -> String {
         let column = |label: &str| StudyColumn { label: label.into(), unit: Unit::Nanoseconds, is_main: true };
         let row = |length: usize| StudyRow { label: "m".repeat(length), cells: vec![Some(figure), None] };

@@ -169,7 +169,7 @@ impl ScreenDrawing<'_> {
         before
     }
 
-    /// So many rungs, or all that are not to spare.
+    /// This many rungs, or all that are not to spare.
     fn rungs(&self, room: usize) -> Vec<&Rung> {
         let mut rungs: Vec<&Rung> = self.screen.rungs.iter().collect();
         while rungs.len() > room
@@ -180,7 +180,7 @@ impl ScreenDrawing<'_> {
         rungs
     }
 
-    /// A paragraph that hangs behind a word, in so many lines at most.
+    /// A paragraph that hangs behind a word, in this many lines at most.
     fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, most: usize) -> Vec<String> {
         let room = self.width() - indent;
         let mut lines = wrap(text, room);
@@ -441,7 +441,7 @@ fn axis_line(axis: &LadderAxis, width: usize) -> String {
     line.into_iter().collect()
 }
 
-/// Which of so many columns a share of the axis is.
+/// Which of this many columns a share of the axis is.
 pub(super) fn column_of(share: f64, width: usize) -> usize {
     (share.clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
 }

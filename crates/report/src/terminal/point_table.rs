@@ -58,7 +58,7 @@ impl<'a> PointTable<'a> {
         }
     }
 
-    /// The table in at most so many rows.
+    /// The table in at most this many rows.
     pub fn lines(&self, terminal: &Terminal, unicode: bool, most: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         lines.extend(wrap(&self.title, terminal.width()));
@@ -229,7 +229,7 @@ fn cell(line: &CurveSeries<'_>, at: u64, curve: &Curve<'_>) -> String {
         .map_or_else(|| "-".to_owned(), |summary| units::value_text(summary.headline, curve.metric.unit))
 }
 
-/// So many of some positions, evenly spread, the first and the last among them.
+/// This many of some positions, evenly spread, the first and the last among them.
 fn evenly_spaced(positions: &[u64], most: usize) -> Vec<u64> {
     if positions.len() <= most {
         return positions.to_vec();

@@ -26,7 +26,7 @@ pub(super) struct StudyScreen<'a> {
 }
 
 impl StudyScreen<'_> {
-    /// Its lines: whole tables where they fit, else every so many points of them.
+    /// Its lines: whole tables where they fit, else every this many points of them.
     pub(super) fn lines(&self) -> Vec<String> {
         let (head, after) = (self.head(), self.footer());
         let room = MAX_SCREEN_LINES.saturating_sub(head.len() + after.len());
@@ -242,7 +242,7 @@ pub(crate) fn leading_conclusions(study: &Study) -> Vec<&StatedConclusion> {
 mod tests {
     use super::*;
 
-    /// How many of so many figures of two lines below a title are shown in this room, and how many tables were written for that.
+    /// How many of this many figures of two lines below a title are shown in this room, and how many tables were written for that.
     fn shown(all: usize, room: usize) -> (usize, usize) {
         let (mut tables, line) = (0, |_| String::new());
         let lines = largest_fit(all, room, |shown| {

@@ -16,7 +16,7 @@ const MIN_WIDTH: usize = 20;
 const MARKERS: [char; 6] = ['o', 'x', '+', '#', '@', '%'];
 const CONNECTING_DOT: char = '·';
 
-/// A plot in lines of so many columns.
+/// A plot in lines of this many columns.
 pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
     let picture = PlotLayout::new(plot);
     let ticks = picture.y.scale().ticks();

@@ -130,7 +130,7 @@ fn ladder() -> Vec<ComparedRung> {
     ]
 }
 
-/// So many figures, each with as many rounds as a run of several has.
+/// This many figures, each with as many rounds as a run of several has.
 pub fn large_comparison(figures: usize) -> Comparison {
     let verdicts = [
         ChangeVerdict::Worse,

@@ -241,7 +241,7 @@ pub fn empty() -> SyntheticReport {
 /// Text that tries to leave its place in every format.
 pub const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">'|`\u{1b}[31m\u{2028}]]>&amp;\u{202e}";
 
-/// The same in a name, as in runs imported before names had a grammar.
+/// Like `HOSTILE`, in a name, as in runs imported before names had a grammar.
 pub const HOSTILE_NAME: &str = "\"><svg onload=alert(1)>`";
 
 /// A name with something hostile in it: behind its area, or in the area of one.

@@ -406,7 +406,7 @@ fn threads() -> Vec<MetricResult> {
     [(4 << 10, 0.9), (64 << 10, 0.05), (1 << 20, 0.051)].into_iter().flat_map(of).collect()
 }
 
-/// So many threads that read a cached file in blocks of so many bytes.
+/// This many threads that read a cached file in blocks of this many bytes.
 pub fn threads_case(threads: u64, block: u64) -> Case {
     Case::new()
         .with_number("threads", threads)

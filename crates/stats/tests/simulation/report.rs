@@ -46,7 +46,7 @@ pub enum CorrectionRule {
     Uncorrected,
     /// Benjamini and Hochberg's, over all tests of difference and over all of equivalence.
     ByKind,
-    /// The same over all tests of the report in one.
+    /// Like `ByKind`, over all tests of the report in one.
     InOne,
     /// Benjamini and Yekutieli's by kind, for any dependence.
     AnyDependence,

@@ -16,9 +16,9 @@ pub enum Scenario {
     TwoStates,
     /// Nothing; 0.4 of what differs is left at the next run.
     Lasting,
-    /// A step of so much, so many runs before the end.
+    /// A step of so much, this many runs before the end.
     Step(f64, usize),
-    /// The same with one run in twelve off by ten.
+    /// Like `Step`, with one run in twelve off by ten.
     StepAmongOutliers(f64, usize),
     /// A step up by so much after a third, and back after two.
     UpAndBack(f64),
@@ -27,7 +27,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// A history of so many runs.
+    /// A history of this many runs.
     pub fn values(self, runs: usize, random: &mut Random) -> Vec<f64> {
         let mut lasting = random.normal();
         (0..runs).map(|run| 100.0 + self.level(run, runs) + self.noise(&mut lasting, random)).collect()

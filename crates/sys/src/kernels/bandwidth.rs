@@ -19,7 +19,7 @@ pub enum Operation {
     Write,
     /// Set it as fast as possible, as a C library's memset would: a string instruction or any kind of store.
     Fill,
-    /// The same with zeros, which some processors do at a fraction of the traffic.
+    /// Like `Fill`, with zeros, which some processors do at a fraction of the traffic.
     Zero,
     /// Load it and store it elsewhere.
     Copy,
@@ -105,7 +105,7 @@ pub fn library_copy() -> BandwidthKernel {
 unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usize, passes: u64) {
     let memcpy = memcpy();
     for _ in 0..passes {
-        // SAFETY: as for every routine, both arrays have so many bytes, and do not overlap.
+        // SAFETY: as for every routine, both arrays have this many bytes, and do not overlap.
         unsafe { memcpy(to.cast(), from.cast(), bytes) };
     }
 }

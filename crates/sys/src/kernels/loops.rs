@@ -12,7 +12,7 @@ pub fn chain_add(iterations: u64) {
     chain_add_result(iterations);
 }
 
-/// The same, with the sum: one for each add.
+/// Like `chain_add`, with the sum: one for each add.
 #[inline(always)]
 pub(super) fn chain_add_result(iterations: u64) -> u64 {
     let mut sum = 0u64;
@@ -33,7 +33,7 @@ pub fn chain_multiply(iterations: u64) {
     chain_multiply_result(iterations);
 }
 
-/// The same, with the product: three, times three for each multiply.
+/// Like `chain_multiply`, with the product: three, times three for each multiply.
 #[inline(always)]
 pub(super) fn chain_multiply_result(iterations: u64) -> u64 {
     let mut product = 3u64;
@@ -71,7 +71,7 @@ pub fn independent_adds(iterations: u64) {
     independent_adds_results(iterations);
 }
 
-/// The same, with the sum in each register: an eighth of the adds.
+/// Like `independent_adds`, with the sum in each register: an eighth of the adds.
 #[inline(always)]
 pub(super) fn independent_adds_results(iterations: u64) -> [u64; 8] {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = [0u64; 8];

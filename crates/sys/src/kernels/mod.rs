@@ -67,7 +67,7 @@ mod tests {
         );
     }
 
-    /// Instructions that a process executes to run a kernel for so many iterations, by stepping through it; `None` where that is not allowed.
+    /// Instructions that a process executes to run a kernel for this many iterations, by stepping through it; `None` where that is not allowed.
     fn executed(kernel: fn(u64), iterations: u64) -> Option<u64> {
         // SAFETY: the child calls nothing but the kernel and what is safe after a fork in a process with threads: ptrace, raise and _exit.
         let child = unsafe {

@@ -32,7 +32,7 @@ fn with_avx2(block: &[u8]) -> u32 {
     fold(block)
 }
 
-/// The same for every processor; compiled once for each set of instructions that it is inlined into.
+/// Like `with_avx2`, for every processor; compiled once for each set of instructions that it is inlined into.
 #[inline(always)]
 fn fold(block: &[u8]) -> u32 {
     let mut lanes = [0u64; BYTES_PER_ITERATION / 8];

@@ -12,7 +12,7 @@ const MAGIC: u64 = 0xE7;
 const IOC_WRITE: u64 = 1;
 const IOC_READ: u64 = 2;
 
-/// The number of a call whose argument has so many bytes.
+/// The number of a call whose argument has this many bytes.
 const fn ioctl_number(direction: u64, call: u64, bytes: usize) -> u64 {
     direction << 30 | (bytes as u64) << 16 | MAGIC << 8 | call
 }

@@ -43,7 +43,7 @@ pub fn configure(program: &str, arguments: &[&str]) -> Result<(), ConfigureError
     Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), said })
 }
 
-/// Limits what an interface sends to so many bits a second, by a token bucket filter.
+/// Limits what an interface sends to this many bits a second, by a token bucket filter.
 ///
 /// # Errors
 /// As [`configure`].

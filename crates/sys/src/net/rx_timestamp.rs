@@ -45,7 +45,7 @@ pub fn append(socket: &impl AsFd, buffer: &mut Vec<u8>) -> Result<TimedRead> {
     let spare = buffer.spare_capacity_mut();
     // SAFETY: the spare capacity is valid for its length, and the kernel reads none of it.
     let arrived = unsafe { receive(socket, (spare.as_mut_ptr().cast(), spare.len()), 0) }?;
-    // SAFETY: so many bytes of it were written.
+    // SAFETY: this many bytes of it were written.
     unsafe { buffer.set_len(buffer.len() + arrived.length) };
     Ok(arrived)
 }
@@ -61,7 +61,7 @@ pub fn peek(socket: &impl AsFd) -> Result<TimedRead> {
 }
 
 /// # Safety
-/// The buffer must be valid for writes of so many bytes.
+/// The buffer must be valid for writes of this many bytes.
 unsafe fn receive(socket: &impl AsFd, (buffer, length): (*mut u8, usize), flags: libc::c_int) -> Result<TimedRead> {
     /// More than a header and a time need.
     #[repr(C, align(8))]
@@ -90,7 +90,7 @@ pub(crate) fn parse_time(control: &[u8]) -> Option<u64> {
     if control.len() < CONTROL_BYTES {
         return None;
     }
-    // SAFETY: there are so many bytes, and any are a header or a time.
+    // SAFETY: there are this many bytes, and any are a header or a time.
     let (header, time) = unsafe {
         let header = std::ptr::read_unaligned(control.as_ptr().cast::<libc::cmsghdr>());
         (header, std::ptr::read_unaligned(control[TIME_OFFSET..].as_ptr().cast::<libc::timespec>()))

@@ -46,7 +46,7 @@ pub struct Splicer {
 }
 
 impl Splicer {
-    /// With a pipe that holds so many bytes, as far as the kernel grants it.
+    /// With a pipe that holds this many bytes, as far as the kernel grants it.
     pub fn new(bytes: usize) -> Result<Self> {
         let pipe = Pipe::new()?;
         // A user's limit on pipes leaves it as it is, which costs calls and no bytes.

@@ -149,7 +149,7 @@ impl TransferCall<'_> {
         }
     }
 
-    /// The same as a request of a ring; `None` for what a ring cannot do, or only with memory of its own.
+    /// Like `execute`, as a request of a ring; `None` for what a ring cannot do, or only with memory of its own.
     fn submission_entry(&mut self, socket: &impl AsFd) -> Option<squeue::Entry> {
         let socket = socket.as_fd();
         Some(match self {

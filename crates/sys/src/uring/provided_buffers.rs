@@ -61,7 +61,7 @@ impl ProvidedBuffers {
         cqueue::buffer_select(flags).map(chunk)
     }
 
-    /// The same of a message with this header, which the kernel puts before its bytes.
+    /// Like `chunk`, of a message with this header, which the kernel puts before its bytes.
     pub(super) fn timed_chunk(&mut self, flags: u32, bytes: usize, header: &libc::msghdr) -> Option<ReceivedChunk> {
         let whole = self.chunk(flags, bytes)?;
         let (begin, bytes, at) = RecvMsgOut::parse(self.bytes(&whole), header).map_or((0, 0, None), |message| {

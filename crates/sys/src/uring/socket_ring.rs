@@ -78,9 +78,9 @@ pub enum RingOutcome {
     Accepted(Result<OwnedFd>),
     /// Bytes have arrived: see [`SocketRing::bytes`]. `None` at the end of the stream.
     Received(Result<Option<ReceivedChunk>>),
-    /// So many bytes were sent.
+    /// This many bytes were sent.
     Sent(Result<usize>, Vec<u8>),
-    /// So many bytes were read.
+    /// This many bytes were read.
     Read(Result<usize>, Vec<u8>),
     /// A descriptor is ready.
     Ready(Result<()>),
@@ -137,7 +137,7 @@ impl<F: AsFd> SocketRing<F> {
         self.push(token, entry, HeldResources::Receive(Arc::clone(socket)))
     }
 
-    /// The same with the times at which the pieces came, of a socket that [keeps](crate::net::rx_timestamp::enable) them.
+    /// Like `receive`, with the times at which the pieces came, of a socket that [keeps](crate::net::rx_timestamp::enable) them.
     ///
     /// # Errors
     /// As above.

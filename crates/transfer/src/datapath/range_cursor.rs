@@ -30,7 +30,7 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
         self.end - self.offset
     }
 
-    /// The same, but at most so many.
+    /// Like `remaining`, but at most this many.
     pub fn remaining_up_to(&self, bytes: usize) -> usize {
         usize::try_from(self.remaining()).unwrap_or(usize::MAX).min(bytes)
     }
@@ -40,7 +40,7 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
         FileSlice { file: self.file, offset: self.offset, bytes: self.remaining_up_to(bytes) }
     }
 
-    /// Whether more follows the next so many bytes.
+    /// Whether more follows the next this many bytes.
     pub fn more_follows(&self, bytes: usize) -> MoreFollows {
         self.more_follows_at(self.offset + bytes as u64)
     }
@@ -50,18 +50,18 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
         if place < self.end { MoreFollows::Yes } else { MoreFollows::No }
     }
 
-    /// So many bytes have gone from the file into the socket.
+    /// This many bytes have gone from the file into the socket.
     pub fn mark_sent(&mut self, bytes: usize) {
         self.offset += bytes as u64;
         self.moved += bytes as u64;
     }
 
-    /// So many bytes have come out of the socket.
+    /// This many bytes have come out of the socket.
     pub fn mark_received(&mut self, bytes: usize) {
         self.moved += bytes as u64;
     }
 
-    /// So many bytes have gone into the file.
+    /// This many bytes have gone into the file.
     pub fn mark_written(&mut self, bytes: usize) {
         self.offset += bytes as u64;
     }

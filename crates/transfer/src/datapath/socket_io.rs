@@ -312,7 +312,7 @@ impl SocketIo {
     }
 }
 
-/// So many bytes have come after so long; an error if they are too few.
+/// This many bytes have come after so long; an error if they are too few.
 pub fn record_progress(incoming: Option<&mut ProgressMeter>, waited: Duration, bytes: usize) -> Result<()> {
     let measured = incoming.map_or(Ok(()), |incoming| incoming.record(waited, bytes));
     measured.map_err(|shortfall| Error::new(ErrorKind::TimedOut, shortfall))
@@ -362,7 +362,7 @@ pub struct PendingSends {
 }
 
 impl PendingSends {
-    /// None yet, of so many buffers.
+    /// None yet, of this many buffers.
     pub fn new(slots: usize) -> Self {
         Self { first: 0, sends: VecDeque::new(), uses: vec![0; slots] }
     }

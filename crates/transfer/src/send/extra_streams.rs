@@ -75,7 +75,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// Whether so many files have no verdict. Their connections are kept for a while after it: closed by the other end first, they leave
+    /// Whether this many files have no verdict. Their connections are kept for a while after it: closed by the other end first, they leave
     /// this one its port.
     fn is_far_ahead(&mut self) -> bool {
         if self.closing.len() == MAX_UNACKED_CONNECTIONS {
@@ -144,7 +144,7 @@ impl ExtraStreams {
         has_failed
     }
 
-    /// Has so many more join, unless some are on their way. Nothing waits for them but a thread that ends when they are there: a file may
+    /// Has this many more join, unless some are on their way. Nothing waits for them but a thread that ends when they are there: a file may
     /// end before.
     ///
     /// # Errors

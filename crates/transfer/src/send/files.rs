@@ -361,7 +361,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// Waits until more may be sent after so many bytes.
+    /// Waits until more may be sent after this many bytes.
     fn limit_rate(&mut self, bytes: u64) {
         add_elapsed(&mut self.channels.first.times.limit, || self.limiter.wait_after(bytes));
     }

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Most entries of an offer, and most bytes of their names and attributes, so that it fits into a frame.
 const MAX_OFFER_ENTRIES: usize = 256;
 const MAX_OFFER_BYTES: usize = 40 << 10;
-/// Files that are ready to be sent, of which no more need be offered: so many are under way while the receiver decides on others.
+/// Files that are ready to be sent, of which no more need be offered: this many are under way while the receiver decides on others.
 const MAX_READY_FILES: usize = MAX_WANTED_FILES / 4;
 /// Bytes of an entry beside its name and attributes, at most.
 const MAX_ENTRY_OVERHEAD: usize = 64;

@@ -138,7 +138,7 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
         Ok(())
     }
 
-    /// Has all but so many stop after their blocks.
+    /// Has all but this many stop after their blocks.
     fn reduce_to(&mut self, most: usize) {
         let rest = self.running.split_off(most.min(self.running.len()));
         rest.iter().for_each(|one| one.is_to_stop.store(true, Ordering::Relaxed));
@@ -381,7 +381,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
     }
 
-    /// Has so many streams at work, the first one included, as soon as there are so many.
+    /// Has this many streams at work, the first one included, as soon as there are this many.
     fn set_stream_count(&mut self, team: &mut ParallelStreams<'_, '_>, streams: usize) -> Result<()> {
         team.reduce_to(streams - 1);
         let (has_failed, more) = (self.extra_streams.take_new(), streams - 1 - team.running.len());
@@ -411,7 +411,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    /// So many bytes went over another stream.
+    /// This many bytes went over another stream.
     fn count_sent(&mut self, split: &BlockQueue<'_>, bytes: u64) {
         self.count_unacked(split.number as usize, |amount| amount.moved += bytes);
         self.advance(bytes);

@@ -41,7 +41,7 @@ impl TuningWindow {
 const MIN_SPEEDUP: f64 = 1.05;
 /// How much faster they must be in each moment, to be kept without another turn.
 const CLEAR_SPEEDUP: f64 = 1.5;
-/// A moment is at least so many round trips: by each a new stream doubles what it has in flight, and as long as a moment it is at work
+/// A moment is at least this many round trips: by each a new stream doubles what it has in flight, and as long as a moment it is at work
 /// before one begins. No longer than a second, whatever is said of a round trip.
 const ROUND_TRIPS_PER_MOMENT: u32 = 5;
 const MAX_MOMENT: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ pub(super) enum TunerAction {
     QueryJoin,
     /// Ask how much has arrived.
     QueryArrived,
-    /// Use so many streams.
+    /// Use this many streams.
     UseStreams(u32),
 }
 
@@ -113,7 +113,7 @@ enum TunerStage {
 }
 
 impl StreamTuner {
-    /// For a transfer of at most so many bytes a second.
+    /// For a transfer of at most this many bytes a second.
     pub(super) fn new(window: TuningWindow, limit: Option<u64>) -> Self {
         Self {
             window,
@@ -205,7 +205,7 @@ impl StreamTuner {
         TunerAction::Nothing
     }
 
-    /// Tries twice as many, if so many can be had.
+    /// Tries twice as many, if this many can be had.
     fn try_more(&mut self) {
         let few = self.choice.streams;
         let many = (2 * few).min(self.max_allowed());

@@ -144,7 +144,7 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
     ]
 }
 
-/// Has so many messages near these be received, and says how many could be read.
+/// Has this many messages near these be received, and says how many could be read.
 fn read_all<T: DeserializeOwned + Serialize>(valid: &[T], count: u64, reads: impl Fn(T)) -> u64 {
     let valid: Vec<Vec<u8>> = valid.iter().map(|message| postcard::to_stdvec(message).unwrap()).collect();
     let (mut random, mut read) = (Random(7), 0);

@@ -121,7 +121,7 @@ fn escaping_names_are_refused_on_read() {
 /// What a hostile sender says after it has begun.
 type Says = fn(&mut HostileEnd) -> &mut HostileEnd;
 
-/// Hears each of them; the errors contain these words, and nothing is left but so many parts.
+/// Hears each of them; the errors contain these words, and nothing is left but this many parts.
 fn assert_nothing_left(cases: &[(Says, &str, usize)]) {
     for (number, (says, words, parts)) in cases.iter().enumerate() {
         let (outer, inner) = target_directory();
@@ -237,7 +237,7 @@ fn wrong_sizes_leave_nothing() {
     ]);
 }
 
-/// A batch of files of so many bytes, without a digest.
+/// A batch of files of this many bytes, without a digest.
 fn batch(bytes: &[u32]) -> SenderMessage {
     SenderMessage::Batch { files: bytes.iter().map(|&bytes| WholeFile { file: 0, bytes }).collect(), digest: None }
 }
@@ -322,7 +322,7 @@ fn abandoned(file: u32) -> SenderMessage {
     SenderMessage::Abandoned { file, why: "no reason".into() }
 }
 
-/// Begins so many files of two bytes, of which one is offered more.
+/// Begins this many files of two bytes, of which one is offered more.
 fn begin_files(hostile: &mut HostileEnd, count: usize) -> &mut HostileEnd {
     let offered: Vec<_> = (0..=count).map(|number| file(&number.to_string(), 2)).collect();
     (0..count as u32).fold(hostile.offer(&offered), |hostile, number| hostile.block(piece(number, 0, 1), b"x"))
@@ -364,7 +364,7 @@ fn wrong_or_missing_digest_leaves_nothing() {
     ]);
 }
 
-/// So many digests of nothing that was sent.
+/// This many digests of nothing that was sent.
 fn digests(count: usize) -> SenderMessage {
     SenderMessage::Digests(vec![[1; 32]; count])
 }

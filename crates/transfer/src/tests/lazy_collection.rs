@@ -21,7 +21,7 @@ use crate::summary::TransferSummary;
 
 /// More files than the receiver is offered before it has one.
 const FILES: usize = MAX_WANTED_FILES + 700;
-/// So many of them are found before anything is offered.
+/// This many of them are found before anything is offered.
 const FOUND_FIRST: usize = 5;
 const PRESERVE: PreserveOptions = PreserveOptions {
     recursive: true,
@@ -60,7 +60,7 @@ fn collect_lazily(tree: &Path) -> SourceList {
     collection
 }
 
-/// Sends a tree that is said to have no more than so many bytes, found or not.
+/// Sends a tree that is said to have no more than this many bytes, found or not.
 fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>, Result<TransferSummary>) {
     let (sender, receiver) = connected_halves();
     let (one, other) = LocalStream::pair();

@@ -35,7 +35,7 @@ pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&TestRec
     with_receiver_options(ReceiverOptions { overwrite: true, ..ReceiverOptions::default() }, destination, test)
 }
 
-/// The same with one that receives in some manner.
+/// Like `with_receiver`, with one that receives in some manner.
 pub(super) fn with_receiver_options(
     manner: ReceiverOptions,
     destination: Destination,
@@ -76,7 +76,7 @@ impl TestReceiver<'_> {
         SecureChannel::new(stream, halves).unwrap()
     }
 
-    /// The first stream of a session, which may be joined by so many others.
+    /// The first stream of a session, which may be joined by this many others.
     pub(super) fn begin(&self, streams: u32) -> (SecureChannel, SessionId) {
         let mut channel = self.connect();
         channel.send(&SenderMessage::Begin(SessionSettings { streams, ..DEFAULT_SETTINGS })).unwrap();
@@ -84,7 +84,7 @@ impl TestReceiver<'_> {
         (channel, id)
     }
 
-    /// The same with a large file, that is split.
+    /// Like `begin`, with a large file, that is split.
     pub(super) fn split(&self, bytes: usize) -> (SecureChannel, SessionId) {
         let (mut channel, id) = self.begin(MAX_STREAMS);
         channel.send(&SenderMessage::Offer(vec![file("large", bytes as u64)])).unwrap();

@@ -171,7 +171,7 @@ fn exchange(
     exchange_with(tree, directory, (manner, &|_| {}), cut)
 }
 
-/// The same, where something is done as bytes are sent.
+/// Like `exchange`, where something is done as bytes are sent.
 fn exchange_with(
     tree: &Path,
     directory: &Path,

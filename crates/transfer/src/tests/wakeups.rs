@@ -70,7 +70,7 @@ impl ChannelPair {
         panic!("the window stays narrow");
     }
 
-    /// Has bytes come, so many of them before they are waited for and the others when the receiver sleeps.
+    /// Has bytes come, this many of them before they are waited for and the others when the receiver sleeps.
     fn deliver(&mut self, all: &[u8], (before, came): (usize, &mut Vec<u8>)) {
         self.sealing.send_data(all).unwrap();
         let frames = self.sealed.received.take();

@@ -25,7 +25,7 @@ pub fn resolve(peer: &str) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
 }
 
-/// The same of an address alone.
+/// Like `resolve`, of an address alone.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -33,7 +33,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     parse_with_default_port(text, PORT)
 }
 
-/// The same with another port where none is given.
+/// Like `parse_address`, with another port where none is given.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -82,7 +82,7 @@ fn parse_zone(zone: &str) -> Option<u32> {
     parse_interface_number(zone).or_else(|| decode_url_zone(zone))
 }
 
-/// The same of the zone in a URL; as in an address, if it is none by the rule.
+/// Like `parse_zone`, of the zone in a URL; as in an address, if it is none by the rule.
 fn parse_url_zone(zone: &str) -> Option<u32> {
     decode_url_zone(zone).or_else(|| parse_interface_number(zone))
 }
@@ -117,7 +117,7 @@ impl fmt::Display for DisplayAddr {
     }
 }
 
-/// The same as the host and port of a URL (RFC 6874).
+/// Like `DisplayAddr`, as the host and port of a URL (RFC 6874).
 #[derive(Clone, Copy, Debug)]
 pub struct UrlAddr(pub SocketAddr);
 

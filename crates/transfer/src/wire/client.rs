@@ -94,7 +94,7 @@ impl AgentClient {
         self.local_addr
     }
 
-    /// Has every message of so many bytes returned over a TCP connection, with `TCP_NODELAY` on both sides.
+    /// Has every message of this many bytes returned over a TCP connection, with `TCP_NODELAY` on both sides.
     ///
     /// # Errors
     /// An agent that refuses, or cannot be reached at the port that it names.
@@ -103,7 +103,7 @@ impl AgentClient {
         Ok(RunningTest { socket: connect_stream(address, &cookie, &TestSocketOptions::default())?, client: self })
     }
 
-    /// Has every datagram of so many bytes returned.
+    /// Has every datagram of this many bytes returned.
     ///
     /// # Errors
     /// An agent that refuses, or a path that drops all datagrams.
@@ -112,7 +112,7 @@ impl AgentClient {
         Ok(RunningTest { client: self, socket })
     }
 
-    /// Has the agent receive datagrams of so many bytes and count them; each must begin with its number, from 1 on, see
+    /// Has the agent receive datagrams of this many bytes and count them; each must begin with its number, from 1 on, see
     /// [`crate::wire::message::SequenceCounts`].
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl AgentClient {
         Ok(socket)
     }
 
-    /// Opens so many connections for bytes in one direction, with the requested socket options on both sides. The agent
+    /// Opens this many connections for bytes in one direction, with the requested socket options on both sides. The agent
     /// receives all that arrives, or sends until it is told to stop, and counts.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Messages after the handshake: JSON in frames, each of them encrypted. A frame is its length in four bytes, the least significant
-//! first, and so many bytes.
+//! first, and this many bytes.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl<S> ControlChannel<S> {
         &self.stream
     }
 
-    /// The same, to be changed by a test.
+    /// Like `stream`, to be changed by a test.
     #[cfg(test)]
     pub(crate) fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
@@ -77,7 +77,7 @@ impl<S: TimedStream> ControlChannel<S> {
         self.send_serialized(&serde_json::to_vec(message).map_err(Error::malformed)?, within)
     }
 
-    /// The same for a serialised message.
+    /// Like `send`, for a serialised message.
     pub(crate) fn send_serialized(&mut self, text: &[u8], within: Duration) -> Result<()> {
         let mut sealed = Vec::new();
         self.sealer.seal(text, &mut sealed)?;

@@ -14,7 +14,7 @@ use crate::wire::limits_serde;
 pub const MAX_FILES: u32 = 100_000;
 /// Most bytes of a name (NAME_MAX of Linux).
 pub const MAX_FILE_NAME: usize = 255;
-/// Names in a message: of the longest, each of whose bytes is escaped, so many fit.
+/// Names in a message: of the longest, each of whose bytes is escaped, this many fit.
 pub(crate) const NAMES_PER_MESSAGE: usize = 100;
 /// Most bytes of a word of a design, and of a token.
 const MAX_WORD_BYTES: usize = 16;

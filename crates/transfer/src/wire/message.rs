@@ -46,14 +46,14 @@ pub enum TestDirection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentRequest {
-    /// Return every message of so many bytes, until the client ends it.
+    /// Return every message of this many bytes, until the client ends it.
     Echo {
         /// Their transport.
         transport: Transport,
         /// Bytes of a message.
         bytes: u32,
     },
-    /// Receive over so many TCP connections, or send over them without end, and count.
+    /// Receive over this many TCP connections, or send over them without end, and count.
     Streams {
         /// Which of the two.
         direction: TestDirection,
@@ -62,7 +62,7 @@ pub enum AgentRequest {
         /// Options of their sockets.
         sockets: TestSocketOptions,
     },
-    /// Receive numbered datagrams of so many bytes, and count them.
+    /// Receive numbered datagrams of this many bytes, and count them.
     ReceiveDatagrams {
         /// Bytes of a datagram.
         bytes: u32,
@@ -150,7 +150,7 @@ pub enum AgentResponse {
     Names(#[serde(deserialize_with = "file_server::file_names")] Vec<String>),
     /// How fast the disk gave them.
     Read(DiskRateReport),
-    /// So many of the files are where they are to be.
+    /// This many of the files are where they are to be.
     CacheStateSet(u32),
     /// The server of files is there.
     Alive,

@@ -40,7 +40,7 @@ impl Secret {
         Self(None)
     }
 
-    /// Of so many bytes, without white space at the end.
+    /// Of this many bytes, without white space at the end.
     ///
     /// # Errors
     /// Why it is unsuitable.

@@ -156,7 +156,7 @@ impl<'a> TestSession<'a> {
         }
     }
 
-    /// Waits for so many connections of the client; others that find the port are rejected.
+    /// Waits for this many connections of the client; others that find the port are rejected.
     fn accept_streams(&mut self, listener: &TcpListener, count: u32) -> Result<Vec<TcpStream>> {
         const DOING: &str = "connect for the test";
         let cookie = self.send_ready(listener.local_addr())?;

@@ -377,7 +377,7 @@ fn is_request_bounded(text: &[u8], limits: &AgentLimits) -> bool {
     true
 }
 
-/// The same of an answer.
+/// Like `is_request_bounded`, of an answer.
 fn is_response_bounded(text: &[u8]) -> bool {
     let shown = match serde_json::from_slice::<AgentResponse>(text).map_err(Error::malformed) {
         Ok(AgentResponse::Ready { .. }) => String::new(),

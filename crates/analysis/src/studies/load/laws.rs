@@ -20,7 +20,7 @@ const MAX_COUNT_GAP: f64 = 0.02;
 const UNCERTAIN_FLIGHT_SECONDS: f64 = 1e-6;
 /// Most that the demand of a request may change from half the knee on, as a share: caches make it change a little.
 const MAX_DEMAND_CHANGE: f64 = 0.05;
-/// The same of a processor: with more users, calls and wake-ups serve several requests at once.
+/// Like `MAX_DEMAND_CHANGE`, of a processor: with more users, calls and wake-ups serve several requests at once.
 const MAX_CPU_DEMAND_CHANGE: f64 = 0.25;
 /// Share of the requests in flight that were answered in a visit, from which on response times tell of all of them.
 const MIN_ANSWERED_SHARE: f64 = 0.75;

@@ -68,7 +68,7 @@ pub(crate) struct ResourceCapacity {
 }
 
 impl LoadStep {
-    /// A visit of so many seconds, with so many requests a second and some figures.
+    /// A visit of this many seconds, with this many requests a second and some figures.
     #[cfg(test)]
     pub fn from_figures(seconds: f64, throughput: f64, figures: &[(&Metric, f64)]) -> Self {
         let figures = figures.iter().map(|(metric, value)| (metric.id, *value)).collect();

@@ -20,7 +20,7 @@ use crate::evidence::interval_estimate;
 
 /// Share of a request's time from which on it is most of it.
 const MIN_MAJOR_SHARE: f64 = 0.5;
-/// The same where nothing else may matter: each of many users would meet it.
+/// Like `MIN_MAJOR_SHARE`, where nothing else may matter: each of many users would meet it.
 const MIN_SOLE_SHARE: f64 = 0.8;
 /// Share of the places that something has which are taken at saturation, at least: not all, since who gets one has to be woken up first.
 const MIN_TAKEN_SHARE: f64 = 0.7;

@@ -14,7 +14,7 @@ pub static DEVICE_READ: Metric = disk_metric(Metric::rate(
 ))
 .version(2);
 
-/// The same with buffers in huge pages.
+/// Like `DEVICE_READ`, with buffers in huge pages.
 pub static DEVICE_READ_HUGE: Metric =
     disk_metric(Metric::rate("file.device.read_huge", "The same into buffers in huge pages, of one segment each"));
 

@@ -49,7 +49,7 @@ words! {
         Write = "write",
         /// Through a shared mapping, a block at a time, of a file that was made as long before.
         Mmap = "mmap",
-        /// The same, with the advice that pages are accessed at random: nothing is read ahead of them.
+        /// Like `Mmap`, with the advice that pages are accessed at random: nothing is read ahead of them.
         MmapRandom = "mmap-random",
     }
 }

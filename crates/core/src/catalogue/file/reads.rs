@@ -134,7 +134,7 @@ words! {
         BufReader = "bufreader",
         /// A mapping, copied out of.
         Mmap = "mmap",
-        /// The same, its pages mapped ahead.
+        /// Like `Mmap`, its pages mapped ahead.
         MmapPopulate = "mmap-populate",
         /// io_uring with one request in flight.
         Uring1 = "io_uring-1",
@@ -144,9 +144,9 @@ words! {
         Uring64 = "io_uring-64",
         /// io_uring with one request in flight, file and buffers registered beforehand.
         UringFixed1 = "io_uring-fixed-1",
-        /// The same with 8 requests.
+        /// Like `UringFixed1`, with 8 requests.
         UringFixed8 = "io_uring-fixed-8",
-        /// The same with 64 requests.
+        /// Like `UringFixed8`, with 64 requests.
         UringFixed64 = "io_uring-fixed-64",
     }
 }
@@ -174,12 +174,12 @@ pub static WHOLE_FILE: Metric = as_found_metric(Metric::duration(
 .with_axes([ReadEngine::AXIS, BLOCK])
 .baseline();
 
-/// The same for each request.
+/// Like `WHOLE_FILE`, for each request.
 pub static WHOLE_FILE_REQUEST: Metric =
     as_found_metric(Metric::duration("file.whole_request", "The same total for each of its requests"))
         .with_axes([ReadEngine::AXIS, BLOCK]);
 
-/// The same for each byte.
+/// Like `WHOLE_FILE_REQUEST`, for each byte.
 ///
 /// Not in core cycles: many bytes are copied in one.
 pub static WHOLE_FILE_BYTE: Metric =
@@ -211,7 +211,7 @@ pub static TUNE_RATE: Metric = tune_metric(
     Better::Higher,
 );
 
-/// The same over that of a plain program.
+/// Like `TUNE_RATE`, over that of a plain program.
 pub static TUNE_GAIN: Metric = tune_metric(
     "file.tune.gain",
     "That rate over pread of 128 KiB by one thread, in turn with it",

@@ -30,7 +30,7 @@ const fn task_creation_metric(id: &'static str, summary: &'static str) -> Metric
     Metric::duration(id, summary).contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
-/// The same where the work lasts so long, and leaves the caches so cold, that a kernel entry afterwards says nothing
+/// Like `task_creation_metric`, where the work lasts so long, and leaves the caches so cold, that a kernel entry afterwards says nothing
 /// about it: only the core's speed guards it.
 const fn long_task_creation_metric(id: &'static str, summary: &'static str) -> Metric {
     task_creation_metric(id, summary).canaries(Canaries::CORE)

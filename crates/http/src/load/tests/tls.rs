@@ -26,7 +26,7 @@ enum Purpose {
     Server,
     /// Any use, which an authority signed for itself, as openssl makes it.
     Authority,
-    /// The same, of a time that is over.
+    /// Like `Authority`, of a time that is over.
     Expired,
 }
 
@@ -86,7 +86,7 @@ fn secure_load(name: &str, body: TestBody) -> LoadResult {
     load_trusting(address, &certificate, body)
 }
 
-/// The same on a server that runs.
+/// Like `secure_load`, on a server that runs.
 fn load_trusting(address: SocketAddr, certificate: &str, body: TestBody) -> LoadResult {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.pem");

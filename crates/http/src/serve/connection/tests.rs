@@ -49,7 +49,7 @@ fn site(directory: &Path, inline: u64) -> Site {
     )
 }
 
-/// What is sent for what arrives in pieces of this size, with so many bytes taken at a time; and whether the connection ends.
+/// What is sent for what arrives in pieces of this size, with this many bytes taken at a time; and whether the connection ends.
 fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (Vec<u8>, bool) {
     let (mut connection, mut buffers, mut sent) = (Connection::default(), LargeBuffers::default(), Vec::new());
     let mut pieces = input.chunks(piece.max(1));

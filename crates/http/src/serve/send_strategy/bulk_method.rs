@@ -82,7 +82,7 @@ const MIN_PAIRS_WON: u32 = 5;
 const MIN_SPEEDUP: f64 = 1.05;
 /// Pairs with too few answers after which a trial ends by the rule.
 const MAX_VOID_PAIRS: u32 = 20;
-/// Nanoseconds until it is tried again, looked at with one of so many answers.
+/// Nanoseconds until it is tried again, looked at with one of this many answers.
 const HOLD_NANOSECONDS: u64 = 60_000_000_000;
 const ANSWERS_PER_CLOCK_READ: u32 = 32;
 
@@ -181,7 +181,7 @@ pub struct BulkChooser {
 enum BulkTrial {
     /// Both are tried.
     Running { pair: Option<u64>, sums: [BulkTotals; 2], results: TrialResults },
-    /// The first or the second is taken until then; so many answers until the clock is looked at.
+    /// The first or the second is taken until then; this many answers until the clock is looked at.
     Settled { side: usize, until: u64, answers: u32 },
 }
 
@@ -210,7 +210,7 @@ fn slice_at(now: u64) -> (u64, usize) {
 }
 
 impl BulkChooser {
-    /// By which calls an answer of so many bytes goes that begins now, by a clock in nanoseconds.
+    /// By which calls an answer of this many bytes goes that begins now, by a clock in nanoseconds.
     pub fn begin(&mut self, peer: PeerLocality, bytes: u64, clock: impl Fn() -> u64) -> BulkResponse {
         let class = SizeClass::for_bytes(bytes);
         let contest = &mut self.trials[peer as usize][class as usize];
@@ -320,7 +320,7 @@ mod tests {
         move |path| if path == BulkMethod::Mmap { mmap } else { sendfile }
     }
 
-    /// The path of the last of answers that take so many nanoseconds.
+    /// The path of the last of answers that take this many nanoseconds.
     fn settled_method(peer: PeerLocality, mmap: u64, sendfile: u64) -> BulkMethod {
         let (paths, _) =
             run_clients(&mut BulkChooser::default(), peer, 2 * MIB, (SECOND, 5000), method_times(mmap, sendfile));

@@ -11,7 +11,7 @@ use crate::cli_error::CliError;
 use crate::output;
 use crate::progress::StatusLine;
 
-/// The blocks of a comparison may take so many times as long as by the first time of each thing.
+/// The blocks of a comparison may take this many times as long as by the first time of each thing.
 const BLOCK_TIME_SLACK: f64 = 1.1;
 
 /// Things that can be measured on either side.
@@ -64,7 +64,7 @@ pub struct InterleaveLimits {
     pub budget: Option<Duration>,
     /// Blocks that are made in any case while there is time.
     pub blocks: u32,
-    /// Whether so many are made even if there is no time.
+    /// Whether this many are made even if there is no time.
     pub blocks_are_required: bool,
     /// The precision of a ratio at which it ends before, as a share.
     pub until: Option<f64>,
@@ -85,7 +85,7 @@ impl InterleaveLimits {
         self.budget.map(|asked| self.began + asked)
     }
 
-    /// Whether so many seconds are left of the time that was asked for.
+    /// Whether this many seconds are left of the time that was asked for.
     fn has_time(&self, sides: &dyn Arms, seconds: f64) -> bool {
         self.budget.is_none() || sides.seconds_since(self.began) + seconds <= self.seconds
     }
@@ -200,7 +200,7 @@ impl InterleaveState {
         self.subjects.iter().map(|subject| subject.block).sum()
     }
 
-    /// Whether it is over after so many blocks: precision is not looked at after each, since looking often finds it by chance.
+    /// Whether it is over after this many blocks: precision is not looked at after each, since looking often finds it by chance.
     fn is_finished(&self, sides: &dyn Arms, limits: &InterleaveLimits, made: u32) -> bool {
         if made < limits.min_blocks() {
             return !limits.has_time(sides, 0.0);

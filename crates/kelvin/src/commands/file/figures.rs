@@ -98,7 +98,7 @@ impl DeviceBytes {
         }
     }
 
-    /// It beside so many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
+    /// It beside this many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
     pub(super) fn line(&self, way: TransferKind, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
@@ -245,7 +245,7 @@ impl TransferFigures {
 }
 
 impl RequestLatency {
-    /// Of so many requests.
+    /// Of this many requests.
     fn lines(&self, requests: u64) -> [String; 2] {
         let time = |value| units::value_text(value, Unit::Nanoseconds);
         let cost = format!("timing a request costs {} of it", time(self.recording_cost));

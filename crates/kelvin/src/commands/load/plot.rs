@@ -5,7 +5,7 @@ use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point,
 
 use super::text;
 
-/// Response times of which the largest is more than so many times the smallest are drawn on a logarithmic axis.
+/// Response times of which the largest is more than this many times the smallest are drawn on a logarithmic axis.
 const LOG_AXIS_RATIO: f64 = 20.0;
 
 /// Throughput against median and 99 % quantile of the response times.

@@ -18,7 +18,7 @@ use crate::output;
 const NAME_WIDTH: usize = 22;
 const COLUMN_WIDTH: usize = 9;
 
-/// How far a measurement of so many seconds is: the last second that is over.
+/// How far a measurement of this many seconds is: the last second that is over.
 pub fn progress_text(seconds: u64, series: &[SecondResult]) -> String {
     let Some(last) = series.last() else { return "warming up".to_owned() };
     format!(

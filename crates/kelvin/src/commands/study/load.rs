@@ -36,7 +36,7 @@ const PUBLISHED_FILES: u64 = 10_000;
 const PUBLISHED_FILE_BYTES: u64 = 2_000_000;
 /// Share of the free memory that files in the page cache may take.
 const FREE_MEMORY_DIVISOR: u64 = 4;
-/// The files of a server's disk are at least so many times what its page cache may hold, and so many where they may be written: what
+/// The files of a server's disk are at least this many times what its page cache may hold, and this many where they may be written: what
 /// is in the cache by chance is not asked of the disk.
 const MIN_CACHE_MULTIPLE: u64 = 2;
 const MAX_CACHE_MULTIPLE: u64 = 8;

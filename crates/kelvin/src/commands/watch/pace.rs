@@ -22,7 +22,7 @@ impl WatchPace {
         self.every.mul_f64(self.share)
     }
 
-    /// How long a turn is planned to measure, where each second of it takes so many of CPU time.
+    /// How long a turn is planned to measure, where each second of it takes this many of CPU time.
     pub fn planned_time(self, load: f64) -> Duration {
         self.allowance().mul_f64(PLANNED_SHARE / load)
     }

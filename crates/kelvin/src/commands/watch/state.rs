@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 const MAX_STATE_BYTES: u64 = 16 << 20;
 /// Bounds of what a second of measuring takes, whatever a file says.
 const LOAD_RANGE: [f64; 2] = [0.05, 1000.0];
-/// The same, while no turn has shown it: most probes keep one CPU busy.
+/// Like `LOAD_RANGE`, while no turn has shown it: most probes keep one CPU busy.
 const DEFAULT_LOAD: f64 = 1.0;
 
 /// What a watch remembers.
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Levels of so many runs each, with a spread of about 1 %.
+    /// Levels of this many runs each, with a spread of about 1 %.
     fn levels(levels: &[(usize, f64)]) -> Vec<f64> {
         let all = levels.iter().flat_map(|&(runs, level)| std::iter::repeat_n(level, runs));
         let spread = [0.3, -1.2, 0.9, -0.4, 1.4, -0.8, 0.1, 0.6, -1.6, 1.1, -0.2, 0.7, -0.9].into_iter().cycle();

@@ -19,7 +19,7 @@ use crate::placement::LocalMachine;
 /// The run, unless asked otherwise.
 const DEFAULT_RUN: &str = "last";
 
-/// Explains each gap of at least so many times.
+/// Explains each gap of at least this many times.
 pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     let format = args.output.format();
     if matches!(format, WhyFormat::Html | WhyFormat::Svg) {

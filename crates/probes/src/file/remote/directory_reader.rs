@@ -116,7 +116,7 @@ fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<BlockRea
     BlockReader::open(target, Engine::Pread, how)
 }
 
-/// The file of so many bytes in a directory, written by the first round that needs it.
+/// The file of this many bytes in a directory, written by the first round that needs it.
 pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
     let path = file_path(directory, bytes);
     if !path.exists() {
@@ -134,19 +134,19 @@ pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Re
     Target::find(&path).map_err(test_files::probe_error)
 }
 
-/// Writes the file of so many bytes in a directory before the first round, however long that takes.
+/// Writes the file of this many bytes in a directory before the first round, however long that takes.
 pub(super) fn write_file(setup: &Setup, directory: &Path, bytes: u64) -> Result<(), ProbeError> {
     check_free_space(directory, bytes)?;
     setup.reserve_write(bytes)?;
     write_timed(&file_path(directory, bytes), bytes)
 }
 
-/// Where the file of so many bytes is in a directory.
+/// Where the file of this many bytes is in a directory.
 fn file_path(directory: &Path, bytes: u64) -> PathBuf {
     directory.join(format!("{FILE_PREFIX}-{bytes}"))
 }
 
-/// That a directory has room for a file of so many bytes, and as many again.
+/// That a directory has room for a file of this many bytes, and as many again.
 fn check_free_space(directory: &Path, bytes: u64) -> Result<(), ProbeError> {
     let (available, needed) = (space(directory)?.available_bytes, FREE_SPACE_FACTOR.saturating_mul(bytes));
     if available >= needed {
@@ -170,7 +170,7 @@ struct WriteTime {
     most: f64,
 }
 
-/// That a file of so many bytes is written in time.
+/// That a file of this many bytes is written in time.
 fn check_write_time(directory: &Path, bytes: u64, WriteTime { expected, most }: WriteTime) -> Result<(), ProbeError> {
     if expected <= most {
         return Ok(());

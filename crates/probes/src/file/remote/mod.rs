@@ -114,12 +114,12 @@ fn case(cache: CacheState, order: AccessOrder, size: u64) -> Case {
     Case::new().with_word(cache).with_word(order).with_number(BYTES, size * MIB)
 }
 
-/// The case of a file of so many bytes, where its blocks come from the server; one whose blocks are in memory stays as it is.
+/// The case of a file of this many bytes, where its blocks come from the server; one whose blocks are in memory stays as it is.
 pub(crate) fn case_at_size(case: &Case, bytes: u64) -> Case {
     if CacheState::of(case) == Some(CacheState::Cached) { case.clone() } else { case.clone().with_number(BYTES, bytes) }
 }
 
-/// Writes the files of so many bytes to both directories before the first round: over a slow link that takes longer than a round may.
+/// Writes the files of this many bytes to both directories before the first round: over a slow link that takes longer than a round may.
 pub(crate) fn write_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
     let directories = [setup.remote_directory.as_deref(), Some(setup.scratch.as_os_str())];
     directories
@@ -128,7 +128,7 @@ pub(crate) fn write_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
         .try_for_each(|directory| directory_reader::write_file(setup, Path::new(directory), bytes))
 }
 
-/// Blocks of a round that the kernel reads ahead, of a file of so many bytes: some tens of the windows that most mounts have.
+/// Blocks of a round that the kernel reads ahead, of a file of this many bytes: some tens of the windows that most mounts have.
 fn read_ahead_blocks(bytes: u64) -> u64 {
     bytes.min(QUICK_SIZE * MIB) / BLOCK as u64
 }
@@ -176,7 +176,7 @@ struct RemoteAndLocal {
 }
 
 impl RemoteAndLocal {
-    /// Samples of so many blocks each; the medians of remote and local ones.
+    /// Samples of this many blocks each; the medians of remote and local ones.
     fn sample_medians(&mut self, bench: &mut Bench<'_>, together: u64) -> Result<[f64; 2], ProbeError> {
         let (mut remotes, mut locals) = (Vec::new(), Vec::new());
         bench.time_each([&REMOTE_BLOCK, &LOCAL_BLOCK], |clock| {
@@ -188,7 +188,7 @@ impl RemoteAndLocal {
         Ok([upper_median(remotes), upper_median(locals)])
     }
 
-    /// So many blocks and as many more as there is time for; the means of remote and local ones.
+    /// This many blocks and as many more as there is time for; the means of remote and local ones.
     fn sample_means(&mut self, bench: &mut Bench<'_>, enough: u64) -> Result<[f64; 2], ProbeError> {
         let (clock, slice) = (bench.clock(), bench.slice());
         let (mut remote, mut local, mut blocks) = (0.0, 0.0, 0);

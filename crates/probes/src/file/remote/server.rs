@@ -170,7 +170,7 @@ impl<'a> FreshLookups<'a> {
     }
 }
 
-/// The nearest whole number of requests for one of so many, at least 1.
+/// The nearest whole number of requests for one of this many, at least 1.
 fn rounded_ratio(requests: u64, of: u64) -> u64 {
     ((requests + of / 2) / of).max(1)
 }

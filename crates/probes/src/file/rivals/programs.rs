@@ -169,7 +169,7 @@ fn side_result(bytes: u64, seconds: f64, words: String) -> Result<SideResult, Pr
     Err(ProbeError::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
 }
 
-/// The time of so many copies of so many bytes beyond one of them: the program's start cancels in the difference.
+/// The time of this many copies of this many bytes beyond one of them: the program's start cancels in the difference.
 fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<SideResult, ProbeError> {
     let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
     side_result((copies - 1) * bytes, many - once, words)
@@ -215,7 +215,7 @@ fn parse_bw_file_rd(text: &str) -> Option<f64> {
     (fields.next().is_none() && rate > 0.0).then_some(rate * 1e6)
 }
 
-/// The bytes of a call, a power of two, by the counters of a process that has read so many bytes of a file and little else.
+/// The bytes of a call, a power of two, by the counters of a process that has read this many bytes of a file and little else.
 fn block_from_counters(counters: &str, bytes: u64) -> Option<u64> {
     let count = |name: &str| counters.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let (read, calls) = (count("rchar:")?, count("syscr:")?);

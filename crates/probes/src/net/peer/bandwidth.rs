@@ -79,7 +79,7 @@ pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {
     },
 };
 
-/// The case of so many streams to the agent.
+/// The case of this many streams to the agent.
 pub(super) fn streams_to_agent(count: u64) -> Case {
     Case::new().with_number(STREAMS, count).with_word(StreamDirection::ToAgent)
 }

@@ -128,7 +128,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Linux's error where its own queue has no room: the datagram was not sent.
 const ENOBUFS: i32 = 105;
 
-/// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
+/// Sends datagrams of this many bytes, this many bytes a second or as fast as possible.
 fn run(
     bench: &mut Bench<'_>,
     bytes: usize,
@@ -216,7 +216,7 @@ struct Pacer {
 }
 
 impl Pacer {
-    /// One message every so many nanoseconds, the first now.
+    /// One message every this many nanoseconds, the first now.
     fn new(gap: f64, now: u64) -> Self {
         Self { gap, begun: now as f64, given: 0 }
     }

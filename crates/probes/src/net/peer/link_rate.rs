@@ -15,7 +15,7 @@ const MIN_ETHERNET_PAYLOAD: f64 = 46.0;
 const TCP_HEADER: f64 = 20.0;
 const TCP_TIMESTAMPS: f64 = 12.0;
 const UDP_HEADER: f64 = 8.0;
-/// Fragments of a datagram larger than a packet begin at multiples of so many bytes.
+/// Fragments of a datagram larger than a packet begin at multiples of this many bytes.
 const FRAGMENT_UNIT: f64 = 8.0;
 /// The packets of an Ethernet where nothing is known of it.
 const DEFAULT_MTU: u32 = 1500;
@@ -44,7 +44,7 @@ pub(super) enum Payload {
         /// Whether each packet has time stamps.
         time_stamps: bool,
     },
-    /// Datagrams of so many bytes.
+    /// Datagrams of this many bytes.
     Datagrams(u64),
 }
 
@@ -105,7 +105,7 @@ impl PacketLayout {
         bytes / wire
     }
 
-    /// The same in figures: `1448 / 1538`.
+    /// Like `payload_share`, in figures: `1448 / 1538`.
     pub(super) fn describe_payload_share(self, payload: Payload) -> String {
         let (bytes, wire) = self.payload_and_wire_bytes(payload);
         format!("{bytes} / {wire}")

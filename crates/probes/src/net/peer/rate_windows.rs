@@ -22,7 +22,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(200);
 /// in it once that one is there, which is up to what the queue before the link holds, most often a tenth of a megabyte.
 const MIN_STREAM_BYTES: f64 = 1e6;
 const MAX_WINDOW: Duration = Duration::from_secs(1);
-/// The same while the rate still rises or falls, and the most of these.
+/// Like `MAX_WINDOW`, while the rate still rises or falls, and the most of these.
 const SETTLE_WINDOW: Duration = Duration::from_millis(50);
 const MAX_SETTLE_WINDOWS: u32 = 10;
 /// Fewest windows of a round, which is made longer for them, where no other number is given.
@@ -102,7 +102,7 @@ impl SustainedWindows {
     }
 }
 
-/// The length of a window of so many streams at this rate of all of them.
+/// The length of a window of this many streams at this rate of all of them.
 fn window_length(streams: usize, rate: f64) -> Duration {
     // One stream alone waits for what it lost and then has all of it.
     let needed = if streams > 1 { streams as f64 * MIN_STREAM_BYTES / rate.max(1.0) } else { 0.0 };
@@ -114,7 +114,7 @@ pub(super) fn rates(windows: &[RateWindow]) -> Vec<f64> {
     windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect()
 }
 
-/// Whether these rates are enough, so many of which are wanted: all of one level, or enough after a fall.
+/// Whether these rates are enough, this many of which are wanted: all of one level, or enough after a fall.
 fn are_enough(rates: &[f64], wanted: usize) -> bool {
     let fallen = sustained_start(rates);
     let needed = if fallen > 0 { wanted.max(MIN_WINDOWS_AFTER_FALL) } else { wanted };
@@ -161,7 +161,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
         Ok(self.settle_with_rate()?.0)
     }
 
-    /// The same with the rate by then.
+    /// Like `settle`, with the rate by then.
     fn settle_with_rate(&mut self) -> Result<(RateWindow, f64), ProbeError> {
         let (mut last, mut rate) = (self.count_window()?, 0.0);
         wait_for_level(MAX_SETTLE_WINDOWS, || {
@@ -173,7 +173,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
         Ok((last, rate))
     }
 
-    /// The counts when the rate had settled, and at the end of each window after that, of which there are so many at least. Where the
+    /// The counts when the rate had settled, and at the end of each window after that, of which there are this many at least. Where the
     /// rate falls in between, only those after the fall: what came before was the burst of a token bucket.
     pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> Result<SustainedWindows, ProbeError> {
         let wanted = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
@@ -204,7 +204,7 @@ pub(super) fn host_busy_shares(windows: &[RateWindow]) -> Option<[CpuUsage; 2]> 
     Some([CpuUsage::median(&here)?, CpuUsage::median(&there)?])
 }
 
-/// The same in words, which name a limit.
+/// `host_busy_shares` in words, which name a limit.
 pub(super) fn describe_busy([here, there]: &[CpuUsage; 2]) -> String {
     let limit = match (here.is_cpu_bound(), there.is_cpu_bound()) {
         (false, false) => "",

@@ -263,7 +263,7 @@ fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Resu
     Ok(pass.within(1.5).predict(PredictionBasis::Derived, "refilled"))
 }
 
-/// Adding one to a word in every line of a set, of so many bytes among all that are used in turn. A cache holds what takes two thirds of
+/// Adding one to a word in every line of a set, of this many bytes among all that are used in turn. A cache holds what takes two thirds of
 /// it: the rest is the kernel's, and physical pages do not spread evenly.
 fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> {
     let machine = facts.machine();
@@ -299,7 +299,7 @@ fn switch_count(processes: u64) -> Prediction {
 const KEPT_ADDRESS_SPACES: u64 = 6;
 const KEPT_ADDRESS_SPACES_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS";
 
-/// A pass among so many processes without working sets.
+/// A pass among this many processes without working sets.
 fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
     let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
     if processes <= 2 {

@@ -23,7 +23,7 @@ const MEDIAN_HEIGHT: f64 = 22.0;
 const LANES: [f64; 3] = [0.0, -5.0, 5.0];
 /// Room at the ends of the axis, as a share of it.
 const PADDING_SHARE: f64 = 0.04;
-/// Of more rounds so many quantiles are drawn.
+/// Of more rounds this many quantiles are drawn.
 const MAX_DOTS: usize = 80;
 
 /// The rounds of both sides; nothing where neither has one.

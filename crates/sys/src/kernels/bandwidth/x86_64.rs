@@ -54,7 +54,7 @@ global_asm!(
     "ret",
     ".size kelvin_\\name, . - kelvin_\\name",
     ".endm",
-    // Loads; with a distance, a prefetch of each line so many bytes ahead.
+    // Loads; with a distance, a prefetch of each line this many bytes ahead.
     ".macro kelvin_read name, v, w, move, ahead=0",
     "kelvin_begin \\name",
     "kelvin_turn",

@@ -17,7 +17,7 @@ pub enum PageAccess {
     Write,
 }
 
-/// Addresses for so many pages, in which parts of files are mapped shared, one at a time; unmapped when dropped.
+/// Addresses for this many pages, in which parts of files are mapped shared, one at a time; unmapped when dropped.
 ///
 /// A file that becomes shorter under it is an EFAULT for a system call, and a SIGBUS for who reads it here: see
 /// [`crate::sigbus::SigbusGuard`].

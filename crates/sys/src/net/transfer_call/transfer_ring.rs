@@ -35,14 +35,14 @@ pub enum BufferRequest<'a> {
     Write(&'a File, u64),
     /// Sends all of it.
     Send(BorrowedFd<'a>, MoreFollows),
-    /// The same without a copy; how it went is told apart from whether the buffer is still used.
+    /// Like `Send`, without a copy; how it went is told apart from whether the buffer is still used.
     SendZeroCopy(BorrowedFd<'a>, MoreFollows),
     /// Fills it with what has arrived.
     Receive(BorrowedFd<'a>),
 }
 
 impl BufferRequest<'_> {
-    /// As a request of a ring for so many bytes of memory; one that sends has these flags as well.
+    /// As a request of a ring for this many bytes of memory; one that sends has these flags as well.
     pub(super) fn entry(self, place: *mut u8, bytes: usize, send_flags: libc::c_int) -> squeue::Entry {
         let bytes = ring_length(bytes);
         match self {
@@ -63,7 +63,7 @@ impl BufferRequest<'_> {
 /// What happened to a request.
 #[derive(Debug)]
 pub enum Completion {
-    /// It ended: so many bytes were moved.
+    /// It ended: this many bytes were moved.
     Moved {
         /// Its buffer.
         slot: usize,
@@ -108,7 +108,7 @@ pub struct TransferRing {
 }
 
 impl TransferRing {
-    /// A ring with so many buffers of so many bytes, which may be none.
+    /// A ring with this many buffers of this many bytes, which may be none.
     ///
     /// # Errors
     /// Those of [`crate::uring::FileRing::new`]; `Unsupported` for a kernel before 6.0, which cannot wait for what it cancels.

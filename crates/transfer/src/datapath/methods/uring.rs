@@ -370,7 +370,7 @@ impl ReceivePipeline<'_, '_, '_> {
         Ok(())
     }
 
-    /// So many bytes have come into a buffer: writes them, and shows them meanwhile.
+    /// This many bytes have come into a buffer: writes them, and shows them meanwhile.
     fn on_filled(&mut self, range: &mut RangeCursor<'_, '_>, slot: usize, bytes: usize) -> Result<()> {
         if bytes == 0 {
             self.end = self.next_offset;

@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 const DATAGRAM_BUFFER_BYTES: u32 = 4 << 20;
 
 impl TestSession<'_> {
-    /// Receives or sends so many streams until the client ends the test, and reports counts on request.
+    /// Receives or sends this many streams until the client ends the test, and reports counts on request.
     pub(super) fn serve_streams(
         &mut self,
         direction: TestDirection,
@@ -59,7 +59,7 @@ impl TestSession<'_> {
         self.serve_counted(streams.into_iter().map(moved).collect())
     }
 
-    /// Receives numbered datagrams of so many bytes.
+    /// Receives numbered datagrams of this many bytes.
     pub(super) fn serve_datagrams(&mut self, bytes: u32) -> Result<TestReport> {
         if bytes as usize <= size_of::<Cookie>() {
             let least = size_of::<Cookie>() + 1;

@@ -9,7 +9,7 @@ fn listing(directory: &Path) -> Site {
     Site::new(files, SiteConfig { lists_directories: true, inline_limit: 4096, ..SiteConfig::default() })
 }
 
-/// A directory whose list has about so many bytes.
+/// A directory whose list has about this many bytes.
 fn long_directory(top: &Path, name: &str, bytes: usize) {
     fs::create_dir(top.join(name)).unwrap();
     for number in 0..bytes / 430 {
