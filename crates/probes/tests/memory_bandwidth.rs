@@ -58,13 +58,13 @@ fn unknown_case_fails_with_reason() {
     let attempt = common::run_probe("mem.bandwidth", &case(16 << 10, "some"), SLICE);
     assert_eq!(attempt, RoundOutcome::Failed("the case needs cpus=one or cpus=all, not bytes=16384 cpus=some".into()));
     let attempt = common::run_probe("mem.bandwidth.loaded", &Case::new().with_number("load", 101), SLICE);
-    assert_eq!(attempt, RoundOutcome::Failed("the case needs a load of 0 to 100 %".into()));
+    assert_eq!(attempt, RoundOutcome::Failed("the case needs an injection of 0 to 100 %".into()));
 }
 
 #[test]
 fn injection_adds_memory_traffic() {
     for load in [0, 25, 100] {
-        let case = Case::new().with_number("load", load).with_number("bytes", 64 << 20);
+        let case = Case::new().with_number("injection", load).with_number("bytes", 64 << 20);
         let Some(readings) = measure_if_possible("mem.bandwidth.loaded", &case, SLICE) else { return };
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, ["mem.loaded.latency", "mem.loaded.bandwidth"]);

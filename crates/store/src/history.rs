@@ -205,17 +205,17 @@ impl Store {
         };
         let mut series = Vec::new();
         for (key, metric, version, axes) in self.rows(select, &[], row)? {
-            let id = &metric;
-            if !is_wanted(&id) {
+            let id = metric.as_str();
+            if !is_wanted(id) {
                 continue;
             }
             let whole = || format!("{metric} {axes}");
-            if !ID_GRAMMAR.allows(&id) {
+            if !ID_GRAMMAR.allows(id) {
                 return Err(damaged_series(&whole(), "the metric", &format!("it must be {}", ID_GRAMMAR.words)));
             }
             let case = serde_json::from_str(&axes)
                 .map_err(|error| damaged_series(&whole(), "the case", &error.to_string()))?;
-            series.push((key, (Name::intern(&id), version, case)));
+            series.push((key, (Name::intern(id), version, case)));
         }
         Ok(series)
     }

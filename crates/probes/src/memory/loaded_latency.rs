@@ -100,7 +100,7 @@ fn working_set(machine: &Machine) -> u64 {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let load = INJECTED_LOAD.number_in(case).filter(|&load| load <= 100);
-    let load = load.ok_or_else(|| ProbeError::fail("the case needs a load of 0 to 100 %"))?;
+    let load = load.ok_or_else(|| ProbeError::fail("the case needs an injection of 0 to 100 %"))?;
     let bytes = number(case, BYTES)?;
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
     if others.is_empty() {

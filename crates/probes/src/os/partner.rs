@@ -147,7 +147,7 @@ impl TokenPartner {
         cpu: u32,
         taken: impl Fn(&PartnerStatus) + Send + 'static,
     ) -> Result<Self, ProbeError> {
-        let starting = |error| ProbeError::fail(format!("cannot start the partner: {error}"));
+        let starting = |error| ProbeError::fail(format!("cannot start the partner on CPU {cpu}: {error}"));
         let task = partner_kind(task);
         let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).map_err(starting)?);
         let board = PartnerStatus::new().map_err(starting)?;
