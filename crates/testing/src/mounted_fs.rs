@@ -95,10 +95,7 @@ impl MountedFs {
     /// # Errors
     /// What is missing for it here.
     pub fn new(kind: FileSystemKind, base: &Path) -> Result<Self, MissingRequirement> {
-        remove_leftovers(base);
-        let place = base.join(format!("{DIR_PREFIX}{}-{}", std::process::id(), kind.name()));
-        let mut mounted = Self { directory: place, programs: Vec::new() };
-        mounted.directory(MOUNT_DIR)?;
+        let mut mounted = Self::new_directory(base)?;
         mounted.mount(kind)?;
         Ok(mounted)
     }
