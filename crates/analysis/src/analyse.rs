@@ -71,7 +71,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
         block_over_chain: references.block_over_chain,
         core_sharing_ratio: references.sharing_ratio,
         frequency_moved: references.frequency_deviation,
-        log_slowdown: references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
+        slowdown: references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
     };
     analysis.findings = findings::findings(&evidence, &analysis);
     analysis.verdict = findings::verdict(machine, &analysis);

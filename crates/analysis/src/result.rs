@@ -87,7 +87,7 @@ pub struct Analysis {
     pub frequency_moved: Option<f64>,
     /// How much longer work took on average over the run than on the core left alone, a geometric mean by the block canary, as a share.
     #[serde(default)]
-    pub log_slowdown: Option<f64>,
+    pub slowdown: Option<f64>,
 }
 
 /// One metric at one case: measured, predicted, compared.

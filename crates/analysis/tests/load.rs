@@ -1039,6 +1039,6 @@ fn timeline_has_steps_and_return() {
     assert_eq!(points().count(), 4 * user_grid(20).len() + 1);
     assert!(timeline.groups.iter().all(|group| group.points.is_sorted_by_key(|(at, _)| *at)));
     let last = points().map(|(at, _)| *at).fold(0.0, f64::max);
-    assert_eq!(timeline.return_step, Some(("back to 1 user".to_owned(), last)));
+    assert_eq!(timeline.marked_time, Some(("back to 1 user".to_owned(), last)));
     assert!(timeline.groups[0].points.iter().any(|(at, _)| *at == last));
 }

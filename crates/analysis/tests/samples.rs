@@ -404,7 +404,7 @@ fn neighbours_widen_as_found_interval() {
     };
     let found = CALL.headline(HeadlineSamples::AsFound);
     let logarithm = 60.0 / 101.0 * 1.5_f64.ln();
-    let slowed = |slower| analysed(&found, slower).log_slowdown.unwrap();
+    let slowed = |slower| analysed(&found, slower).slowdown.unwrap();
     assert!((slowed(1.5) - (logarithm.exp() - 1.0)).abs() < 1e-4, "{}", slowed(1.5));
     assert_eq!(slowed(1.0), 0.0);
     // An interruption of a thousand times is one, and no neighbour.

@@ -261,7 +261,7 @@ pub enum ChangeVerdict {
     Higher,
     /// Lower by more than the threshold, where neither direction is better.
     Lower,
-    /// Like `Lower`, within the threshold.
+    /// They are the same within the threshold.
     Same,
     /// Not known.
     NotKnown(UndecidedReason),

@@ -239,7 +239,7 @@ pub enum Claim {
         /// With more.
         other: MetricValue,
         /// How much longer they take, as a share.
-        ratio: Estimate,
+        slowdown: Estimate,
     },
     /// A law describes how a rate grows with the number of workers.
     Law(ScalabilityClaim),
@@ -470,7 +470,7 @@ pub enum ScalabilityClaim {
         /// Most workers that were measured.
         max_workers: u64,
         /// Whole numbers of workers at which the rate is highest; `None` beyond the most that were measured.
-        interval: [Option<f64>; 3],
+        peak_workers: [Option<f64>; 3],
         /// The highest rate, in bytes per second.
         rate: Option<f64>,
     },

@@ -42,7 +42,7 @@ pub enum GateReason {
     /// It is worse, as a share, than is allowed; 0 where nothing worse is.
     Worse {
         /// By so much.
-        ratio: f64,
+        change: f64,
         /// What is allowed.
         allowed: f64,
     },

@@ -241,7 +241,7 @@ pub struct GeneratorStats {
     /// for the kernel to tell of any.
     pub cpu: Option<f64>,
     /// Seconds that it looked at the clock until a request was due.
-    pub spin_share: f64,
+    pub spin_seconds: f64,
     /// Seconds that it could have run and had no CPU, where the kernel tells.
     pub off_cpu: Option<f64>,
     /// Share of the time that it worked or had no CPU.

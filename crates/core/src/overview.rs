@@ -37,7 +37,7 @@ pub struct Rung {
     pub is_spare: bool,
     /// How long, in seconds.
     pub figure: OverviewFigure,
-    /// Like `figure`, on published machines.
+    /// How long on published machines.
     pub published: Vec<PublishedTime>,
 }
 

@@ -85,17 +85,13 @@ pub struct CpuStats {
     pub cpus: u32,
     /// CPUs that the process may use: those that it may run on, or its quota if that is less.
     pub allowed: f64,
-    /// Nanoseconds for which the CPUs that it may run on did anything, for whomever, and for which they were idle; `None` in a look of a
-    /// kelvin that did not say so.
-    #[serde(default)]
+    /// Nanoseconds for which the CPUs that it may run on did anything, for whomever, and for which they were idle; `None` where the kernel does not tell.
     pub allowed_busy: Option<f64>,
     /// See there.
-    #[serde(default)]
     pub allowed_idle: Option<f64>,
     /// Its quota in CPUs: the tightest of its control group and those above.
     pub quota: Option<f64>,
-    /// Whether its control group can be seen, so that none is no quota; servers of earlier versions do not say.
-    #[serde(default)]
+    /// Whether its control group can be seen, so that none is no quota.
     pub is_quota_known: bool,
     /// Nanoseconds for which quotas kept the process's control group and those above from running (cpu.stat).
     pub throttled: Option<f64>,
@@ -143,8 +139,7 @@ pub struct LinkStats {
     pub dropped: u64,
     /// The speed that its driver advertises, in bits a second; none of an interface without a device.
     pub speed: Option<u64>,
-    /// Bits a second to which queueing disciplines hold all that it sends; servers of earlier versions do not say.
-    #[serde(default)]
+    /// Bits a second to which queueing disciplines hold all that it sends.
     pub shaped: Option<u64>,
     /// Whether it leads to the same host.
     pub is_loopback: bool,
@@ -161,8 +156,7 @@ pub struct TcpStats {
     pub listen_overflows: u64,
     /// Connection requests dropped by listening sockets for that or another reason.
     pub listen_drops: u64,
-    /// Sockets in use, now (/proc/net/sockstat); `None` in a look of a kelvin that did not count them.
-    #[serde(default)]
+    /// Sockets in use, now (/proc/net/sockstat); `None` where the kernel does not tell.
     pub sockets: Option<u64>,
 }
 
@@ -178,8 +172,7 @@ pub struct MemoryStats {
     /// Page faults that waited for a device (`pgmajfault`).
     pub major_faults: u64,
     /// Pages of files that were read again soon after their memory was given up (`workingset_refault_file`); `None` where the kernel does
-    /// not count them, and in a look of a kelvin that did not read it.
-    #[serde(default)]
+    /// not count them.
     pub refaults: Option<u64>,
 }
 
@@ -191,13 +184,11 @@ pub struct PressureStall {
     pub cpu: Option<f64>,
     /// For a disk.
     pub io: Option<f64>,
-    /// All of them for a disk; `None` also in a look of a kelvin that did not read it.
-    #[serde(default)]
+    /// All of them for a disk.
     pub io_full: Option<f64>,
     /// For memory.
     pub memory: Option<f64>,
-    /// All of them for memory; `None` also in a look of a kelvin that did not read it.
-    #[serde(default)]
+    /// All of them for memory.
     pub memory_full: Option<f64>,
 }
 
@@ -209,16 +200,13 @@ pub struct PressureStall {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerStats {
     /// When, in nanoseconds of that host's monotonic clock: later than the rest of a look where the server had to wait for a CPU.
-    /// `None` in a look of a kelvin that did not say so.
-    #[serde(default)]
-    pub at: Option<f64>,
+    pub at: f64,
     /// Requests whose answers were handed to the kernel to the last byte.
     pub requests: u64,
     /// Bytes of bodies that were handed to the kernel.
     pub bytes: u64,
-    /// Bytes of those that the clients' kernels have not acknowledged, now, with heads. `None` in a look of a kelvin that did not say so.
-    #[serde(default)]
-    pub unacknowledged: Option<u64>,
+    /// Bytes of those that the clients' kernels have not acknowledged, now, with heads.
+    pub unacknowledged: u64,
     /// Connections that were accepted.
     pub connections: u64,
     /// Connections that were turned away because there were too many.
@@ -235,10 +223,8 @@ pub struct ServerStats {
     pub workers: Option<u32>,
     /// The integral over time of connections that a worker serves, with a request or between two.
     pub held_integral: f64,
-    /// Nanoseconds, added up over connections, that TCP had something to send or not acknowledged. `None` in a look of a kelvin that did
-    /// not say so.
-    #[serde(default)]
-    pub sending: Option<f64>,
+    /// Nanoseconds, added up over connections, that TCP had something to send or not acknowledged.
+    pub sending: f64,
     /// Of these, when the client's receive window was full.
     pub window_limited: f64,
     /// Of these, when TCP could have sent more and the send buffer had no more for it.
@@ -247,16 +233,12 @@ pub struct ServerStats {
     pub accept_queue: ListenQueue,
     /// Samples so far.
     pub samples: u64,
-    /// Thread-nanoseconds: the integral over time of the server's own threads in uninterruptible sleep, at most 256 of them, by samples. `None`
-    /// in a look of a kelvin that did not say so.
-    #[serde(default)]
-    pub blocked: Option<f64>,
-    /// Nanoseconds for which the thread that takes the samples was runnable without a CPU: no request waited for that. `None` in a look of a
-    /// kelvin that did not say so, and where the kernel does not count it.
-    #[serde(default)]
+    /// Thread-nanoseconds: the integral over time of the server's own threads in uninterruptible sleep, at most 256 of them, by samples.
+    pub blocked: f64,
+    /// Nanoseconds for which the thread that takes the samples was runnable without a CPU: no request waited for that. `None` where
+    /// the kernel does not count it.
     pub sampling_without_cpu: Option<f64>,
-    /// The congestion control of its connections, by which it sends. `None` in a look of a kelvin that did not say so.
-    #[serde(default)]
+    /// The congestion control of its connections, by which it sends. `None` where the kernel does not tell.
     pub congestion_control: Option<String>,
 }
 
@@ -345,28 +327,6 @@ mod tests {
     fn snapshot_round_trips_json() {
         let json = crate::json::to_string(&snapshot()).unwrap();
         assert_eq!(ResourceSnapshot::from_json(json.as_bytes()), Ok(snapshot()));
-    }
-
-    #[test]
-    fn snapshot_of_earlier_version_is_read() {
-        let json = crate::json::to_string(&snapshot()).unwrap();
-        let added = [
-            ",\"sockets\":null",
-            ",\"io_full\":null",
-            ",\"memory_full\":null",
-            "\"at\":null,",
-            "\"unacknowledged\":null,",
-            ",\"congestion_control\":null",
-            "\"sending\":null,",
-            ",\"blocked\":null",
-            ",\"sampling_without_cpu\":null",
-            ",\"refaults\":null",
-            "\"allowed_busy\":null,",
-            "\"allowed_idle\":null,",
-        ];
-        let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
-        assert_eq!(older.len() + added.concat().len(), json.len());
-        assert_eq!(ResourceSnapshot::from_json(older.as_bytes()), Ok(snapshot()));
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Error {
         Self::setting("depth", why)
     }
 
-    /// Like `depth_unsupported`, of the file by another name: the one that the user gave.
+    /// The same error with the name of the file that the user gave.
     pub(crate) fn with_path(mut self, name: &Path) -> Self {
         match &mut self {
             Self::Syscall { path, .. }

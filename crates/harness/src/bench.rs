@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
         self.time_single_operations(metrics, 0.0, CHECK_STRIDE, operation)
     }
 
-    /// Like `time_back_to_back`, as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
+    /// Like [`Bench::time_each`], for rates: each operation does `work` bytes (or other units).
     pub fn time_each_work<const K: usize>(
         &mut self,
         metrics: [&Metric; K],

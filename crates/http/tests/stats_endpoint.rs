@@ -186,7 +186,7 @@ fn nonreading_client_stays_in_flight() {
         let in_flight = grown(|served| served.in_flight);
         assert!(in_flight > 0.0 && end.samples > begin.samples);
         let is = |found: f64, times: f64| (found / in_flight - times).abs() < 1e-6;
-        let sending = grown(|served| served.sending.unwrap());
+        let sending = grown(|served| served.sending);
         assert!(sending >= grown(|served| served.window_limited), "{begin:?} {end:?}");
         assert!(
             is(grown(|served| served.service_integral), 1.0) && is(grown(|served| served.held_integral), 5.0),

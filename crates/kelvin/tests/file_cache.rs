@@ -68,7 +68,7 @@ fn invalid_options_write_nothing() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Like `invalid_options_write_nothing`, as a user without rights; `None` where this one cannot become another, or that one may not run the program.
+/// Runs kelvin as a user without rights; `None` where this one cannot become another, or that one may not run the program.
 fn run_as_nobody(arguments: &[&str]) -> Option<Output> {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;

@@ -66,9 +66,9 @@ fn run_hides_paths_and_hosts_by_default() {
     assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole:.3000}");
 }
 
-/// Runs of earlier versions hold all of it.
+/// A run that holds all of it.
 #[test]
-fn old_run_is_redacted() {
+fn imported_run_is_redacted() {
     let place = TestDir::new();
     let mut run: Value = serde_json::from_str(include_str!("../../store/tests/format-1.json")).unwrap();
     run["command"] = json!(["/home/alice/bin/kelvin", "run", "--peer", "lab7.example.org", "--dir=/srv/alice"]);

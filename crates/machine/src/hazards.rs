@@ -161,4 +161,25 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_id_in_the_source_has_a_row() {
+        let sources = [
+            include_str!("hazards/current_load.rs"),
+            include_str!("hazards/files.rs"),
+            include_str!("hazards/processor.rs"),
+            include_str!("hazards/settings.rs"),
+            include_str!("disturbances.rs"),
+        ];
+        let calls = sources.iter().flat_map(|source| source.split("hazard(\"").skip(1));
+        let ids: BTreeSet<&str> = calls.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(ids.len() > 25, "{ids:?}");
+        for id in ids {
+            hazard(id, Severity::Note, "", "");
+        }
+        for rule in &PRESSURE_RULES {
+            hazard(&format!("pressure_{}", rule.resource), Severity::Note, "", "");
+            hazard(&format!("pressure_{}_during", rule.resource), Severity::Note, "", "");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::file::whole_file;
 struct ProbeCost {
     /// The first metric of the probe.
     metric: &'static Metric,
-    /// Like `metric`, for each case.
+    /// What a round of each case takes besides that.
     fixed: Duration,
     /// Nanoseconds for each unit of an axis.
     per_unit: Option<(Axis, f64)>,

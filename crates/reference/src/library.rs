@@ -43,13 +43,13 @@ impl ReferenceLibrary {
         self.machines.iter().find(|machine| machine.id == id)
     }
 
-    /// Like `find`, with machines of a user's own.
+    /// This library with machines of a user's own.
     #[must_use]
     pub fn with_machines(&self, own: impl IntoIterator<Item = LibraryMachine>) -> Self {
         Self::new(self.machines.iter().cloned().chain(own).collect())
     }
 
-    /// Like `with_machines`, without one machine, as where that is judged by the others.
+    /// This library without one machine, as where that is judged by the others.
     #[must_use]
     pub fn without_machine(&self, id: Name) -> Self {
         Self::new(self.machines.iter().filter(|machine| machine.id != id).cloned().collect())

@@ -306,7 +306,7 @@ impl BetweenRunVariance {
         if is_bimodal { None } else { Self::learn(&ratios, &within) }
     }
 
-    /// Like `learn_ratio`, of headlines times a factor.
+    /// This spread for headlines times a factor.
     pub fn scaled(self, factor: f64) -> Self {
         let [component, between, within] = [self.component, self.between, self.within].map(|one| one * factor.powi(2));
         Self { component, between, within, ..self }

@@ -43,7 +43,7 @@ impl Histogram {
         self.0.reset();
     }
 
-    /// Like `clear`, with the times added that were not measured because each was begun only after the one before: of a time longer
+    /// This histogram with the times added that were not measured because each was begun only after the one before: of a time longer
     /// than `interval`, in nanoseconds, it less once, twice, three times the interval and so on (Gil Tene, "How NOT to Measure
     /// Latency"). An estimate of what requests at that interval would have seen.
     pub fn corrected_for_omission(&self, interval: u64) -> Self {

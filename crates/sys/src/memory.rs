@@ -72,7 +72,7 @@ impl Arena {
         bytes.max(1).next_multiple_of(if pages == PagePolicy::Huge { HUGE_PAGE_BYTES } else { 4096 })
     }
 
-    /// Like `whole_pages`, by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
+    /// Zeroed memory whose pages are there already: by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
     pub fn populated(bytes: usize, pages: PagePolicy) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
         arena.populate()?;

@@ -226,7 +226,7 @@ impl Error {
         }
     }
 
-    /// Like `call`, with the file that was being moved.
+    /// The same error with the file that was being moved.
     pub(crate) fn during(self, name: &OsStr) -> Self {
         Self::WhileMoving { name: name.to_owned(), why: Box::new(self) }
     }

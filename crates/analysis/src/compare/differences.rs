@@ -6,7 +6,7 @@ use kelvin_core::units::percent;
 use kelvin_core::{FactDifference, Machine, Name, Reference, RunHeader, Unit, units};
 
 /// Facts that differ from run to run of any machine, or that are shown elsewhere: the memory that is free, a frequency that is measured. A chassis
-/// goes with the product, and runs of earlier versions do not have it.
+/// goes with the product.
 const TRANSIENT_FACTS: [(&str, &str); 4] =
     [("Memory", "Available"), ("CPU", "Measured frequency"), ("CPU", "Mitigations"), ("Platform", "Chassis")];
 const TRANSIENT_HAZARDS: [&str; 4] = ["load", "other_work", "steal", "steal_during"];

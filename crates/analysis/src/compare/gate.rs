@@ -172,7 +172,7 @@ impl AppliedRule {
     fn miss_reason(&self, figure: &ComparedFigure) -> Option<GateReason> {
         let (by, AllowedWorsening(allowed)) = (figure.worse_by(), self.allowed);
         if figure.verdict == ChangeVerdict::Worse && by >= allowed {
-            return Some(GateReason::Worse { ratio: by, allowed });
+            return Some(GateReason::Worse { change: by, allowed });
         }
         let least = figure.detectable_change;
         let wanted = self.seen.filter(|&wanted| least.is_none_or(|least| least > wanted))?;
@@ -184,7 +184,7 @@ impl GateIssue {
     fn is_excusing(&self, because: GateReason, today: &str) -> bool {
         let is_over = self.until.is_some_and(|until| date_text(until).as_str() < today);
         let is_within = match (because, self.worse) {
-            (GateReason::Worse { ratio: by, .. }, Some(GateShare(most))) => by < most,
+            (GateReason::Worse { change: by, .. }, Some(GateShare(most))) => by < most,
             (GateReason::Worse { .. } | GateReason::Undetectable { .. }, _) => true,
             (GateReason::NotCompared, _) => false,
         };
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(owned.failures[0].owner.as_deref(), Some("memory"));
         assert_eq!(owned.failures[0].figure, "test.latency.load bytes=4 KiB");
         assert!(
-            matches!(owned.failures[0].reason, GateReason::Worse { ratio, allowed: 0.03 } if (ratio - 0.1).abs() < 1e-9)
+            matches!(owned.failures[0].reason, GateReason::Worse { change, allowed: 0.03 } if (change - 0.1).abs() < 1e-9)
         );
         assert_eq!(Gate::from_share(0.05), Gate::from_policy("worse = '5%'").unwrap());
         assert_eq!(Gate::from_share(0.0), Gate::from_policy("").unwrap());

@@ -469,10 +469,10 @@ fn not_compared_reason(why: &NotComparedReason, comparison: &Comparison) -> (u8,
 /// What a gate has found, as a sentence without its end: `os.syscall.null is 12 % worse, and 5 % are too much (kernel team)`.
 pub fn gate_finding(finding: &GateFinding) -> String {
     let what = match finding.reason {
-        GateReason::Worse { ratio: by, allowed } if allowed > 0.0 => {
+        GateReason::Worse { change: by, allowed } if allowed > 0.0 => {
             format!("is {} worse, and {} is too much", change_text(by), change_text(allowed))
         }
-        GateReason::Worse { ratio: by, .. } => format!("is {} worse", change_text(by)),
+        GateReason::Worse { change: by, .. } => format!("is {} worse", change_text(by)),
         GateReason::Undetectable { detectable: Some(least), required: wanted } => {
             format!("shows changes from {} on, and must from {} on", change_text(least), change_text(wanted))
         }

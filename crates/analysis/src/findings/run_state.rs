@@ -106,7 +106,7 @@ pub(super) fn quietness(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let steady =
         |history: &CanaryHistory| format!("{} steady {}", history.canary.name(), percent(history.steady_share));
     let steady = analysis.canaries.iter().map(steady).collect::<Vec<String>>().join(", ");
-    let slowed = analysis.log_slowdown.filter(|_| share < MIN_QUIET_SHARE).map(|slowed| {
+    let slowed = analysis.slowdown.filter(|_| share < MIN_QUIET_SHARE).map(|slowed| {
         format!("; on average work took {} longer than undisturbed, in another run more or less", percent(slowed))
     });
     let text = format!("{what}: {} of the guarded samples were undisturbed", percent(share));

@@ -91,7 +91,7 @@ pub struct Timeline {
     /// How far from 1 counts as the same.
     pub tolerance: f64,
     /// A moment of note: its name, and seconds since the start of the run.
-    pub return_step: Option<(String, f64)>,
+    pub marked_time: Option<(String, f64)>,
 }
 
 /// Visits that are alike.

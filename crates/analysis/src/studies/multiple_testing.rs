@@ -43,7 +43,7 @@ fn decide(stated: &mut StatedConclusion) {
     }
     // The sentences that say more than a claim with its figures.
     match &conclusion.claim {
-        Claim::MoreTasksThanCpus { other, ratio: longer, .. } => {
+        Claim::MoreTasksThanCpus { other, slowdown: longer, .. } => {
             stated.text = tasks::more_tasks_sentence(&other.case, longer, conclusion.holds);
         }
         Claim::Share { question: ShareQuestion::RemoteAccess, figure: of, share, .. } => {

@@ -128,7 +128,8 @@ impl TaskRounds<'_, '_> {
         let longer = Estimate { value: value - 1.0, low: low - 1.0, high: high - 1.0, is_range };
         let holds = longer.is_below(0.0);
         let test = ClaimTest::ratio_of_medians([other, base], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
-        let claim = Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), ratio: longer };
+        let claim =
+            Claim::MoreTasksThanCpus { base: base.metric_value(), other: other.metric_value(), slowdown: longer };
         Some(test.conclude(claim, holds, more_tasks_sentence(other.case, &longer, holds)))
     }
 

@@ -215,9 +215,9 @@ impl ThreadLine<'_, '_> {
         let claim = ScalabilityClaim::Contention { fixed: held(), sigma, kappa, limit: MIN_CONTENTION };
         let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
         let (max_workers, peak, (low, high)) = (self.max_threads(), fitted.law.peak_workers(), fitted.peak);
-        let interval = [peak, low, high].map(|workers| self.measured_workers(workers));
-        let rate = interval[0].map(|peak| fitted.law.throughput_at(peak));
-        let limit = match (interval, rate) {
+        let peak_workers = [peak, low, high].map(|workers| self.measured_workers(workers));
+        let rate = peak_workers[0].map(|peak| fitted.law.throughput_at(peak));
+        let limit = match (peak_workers, rate) {
             ([Some(peak), low, high], Some(rate)) => {
                 let range = match (low, high) {
                     (Some(low), Some(high)) if low != high => format!(" ({low} to {high})"),
@@ -234,7 +234,10 @@ impl ThreadLine<'_, '_> {
         };
         let text = format!("the rate falls before {max_workers} threads: by the universal scalability law {limit}");
         let holds = Estimate { value: peak, low, high, is_range: false }.is_below(max_workers as f64);
-        vec![contention, conclude(ScalabilityClaim::Peak { fixed: held(), max_workers, interval, rate }, holds, text)]
+        vec![
+            contention,
+            conclude(ScalabilityClaim::Peak { fixed: held(), max_workers, peak_workers, rate }, holds, text),
+        ]
     }
 }
 

@@ -15,7 +15,7 @@ pub struct ControlledCause {
     pub id: &'static str,
     /// What it is, as part of a sentence: `translation of addresses`.
     pub what: &'static str,
-    /// Like `what`, as a figure without it; none of what it does not touch.
+    /// A figure without it: the control; none of a figure that it does not touch.
     pub control: fn(&MetricCase) -> Option<ControlFigure>,
 }
 
@@ -54,7 +54,7 @@ pub static CONTROLLED_CAUSES: [&ControlledCause; 2] = [&ADDRESS_TRANSLATION, &RE
 /// Metrics between two processes, one operation of which wakes the other and is answered by it.
 static TWO_PROCESS_METRICS: [&Metric; 6] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &CONNECT, &CLOSE, &IPC_LATENCY];
 
-/// Like `TWO_PROCESS_METRICS`, with both processes on one CPU.
+/// The figure with both processes on one CPU, of [`TWO_PROCESS_METRICS`].
 fn one_cpu_control(figure: &MetricCase) -> Option<ControlFigure> {
     let is_touched = TWO_PROCESS_METRICS.iter().any(|metric| metric.id == figure.metric)
         && PairPlacement::of(&figure.case) == Some(PairPlacement::TwoCpus);

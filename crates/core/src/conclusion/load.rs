@@ -129,7 +129,7 @@ pub enum LoadFigure {
     /// Whether the throughput at saturation, in requests a second, is the same.
     Throughput {
         /// The other's over the usual one's, less 1.
-        ratio: Estimate,
+        deviation: Estimate,
         /// How far off counts as the same.
         tolerance: f64,
     },
@@ -407,7 +407,7 @@ pub struct LoadLawCheck {
     /// What is common to all numbers of users.
     pub fixed: Case,
     /// One side of the law over the other, less 1: over all visits, or at the number of users where it does not hold.
-    pub ratio: Estimate,
+    pub deviation: Estimate,
     /// That number of users.
     pub users: Option<u64>,
     /// How far off is allowed.
@@ -457,8 +457,8 @@ pub struct PublishedLoadCase {
     pub crossing: f64,
     /// The least number of users with 95 % of the capacity, by mean value analysis.
     pub knee: u64,
-    /// Like `knee`, with 95 % of the saturation that was seen.
-    pub knee_ratio_published: u64,
+    /// Like `knee`, with 95 % of the published saturation.
+    pub knee_by_published_saturation: u64,
     /// The number of users that the study named.
     pub knee_published: u64,
 }

@@ -85,7 +85,7 @@ pub(crate) fn generator_report(used: ThreadUsage, waits: GeneratorDelays) -> Gen
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
     GeneratorStats {
         cpu,
-        spin_share: spun,
+        spin_seconds: spun,
         off_cpu: without_cpu,
         busy,
         late,

@@ -53,7 +53,7 @@ impl DecodedPath {
         self.path.split(|&byte| byte == b'/').next() == Some(name)
     }
 
-    /// Like `begins_with`, with a name below it.
+    /// This path with a name below it.
     pub fn join(&self, name: &str) -> Self {
         let mut path = self.path.clone();
         if !path.is_empty() {

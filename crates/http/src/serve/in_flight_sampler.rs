@@ -401,10 +401,10 @@ impl InFlightSampler {
         let sums = *lock(&self.sums);
         let queue = accept_queue(listener).unwrap_or_default();
         ServerStats {
-            at: Some(now as f64),
+            at: now as f64,
             requests: totals.requests,
             bytes: totals.bytes,
-            unacknowledged: Some(unacknowledged),
+            unacknowledged,
             connections: self.counters.accepted().load(Ordering::Relaxed),
             refused: self.counters.refused().load(Ordering::Relaxed),
             in_flight: (totals.arrived + read_delay + sums.in_transit).saturating_add_signed(-sums.lead) as f64,
@@ -412,12 +412,12 @@ impl InFlightSampler {
             service_integral: totals.in_service as f64,
             workers: None,
             held_integral: totals.with_worker as f64,
-            sending: Some(sending.busy as f64),
+            sending: sending.busy as f64,
             window_limited: sending.limited.by_window as f64,
             send_buffer_limited: sending.limited.by_buffer as f64,
             accept_queue: ListenQueue { now: queue.length, max: queue.capacity },
             samples: sums.samples,
-            blocked: Some(sums.blocked as f64),
+            blocked: sums.blocked as f64,
             sampling_without_cpu: sums.without_cpu.map(|time| time as f64),
             congestion_control: kelvin_sys::net::congestion_control(listener).ok(),
         }
@@ -494,10 +494,10 @@ mod tests {
         registered.mark_sent(ANSWER.len(), true);
         // With the kernel, and not with the client.
         let served = watch.snapshot(&listener);
-        assert_eq!((served.in_flight_now, served.unacknowledged > Some(0)), (1, true));
+        assert_eq!((served.in_flight_now, served.unacknowledged > 0), (1, true));
         assert!(lock(&watch.sums).in_transit > 0);
         client.set_nonblocking(true).unwrap();
-        while sample(&watch) > 0 || watch.snapshot(&listener).unacknowledged != Some(0) {
+        while sample(&watch) > 0 || watch.snapshot(&listener).unacknowledged != 0 {
             let _ = client.read(&mut [0; 1 << 16]);
         }
     }

@@ -126,7 +126,7 @@ impl FileList {
         Ok(list)
     }
 
-    /// Like `create`, without what is beyond this many files.
+    /// This set without what is beyond this many files.
     #[must_use]
     pub fn truncated(mut self, files: usize) -> Self {
         self.left_out += self.names.len().saturating_sub(files) as u64;

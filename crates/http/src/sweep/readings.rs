@@ -93,7 +93,7 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&ACCEPT_QUEUE, own.map(|own| own.accept_queue)),
         (&NETWORK_IN_FLIGHT, own.and_then(|own| own.in_network)),
         (&WRITTEN_BYTE_RATE, server.write_rate()),
-        (&BLOCKED, own.and_then(|own| own.blocked)),
+        (&BLOCKED, own.map(|own| own.blocked)),
         (&STALLED, Some((load.stalls.seconds / seconds).min(1.0))),
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ])
@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
         let sampling = |times: f64| {
-            let served = ServerStats { sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
+            let at = usage_sample(times).at;
+            let served = ServerStats { at, sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
             ResourceSnapshot { server: Some(served), ..usage_sample(times) }
         };
         let waited = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();

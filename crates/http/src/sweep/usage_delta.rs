@@ -47,7 +47,7 @@ pub(crate) struct ServerUse {
     /// Connections that wait to be accepted.
     pub accept_queue: f64,
     /// Its threads in uninterruptible sleep.
-    pub blocked: Option<f64>,
+    pub blocked: f64,
     /// How much of the time the thread that takes samples had no CPU.
     pub sampling_without_cpu: Option<f64>,
 }
@@ -175,24 +175,24 @@ impl UsageDelta {
     pub fn server_use(&self) -> Option<ServerUse> {
         let (from, to) = (self.from.server.as_ref()?, self.to.server.as_ref()?);
         let since = |of: fn(&ServerStats) -> f64| (of(to) - of(from)).max(0.0);
-        // Of a counter that not every server has.
-        let known_since = |of: fn(&ServerStats) -> Option<f64>| Some((of(to)? - of(from)?).max(0.0));
         let in_flight = since(|server| server.in_flight);
         // Time for which answers were up to the network.
-        let network_time =
-            since(|server| server.sending.unwrap_or(0.0) - server.window_limited - server.send_buffer_limited);
+        let network_time = since(|server| server.sending - server.window_limited - server.send_buffer_limited);
         // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
-        let time = from.at.zip(to.at).map_or(self.nanoseconds(), |(from, to)| (to - from).max(1.0));
+        let time = (to.at - from.at).max(1.0);
         Some(ServerUse {
-            bytes: since(|server| server.bytes as f64 - server.unacknowledged.unwrap_or(0) as f64) * 1e9 / time,
+            bytes: since(|server| server.bytes as f64 - server.unacknowledged as f64) * 1e9 / time,
             in_flight: in_flight / time,
             samples: to.samples.saturating_sub(from.samples),
             workers: to.workers.map(|workers| since(|server| server.held_integral) / (f64::from(workers) * time)),
             bound: to.workers,
             window: share(since(|server| server.window_limited), in_flight),
-            in_network: to.sending.and(from.sending).and_then(|_| share(network_time, in_flight)),
-            blocked: known_since(|server| server.blocked).map(|blocked| blocked / time),
-            sampling_without_cpu: known_since(|server| server.sampling_without_cpu).map(|waited| waited / time),
+            in_network: share(network_time, in_flight),
+            blocked: since(|server| server.blocked) / time,
+            sampling_without_cpu: to
+                .sampling_without_cpu
+                .zip(from.sampling_without_cpu)
+                .map(|(to, from)| (to - from).max(0.0) / time),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }
@@ -213,14 +213,14 @@ mod tests {
     fn usage_sample(seconds: f64, served: impl FnOnce(f64) -> ServerStats) -> ResourceSnapshot {
         let time = seconds * 1e9;
         let process = ProcessStats { written_bytes: Some((4096.0 * seconds) as u64), ..ProcessStats::default() };
-        let served = ServerStats { at: Some(time), in_flight: 2.0 * time, ..served(time) };
+        let served = ServerStats { at: time, in_flight: 2.0 * time, ..served(time) };
         ResourceSnapshot { at: time, process, server: Some(served), ..ResourceSnapshot::default() }
     }
 
     #[test]
     fn network_time_excludes_window_and_buffer_limits() {
         let served = |time: f64| ServerStats {
-            sending: Some(1.8 * time),
+            sending: 1.8 * time,
             window_limited: 0.5 * time,
             send_buffer_limited: 0.1 * time,
             ..ServerStats::default()
@@ -229,12 +229,8 @@ mod tests {
         assert!((used.server_use().unwrap().in_network.unwrap() - 0.6).abs() < 1e-9);
         assert_eq!(used.write_rate(), Some(4096.0));
         // Of its threads a quarter of one is blocked.
-        let blocked = |time: f64| ServerStats { blocked: Some(0.25 * time), ..served(time) };
+        let blocked = |time: f64| ServerStats { blocked: 0.25 * time, ..served(time) };
         let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, blocked)));
-        assert_eq!(used.server_use().unwrap().blocked, Some(0.25));
-        // A server of an earlier version does not say for how long it sends.
-        let earlier = |time: f64| ServerStats { sending: None, ..served(time) };
-        let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, earlier)));
-        assert_eq!((used.server_use().unwrap().in_network, used.server_use().unwrap().blocked), (None, None));
+        assert_eq!(used.server_use().unwrap().blocked, 0.25);
     }
 }

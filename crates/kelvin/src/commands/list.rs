@@ -96,7 +96,7 @@ struct PrimitiveFigure<'a> {
     missing_formula_reason: &'a NoPrediction,
     /// What does the same kind of work, by which the figure is told from other machines.
     proxy: Option<Name>,
-    /// Like `proxy`, on other machines, in the metric's unit.
+    /// The figure on the reference machines, in the metric's unit.
     reference_values: BTreeMap<&'a str, f64>,
 }
 

@@ -46,7 +46,7 @@ const ALL_TRANSFERS_ROUNDS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const TRANSFER_ROUND_LIMIT: Duration = Duration::from_secs(120);
-/// Like `TRANSFER_ROUND_LIMIT`, of those: 100 million calls of a microsecond each.
+/// Least time limit of a round of [`LONG_ROUND_DEFAULTS`]: 100 million calls of a microsecond each.
 const LONG_ROUND_LIMIT: Duration = Duration::from_secs(100);
 
 /// `kelvin study`.

@@ -229,7 +229,7 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
 /// (Linux mm/filemap.c: `filemap_get_read_batch`).
 const FOLIO_LOADS: f64 = 2.0;
 
-/// Like `FOLIO_LOADS`, where the kernel reads ahead: what matters is how many reads wait for a window.
+/// Like `tail_prediction`, where the kernel reads ahead: what matters is how many reads wait for a window.
 fn read_ahead_tail(facts: &PredictionInputs<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());

@@ -103,7 +103,7 @@ impl TokenPartner {
         Self::start_with_action(mechanism, task, cpu, |_| ())
     }
 
-    /// Like `start`, a partner that reads the clock whenever it gets the token: see [`TokenPartner::last_ticks`].
+    /// Starts a partner that reads the clock whenever it gets the token: see [`TokenPartner::last_ticks`].
     pub(super) fn start_with_clock(
         mechanism: HandoffMechanism,
         task: HandoffTask,

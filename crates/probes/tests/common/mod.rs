@@ -86,7 +86,7 @@ const DISTURBANCE_WORDS: [&str; 8] = [
 /// Rounds until one is not disturbed.
 const MAX_TRIALS: usize = 5;
 
-/// Like `MAX_TRIALS`, with directories of the test's choice.
+/// Like `run_probe_in`, with directories of the test's choice.
 pub fn run_probe_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     let round = || run_request(id, case, request(directories, id, case, slice_ms));
     let spoiled = |attempt: &RoundOutcome| {
@@ -125,7 +125,7 @@ fn spawn() -> GuardedChild {
     GuardedChild::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
 }
 
-/// Like `spawn`, as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
+/// Like [`run_probe`], with the readings of each metric; panics with the reason if there are none.
 pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     measure_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
 }
@@ -181,7 +181,7 @@ fn readings(id: &str, case: &Case, attempt: RoundOutcome) -> Vec<MetricReadings>
     readings
 }
 
-/// Like `readings`, with socket options.
+/// Like `run_probe`, with socket options.
 pub fn run_probe_with(
     directories: &TestDirectories,
     sockets: TcpOptions,
@@ -194,7 +194,7 @@ pub fn run_probe_with(
     run_request(id, case, request)
 }
 
-/// Like `run_probe_with`, as [`measure`] in directories of the test's choice.
+/// Like [`measure`], in directories of the test's choice.
 pub fn measure_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     readings(id, case, run_probe_at(directories, id, case, slice_ms))
 }

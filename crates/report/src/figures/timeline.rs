@@ -28,7 +28,7 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
         shows: vec![(timeline.metric, "over time".into())],
         drawing: Drawing::Plot(Plot {
             guides: vec![Guide { label: format!("within {}", units::share(timeline.tolerance)), low, high }],
-            marks: timeline.return_step.iter().map(mark).collect(),
+            marks: timeline.marked_time.iter().map(mark).collect(),
             ..Plot::new(x, y, series)
         }),
     })

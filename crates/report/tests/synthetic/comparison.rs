@@ -101,7 +101,7 @@ pub fn gated_comparison() -> Comparison {
         owner: owner.map(str::to_owned),
     };
     let names: Vec<String> = comparison.figures.iter().map(figure_name).collect();
-    let worse = |by| GateReason::Worse { ratio: by, allowed: 0.05 };
+    let worse = |by| GateReason::Worse { change: by, allowed: 0.05 };
     let issue = KnownIssue { reason: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
     comparison.gate = Some(GateResult {
         failures: vec![

@@ -89,7 +89,7 @@ pub fn full() -> SyntheticReport {
         block_over_chain: None,
         core_sharing_ratio: None,
         frequency_moved: None,
-        log_slowdown: None,
+        slowdown: None,
         class_comparison: normal(),
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.cost").unwrap();
@@ -230,7 +230,7 @@ pub fn empty() -> SyntheticReport {
         block_over_chain: None,
         core_sharing_ratio: None,
         frequency_moved: None,
-        log_slowdown: None,
+        slowdown: None,
         class_comparison: ClassComparison::default(),
     };
     let mut outline = run_header(Vec::new(), Vec::new());

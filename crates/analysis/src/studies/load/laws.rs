@@ -48,7 +48,7 @@ impl LawCheckResult {
                 "the utilisation law holds: from half the knee on, the fullest resource works as much for a request as at saturation"
             }
         };
-        let LoadLawCheck { ratio: off, tolerance, .. } = &self.check;
+        let LoadLawCheck { deviation: off, tolerance, .. } = &self.check;
         let at = self.check.users.map_or_else(String::new, |users| format!(" with {users} users"));
         let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{at} "), 1);
         let verdict = if self.holds == Some(false) { ", which is too far" } else { "" };
@@ -70,11 +70,11 @@ pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
     let of = |wanted: Option<bool>| laws.iter().filter(move |checked| checked.holds == wanted);
     let broken = of(Some(false)).map(|checked| {
         let at = checked.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
-        let (off, most) = (signed_percent(checked.check.ratio.value), percent(checked.check.tolerance));
+        let (off, most) = (signed_percent(checked.check.deviation.value), percent(checked.check.tolerance));
         capitalise(&format!("{} does not hold: {off}{at}, and {most} is allowed.", checked.name()))
     });
     let held: Vec<String> = of(Some(true))
-        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.ratio.value)))
+        .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.deviation.value)))
         .collect();
     let verdict = match held.len() {
         0 => None,
@@ -85,7 +85,7 @@ pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
     };
     let held = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", held.join(", "))));
     let open = of(None).map(|checked| {
-        let off = span_text(&checked.check.ratio, signed_percent);
+        let off = span_text(&checked.check.deviation, signed_percent);
         capitalise(&format!("{} {off}: not certain.", checked.name()))
     });
     broken.chain(held).chain(open).collect::<Vec<String>>().join(" ")
@@ -187,7 +187,7 @@ impl LoadStepLaw<'_> {
         let check = LoadLawCheck {
             law: self.law,
             fixed: sweep.held.clone(),
-            ratio: off,
+            deviation: off,
             users: worst.map(|(users, _)| users),
             tolerance: self.tolerance,
         };

@@ -108,12 +108,13 @@ impl<'f> PublishedCaseModel<'f> {
             saturation_of_others: self.case.saturation_requests_per_s.is_none(),
             crossing: self.network.saturation_point(),
             knee: reaches(capacity)?,
-            knee_ratio_published: reaches(seen)?,
+            knee_by_published_saturation: reaches(seen)?,
             knee_published: self.case.knee_clients,
         };
         let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
-        let as_seen =
-            claim.limit == claim.limit_published && claim.knee_ratio_published == claim.knee_published && is_near;
+        let as_seen = claim.limit == claim.limit_published
+            && claim.knee_by_published_saturation == claim.knee_published
+            && is_near;
         let text = format!(
             "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds \
              cross at {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
@@ -125,7 +126,7 @@ impl<'f> PublishedCaseModel<'f> {
             if claim.saturation_of_others { " in its other cases" } else { "" },
             number(claim.crossing),
             claim.knee,
-            claim.knee_ratio_published,
+            claim.knee_by_published_saturation,
             claim.knee_published
         );
         Some(LoadConclusion::new(LoadClaim::Published(claim), Some(as_seen), self.test(), text))
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(of(|one| one.capacity), [5.78; 3]);
         assert_eq!(tenths(of(|one| one.crossing)), [1.3, 7.0, 1.0]);
         assert_eq!(of(|one| one.knee as f64), [3.0, 10.0, 1.0]);
-        assert_eq!(of(|one| one.knee_ratio_published as f64), [2.0, 10.0, 1.0]);
+        assert_eq!(of(|one| one.knee_by_published_saturation as f64), [2.0, 10.0, 1.0]);
         assert_eq!(of(|one| one.knee_published as f64), [2.0, 10.0, 1.0]);
         assert!(
             found

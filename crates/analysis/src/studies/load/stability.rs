@@ -102,6 +102,6 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
         title: format!("Throughput of each visit over the mean of its number of users{title}"),
         groups,
         tolerance: MAX_THROUGHPUT_DRIFT,
-        return_step: back,
+        marked_time: back,
     })
 }

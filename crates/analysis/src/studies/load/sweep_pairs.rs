@@ -95,7 +95,7 @@ impl<'s> SweepPair<'s> {
             percent(tolerance)
         );
         let line = format!("{after} instead of {before} requests/s: {change}.");
-        let figure = LoadFigure::Throughput { ratio: off, tolerance };
+        let figure = LoadFigure::Throughput { deviation: off, tolerance };
         (self.conclusion(figure, values, off.is_within(tolerance), text), line)
     }
 

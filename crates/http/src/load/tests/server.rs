@@ -152,7 +152,7 @@ pub fn ok(body: &[u8]) -> Vec<u8> {
     [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
 
-/// Like `ok`, in chunks of all sizes.
+/// Like `ok`, with the body in chunks of all sizes.
 pub fn chunked(body: &[u8]) -> Vec<u8> {
     let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     let (mut rest, mut size) = (body, 1);

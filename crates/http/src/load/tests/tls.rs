@@ -26,7 +26,7 @@ enum Purpose {
     Server,
     /// Any use, which an authority signed for itself, as openssl makes it.
     Authority,
-    /// Like `Authority`, of a time that is over.
+    /// Like `Authority`, but no longer valid.
     Expired,
 }
 

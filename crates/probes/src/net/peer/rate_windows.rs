@@ -22,7 +22,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(200);
 /// in it once that one is there, which is up to what the queue before the link holds, most often a tenth of a megabyte.
 const MIN_STREAM_BYTES: f64 = 1e6;
 const MAX_WINDOW: Duration = Duration::from_secs(1);
-/// Like `MAX_WINDOW`, while the rate still rises or falls, and the most of these.
+/// A window while the rate still rises or falls, and the most of these.
 const SETTLE_WINDOW: Duration = Duration::from_millis(50);
 const MAX_SETTLE_WINDOWS: u32 = 10;
 /// Fewest windows of a round, which is made longer for them, where no other number is given.
