@@ -12,6 +12,7 @@ use std::time::Duration;
 use kelvin_core::catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_stats::median;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
@@ -45,8 +46,8 @@ pub(super) static PROBE: Probe = Probe {
         "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, holds \
          them for the delay, writes them to the other, and logs the actual delay. Datagrams of 64 bytes are echoed as \
          in net.rtt.udp: first without the delay, then with it, while an idle-class thread keeps the CPU awake. The \
-         figure is the difference of the two medians; a second metric is its ratio to the same difference in the \
-         relay's log. Needs root, ip and /dev/net/tun.",
+         figure is the difference of the two medians. A second metric is the median ratio of each delayed round trip to \
+         its own two entries in the relay's log, less what the log lacks without the delay. Needs root, ip and /dev/net/tun.",
     ),
     metrics: &[&DELAY, &DELAY_LOGGED_RATIO],
     cases: |_: &Machine, effort: Effort| {
@@ -62,32 +63,51 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let delay = delay.ok_or_else(|| ProbeError::fail(format!("the case needs a delay of up to 100 ms, not {case}")))?;
     let mut path = RelayedPath::open()?;
     let clock = bench.clock();
-    let nanoseconds = |ticks: u64| bench.nanoseconds(ticks);
-    let without = nanoseconds(path.round_trip(clock)?);
+    let undelayed = path.round_trips(clock)?;
     path.delay.store(delay, Ordering::Relaxed);
-    let with = nanoseconds(path.round_trip(clock)?);
-    let noted = path.close()?;
-    let of =
-        |wanted: u64| measured_delay(&noted, wanted).ok_or_else(|| ProbeError::fail("the relay forwarded no message"));
-    let (added, relayed) = (with - without, of(delay)? - of(0)?);
+    let delayed = path.round_trips(clock)?;
+    let log = path.close()?;
+    let pair = |trips: Vec<u64>, wanted| {
+        let trips = trips.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
+        RelayedTrip::pair(trips, &log, wanted)
+            .ok_or_else(|| ProbeError::fail("the relay's log has another number of messages than were sent"))
+    };
+    let (undelayed, delayed) = (pair(undelayed, 0)?, pair(delayed, delay)?);
+    let median_of =
+        |trips: &[RelayedTrip], value: fn(&RelayedTrip) -> f64| median(&trips.iter().map(value).collect::<Vec<_>>());
+    let (without, with) = (median_of(&undelayed, |trip| trip.total), median_of(&delayed, |trip| trip.total));
+    let unlogged = median_of(&undelayed, |trip| trip.total - trip.held);
     bench.note(format!(
-        "{:.1} us without and {:.1} us with the relay's delay; it held a message {:.1} us longer each way",
+        "{:.1} us without and {:.1} us with the relay's delay; it held a message {:.1} us each way",
         without / 1e3,
         with / 1e3,
-        relayed / 2e3
+        median_of(&delayed, |trip| trip.held) / 2e3
     ));
-    bench.record(&DELAY, vec![added]);
-    bench.record(&DELAY_LOGGED_RATIO, vec![added / relayed]);
+    bench.record(&DELAY, vec![with - without]);
+    let ratios: Vec<f64> = delayed.iter().map(|trip| (trip.total - unlogged) / trip.held).collect();
+    bench.record(&DELAY_LOGGED_RATIO, vec![median(&ratios)]);
     Ok(())
 }
 
-/// Median round-trip delay in the relay's log at a given setting, in nanoseconds.
-fn measured_delay(noted: &[Vec<RelayedDelay>; 2], wanted: u64) -> Option<f64> {
-    let one_way = |noted: &Vec<RelayedDelay>| {
-        let all = noted.iter().filter(|kept| kept.wanted == wanted).map(|kept| kept.really);
-        super::median(all).map(|median| median as f64)
-    };
-    Some(one_way(&noted[0])? + one_way(&noted[1])?)
+/// A round trip, and how long the relay held its two messages, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct RelayedTrip {
+    total: f64,
+    held: f64,
+}
+
+impl RelayedTrip {
+    /// The round trips at a setting, each with its own two entries of the relay's log: a sleep that ends late is in both.
+    /// Without the first ones, which warm up; `None` where their number is another than the log's.
+    fn pair(trips: Vec<f64>, log: &[Vec<RelayedDelay>; 2], wanted: u64) -> Option<Vec<Self>> {
+        let [there, back] =
+            log.each_ref().map(|log| log.iter().filter(|entry| entry.wanted == wanted).collect::<Vec<_>>());
+        let is_whole = trips.len() > WARM_UP_TRIPS && [&there, &back].iter().all(|log| log.len() == trips.len());
+        let held = there.iter().zip(&back).map(|(there, back)| (there.really + back.really) as f64);
+        is_whole.then(|| {
+            trips.into_iter().zip(held).skip(WARM_UP_TRIPS).map(|(total, held)| Self { total, held }).collect()
+        })
+    }
 }
 
 /// The requested and the actual delay of a frame, in nanoseconds.
@@ -141,12 +161,9 @@ impl RelayedPath {
         Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, far, awake })
     }
 
-    /// The median round trip, in ticks.
-    fn round_trip(&mut self, clock: Clock) -> Result<u64, ProbeError> {
-        let all = (0..WARM_UP_TRIPS + ROUND_TRIPS)
-            .map(|_| self.echo.time_round_trip(clock))
-            .collect::<Result<Vec<u64>, ProbeError>>()?;
-        super::median(all.into_iter().skip(WARM_UP_TRIPS)).ok_or_else(|| ProbeError::fail("no round trip was made"))
+    /// Round trips one after another, in ticks; the first ones warm up.
+    fn round_trips(&mut self, clock: Clock) -> Result<Vec<u64>, ProbeError> {
+        (0..WARM_UP_TRIPS + ROUND_TRIPS).map(|_| self.echo.time_round_trip(clock)).collect()
     }
 
     /// Ends it; returns the relay's log of messages, in both directions.
@@ -238,13 +255,17 @@ mod tests {
     use crate::testing::with_facts;
 
     #[test]
-    fn delays_are_grouped_by_request() {
-        let of = |wanted, really| RelayedDelay { wanted, really };
-        let noted = [vec![of(0, 5), of(7, 100), of(7, 300), of(7, 120)], vec![of(0, 6), of(7, 110), of(7, 90)]];
-        assert_eq!(
-            (measured_delay(&noted, 7), measured_delay(&noted, 0), measured_delay(&noted, 8)),
-            (Some(230.0), Some(11.0), None)
-        );
+    fn round_trip_has_its_own_entries_of_log() {
+        let entry = |wanted, really| RelayedDelay { wanted, really };
+        let log_of = |really: &[u64]| really.iter().map(|&really| entry(7, really)).collect::<Vec<_>>();
+        // The warm-up, and a sleep that ended late on the way there, and one on the way back.
+        let mut log = [log_of(&[9, 9, 9, 9, 9, 10, 90]), log_of(&[9, 9, 9, 9, 9, 40, 10])];
+        log[0].insert(0, entry(0, 1));
+        let trips = vec![25.0, 25.0, 25.0, 25.0, 25.0, 57.0, 107.0];
+        let trip = |total, held| RelayedTrip { total, held };
+        assert_eq!(RelayedTrip::pair(trips.clone(), &log, 7), Some(vec![trip(57.0, 50.0), trip(107.0, 100.0)]));
+        assert_eq!(RelayedTrip::pair(trips[1..].to_vec(), &log, 7), None);
+        assert_eq!(RelayedTrip::pair(vec![1.0], &log, 0), None);
     }
 
     #[test]

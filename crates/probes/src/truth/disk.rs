@@ -155,7 +155,9 @@ fn read_throttled(
 
 /// The ends of the first and the last throttled period. A far shorter one was something else, such as a busy CPU.
 fn timed_window(held: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)> {
-    let usual = super::median(held.iter().map(|one| one.lasted))?;
+    let mut lengths: Vec<u64> = held.iter().map(|pause| pause.lasted).collect();
+    lengths.sort_unstable();
+    let usual = *lengths.get(lengths.len() / 2)?;
     let kept: Vec<&ThrottlePause> = held.iter().filter(|one| one.lasted > usual / 2).collect();
     (kept.len() > MIN_PERIODS).then(|| (*kept[0], *kept[kept.len() - 1]))
 }

@@ -44,13 +44,6 @@ fn known_prediction(value: f64, share: f64, unit: Unit, construction: &str) -> P
     )
 }
 
-/// The median, the upper of two; `None` of nothing.
-fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.into_iter().collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
-}
-
 /// A missing resource or permission is a skip, anything else a failure.
 fn probe_error(error: kelvin_file::Error) -> ProbeError {
     if error.is_unsupported() { ProbeError::skip(error.to_string()) } else { ProbeError::fail(error.to_string()) }
