@@ -124,6 +124,24 @@ impl fmt::Display for Case {
     }
 }
 
+impl Axis {
+    /// The number of a case on this axis, if it has one.
+    pub fn number_in(self, case: &Case) -> Option<u64> {
+        match case.get(&self.name)? {
+            Value::Integer(value) => Some(value),
+            Value::Word(_) => None,
+        }
+    }
+
+    /// The word of a case on this axis, if it has one.
+    pub fn word_in(self, case: &Case) -> Option<&'static str> {
+        match case.get(&self.name)? {
+            Value::Word(word) => Some(word.as_str()),
+            Value::Integer(_) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

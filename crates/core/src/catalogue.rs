@@ -26,9 +26,18 @@ pub mod truth;
 use crate::{Metric, Name};
 
 pub use core_generation::ModelContradiction;
-pub use rivals::{RIVAL_COMPARISONS, Rival, RivalComparison};
+pub use rivals::{Rival, RivalComparison};
 pub use run_variation::RunVariation;
 pub use shared_axes::PairPlacement;
+
+/// All comparisons with other programs.
+pub static RIVAL_COMPARISONS: [&RivalComparison; 5] = [
+    &file::RIVAL_COMPARISON_CACHED,
+    &file::RIVAL_COMPARISON_DIRECT,
+    &os::RIVAL_COMPARISON_SYSCALL,
+    &os::RIVAL_COMPARISON_PIPE,
+    &net::RIVAL_COMPARISON_TCP,
+];
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {

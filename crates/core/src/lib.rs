@@ -6,7 +6,9 @@
 //! Base units: time in nanoseconds, rates in units per second, sizes in bytes; see [`Unit`].
 #![forbid(unsafe_code)]
 
+mod axis;
 mod bound;
+mod canary;
 mod case;
 mod case_status;
 pub mod catalogue;
@@ -25,6 +27,7 @@ mod labels;
 pub mod load;
 mod machine;
 mod machine_text;
+mod measurement;
 mod metric;
 mod name;
 mod network_path;
@@ -38,7 +41,9 @@ mod run;
 pub mod text;
 pub mod units;
 
+pub use axis::{Axis, AxisScale};
 pub use bound::{Bound, BoundRecord};
+pub use canary::{CANARY_CHAIN_MULTIPLIES, Canaries, Canary};
 pub use case::{AxisWord, Case, Value};
 pub use case_status::{CaseStatus, CoreSteadyState, SteadyState};
 pub use compare::{
@@ -74,9 +79,8 @@ pub use machine::{
     Nic, NumaNode, Platform, Tlb, Topology,
 };
 pub use machine_text::cpu_ranges;
-pub use metric::{
-    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, HeadlineSamples, Metric, Need, Overhead, Unit,
-};
+pub use measurement::{CanaryReading, Measurement, PlannedMeasurement, Round, RoundOutcome, SkipReason};
+pub use metric::{Better, HeadlineSamples, Metric, Need, Overhead, Unit};
 pub use name::{Name, is_dotted_prefix};
 pub use network_path::NetworkPath;
 pub use overview::{
@@ -87,6 +91,5 @@ pub use prediction::{Calibration, Ceiling, Input, NoPrediction, Prediction, Pred
 pub use readings::{Batches, MetricReadings, OverheadReading, Readings, SampleTags};
 pub use reference::{Reference, ReferenceValue};
 pub use run::{
-    CanaryReading, ClockInfo, ClockKind, FOREIGN_MODE, Foreign, Measurement, PlannedMeasurement, RUN_FORMAT, Round,
-    RoundOutcome, Run, RunHeader, RunSettings, RunStatus, SkipReason, SpreadHistory,
+    ClockInfo, ClockKind, FOREIGN_MODE, Foreign, RUN_FORMAT, Run, RunHeader, RunSettings, RunStatus, SpreadHistory,
 };

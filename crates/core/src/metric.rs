@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::identifiers::Id;
-use crate::{AxisWord, Case, Name, Value};
+use crate::{Axis, AxisWord, Canaries, Case, Name};
 
 /// One quantity with a name, a unit and a better direction.
 ///
@@ -212,7 +212,8 @@ mod stored_axes {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Axis, MAX_AXES};
+    use super::MAX_AXES;
+    use crate::Axis;
 
     /// Those of a metric in the first stored runs.
     const MIN_STORED_AXES: usize = 3;
@@ -344,122 +345,10 @@ pub enum Overhead {
     ClockPairAndLoop,
 }
 
-/// A short fixed kernel timed between batches to see a disturbance that no counter shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Canary {
-    /// A chain of dependent multiplies: a known number of core cycles each, so the core's frequency.
-    Chain,
-    /// A block of independent adds: throughput, which a busy SMT sibling halves.
-    Block,
-}
-
-impl Canary {
-    /// All canaries, in the order in which they are kept.
-    pub const ALL: [Canary; 2] = [Canary::Chain, Canary::Block];
-
-    /// Its name in data.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Canary::Chain => "chain",
-            Canary::Block => "block",
-        }
-    }
-}
-
-/// Dependent multiplies in one reading of [`Canary::Chain`].
-pub const CANARY_CHAIN_MULTIPLIES: u32 = 2752;
-
-/// A set of canaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Canaries(u8);
-
-impl Canaries {
-    /// No canary.
-    pub const NONE: Self = Self(0);
-    /// Frequency and throughput of the core.
-    pub const CORE: Self = Self(0b0011);
-    /// The set of these canaries.
-    pub const fn from_canaries(canaries: &[Canary]) -> Self {
-        let mut bits = 0;
-        let mut i = 0;
-        while i < canaries.len() {
-            bits |= 1 << canaries[i] as u8;
-            i += 1;
-        }
-        Self(bits)
-    }
-
-    /// Whether the set holds this canary.
-    pub const fn contains(self, canary: Canary) -> bool {
-        self.0 & (1 << canary as u8) != 0
-    }
-
-    /// The canaries of the set, in order.
-    pub fn iter(self) -> impl Iterator<Item = Canary> {
-        Canary::ALL.into_iter().filter(move |&canary| self.contains(canary))
-    }
-}
-
-/// A parameter of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Axis {
-    /// Key in a [`crate::Case`]: `arguments`.
-    #[schemars(with = "Id")]
-    pub name: Name,
-    /// Label for people, with its unit: `resident memory, bytes`.
-    pub label: Name,
-    /// How values are spread.
-    pub scale: AxisScale,
-}
-
-impl Axis {
-    /// An axis from constants.
-    pub const fn new(name: &'static str, label: &'static str, scale: AxisScale) -> Self {
-        Self { name: Name::new(name), label: Name::new(label), scale }
-    }
-
-    /// The number of a case on this axis, if it has one.
-    pub fn number_in(self, case: &Case) -> Option<u64> {
-        match case.get(&self.name)? {
-            Value::Integer(value) => Some(value),
-            Value::Word(_) => None,
-        }
-    }
-
-    /// The word of a case on this axis, if it has one.
-    pub fn word_in(self, case: &Case) -> Option<&'static str> {
-        match case.get(&self.name)? {
-            Value::Word(word) => Some(word.as_str()),
-            Value::Integer(_) => None,
-        }
-    }
-}
-
-impl From<Axis> for Name {
-    fn from(axis: Axis) -> Self {
-        axis.name
-    }
-}
-
-/// How the values of an axis are distributed and drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AxisScale {
-    /// Integers on a linear scale.
-    Linear,
-    /// Integers on a logarithmic scale, written as they are.
-    Logarithmic,
-    /// Bytes on a logarithmic scale, written in KiB, MiB, GiB.
-    Bytes,
-    /// Words.
-    Category,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AxisScale;
 
     const AXIS: Axis = Axis::new("size", "size", AxisScale::Bytes);
 

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::identifiers::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Explanation, Fact, Hazard, Labels, Machine, Metric, MetricReadings, Name,
-    NetworkPath, PredictionRecord,
+    Bound, BoundRecord, Case, Explanation, Fact, Hazard, Labels, Machine, Measurement, Metric, Name, NetworkPath,
+    PlannedMeasurement, PredictionRecord, RoundOutcome,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -67,21 +67,6 @@ pub struct Foreign {
 
 /// The mode of a foreign run.
 pub const FOREIGN_MODE: Name = Name::new("foreign");
-
-/// One probe at one case that a run sets out to measure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PlannedMeasurement {
-    /// Id of the probe.
-    #[schemars(with = "Id")]
-    pub probe: Name,
-    /// Ids of the metrics that it measures.
-    #[schemars(with = "Vec<Id>")]
-    pub metrics: Vec<Name>,
-    /// The case.
-    pub case: Case,
-    /// Whether it is measured (briefly) only as an input of predictions.
-    pub only_input: bool,
-}
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -201,103 +186,7 @@ pub struct Run {
     pub labels: Labels,
 }
 
-/// One probe at one case: all its rounds, for all the metrics that it measures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Measurement {
-    /// The plan of it.
-    #[serde(flatten)]
-    pub planned: PlannedMeasurement,
-    /// Its rounds, in the order in which they ran.
-    pub rounds: Vec<Round>,
-    /// Why it was not measured at all, if it was not.
-    pub skipped: Option<SkipReason>,
-}
-
-/// One fresh process that ran one probe once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Round {
-    /// Number of the round of this case, from 0.
-    pub index: u32,
-    /// Seconds from the start of the run.
-    pub start_seconds: f64,
-    /// Lifetime of the process in seconds, with start and set-up.
-    pub seconds: f64,
-    /// How many of them were for timing: those planned, and those by which it went on until the core was undisturbed. Missing in
-    /// studies that plan none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timing: Option<f64>,
-    /// The CPU that it ran on.
-    pub cpu: u32,
-    /// Its outcome.
-    pub outcome: RoundOutcome,
-}
-
-impl Round {
-    fn without_samples(&self) -> Self {
-        let attempt = match &self.outcome {
-            RoundOutcome::Measured(_) => RoundOutcome::Measured(Vec::new()),
-            RoundOutcome::Skipped(reason) => RoundOutcome::Skipped(reason.clone()),
-            RoundOutcome::Failed(reason) => RoundOutcome::Failed(reason.clone()),
-        };
-        let &Self { index, start_seconds: at, seconds, timing, cpu, .. } = self;
-        Self { index, start_seconds: at, seconds, timing, cpu, outcome: attempt }
-    }
-}
-
-/// The outcome of one round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RoundOutcome {
-    /// Readings: none in a report without samples, and at least one everywhere else.
-    Measured(Vec<MetricReadings>),
-    /// It was skipped, for a reason.
-    Skipped(SkipReason),
-    /// It crashed, hung, printed garbage or reported an error.
-    Failed(String),
-}
-
-/// Why something was not measured: what is missing, and what it needs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct SkipReason(pub String);
-
-impl SkipReason {
-    /// A reason from words.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-impl std::fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-/// One reading of a canary in the course of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CanaryReading {
-    /// Seconds from the start of the run.
-    pub seconds: f64,
-    /// Which canary.
-    pub canary: Canary,
-    /// Its time, in nanoseconds.
-    pub nanoseconds: f64,
-}
-
 impl Run {
-    /// The run of a sequence of events; `None` without a start. A sequence without an end is a partial run.
-    pub fn from_events(events: impl IntoIterator<Item = Event>) -> Option<Self> {
-        let mut run: Option<Self> = None;
-        for event in events {
-            match event {
-                Event::Started(outline) => run = Some(Self::from_header(*outline)),
-                event => run.as_mut()?.apply(event),
-            }
-        }
-        run
-    }
-
     /// A run that has only begun.
     pub fn from_header(outline: RunHeader) -> Self {
         let measurements = outline.plan.iter().cloned().map(Measurement::from_plan).collect();
@@ -311,35 +200,6 @@ impl Run {
             notes: Vec::new(),
             labels: Labels::default(),
         }
-    }
-
-    /// Applies an event.
-    pub fn apply(&mut self, event: Event) {
-        match event {
-            Event::Started(_) | Event::RoundStarted { .. } | Event::Extended { .. } => {}
-            Event::RoundFinished { probe, case, round } => {
-                self.seconds = self.seconds.max(round.start_seconds + round.seconds);
-                self.measurement(probe, case).rounds.push(*round);
-            }
-            Event::CaseSkipped { probe, case, reason } => self.measurement(probe, case).skipped = Some(reason),
-            Event::Finished { status, seconds, notes } => {
-                self.status = status;
-                self.seconds = seconds;
-                self.notes.extend(notes);
-            }
-        }
-    }
-
-    /// The measurement of a planned case; events of an unplanned case add one, so that
-    /// no reading is lost.
-    fn measurement(&mut self, probe: Name, case: Case) -> &mut Measurement {
-        let found = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
-        let index = found.unwrap_or_else(|| {
-            let planned = PlannedMeasurement { probe, metrics: Vec::new(), case, only_input: false };
-            self.measurements.push(Measurement::from_plan(planned));
-            self.measurements.len() - 1
-        });
-        &mut self.measurements[index]
     }
 
     /// The same run without the readings of its rounds: what is shown of it, and far less to write.
@@ -391,45 +251,5 @@ impl Run {
     pub fn has_clock_changed(&self) -> bool {
         let clock = &self.header.clock;
         clock.source_after.is_some() && clock.source_before != clock.source_after
-    }
-}
-
-impl Measurement {
-    /// A measurement without rounds yet.
-    pub fn from_plan(planned: PlannedMeasurement) -> Self {
-        Self { planned, rounds: Vec::new(), skipped: None }
-    }
-
-    fn without_samples(&self) -> Self {
-        let (planned, skipped) = (self.planned.clone(), self.skipped.clone());
-        Self { planned, rounds: self.rounds.iter().map(Round::without_samples).collect(), skipped }
-    }
-
-    /// The readings of one metric, with the round that made them, in order.
-    pub fn readings<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a Round, &'a MetricReadings)> {
-        self.rounds.iter().filter_map(move |round| match &round.outcome {
-            RoundOutcome::Measured(readings) => {
-                readings.iter().find(|reading| reading.metric == *metric).map(|reading| (round, reading))
-            }
-            _ => None,
-        })
-    }
-
-    /// The reasons of failed rounds.
-    pub fn failures(&self) -> impl Iterator<Item = &str> {
-        self.rounds.iter().filter_map(|round| match &round.outcome {
-            RoundOutcome::Failed(reason) => Some(reason.as_str()),
-            _ => None,
-        })
-    }
-
-    /// The reason why it, or its first skipped round, was skipped.
-    pub fn skip_reason(&self) -> Option<&SkipReason> {
-        self.skipped.as_ref().or_else(|| {
-            self.rounds.iter().find_map(|round| match &round.outcome {
-                RoundOutcome::Skipped(reason) => Some(reason),
-                _ => None,
-            })
-        })
     }
 }

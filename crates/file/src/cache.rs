@@ -9,47 +9,15 @@ use std::time::Duration;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable, page_bytes, unwritten_pages};
-use kelvin_sys::stop_signals;
 
+use crate::access::Access;
+pub use crate::access::PageCacheState;
 use crate::block_requests::{BlockOrder, BlockRequests};
 use crate::engine::{Engine, ReadOptions};
+use crate::error::check_stop_signal;
 use crate::observer::{DeadlineObserver, EndCondition};
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::{Error, Result};
-
-/// How much of a file is to be in memory when it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageCacheState {
-    /// Whatever is there.
-    AsFound,
-    /// All of it: it is read once before.
-    Cached,
-    /// Nothing: it is dropped before.
-    Uncached,
-    /// It does not matter, as it is read past the page cache. Nothing of it is in memory either: the kernel would have to look
-    /// there first.
-    Direct,
-}
-
-impl PageCacheState {
-    /// How the file is opened for it.
-    pub fn access(self) -> Access {
-        match self {
-            Self::AsFound | Self::Cached | Self::Uncached => Access::Buffered,
-            Self::Direct => Access::Direct,
-        }
-    }
-
-    /// Its name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AsFound => "as-found",
-            Self::Cached => "cached",
-            Self::Uncached => "uncached",
-            Self::Direct => "direct",
-        }
-    }
-}
 
 /// How much of a file is in memory, by each of two calls.
 ///
@@ -142,11 +110,6 @@ pub(crate) fn timed_flush(file: &File, path: &Path) -> Result<u64> {
     file.sync_all().map_err(|error| Error::call("flush", path, error))?;
     let took = monotonic() - begun;
     check_stop_signal().map(|()| took)
-}
-
-/// That no signal wants the work to end.
-pub(crate) fn check_stop_signal() -> Result<()> {
-    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 /// Places that [`sample_residency`] looks at.

@@ -19,12 +19,15 @@ use rustix::io::Errno;
 
 use self::extents::DataRanges;
 use self::method::{Copier, CopyTiming, MethodError, MethodResult};
+use crate::access::Access;
+use crate::access::PageCacheState;
 use crate::atomic_file::{AtomicFile, PinnedPath};
-use crate::cache::{self, PageCacheState, Residency};
+use crate::cache::{self, Residency};
 use crate::device::{Device, DeviceTraffic};
+use crate::error::check_stop_signal;
 use crate::io_result::{IoResult, UsageStart};
 use crate::reader_threads::ThreadResult;
-use crate::target::{Access, Target, may_overstate};
+use crate::target::{Target, may_overstate};
 use crate::write_job::SyncMode;
 use crate::{Error, Result};
 
@@ -427,7 +430,7 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
     let mut blocks = [vec![0; COMPARE_BLOCK], vec![0; COMPARE_BLOCK]];
     let mut offset = 0;
     loop {
-        cache::check_stop_signal()?;
+        check_stop_signal()?;
         let [one, other] = &mut blocks;
         let read = read_full_block(&source, one, offset)
             .map_err(|error| job.source.read_error(offset, COMPARE_BLOCK, error))?;

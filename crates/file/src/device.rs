@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kelvin_sys::procfs::{MountInfo, mount_id};
 
-use crate::target::{Access, Target};
+use crate::access::Access;
+use crate::target::Target;
 
 /// Bytes that a block device has moved since the system started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,10 +18,10 @@ use self::mmap::MmapEngine;
 use self::stream::StreamEngine;
 use self::syscalls::{IoCall, SyscallEngine};
 use self::uring::UringEngine;
+use crate::access::Access;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::observer::Observer;
-use crate::reader_threads::IoWorker;
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::{Error, Result};
 
 /// A way of reading blocks of a file into memory.
@@ -206,6 +206,23 @@ pub(crate) struct BlockFile {
     pub(crate) access: Access,
     /// The pages that are asked for, of the buffers.
     pub(crate) pages: PagePolicy,
+}
+
+/// One thread's source of requests: a reader or a writer.
+pub(crate) trait IoWorker {
+    /// Makes requests until there are no more or the observer has enough, and says which.
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow;
+
+    /// Its engine.
+    fn engine(&self) -> &BlockEngine;
+
+    /// Nothing more is to be done: that all was taken of what was written, if anything was.
+    ///
+    /// # Errors
+    /// Those of close.
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether the observer had enough, or else there were no more requests.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cache::PageCacheState;
+use crate::access::PageCacheState;
 
 /// Why a file could not be worked on.
 #[derive(Debug, thiserror::Error)]
@@ -210,4 +210,9 @@ impl Error {
                 | Self::CgroupUnavailable(_)
         )
     }
+}
+
+/// Fails with [`Error::Interrupted`] after a signal that ends the program.
+pub(crate) fn check_stop_signal() -> crate::Result<()> {
+    kelvin_sys::stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }

@@ -13,13 +13,15 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
+use crate::access::Access;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache;
 use crate::digest::Digest;
 use crate::engine::{Engine, ReadOptions, Reader};
+use crate::error::check_stop_signal;
 use crate::method_search::{MethodSearch, PieceAssignment, TrialRounds};
 use crate::observer::Observer;
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::{PagePolicy, Result};
 
 /// A way to read a file.
@@ -202,7 +204,7 @@ fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
     let (way, mut digest, mut bytes) = (CACHED_METHODS[0], Digest::default(), 0);
     let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; way.block]);
     loop {
-        cache::check_stop_signal()?;
+        check_stop_signal()?;
         match file.read(&mut block) {
             Ok(0) => break,
             Ok(read) => {
@@ -381,7 +383,7 @@ impl<'a> DigestWork<'a> {
             }
         };
         reader.read(&mut BlockRequests::new(piece.range.clone(), way.block, BlockOrder::Sequential), observer)?;
-        cache::check_stop_signal()?;
+        check_stop_signal()?;
         reader.unmap_pages()?;
         readers[place] = Some(reader);
         Ok(place)

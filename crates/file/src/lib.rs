@@ -6,6 +6,7 @@
 //! one that is copied to another.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod atomic_file;
 mod block_requests;
 pub mod cache;
@@ -31,13 +32,14 @@ mod target;
 pub mod temporary_files;
 pub mod write_job;
 
+pub use access::Access;
 pub use block_requests::{BlockOrder, BlockRequest, BlockRequests};
 pub use digest::Digest;
 pub use engine::{Engine, ReadOptions, Reader};
 pub use error::Error;
 pub use kelvin_sys::memory::PagePolicy;
 pub use observer::{IoTally, LatencyObserver, Observer, recording_cost};
-pub use target::{Access, Target, may_overstate};
+pub use target::{Target, may_overstate};
 
 /// The result of work on a file.
 pub type Result<T> = std::result::Result<T, Error>;

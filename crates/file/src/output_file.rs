@@ -14,7 +14,7 @@ use std::time::Duration;
 use kelvin_sys::fs::{ENXIO, O_EXCL, O_NONBLOCK, inherited_writer, kind};
 
 use crate::atomic_file::{AtomicFile, DANGLING_LINK, PinnedPath};
-use crate::cache::check_stop_signal;
+use crate::error::check_stop_signal;
 use crate::target::special_kind;
 use crate::temporary_files::{descriptor_path, open_path_only};
 use crate::{Error, Result};

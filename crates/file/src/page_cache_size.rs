@@ -16,8 +16,9 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::page_bytes;
 
 use crate::Result;
+use crate::access::PageCacheState;
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
-use crate::cache::{self, PageCacheState};
+use crate::cache;
 use crate::engine::{Engine, ReadOptions};
 use crate::observer::{IoTally, Observer};
 use crate::target::Target;

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use kelvin_sys::clock::Clock;
 
+use crate::access::PageCacheState;
 use crate::block_requests::BlockOrder;
-use crate::cache::{self, PageCacheState};
+use crate::cache;
 use crate::device::Device;
 use crate::engine::{Engine, ReadOptions};
 use crate::io_result::UsageStart;

@@ -10,29 +10,12 @@ use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::block_requests::{BlockOrder, BlockRequests};
-use crate::cache::check_stop_signal;
 use crate::digest::{Digest, DigestObserver};
-use crate::engine::{BlockEngine, Flow};
+use crate::engine::IoWorker;
+use crate::error::check_stop_signal;
 use crate::observer::{DeadlineObserver, EndCondition, IoTally, LatencyObserver, Observer};
 use crate::start_barrier::StartBarrier;
 use crate::{Error, Result};
-
-/// One thread's source of requests: a reader or a writer.
-pub(crate) trait IoWorker {
-    /// Makes requests until there are no more or the observer has enough, and says which.
-    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Flow;
-
-    /// Its engine.
-    fn engine(&self) -> &BlockEngine;
-
-    /// Nothing more is to be done: that all was taken of what was written, if anything was.
-    ///
-    /// # Errors
-    /// Those of close.
-    fn finish(&self) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// How threads divide a part of a file among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

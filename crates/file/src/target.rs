@@ -8,17 +8,9 @@ use std::path::{Path, PathBuf};
 use kelvin_sys::direct_io::{self, DirectIoSupport};
 use kelvin_sys::uring::IoDirection;
 
+use crate::access::Access;
 use crate::block_requests::BlockRequest;
 use crate::{Error, Result};
-
-/// Whether the page cache takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Through the page cache.
-    Buffered,
-    /// Past it (O_DIRECT).
-    Direct,
-}
 
 /// A regular file as it was when it was found.
 #[derive(Clone, Debug)]

@@ -9,18 +9,19 @@ use std::sync::Arc;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::uring::IoDirection;
 
+use crate::access::Access;
 use crate::atomic_file::{AtomicFile, PinnedPath};
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
 use crate::cache;
 use crate::device::Device;
 use crate::engine::syscalls::{IoCall, SyscallEngine};
 use crate::engine::uring::UringEngine;
-use crate::engine::{BlockEngine, BlockFile, Flow, named};
+use crate::engine::{BlockEngine, BlockFile, Flow, IoWorker, named};
 use crate::io_result::{IoResult, UsageStart};
 use crate::observer::{EndCondition, Observer};
 use crate::random_data::RandomData;
-use crate::reader_threads::{self, Division, IoWorker, ThreadPlan, ThreadRequests};
-use crate::target::{Access, Target};
+use crate::reader_threads::{self, Division, ThreadPlan, ThreadRequests};
+use crate::target::Target;
 use crate::{Error, PagePolicy, Result};
 
 /// A way of writing blocks of memory to a file.

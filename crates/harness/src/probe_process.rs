@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_core::RoundOutcome;
-use kelvin_sys::{child, cpu};
+use kelvin_sys::{cpu, process};
 
 use crate::bench::Bench;
 use crate::clock;
@@ -23,7 +23,7 @@ pub fn run_probe_process(probes: &[&Probe]) -> Result<(), String> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|error| format!("cannot read the request: {error}"))?;
     let request: RoundRequest = serde_json::from_slice(&text).map_err(|error| format!("bad request: {error}"))?;
-    child::die_with_parent(request.parent_pid);
+    process::die_with_parent(request.parent_pid);
     let probe = probes
         .iter()
         .find(|probe| probe.id == request.probe)

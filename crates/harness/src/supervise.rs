@@ -12,15 +12,11 @@ use kelvin_stats::Random;
 use kelvin_sys::child::WaitLimit;
 use kelvin_sys::{child, stop_signals};
 
-use crate::launcher::{Launcher, ProcessLauncher};
+use crate::launcher::{LIVE_ROUND_FACTOR, Launcher, ProcessLauncher};
 use crate::plan::{Plan, PlanUnit};
 use crate::protocol::{Extension, RoundRequest, RoundResponse};
 use crate::schedule::{BudgetLimit, Decision, NextRound, Schedule, ScheduleSpec, UnitSpec};
 use crate::setup::Setup;
-
-/// How many times its limit a round may take that shows signs of life: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
-/// an emulator the same work takes so much longer.
-pub(crate) const LIVE_ROUND_FACTOR: u32 = 12;
 
 /// Why a case is left out after all.
 const OUT_OF_TIME: &str = "no time for it beside what is more important: rounds take longer here than expected";

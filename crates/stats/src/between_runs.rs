@@ -4,7 +4,7 @@
 //! from earlier runs, or from several runs of each side, or else assumed. `tests/comparison.rs` of `analysis` simulates what of a whole
 //! report comes out.
 
-use crate::headline_interval::{BetweenRunVariance, MedianConstants, VarianceEstimate, within_run_variance};
+use crate::between_run_variance::{BetweenRunVariance, MedianConstants, VarianceEstimate, within_run_variance};
 use crate::uncertain_value::{MIN_INTERVAL_ROUNDS, UncertainValue, logarithms};
 use crate::{mean, median, variance};
 
@@ -146,7 +146,7 @@ pub fn inflation_factor(strangeness: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::headline_interval::EarlierRuns;
+    use crate::between_run_variance::EarlierRuns;
 
     const ROUNDS: [f64; 8] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1];
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod autocorrelation;
+mod between_run_variance;
 mod between_runs;
 mod blocked_ratio;
 mod change_points;
@@ -22,6 +23,10 @@ mod token_bucket;
 mod uncertain_value;
 
 pub use autocorrelation::effective_samples;
+pub use between_run_variance::{
+    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, MAX_HISTORY_RUNS, MIN_HISTORY_RUNS, VarianceEstimate,
+    within_run_variance,
+};
 pub use between_runs::{
     BetweenRunPrior, RunFigure, inflation_factor, medians_of_runs, ratio_of_runs, usual_between_run_std,
 };
@@ -32,9 +37,8 @@ pub use change_points::{
 pub use distributions::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use fixed_plus_linear::{FixedPlusLinear, WorkSample, fit_fixed_plus_linear};
 pub use headline_interval::{
-    ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, BetweenRunVariance, CONFIDENCE_LEVEL,
-    EarlierRuns, HeadlineInterval, HeadlineIntervalKind, MAX_HISTORY_RUNS, MIN_HISTORY_RUNS, UnobservedVariance,
-    VarianceEstimate, headline, headline_interval, repeat_interval, within_run_variance,
+    ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, HeadlineInterval, HeadlineIntervalKind,
+    UnobservedVariance, headline, headline_interval, repeat_interval,
 };
 pub use histogram::Histogram;
 pub use modes::{Cluster, ModePattern, TwoStates, clusters, dominant_mode, fastest_mode, mode_pattern, two_states};

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::clock::monotonic;
-use crate::process::ExitKind;
+use crate::process::{ExitKind, die_with_parent};
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
 use crate::{Error, Result, poll};
@@ -72,17 +72,6 @@ const STDERR_BYTES: usize = 4096;
 /// Makes this process the subreaper of its descendants' orphans.
 pub fn adopt_orphans() -> Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
-}
-
-/// Asks the kernel to kill the calling process when its parent dies, and exits if the parent is already dead.
-pub fn die_with_parent(parent: u32) {
-    // SAFETY: prctl and getppid take no pointers; `_exit` ends the process without running anything of ours.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() as u32 != parent {
-            libc::_exit(1);
-        }
-    }
 }
 
 impl GuardedChild {

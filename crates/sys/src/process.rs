@@ -210,7 +210,7 @@ pub fn fork_worker(work: impl FnOnce() -> u8) -> Result<Child> {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let _guard = ExitOnDrop;
-        crate::child::die_with_parent(parent);
+        die_with_parent(parent);
         let status = work();
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(status)) };
@@ -398,6 +398,17 @@ pub fn raise_open_file_limit() -> Result<u64> {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     Ok(maximum.unwrap_or(u64::MAX))
+}
+
+/// Asks the kernel to kill the calling process when its parent dies, and exits if the parent is already dead.
+pub fn die_with_parent(parent: u32) {
+    // SAFETY: prctl and getppid take no pointers; `_exit` ends the process without running anything of ours.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() as u32 != parent {
+            libc::_exit(1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use crate::{Better, Metric, Unit};
 
 use crate::catalogue::axis_words::words;
-use crate::catalogue::{file, net, os};
 
 words! {
     /// A program that does the same work.
@@ -33,15 +32,6 @@ pub struct RivalComparison {
     /// The other program's.
     pub other: &'static Metric,
 }
-
-/// All comparisons with other programs.
-pub static RIVAL_COMPARISONS: [&RivalComparison; 5] = [
-    &file::RIVAL_COMPARISON_CACHED,
-    &file::RIVAL_COMPARISON_DIRECT,
-    &os::RIVAL_COMPARISON_SYSCALL,
-    &os::RIVAL_COMPARISON_PIPE,
-    &net::RIVAL_COMPARISON_TCP,
-];
 
 /// A ratio of two speeds.
 pub(crate) const fn speed_ratio_metric(metric: Metric) -> Metric {

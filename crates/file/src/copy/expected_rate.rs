@@ -14,8 +14,9 @@ use kelvin_sys::stop_signals;
 
 use super::CopyMethod;
 use crate::Error;
+use crate::access::Access;
 use crate::atomic_file::PinnedPath;
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::temporary_files::TemporaryFiles;
 
 /// Bytes of a part at most: enough to be timed to a few percent, in some 10 ms.

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::{CopyRun, SyscallCounts};
 use crate::block_requests::BlockRequest;
-use crate::cache::check_stop_signal;
+use crate::error::check_stop_signal;
 use crate::observer::{DeadlineObserver, EndCondition, Observer};
 use crate::{Error, Result};
 

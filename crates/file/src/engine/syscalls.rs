@@ -10,9 +10,10 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::uring::IoDirection;
 
 use super::{BlockEngine, BlockFile, Flow};
+use crate::access::Access;
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::observer::Observer;
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::{Error, Result};
 
 /// Parts of the buffer that readv fills at once.

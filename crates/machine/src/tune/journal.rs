@@ -3,13 +3,13 @@
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use kelvin_sys::trusted_path::{self, TrustError};
 use serde::{Deserialize, Serialize};
 
 use super::plan::TunableSetting;
-use super::{SettingChange, TuneError, setting_switch};
+use super::{SettingChange, TuneError};
 use crate::root::FileRoot;
 
 /// Format of the journal.
@@ -36,7 +36,7 @@ pub(super) struct Journal {
 fn validate_change(change: &SettingChange) -> Result<(), String> {
     let SettingChange { path, from, to, requested, .. } = change;
     if *requested {
-        return setting_switch::validate_setting(path, from).and_then(|()| setting_switch::validate_setting(path, to));
+        return validate_setting(path, from).and_then(|()| validate_setting(path, to));
     }
     match TunableSetting::for_path(path) {
         None => Err(format!("{path:?} is not a setting that tune changes")),
@@ -191,4 +191,23 @@ impl Drop for JournalLock {
         // Removed while still locked. If that fails, a harmless empty file stays.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Where settings are.
+const SETTING_DIRECTORIES: [&str; 2] = ["/proc/sys/", "/sys/"];
+/// Maximum length of a value.
+const MAX_VALUE_LENGTH: usize = 4096;
+
+/// Whether a file can be that of a setting, and a text its value.
+pub(super) fn validate_setting(path: &str, value: &str) -> Result<(), String> {
+    let is_below = SETTING_DIRECTORIES.iter().any(|place| path.starts_with(place));
+    let is_plain = Path::new(path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    if !is_below || !is_plain || path.contains("//") {
+        return Err(format!("{path:?} is not a setting: a file below /proc/sys or /sys is"));
+    }
+    let is_text = value.chars().all(|letter| letter == '\t' || !letter.is_control());
+    if value.trim().is_empty() || value.len() > MAX_VALUE_LENGTH || !is_text {
+        return Err(format!("{path} cannot be set to {value:?}: one line of text is right"));
+    }
+    Ok(())
 }

@@ -1,18 +1,13 @@
 //! Settings of the system that an experiment switches between values, and puts back at its end; after a kill, `tune --restore` does.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use super::journal::{Journal, JournalLock};
+use super::journal::{Journal, JournalLock, validate_setting};
 use super::{
     ChangeOutcome, ChangeResult, SettingChange, TuneError, current_value, is_same_value, restore_held,
     write_and_verify, write_existing,
 };
 use crate::root::FileRoot;
-
-/// Where settings are.
-const SETTING_DIRECTORIES: [&str; 2] = ["/proc/sys/", "/sys/"];
-/// Maximum length of a value.
-const MAX_VALUE_LENGTH: usize = 4096;
 
 /// Settings that are switched; dropped, it puts them back.
 #[derive(Debug)]
@@ -102,20 +97,6 @@ impl Drop for SettingSwitch {
         // What cannot be put back stays in the journal, which every later call tells of.
         let _ = self.restore();
     }
-}
-
-/// Whether a file can be that of a setting, and a text its value.
-pub(super) fn validate_setting(path: &str, value: &str) -> Result<(), String> {
-    let is_below = SETTING_DIRECTORIES.iter().any(|place| path.starts_with(place));
-    let is_plain = Path::new(path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
-    if !is_below || !is_plain || path.contains("//") {
-        return Err(format!("{path:?} is not a setting: a file below /proc/sys or /sys is"));
-    }
-    let is_text = value.chars().all(|letter| letter == '\t' || !letter.is_control());
-    if value.trim().is_empty() || value.len() > MAX_VALUE_LENGTH || !is_text {
-        return Err(format!("{path} cannot be set to {value:?}: one line of text is right"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
