@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals, quiet_words
+from rivals import Rivals, quiet_summary
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Comparison:
     rival: str
     # Largest relative difference; None is reported and not judged.
     bound: float | None
-    theirs: Callable[[Rivals, float], float] = common.live()
+    theirs: Callable[[Rivals, float], float] = common.unkept_field()
     ours: list = field(default_factory=list)
     headlines: list = field(default_factory=list)
     others: list = field(default_factory=list)
@@ -46,12 +46,12 @@ class Comparison:
         """One more pair, each side in a quiet moment if there is one."""
         for side in order:
             if side == "kelvin":
-                report = rivals.in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(rivals.cpu)))
-                found = common.find(report, self.metric, self.case)
-                self.ours.append(found["as_found"]["value"])
-                self.headlines.append(found["headline"])
+                report = rivals.measure_in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(rivals.cpu)))
+                summary = common.find_summary(report, self.metric, self.case)
+                self.ours.append(summary["as_found"]["value"])
+                self.headlines.append(summary["headline"])
             else:
-                self.others.append(rivals.in_quiet(lambda: self.theirs(rivals, seconds)))
+                self.others.append(rivals.measure_in_quiet(lambda: self.theirs(rivals, seconds)))
 
     def verdict(self):
         """`agrees`, `differs`, `not settled`, or `reported only` for what has no bound."""
@@ -69,7 +69,7 @@ class Comparison:
         ]
 
 
-def null_call(rivals, seconds):
+def perf_null_call(rivals, seconds):
     """perf's null call without perf's own loop, which is measured beside it."""
     loop = rivals.c_loop("perf_call_loop", "perf.loop", max(seconds / 5, 0.3))
     return rivals.perf_median(seconds, "syscall", "basic") - loop
@@ -83,7 +83,7 @@ def comparisons():
     branch = lambda rivals, seconds: rivals.c_loop("branch_loop", "branch.mispredict", seconds)
     join = lambda rivals, seconds: rivals.c_loop("thread_loop", "thread.join", seconds)
     return [
-        Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", 0.05, null_call),
+        Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", 0.05, perf_null_call),
         Comparison("pipe round trip", "os.switch.round_trip", "mechanism=pipe task=process", "perf bench sched pipe, pinned", 0.07, pipe),
         Comparison("fork, exit, wait", "os.process.fork_exit_wait", "", "C loop fork_loop", 0.05, fork),
         Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", 0.05, exec_),
@@ -94,7 +94,7 @@ def comparisons():
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=60)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=60)
     parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
     return common.parse_pairs(parser)
 
@@ -105,15 +105,15 @@ def measure(arguments):
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
     kelvin = common.kelvin_program(arguments.kelvin)
     rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
-    open_ones, done = list(chosen), 0
-    while open_ones and done < arguments.most_pairs:
-        order.shuffle(open_ones)
-        for comparison in open_ones:
+    unsettled, done = list(chosen), 0
+    while unsettled and done < arguments.max_pairs:
+        order.shuffle(unsettled)
+        for comparison in unsettled:
             comparison.measure(kelvin, rivals, arguments.seconds, order.sample(["kelvin", "rival"], 2))
         done += 1
-        common.say(f"{done} pairs of: {', '.join(one.name for one in open_ones)}")
+        common.log(f"{done} pairs of: {', '.join(one.name for one in unsettled)}")
         if done >= arguments.pairs:
-            open_ones = [one for one in open_ones if one.verdict() == "not settled"]
+            unsettled = [one for one in unsettled if one.verdict() == "not settled"]
     return {"cpu": rivals.cpu, "seconds": arguments.seconds, "comparisons": chosen, "quiet": rivals.quiet()}
 
 
@@ -123,7 +123,7 @@ def tables(measured):
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
     text = f"{measured['seconds']:g} s a side, CPU {measured['cpu']}.\n\n{common.table(header, [one.row() for one in chosen])}"
     kept = all(one.verdict() in ("agrees", "reported only") for one in chosen)
-    return f"{text}\n\n{quiet_words(measured['quiet'])}", kept
+    return f"{text}\n\n{quiet_summary(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":

@@ -17,61 +17,61 @@ import statistics
 import common
 
 
-def exactly(case):
+def exact_case(case):
     """The one case."""
-    return lambda cases, caches: [found for found in cases if found == case]
+    return lambda cases, caches: [results for results in cases if results == case]
 
 
-def on_one_cpu(cases, caches):
+def one_cpu_cases(cases, caches):
     """All that one CPU does alone."""
     return [case for case in cases if "cpus=one" in case.split()]
 
 
-def a_set_in_each_level(cases, caches):
+def largest_set_of_each_level(cases, caches):
     """On base pages: the largest set of half of each cache, and the largest of all."""
-    base = sorted((bytes_of(case), case) for case in cases if "pages=base" in case.split())
+    base = sorted((case_bytes(case), case) for case in cases if "pages=base" in case.split())
     levels = [[case for size, case in base if size <= cache / 2] for cache in caches]
     return [level[-1] for level in levels if level] + [base[-1][1]]
 
 
-def every(cases, caches):
+def all_cases(cases, caches):
     return cases
 
 
-def bytes_of(case):
+def case_bytes(case):
     return next((int(part.removeprefix("bytes=")) for part in case.split() if part.startswith("bytes=")), 0)
 
 
 # Groups of metrics, each with the seconds of a side, further flags, and which of its cases are compared. A group is one run.
 GROUPS = {
     "core": (6, [], {
-        "cpu.loop": exactly(""),
-        "cpu.latency.load": exactly(""),
-        "cpu.clock.gettime": exactly("clock=monotonic"),
-        "os.syscall.null": exactly("call=getppid"),
-        "os.syscall.read": exactly(""),
-        "os.signal.deliver": exactly(""),
-        "os.process.fork": exactly(""),
-        "os.switch.round_trip": exactly("mechanism=pipe task=process"),
-        "net.rtt.icmp": exactly("message=64"),
-        "net.crr": exactly("placement=same_cpu"),
+        "cpu.loop": exact_case(""),
+        "cpu.latency.load": exact_case(""),
+        "cpu.clock.gettime": exact_case("clock=monotonic"),
+        "os.syscall.null": exact_case("call=getppid"),
+        "os.syscall.read": exact_case(""),
+        "os.signal.deliver": exact_case(""),
+        "os.process.fork": exact_case(""),
+        "os.switch.round_trip": exact_case("mechanism=pipe task=process"),
+        "net.rtt.icmp": exact_case("message=64"),
+        "net.crr": exact_case("placement=same_cpu"),
     }),
     "memory": (14, ["--quick"], {
-        "mem.latency": a_set_in_each_level,
-        "mem.fault.minor": every,
-        "file.engines": every,
+        "mem.latency": largest_set_of_each_level,
+        "mem.fault.minor": all_cases,
+        "file.engines": all_cases,
     }),
-    "bandwidth": (25, [], {"mem.bandwidth.read": on_one_cpu}),
+    "bandwidth": (25, [], {"mem.bandwidth.read": one_cpu_cases}),
 }  # fmt: skip
 ROUNDS = 3
 # As the bits of a set are numbered in reports.
 CANARIES = ("chain", "block")
 # The last level of a virtual machine may be a claim: of more than this much nobody has half to himself.
-MOST_OF_A_CACHE = 16 << 20
+MAX_CACHE_BYTES = 16 << 20
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=None, is_series=True)
+    parser = common.make_pairs_parser(__doc__, seconds=None, is_series=True)
     for action in parser._actions:
         if action.dest == "seconds":
             action.help = "time of each side of a pair [default: 6 to 25, by the group]"
@@ -85,42 +85,42 @@ def parse():
     return arguments
 
 
-def sides_of(kelvin, group, seconds, order):
+def measure_pair(kelvin, group, seconds, order):
     """The figures of both sides of a pair, in random order, by metric and case."""
     usual, flags, metrics = GROUPS[group]
     figures = {}
     for side in order.sample(["with", "without"], 2):
         without = ["--no-canaries"] if side == "without" else []
         report = common.measure(kelvin, sorted(metrics), seconds or usual, "--rounds", str(ROUNDS), "--with-samples", *flags, *without)
-        found, caches = common.results(report), data_caches(report)
+        results, caches = common.results(report), data_caches(report)
         for metric, chosen in metrics.items():
             # What a quick run leaves out, or has no time for, is in the report as well.
-            measured = [case for (one, case), result in found.items() if one == metric and "skipped" not in result["outcome"]]
+            measured = [case for (one, case), result in results.items() if one == metric and "skipped" not in result["outcome"]]
             for case in chosen(measured, caches):
                 one = figures.setdefault(f"{metric} {case}".strip(), {})
-                one[side] = common.find(report, metric, case)["as_found"]["value"]
-                one["canaries"] = [name for bit, name in enumerate(CANARIES) if found[metric, case]["metric"]["canaries"] >> bit & 1]
-                one["unit"] = found[metric, case]["metric"]["unit"]
+                one[side] = common.find_summary(report, metric, case)["as_found"]["value"]
+                one["canaries"] = [name for bit, name in enumerate(CANARIES) if results[metric, case]["metric"]["canaries"] >> bit & 1]
+                one["unit"] = results[metric, case]["metric"]["unit"]
         if side == "with":
-            figures["reading"] = readings_of(report)
+            figures["reading"] = canary_reading_times(report)
     return figures
 
 
 def data_caches(report):
     """Sizes of the caches that hold data, innermost first."""
     known = report["run"]["machine"]["topology"]["caches"].get("known", {}).get("value", [])
-    return [min(cache["bytes"], MOST_OF_A_CACHE) for cache in sorted(known, key=lambda cache: cache["level"]) if cache["kind"] != "instruction"]
+    return [min(cache["bytes"], MAX_CACHE_BYTES) for cache in sorted(known, key=lambda cache: cache["level"]) if cache["kind"] != "instruction"]
 
 
-def readings_of(report):
+def canary_reading_times(report):
     """The nanoseconds of a reading of each canary, the median of all rounds."""
     times = {}
     for measurement in report["run"]["measurements"]:
         for round_ in measurement["rounds"]:
             for reading in round_["outcome"].get("measured", []):
-                for canary, found in reading["readings"].get("batches", {}).get("canaries", {}).items():
-                    times.setdefault(canary, []).extend(found)
-    return {canary: statistics.median(found) for canary, found in times.items()}
+                for canary, results in reading["readings"].get("batches", {}).get("canaries", {}).items():
+                    times.setdefault(canary, []).extend(results)
+    return {canary: statistics.median(results) for canary, results in times.items()}
 
 
 def measure(arguments, data):
@@ -128,9 +128,9 @@ def measure(arguments, data):
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed + len(data["pairs"]))
     for pair in range(arguments.pairs):
         for group in arguments.group or GROUPS:
-            data["pairs"].append(sides_of(kelvin, group, arguments.seconds, order))
+            data["pairs"].append(measure_pair(kelvin, group, arguments.seconds, order))
             yield data
-        common.say(f"pair {pair + 1} of {arguments.pairs}")
+        common.log(f"pair {pair + 1} of {arguments.pairs}")
 
 
 def tables(data):
@@ -138,7 +138,7 @@ def tables(data):
     names = dict.fromkeys(name for pair in data["pairs"] for name in pair if name != "reading")
     for name in names:
         pairs = [pair[name] for pair in data["pairs"] if "with" in pair.get(name, {}) and "without" in pair[name]]
-        if len(pairs) < common.LEAST_PAIRS:
+        if len(pairs) < common.MIN_PAIRS:
             rows.append([name, "-", "-", "-", len(pairs), "-", "-", "too few pairs"])
             kept = False
             continue

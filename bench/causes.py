@@ -76,8 +76,8 @@ class Bench:
 
     @contextlib.contextmanager
     def group(self, controller, flags, **limits):
-        with planted.cgroup(controller, **limits) as door:
-            yield Place(f"echo 0 > {door}", list(flags))
+        with planted.cgroup(controller, **limits) as entry_file:
+            yield Place(f"echo 0 > {entry_file}", list(flags))
 
     @contextlib.contextmanager
     def network(self, control):
@@ -110,16 +110,16 @@ class Bench:
             with contextlib.ExitStack() as stack:
                 before = ""
                 if rate:
-                    limit = f"{planted.number(place)} {rate}"
+                    limit = f"{planted.device_number(place)} {rate}"
                     before = f"echo 0 > {stack.enter_context(planted.cgroup('blkio', blkio__throttle__read_bps_device=limit))}"
                 yield Place(before, ["--dir", str(place)])
 
     # ---- what is measured
 
-    def why(self, asked, places):
+    def why(self, question, places):
         """What `why` says of a figure under all of these."""
         flags = [word for place in places for word in place.flags]
-        command = [str(self.kelvin), "why", *asked, *flags, "--budget", "minimum", "--rounds", str(self.rounds), "--json"]
+        command = [str(self.kelvin), "why", *question, *flags, "--budget", "minimum", "--rounds", str(self.rounds), "--json"]
         before = [place.before for place in places if place.before]
         if before:
             words = " ".join(f"'{word}'" for word in command)
@@ -154,41 +154,41 @@ class Case:
 
     name: str
     cause: str
-    asked: list
+    question: list
     plants: list
     # How its share is known: a number of percent; the figure without it, what is planted there and, where it is told otherwise, how many
     # of its units make one of the figure's; or a function of the bench.
     known: object
     # What must not be named, and where that is not tried anyway, a limit that is never reached.
     bystander: str
-    beside: Callable = Bench.nothing
+    control_plant: Callable = Bench.nothing
     # What else is really there.
-    also: tuple = ()
+    other_causes: tuple = ()
 
 
 # ---- figures
 
 TCP = ["net.bandwidth.tcp", "streams=1", "message=64KiB"]
-ON_ONE, ON_TWO = ["placement=same_cpu"], ["placement=two_cpus"]
+SAME_CPU, TWO_CPUS = ["placement=same_cpu"], ["placement=two_cpus"]
 # Rates are told as the time of a million bytes.
 BLOCKS_OF_A_MB = 4096 / 1e6
-SYSTEM = ["net.bandwidth.tcp.system", "message=64KiB", *ON_ONE]
-WAY = ["net.bandwidth.tcp.way", *ON_ONE]
+SYSTEM = ["net.bandwidth.tcp.system", "message=64KiB", *SAME_CPU]
+SYSTEM_WAY = ["net.bandwidth.tcp.way", *SAME_CPU]
 # At real-time priority both ends take turns in one order; else there are two modes.
-UNIX = ["net.bandwidth.unix", "message=64KiB", *ON_ONE, "--realtime"]
-COPIED = [*WAY, "--realtime"]
+UNIX = ["net.bandwidth.unix", "message=64KiB", *SAME_CPU, "--realtime"]
+ZERO_COPY = [*SYSTEM_WAY, "--realtime"]
 READ = ["file.blocksize.read", "block=4KiB"]
 MIXED = ["file.seqrand", "bytes=1MiB", "order=random"]
 TOUCH = ["mem.fault.major"]
 # It takes a hundred milliseconds: many turns of the scheduler, and many periods of a quota.
-NEW = ["file.new", "filled=write", "block=1MiB", "bytes=256MiB", "--write-limit", "1T"]
+NEW_FILE = ["file.new", "filled=write", "block=1MiB", "bytes=256MiB", "--write-limit", "1T"]
 CREATE = ["file.metadata.create", "files=100"]
 SYNC = ["file.sync", "place=in_place"]
-PIPE = ["os.ipc.bandwidth", "mechanism=pipe", "message=64KiB", *ON_ONE]
+PIPE = ["os.ipc.bandwidth", "mechanism=pipe", "message=64KiB", *SAME_CPU]
 FORK = ["os.process.fork_rss", "pages=base"]
-SET = ["mem.latency", "pages=base"]
-QUOTA, MEMORY = {"bystander": "group_quota", "beside": Bench.ample_quota}, {"bystander": "memory_limit", "beside": Bench.ample_memory}
-AT_TWO_CPUS = ("idle_wake", "remote_interrupt")
+WORKING_SET = ["mem.latency", "pages=base"]
+QUOTA, MEMORY = {"bystander": "group_quota", "control_plant": Bench.ample_quota}, {"bystander": "memory_limit", "control_plant": Bench.ample_memory}
+WAKE_CAUSES = ("idle_wake", "remote_interrupt")
 
 
 def token(means):
@@ -199,31 +199,31 @@ def round_trip(protocol):
     return "pingpong", "net.rtt", [protocol, 1]
 
 
-def kept_awake(what):
+def share_gone_when_awake(what):
     """The share of a round trip that is gone with both CPUs kept awake."""
 
     def share(bench):
-        found = bench.loop(what)
+        idle = bench.loop(what)
         with bench.awake():
-            return 100 * (1 - bench.loop(what) / found)
+            return 100 * (1 - bench.loop(what) / idle)
 
     return share
 
 
-def polled(what):
+def share_gone_when_polling(what):
     """The share of it that is gone besides with idle CPUs that poll."""
 
     def share(bench):
-        found = bench.loop(what)
+        idle = bench.loop(what)
         with bench.awake():
             awake = bench.loop(what)
         with bench.polling():
-            return 100 * (awake - bench.loop(what)) / found
+            return 100 * (awake - bench.loop(what)) / idle
 
     return share
 
 
-def weight(nice):
+def loop_share(nice):
     """The share in percent of a loop of this weight beside one program of nice 0 (sched_prio_to_weight in kernel/sched/core.c)."""
     weights = {-5: 3121, 0: 1024, 5: 335}
     return 100 * weights[nice] / (weights[nice] + weights[0])
@@ -245,30 +245,30 @@ def busy(nice):
     return lambda bench: bench.busy(nice)
 
 
-def with_flags(asked, *flags):
-    return [*asked, *flags]
+def with_flags(question, *flags):
+    return [*question, *flags]
 
 
 CASES = [
     Case("a quota of 5 %", "group_quota", PIPE, [quota(1000, 20_000)], 95.0, **MEMORY),
-    Case("a quota of 20 %", "group_quota", NEW, [quota(2000, 10_000, "--dir", IN_MEMORY)], 80.0, **MEMORY),
-    Case("a quota of 50 %", "group_quota", NEW, [quota(5000, 10_000, "--dir", IN_MEMORY)], 50.0, **MEMORY),
-    Case("a busy loop at nice -5", "other_work", NEW, [Bench.in_memory, busy(-5)], weight(-5), **MEMORY),
-    Case("a busy loop at nice 0", "other_work", NEW, [Bench.in_memory, busy(0)], weight(0), **MEMORY),
-    Case("a busy loop at nice 5", "other_work", NEW, [Bench.in_memory, busy(5)], weight(5), **MEMORY),
-    Case("TCP buffers of 4 KiB", "socket_buffers", [*TCP, *ON_ONE, "--socket-buffers", "4k"], [], ([*TCP, *ON_ONE], []), "congestion_control"),
-    Case("TCP buffers of 16 KiB", "socket_buffers", [*TCP, *ON_ONE, "--socket-buffers", "16k"], [], ([*TCP, *ON_ONE], []), "congestion_control"),
-    Case("TCP buffers of 4 KiB, sendfile", "socket_buffers", [*WAY, "way=sendfile", "message=64KiB", "--socket-buffers", "4k"], [],
-         ([*WAY, "way=sendfile", "message=64KiB"], []), "congestion_control"),
+    Case("a quota of 20 %", "group_quota", NEW_FILE, [quota(2000, 10_000, "--dir", IN_MEMORY)], 80.0, **MEMORY),
+    Case("a quota of 50 %", "group_quota", NEW_FILE, [quota(5000, 10_000, "--dir", IN_MEMORY)], 50.0, **MEMORY),
+    Case("a busy loop at nice -5", "other_work", NEW_FILE, [Bench.in_memory, busy(-5)], loop_share(-5), **MEMORY),
+    Case("a busy loop at nice 0", "other_work", NEW_FILE, [Bench.in_memory, busy(0)], loop_share(0), **MEMORY),
+    Case("a busy loop at nice 5", "other_work", NEW_FILE, [Bench.in_memory, busy(5)], loop_share(5), **MEMORY),
+    Case("TCP buffers of 4 KiB", "socket_buffers", [*TCP, *SAME_CPU, "--socket-buffers", "4k"], [], ([*TCP, *SAME_CPU], []), "congestion_control"),
+    Case("TCP buffers of 16 KiB", "socket_buffers", [*TCP, *SAME_CPU, "--socket-buffers", "16k"], [], ([*TCP, *SAME_CPU], []), "congestion_control"),
+    Case("TCP buffers of 4 KiB, sendfile", "socket_buffers", [*SYSTEM_WAY, "way=sendfile", "message=64KiB", "--socket-buffers", "4k"], [],
+         ([*SYSTEM_WAY, "way=sendfile", "message=64KiB"], []), "congestion_control"),
     Case("Unix buffers of 4 KiB", "socket_buffers", [*UNIX, "--socket-buffers", "4k"], [], (UNIX, []), **MEMORY),
-    Case("a system under bbr", "congestion_control", SYSTEM, [network("bbr")], (SYSTEM, [network("reno")]), **QUOTA, also=("socket_buffers",)),
-    Case("a stream by bbr between two CPUs", "congestion_control", [*TCP, *ON_TWO, "--congestion-control", "bbr"], [], ([*TCP, *ON_TWO], []),
-         **QUOTA, also=("socket_buffers",)),
-    Case("sendfile by bbr", "congestion_control", [*WAY, "way=sendfile", "message=64KiB", "--congestion-control", "bbr"], [],
-         ([*WAY, "way=sendfile", "message=64KiB"], []), **QUOTA, also=("socket_buffers",)),
-    Case("zero copy of 4 KiB", "zero_copy", [*COPIED, "way=zerocopy", "message=4KiB"], [], ([*COPIED, "way=send", "message=4KiB"], []),
+    Case("a system under bbr", "congestion_control", SYSTEM, [network("bbr")], (SYSTEM, [network("reno")]), **QUOTA, other_causes=("socket_buffers",)),
+    Case("a stream by bbr between two CPUs", "congestion_control", [*TCP, *TWO_CPUS, "--congestion-control", "bbr"], [], ([*TCP, *TWO_CPUS], []),
+         **QUOTA, other_causes=("socket_buffers",)),
+    Case("sendfile by bbr", "congestion_control", [*SYSTEM_WAY, "way=sendfile", "message=64KiB", "--congestion-control", "bbr"], [],
+         ([*SYSTEM_WAY, "way=sendfile", "message=64KiB"], []), **QUOTA, other_causes=("socket_buffers",)),
+    Case("zero copy of 4 KiB", "zero_copy", [*ZERO_COPY, "way=zerocopy", "message=4KiB"], [], ([*ZERO_COPY, "way=send", "message=4KiB"], []),
          "congestion_control"),
-    Case("zero copy of 64 KiB", "zero_copy", [*COPIED, "way=zerocopy", "message=64KiB"], [], ([*COPIED, "way=send", "message=64KiB"], []),
+    Case("zero copy of 64 KiB", "zero_copy", [*ZERO_COPY, "way=zerocopy", "message=64KiB"], [], ([*ZERO_COPY, "way=send", "message=64KiB"], []),
          "congestion_control"),
     Case("reads past the page cache", "cold_cache", [*READ, "cache=direct"], [], ([*READ, "cache=cached"], []), **QUOTA),
     Case("random reads, an empty cache", "cold_cache", [*MIXED, "cache=uncached"], [], ([*READ, "cache=cached"], [], BLOCKS_OF_A_MB), **QUOTA),
@@ -290,18 +290,18 @@ for name, figure, what in (
     ("udp", ["net.rtt.udp", "message=1B"], round_trip("udp")),
     ("unix", ["net.rtt.unix", "message=1B"], round_trip("unix")),
 ):
-    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [*figure, *ON_TWO], [], kept_awake(what), **MEMORY, also=AT_TWO_CPUS))
-CASES.append(Case("interrupts to another CPU, pipe", "remote_interrupt", ["os.ipc.latency", "mechanism=pipe", *ON_TWO], [], polled(token("pipe")), **MEMORY, also=AT_TWO_CPUS))
+    CASES.append(Case(f"idle CPUs, {name}", "idle_wake", [*figure, *TWO_CPUS], [], share_gone_when_awake(what), **MEMORY, other_causes=WAKE_CAUSES))
+CASES.append(Case("interrupts to another CPU, pipe", "remote_interrupt", ["os.ipc.latency", "mechanism=pipe", *TWO_CPUS], [], share_gone_when_polling(token("pipe")), **MEMORY, other_causes=WAKE_CAUSES))
 CASES += [
-    Case("base pages, a set of 16 MiB", "translation", [*SET, "bytes=16MiB"], [], (["mem.latency", "pages=huge", "bytes=16MiB"], []), "other_work"),
-    Case("base pages, a set of 64 MiB", "translation", [*SET, "bytes=64MiB"], [], (["mem.latency", "pages=huge", "bytes=64MiB"], []), "other_work"),
-    Case("memory traffic on the other CPU", "neighbour", [*SET, "bytes=16MiB"], [Bench.traffic], ([*SET, "bytes=16MiB"], []), "other_work", also=("translation",)),
-    Case("a page cache of 24 MiB", "memory_limit", NEW, [disk(), lambda bench: bench.memory(24 << 20)], (NEW, [disk()]), **QUOTA, also=("file_system",)),
+    Case("base pages, a set of 16 MiB", "translation", [*WORKING_SET, "bytes=16MiB"], [], (["mem.latency", "pages=huge", "bytes=16MiB"], []), "other_work"),
+    Case("base pages, a set of 64 MiB", "translation", [*WORKING_SET, "bytes=64MiB"], [], (["mem.latency", "pages=huge", "bytes=64MiB"], []), "other_work"),
+    Case("memory traffic on the other CPU", "neighbour", [*WORKING_SET, "bytes=16MiB"], [Bench.traffic], ([*WORKING_SET, "bytes=16MiB"], []), "other_work", other_causes=("translation",)),
+    Case("a page cache of 24 MiB", "memory_limit", NEW_FILE, [disk(), lambda bench: bench.memory(24 << 20)], (NEW_FILE, [disk()]), **QUOTA, other_causes=("file_system",)),
 ]  # fmt: skip
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--only", action="append", metavar="TEXT", help="the cases with this in their name or cause alone; repeatable")
     parser.add_argument("--times", type=int, default=5, help="how often each case is asked [default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="passes of each question [default: %(default)s]")
@@ -313,54 +313,54 @@ def parse():
     if arguments.times < 1 or arguments.rounds < 4:
         parser.error("--times must be at least 1 and --rounds at least 4")
     if arguments.list:
-        print(common.table(["planted", "figure", "cause", "bystander"], [[case.name, case.asked[0], case.cause, case.bystander] for case in arguments.cases]))
+        print(common.table(["planted", "figure", "cause", "bystander"], [[case.name, case.question[0], case.cause, case.bystander] for case in arguments.cases]))
         sys.exit()
     return arguments
 
 
-def asked_under(bench, asked, plants, beside=Bench.nothing):
+def explain_with(bench, question, plants, control_plant=Bench.nothing):
     with contextlib.ExitStack() as stack:
-        places = [stack.enter_context(plant(bench)) for plant in [*plants, beside]]
-        return bench.why(asked, places)
+        places = [stack.enter_context(plant(bench)) for plant in [*plants, control_plant]]
+        return bench.why(question, places)
 
 
-def named(explanation):
+def named_causes(explanation):
     """The causes that are parts of a figure, and their shares in percent."""
     parts = (part for part in explanation["parts"] if isinstance(part["kind"], dict))
     return {part["kind"]["cause"]: 100 * part["share"]["value"] for part in parts}
 
 
 def is_considered(explanation, cause):
-    return any(told["id"] == cause for told in explanation["causes"])
+    return any(cause_result["id"] == cause for cause_result in explanation["causes"])
 
 
-def asked_again(bench, case, times):
+def measure_case(bench, case, times):
     """What a case gave each time: the figures with the cause and without it, shares, and names that are wrong."""
     amount = lambda one: one["whole"]["value"]
-    found, shares, wrong, known, rest = [], [], set(), [], []
+    measured, shares, wrong, known, rest = [], [], set(), [], []
     for _ in range(times):
-        one = asked_under(bench, case.asked, case.plants, case.beside)
-        found.append(amount(one))
-        parts = named(one)
+        one = explain_with(bench, case.question, case.plants, case.control_plant)
+        measured.append(amount(one))
+        parts = named_causes(one)
         shares += [parts[case.cause]] if case.cause in parts else []
-        wrong |= set(parts) - {case.cause, *case.also}
+        wrong |= set(parts) - {case.cause, *case.other_causes}
         if not is_considered(one, case.bystander):
             wrong.add(f"{case.bystander} not considered")
         if isinstance(case.known, tuple):
-            asked, plants, *factor = case.known
-            without = asked_under(bench, asked, plants)
+            question, plants, *factor = case.known
+            without = explain_with(bench, question, plants)
             rest.append(amount(without) * (factor or [1])[0])
-            wrong |= {f"{case.cause} without it"} & {f"{name} without it" for name in named(without)}
+            wrong |= {f"{case.cause} without it"} & {f"{name} without it" for name in named_causes(without)}
         elif callable(case.known):
             known.append(case.known(bench))
     return {
-        "planted": case.name, "figure": case.asked[0], "cause": case.cause, "bystander": case.bystander, "times": times,
+        "planted": case.name, "figure": case.question[0], "cause": case.cause, "bystander": case.bystander, "times": times,
         "construction": case.known if isinstance(case.known, float) else None,
-        "found": found, "without": rest, "by_loop": known, "shares": shares, "wrong": sorted(wrong),
+        "found": measured, "without": rest, "by_loop": known, "shares": shares, "wrong": sorted(wrong),
     }  # fmt: skip
 
 
-def row_of(case):
+def case_row(case):
     """A row of the table; the last cell says whether it holds."""
     shares, wrong, times = case["shares"], case["wrong"], case["times"]
     if case["without"]:
@@ -369,9 +369,9 @@ def row_of(case):
         share, by = statistics.median(case["by_loop"]), "C loop"
     else:
         share, by = case["construction"], "construction"
-    said = statistics.median(shares) if shares else None
-    holds = said is not None and len(shares) == times and abs(said - share) <= POINTS and not wrong
-    return [case["planted"], case["figure"], case["cause"], f"{share:.0f} %", by, "-" if said is None else f"{said:.0f} %", f"{len(shares)} of {times}",
+    shown_share = statistics.median(shares) if shares else None
+    holds = shown_share is not None and len(shares) == times and abs(shown_share - share) <= POINTS and not wrong
+    return [case["planted"], case["figure"], case["cause"], f"{share:.0f} %", by, "-" if shown_share is None else f"{shown_share:.0f} %", f"{len(shares)} of {times}",
             case["bystander"], ", ".join(wrong) or "-", "holds" if holds else "MISSED"]  # fmt: skip
 
 
@@ -383,13 +383,13 @@ def measure(arguments):
     cases = []
     for case in arguments.cases:
         begun = time.monotonic()
-        cases.append(asked_again(bench, case, arguments.times))
-        common.say(f"{' | '.join(row_of(cases[-1]))} | {time.monotonic() - begun:.0f} s")
+        cases.append(measure_case(bench, case, arguments.times))
+        common.log(f"{' | '.join(case_row(cases[-1]))} | {time.monotonic() - begun:.0f} s")
     return cases
 
 
 def tables(measured):
-    rows = [row_of(case) for case in measured]
+    rows = [case_row(case) for case in measured]
     header = ["planted", "figure", "cause", "share", "known by", "found", "shown", "bystander", "wrongly named", ""]
     held = sum(row[-1] == "holds" for row in rows)
     return f"{common.table(header, rows)}\n\n{held} of {len(rows)} hold.", held == len(rows)

@@ -31,12 +31,12 @@ class Missing(Exception):
 # ---- running things
 
 
-def say(line):
+def log(line):
     """A line of progress, on standard error: standard output is for the table."""
     print(line, file=sys.stderr, flush=True)
 
 
-def need(program, package):
+def require_program(program, package):
     """The path of a program that must be installed."""
     path = shutil.which(program)
     if path is None:
@@ -46,7 +46,7 @@ def need(program, package):
 
 def run(command, timeout=600, **options):
     """The standard output of a command that must succeed."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -55,14 +55,14 @@ def run(command, timeout=600, **options):
         timeout=timeout,
         **options,
     )
-    if done.returncode != 0:
+    if completed.returncode != 0:
         words = " ".join(map(str, command))
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise RuntimeError(f"{words}: exit status {done.returncode}: {' '.join(last)}")
-    return done.stdout
+        last = (completed.stderr.strip() or completed.stdout.strip()).splitlines()[-1:]
+        raise RuntimeError(f"{words}: exit status {completed.returncode}: {' '.join(last)}")
+    return completed.stdout
 
 
-def parser_of(description, is_series=False):
+def make_parser(description, is_series=False):
     """A parser of the arguments that every benchmark has; a series can be measured in several pieces."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the program [default: %(default)s]")
@@ -75,17 +75,17 @@ def parser_of(description, is_series=False):
 
 
 # Fewer give no interval.
-LEAST_PAIRS = 5
+MIN_PAIRS = 5
 
 
-def parser_of_pairs(description, seconds, most_pairs=None, is_series=False):
+def make_pairs_parser(description, seconds, max_pairs=None, is_series=False):
     """The same for a benchmark of pairs, each side of which takes some seconds; with a most, unsettled comparisons get more
     pairs."""
-    parser = parser_of(description, is_series)
-    least = "pairs of each comparison" + (", at least" if most_pairs else "")
+    parser = make_parser(description, is_series)
+    least = "pairs of each comparison" + (", at least" if max_pairs else "")
     parser.add_argument("--pairs", type=int, default=15, help=f"{least} [default: %(default)s]")
-    if most_pairs:
-        parser.add_argument("--most-pairs", type=int, default=most_pairs, help="pairs of one that is not settled, at most [default: %(default)s]")
+    if max_pairs:
+        parser.add_argument("--max-pairs", type=int, default=max_pairs, help="pairs of one that is not settled, at most [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=seconds, help="time of each side of a pair [default: %(default)s]")
     return parser
 
@@ -93,23 +93,23 @@ def parser_of_pairs(description, seconds, most_pairs=None, is_series=False):
 def parse_pairs(parser):
     """The arguments, checked: --pairs must be enough for an interval, and no more than the most."""
     arguments = parser.parse_args()
-    if arguments.pairs < LEAST_PAIRS:
-        parser.error(f"--pairs must be at least {LEAST_PAIRS}: fewer give no 90 % interval")
-    if arguments.pairs > getattr(arguments, "most_pairs", arguments.pairs):
-        parser.error("--most-pairs must be at least --pairs")
+    if arguments.pairs < MIN_PAIRS:
+        parser.error(f"--pairs must be at least {MIN_PAIRS}: fewer give no 90 % interval")
+    if arguments.pairs > getattr(arguments, "max_pairs", arguments.pairs):
+        parser.error("--max-pairs must be at least --pairs")
     if arguments.seconds <= 0:
         parser.error("--seconds must be more than 0")
     return arguments
 
 
-def rounds_of_pairs(arguments, chosen):
+def pair_rounds(arguments, chosen):
     """The number of each round, from 1 on, and the comparisons that need a pair in it: all until there are enough pairs, then
     the unsettled ones."""
-    for done in range(1, arguments.most_pairs + 1):
-        todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
-        if not todo:
+    for completed in range(1, arguments.max_pairs + 1):
+        unsettled = [one for one in chosen if completed <= arguments.pairs or one.verdict() == "not settled"]
+        if not unsettled:
             return
-        yield done, todo
+        yield completed, unsettled
 
 
 def kelvin_program(path):
@@ -124,7 +124,7 @@ def build_rival(name, directory):
     """Compiles one of the plain C programs in bench/rivals."""
     program = Path(directory) / name
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now"]  # -z now: see rivals/rival.h
-    run([need("cc", "gcc"), *flags, "-o", program, RIVALS / f"{name}.c"])
+    run([require_program("cc", "gcc"), *flags, "-o", program, RIVALS / f"{name}.c"])
     return program
 
 
@@ -132,7 +132,7 @@ def build_preloaded(name, directory):
     """Compiles one of the libraries in bench/rivals that are preloaded into a program."""
     library = Path(directory) / f"{name}.so"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    run([need("cc", "gcc"), *flags, "-o", library, RIVALS / f"{name}.c"])
+    run([require_program("cc", "gcc"), *flags, "-o", library, RIVALS / f"{name}.c"])
     return library
 
 
@@ -165,13 +165,13 @@ def measure(kelvin, names, seconds, *flags):
     if "--rounds" in flags:
         return json.loads(run([*command, *flags]))
     for per_second in ROUNDS_PER_SECOND:
-        report = whole([*command, "--rounds", str(max(round(seconds * per_second), 4)), *flags])
+        report = complete_report([*command, "--rounds", str(max(round(seconds * per_second), 4)), *flags])
         if report is not None:
             return report
     raise RuntimeError(f"{' '.join(map(str, command))}: not all cases fit into the time")
 
 
-def whole(command):
+def complete_report(command):
     """The JSON report of a run that left nothing out for want of time; None if it did."""
     try:
         report = json.loads(run(command))
@@ -203,19 +203,19 @@ def summary(result):
     return outcome.get("measured") if isinstance(outcome, dict) else None
 
 
-def find(report, metric, case=""):
+def find_summary(report, metric, case=""):
     """The summary of one metric at one case of a report; an error with the outcome instead."""
     result = results(report).get((metric, case))
     if result is None:
         raise RuntimeError(f"{metric} ({case}) is not in the report")
-    found = summary(result)
-    if found is None:
+    entry = summary(result)
+    if entry is None:
         outcome = result["outcome"]
         # Not known: the headline is missing, but the samples as found are there.
-        found = outcome.get("not_known") if isinstance(outcome, dict) else None
-    if found is None:
+        entry = outcome.get("not_known") if isinstance(outcome, dict) else None
+    if entry is None:
         raise RuntimeError(f"{metric} ({case}) was not measured: {result['outcome']}")
-    return found
+    return entry
 
 
 # ---- statistics
@@ -300,12 +300,12 @@ def percent(share):
 # ---- what is kept of a benchmark
 
 
-def live():
+def unkept_field():
     """A field of a dataclass that is there only while it is measured, such as a function or a program: it is not kept."""
     return dataclasses.field(default=None, metadata={"live": True})
 
 
-def plain(one):
+def to_json(one):
     """A dataclass as JSON keeps it."""
     return {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if not field.metadata.get("live")}
 
@@ -314,24 +314,24 @@ def new_record(arguments):
     """The record of a measurement that begins now; what was measured is missing, and so is whether every bound was kept."""
     return {
         "benchmark": Path(sys.argv[0]).stem,
-        "kind": None if arguments.keep is None else kind_of(arguments.keep or " ".join(own_arguments())),
+        "kind": None if arguments.keep is None else file_name_part(arguments.keep or " ".join(measurement_arguments())),
         "date": date.today().isoformat(),
         "kelvin": run([kelvin_program(arguments.kelvin), "--version"]).strip(),
         "commit": run(["git", "describe", "--always", "--dirty"], cwd=ROOT).strip() if (ROOT / ".git").exists() else "not a checkout",
         "machine": describe_machine(),
         "load": round(os.getloadavg()[0], 2),
-        "arguments": own_arguments(),
+        "arguments": measurement_arguments(),
         "measured": None,
         "kept": None,
     }
 
 
-def kind_of(words):
+def file_name_part(words):
     """Words as they stand in the name of a file."""
     return re.sub(r"[^\w.]+", "-", words).strip("-.") or "default"
 
 
-def own_arguments():
+def measurement_arguments():
     """The words of the command line, without those that only say where something is."""
     places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--kelvin", "--continue", "--reports", "--dir"):
@@ -340,7 +340,7 @@ def own_arguments():
     return places.parse_known_args()[1]
 
 
-def continued(path, arguments):
+def load_continued_record(path, arguments):
     """The record at a path, if this build on this machine may add to it."""
     record, now = read_record(path), new_record(arguments)
     for what in ("benchmark", "kelvin", "commit", "machine"):
@@ -349,7 +349,7 @@ def continued(path, arguments):
     return record
 
 
-def new_place(record):
+def new_record_path(record):
     """Where a record is to be kept; None if it is not. Nothing is written over."""
     if record["kind"] is None:
         return None
@@ -375,12 +375,12 @@ def write_record(path, record):
     partial.replace(path)
 
 
-def about(record):
+def provenance(record):
     """When, by what and where something was measured."""
     return f"{record['date']}, {record['kelvin']} ({record['commit']}), {record['machine']}"
 
 
-def how(record):
+def command_note(record):
     """The command of a measurement, and what else the machine did."""
     command = shlex.join([f"bench/{record['benchmark']}.py", *record["arguments"]])
     return f"`{command}`, load {record['load']:.2f} before it."
@@ -389,7 +389,7 @@ def how(record):
 # ---- running a benchmark
 
 
-def benchmark(parse, measure, tables):
+def run_benchmark(parse, measure, tables):
     """Whether every bound was kept, of what is measured now or was kept before.
 
     `measure` takes the arguments and returns what JSON can hold, and dataclasses. That of a series takes what was measured before as well,
@@ -402,17 +402,17 @@ def benchmark(parse, measure, tables):
     else:
         is_series = hasattr(arguments, "earlier")
         earlier = arguments.earlier if is_series else None
-        record = continued(earlier, arguments) if earlier else new_record(arguments)
-        path = earlier or new_place(record)
+        record = load_continued_record(earlier, arguments) if earlier else new_record(arguments)
+        path = earlier or new_record_path(record)
         for measured in measure(arguments, record["measured"]) if is_series else [measure(arguments)]:
-            record["measured"] = json.loads(json.dumps(measured, default=plain))
+            record["measured"] = json.loads(json.dumps(measured, default=to_json))
             record["kept"] = None
             if path:
                 write_record(path, record)
         text, kept = tables(record["measured"])
         if path:
             write_record(path, {**record, "kept": kept})
-    print(f"{about(record)}\n\n{how(record)}\n\n{text}")
+    print(f"{provenance(record)}\n\n{command_note(record)}\n\n{text}")
     return kept
 
 
@@ -421,10 +421,10 @@ def main(parse, measure, tables):
     # As Ctrl-C: what was set up is taken down.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        sys.exit(0 if benchmark(parse, measure, tables) else 1)
+        sys.exit(0 if run_benchmark(parse, measure, tables) else 1)
     except Missing as error:
-        say(f"{Path(sys.argv[0]).name}: {error}")
+        log(f"{Path(sys.argv[0]).name}: {error}")
         sys.exit(2)
     except KeyboardInterrupt:
-        say("interrupted")
+        log("interrupted")
         sys.exit(2)

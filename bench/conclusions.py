@@ -17,7 +17,7 @@ from pathlib import Path
 import common
 
 # Of 100 pairs at most so many with any conclusion that differs in direction, and conclusions of a report that must be decided.
-PAIRS, MOST_DIFFERENT, LEAST_DECIDED = 100, 5, 40
+PAIRS, MAX_DIFFERENT, MIN_DECIDED = 100, 5, 40
 # How the rounds of a case are shared out: whether one, by its place among so many, belongs to the first half.
 HALVES = {
     "halves in turn: every second round": lambda at, rounds: at % 2 == 0,
@@ -32,9 +32,9 @@ OPPOSITE = {"block_insufficient": "block_sufficient"}
 # ---- what a report says
 
 
-def concluded(report):
+def report_conclusions(report):
     """How many conclusions a report has, how many of them are decided, and which way each of these goes, by what it is about."""
-    all_of_it = conclusions_of(report["analysis"])
+    all_of_it = all_conclusions(report["analysis"])
     decided = [one for one in all_of_it if one["holds"] is not None]
     says = {}
     for one in decided:
@@ -47,7 +47,7 @@ def concluded(report):
     return {"conclusions": len(all_of_it), "decided": len(decided), "says": says, "verdicts": verdicts}
 
 
-def conclusions_of(analysis):
+def all_conclusions(analysis):
     """All conclusions of an analysis."""
     levels = (analysis.get("levels") or {}).get("conclusions", [])
     return [*itertools.chain.from_iterable(study["conclusions"] for study in analysis["studies"]), *levels]
@@ -61,24 +61,24 @@ def directions(conclusion):
         chosen = CHOSEN[claim["question"]]
         case = claim["best"]["case"]
         where = {axis: value for axis, value in case.items() if axis not in chosen}
-        return {about(kind, claim["question"], claim["best"]["metric"], where): common.case_text({axis: case.get(axis) for axis in chosen})}
+        return {claim_key(kind, claim["question"], claim["best"]["metric"], where): common.case_text({axis: case.get(axis) for axis in chosen})}
     if kind == "ratio" and (question := claim["question"]) in ("block_sufficient", *OPPOSITE):
         # Beside the best, whichever that was.
-        return {about(kind, OPPOSITE.get(question, question), *side(claim["other"])): holds != (question in OPPOSITE)}
+        return {claim_key(kind, OPPOSITE.get(question, question), *metric_and_case(claim["other"])): holds != (question in OPPOSITE)}
     if kind == "crossing":
         sides = {size: name for name in ("below", "above") for size in claim[name]}
-        return {about(kind, claim["base"], claim["other"], size): name for size, name in sides.items()}
+        return {claim_key(kind, claim["base"], claim["other"], size): name for size, name in sides.items()}
     if kind == "pages":
         # All of them have it, or none has.
-        return {about(kind, *side(claim)): claim["all"] == holds}
+        return {claim_key(kind, *metric_and_case(claim)): claim["all"] == holds}
     if kind == "transfer" and "factor" in claim:
         factor = claim["factor"]
         certain = [one for one in factor["by_files"] if one["change"] in ("shorter", "longer")]
-        return {about(kind, factor["factor"], factor["base"], factor["other"], one["files"]): one["change"] for one in certain}
-    return {about(kind, *identity(claim)): holds}
+        return {claim_key(kind, factor["factor"], factor["base"], factor["other"], one["files"]): one["change"] for one in certain}
+    return {claim_key(kind, *identity(claim)): holds}
 
 
-def side(one):
+def metric_and_case(one):
     return one["metric"], one["case"]
 
 
@@ -87,7 +87,7 @@ def identity(claim):
     if not isinstance(claim, dict):
         return [claim] if isinstance(claim, str) else []
     if "metric" in claim and "case" in claim and "value" in claim:
-        return [side(claim)]
+        return [metric_and_case(claim)]
     parts = []
     for name, value in sorted(claim.items()):
         if name in ("fixed", "case", "base", "other") and isinstance(value, dict) and "metric" not in value:
@@ -99,7 +99,7 @@ def identity(claim):
     return parts
 
 
-def about(*parts):
+def claim_key(*parts):
     """A key of what something is about."""
     return json.dumps(parts, sort_keys=True)
 
@@ -109,10 +109,10 @@ def about(*parts):
 
 def halves(run, is_first):
     """Two runs, each with half of the rounds of every case."""
-    return [half(run, name, lambda at, rounds, wanted=name == "first": is_first(at, rounds) == wanted) for name in ("first", "second")]
+    return [half_run(run, name, lambda at, rounds, missing=name == "first": is_first(at, rounds) == missing) for name in ("first", "second")]
 
 
-def half(run, name, belongs):
+def half_run(run, name, belongs):
     def measured(one):
         rounds = one["rounds"]
         return {**one, "rounds": [round_ for at, round_ in enumerate(rounds) if belongs(at, len(rounds))]}
@@ -120,7 +120,7 @@ def half(run, name, belongs):
     return {**run, "id": f"{run['id']}-{name}", "measurements": [measured(one) for one in run["measurements"]]}
 
 
-def report_of(kelvin, run, directory):
+def import_and_report(kelvin, run, directory):
     """The report of a run that is no longer, or never was, in a store."""
     file, store = Path(directory) / "half.json", Path(directory) / "half.sqlite"
     file.write_text(json.dumps(run))
@@ -129,11 +129,11 @@ def report_of(kelvin, run, directory):
     return json.loads(common.run([kelvin, "report", run["id"], "--store", store, "--format", "json"]))
 
 
-def concluded_of_halves(kelvin, report):
+def halves_conclusions(kelvin, report):
     """What each pair of halves of a run concludes, by the way in which its rounds are shared out."""
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         return {
-            way: [concluded(report_of(kelvin, run, directory)) for run in halves(report["run"], is_first)]
+            way: [report_conclusions(import_and_report(kelvin, run, directory)) for run in halves(report["run"], is_first)]
             for way, is_first in HALVES.items()
         }
 
@@ -141,19 +141,19 @@ def concluded_of_halves(kelvin, report):
 # ---- judging
 
 
-def pairs_of(runs, seed):
+def pairs_by_kind(runs, seed):
     """Pairs of what should conclude the same, by kind: the halves of each run, and pairs of runs with enough decided conclusions, drawn
     until there are enough pairs that have."""
     kinds = {way: [one["halves"][way] for one in runs] for way in HALVES}
-    of_runs = list(filter(is_telling, itertools.combinations([one["concluded"] for one in runs], 2)))
-    wanted = max(PAIRS - sum(map(is_telling, itertools.chain.from_iterable(kinds.values()))), 0)
-    kinds["pairs of runs"] = random.Random(seed).sample(of_runs, min(wanted, len(of_runs)))
+    of_runs = list(filter(has_enough_decided, itertools.combinations([one["concluded"] for one in runs], 2)))
+    missing = max(PAIRS - sum(map(has_enough_decided, itertools.chain.from_iterable(kinds.values()))), 0)
+    kinds["pairs of runs"] = random.Random(seed).sample(of_runs, min(missing, len(of_runs)))
     return kinds
 
 
-def is_telling(pair):
+def has_enough_decided(pair):
     """Whether both sides have enough decided conclusions: two that decide little cannot contradict each other."""
-    return min(side_["decided"] for side_ in pair) >= LEAST_DECIDED
+    return min(side_["decided"] for side_ in pair) >= MIN_DECIDED
 
 
 def contradictions(one, other, what="says"):
@@ -165,28 +165,28 @@ def contradictions(one, other, what="says"):
 def judge(runs, seed):
     """The table of pairs with what is said of it; whether the bounds were kept."""
     rows, differing, pairs = [], [], 0
-    for kind, of_kind in pairs_of(runs, seed).items():
-        if not of_kind:
+    for kind, kind_pairs in pairs_by_kind(runs, seed).items():
+        if not kind_pairs:
             continue
-        decided = [side_["decided"] for pair in of_kind for side_ in pair]
+        decided = [side_["decided"] for pair in kind_pairs for side_ in pair]
         contrary = {True: [], False: []}
-        for pair in of_kind:
+        for pair in kind_pairs:
             _, different = contradictions(*pair)
             if different:
-                contrary[is_telling(pair)].append(different)
-        beside = [contradictions(*pair, what="verdicts") for pair in of_kind]
-        telling = sum(map(is_telling, of_kind))
+                contrary[has_enough_decided(pair)].append(different)
+        beside = [contradictions(*pair, what="verdicts") for pair in kind_pairs]
+        telling = sum(map(has_enough_decided, kind_pairs))
         differing += contrary[True]
         pairs += telling
         rows.append([
-            kind, len(of_kind), f"{min(decided)}, {statistics.median(decided):g}", telling, len(contrary[True]), len(contrary[False]),
+            kind, len(kind_pairs), f"{min(decided)}, {statistics.median(decided):g}", telling, len(contrary[True]), len(contrary[False]),
             f"{sum(len(different) for _, different in beside)} of {sum(len(both) for both, _ in beside)}",
         ])  # fmt: skip
-    enough = f"with {LEAST_DECIDED} on each side"
+    enough = f"with {MIN_DECIDED} on each side"
     header = ["pairs", "number", "decided of each: least, median", enough, "of these, pairs that differ in direction", "of the others", "beside predictions: above and below"]
     text = f"Whether what should conclude the same does:\n\n{common.table(header, rows)}\n\n"
-    most = MOST_DIFFERENT / PAIRS * pairs
-    text += (f"Pairs {enough} with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MOST_DIFFERENT} of {PAIRS}).")
+    most = MAX_DIFFERENT / PAIRS * pairs
+    text += (f"Pairs {enough} with any conclusion that differs in direction: {len(differing)} of {pairs} (bound {most:g}: {MAX_DIFFERENT} of {PAIRS}).")
     if pairs < PAIRS:
         text += f" Those are fewer than {PAIRS} pairs: more runs are needed."
     keys = sorted(set(itertools.chain.from_iterable(differing)))
@@ -211,7 +211,7 @@ def check_arithmetic():
     pages = lambda all_of_them, holds: claim("pages", holds, metric="m", case={"kind": "huge"}, all=all_of_them)
     crossing = lambda below, above: claim("crossing", True, base="pread", other="mmap", sizes=3, below=below, above=above, crossings=[])
     result = lambda verdict, case={}: {"metric": {"id": "m"}, "case": case, "verdict": verdict, "only_input": False}
-    report = lambda *conclusions, results=(): concluded(
+    report = lambda *conclusions, results=(): report_conclusions(
         {"analysis": {"studies": [{"conclusions": list(conclusions)}], "levels": None, "results": list(results)}}
     )
     differ = lambda one, other: len(contradictions(one, other)[1])
@@ -234,9 +234,9 @@ def check_arithmetic():
         ("halves in turn", [round_counts(way, 5) for way in HALVES], [([0, 2, 4], [1, 3]), ([0, 1, 2], [3, 4])]),
     ]
     wrong = [f"{what}: {found}, not {right}" for what, found, right in expect if found != right]
-    many, few = (report(*(ratio(True, case={"n": n}) for n in range(LEAST_DECIDED - less))) for less in (0, 1))
+    many, few = (report(*(ratio(True, case={"n": n}) for n in range(MIN_DECIDED - less))) for less in (0, 1))
     runs = [{"concluded": many, "halves": {way: [many, few if run < 5 else many] for way in HALVES}} for run in range(20)]
-    numbers = [len(of_kind) for of_kind in pairs_of(runs, 1).values()]
+    numbers = [len(kind_pairs) for kind_pairs in pairs_by_kind(runs, 1).values()]
     wrong += [] if numbers == [20, 20, 70] else [f"pairs of twenty runs, halves of five of which decide too little: {numbers}"]
     if wrong:
         raise AssertionError("; ".join(wrong))

@@ -64,7 +64,7 @@ def start_up(kelvin, times=50):
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each kind; the worst counts [default: %(default)s]")
     return parser.parse_args()
 
@@ -76,7 +76,7 @@ def measure(arguments):
         for what, flags in (("default run", []), ("quick run", ["--quick"])):
             with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
                 seconds, peak, page = timed_run(kelvin, directory, *flags)
-            common.say(f"{what}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
+            common.log(f"{what}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
             values[what].append(seconds)
             values["memory"].append(peak)
             values["page"].append(page)

@@ -36,9 +36,9 @@ import common
 
 PROGRESS = re.compile(rb"(\d+)/(\d+) rounds")
 # Longest time until every process of a killed run is gone, in seconds.
-GONE_IN = 1.0
+MAX_EXIT_SECONDS = 1.0
 # Longest undisturbed quick run, with room for a loaded machine, in seconds.
-QUICK = 30.0
+MAX_QUICK_SECONDS = 30.0
 
 
 class Skipped(Exception):
@@ -54,7 +54,7 @@ def check(holds, text):
         raise Failure(text)
 
 
-class Place:
+class Sandbox:
     """A directory that is working directory, home and scratch space of the kelvins started in it."""
 
     def __init__(self, kelvin, directory):
@@ -71,7 +71,7 @@ class Place:
         options = {"cwd": self.path, "env": self.environment(), "text": True, "capture_output": True, **options}
         return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=timeout, **options)
 
-    def listed(self):
+    def stored_runs(self):
         """The stored runs, by kelvin itself."""
         done = self.run("runs", "list", "--json")
         check(done.returncode == 0, f"kelvin runs list: {done.stderr.strip()}")
@@ -97,31 +97,31 @@ class Place:
         return found
 
     def check_nothing_runs(self):
-        end = time.monotonic() + GONE_IN
+        end = time.monotonic() + MAX_EXIT_SECONDS
         while (left := self.processes()) and time.monotonic() < end:
             time.sleep(0.02)
-        check(not left, f"{len(left)} processes still run {GONE_IN:g} s after the end")
+        check(not left, f"{len(left)} processes still run {MAX_EXIT_SECONDS:g} s after the end")
 
     def check_no_scratch(self):
         left = [path.name for path in self.path.glob("kelvin-scratch-*")]
         check(not left, f"left behind: {', '.join(left)}")
 
 
-def our_cgroups():
+def kelvin_cgroups():
     """Cgroups that kelvin made."""
     root = Path("/sys/fs/cgroup")
     return {path for path in root.rglob("*kelvin*") if path.is_dir()} if root.is_dir() else set()
 
 
-class Watched:
+class WatchedRun:
     """A quick run whose progress line is read from a terminal of its own."""
 
-    def __init__(self, place):
+    def __init__(self, sandbox):
         self.terminal, theirs = pty.openpty()
         self.done = 0
-        command = [str(place.kelvin), "run", "--quick"]
+        command = [str(sandbox.kelvin), "run", "--quick"]
         self.process = subprocess.Popen(
-            command, cwd=place.path, env=place.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs
+            command, cwd=sandbox.path, env=sandbox.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs
         )
         os.close(theirs)
 
@@ -144,7 +144,7 @@ class Watched:
     def end(self, how):
         """Sends a signal; the exit status."""
         self.process.send_signal(how)
-        status = self.process.wait(QUICK)
+        status = self.process.wait(MAX_QUICK_SECONDS)
         while select.select([self.terminal], [], [], 0)[0]:
             before = self.done
             self.read()
@@ -157,90 +157,90 @@ class Watched:
 # ---- the checks: each gets a fresh place
 
 
-def killed(kelvin, chance, kills):
+def check_killed(kelvin, random_source, kills):
     """Kills at random instants; the results, in words."""
-    cgroups, rounds = our_cgroups(), []
+    cgroups, rounds = kelvin_cgroups(), []
     for number in range(kills):
         with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
-            place = Place(kelvin, directory)
-            instant = chance.uniform(0, 10)
-            run = Watched(place)
+            sandbox = Sandbox(kelvin, directory)
+            instant = random_source.uniform(0, 10)
+            run = WatchedRun(sandbox)
             going = run.watch(instant)
             status = run.end(signal.SIGKILL) if going else run.process.returncode
             check(not going or status == -signal.SIGKILL, f"killed after {instant:.2f} s, it ended with {status}")
-            place.check_nothing_runs()
-            kept = place.rounds()
+            sandbox.check_nothing_runs()
+            kept = sandbox.rounds()
             check(kept >= run.done, f"killed after {instant:.2f} s: {run.done} rounds were done, {kept} are stored")
-            listed = place.listed()
+            stored_runs = sandbox.stored_runs()
             # Killed while it draws its report, a run is complete: then nothing of it may be missing.
-            if any(line["status"] == "complete" for line in listed):
-                whole = json.loads(place.run("runs", "export", "last").stdout)
+            if any(line["status"] == "complete" for line in stored_runs):
+                whole = json.loads(sandbox.run("runs", "export", "last").stdout)
                 check(whole["predictions"], "a run without predictions is called complete")
             rounds.append(kept)
-            place.run("run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report")
-            place.check_no_scratch()
-        common.say(f"killed {number + 1} of {kills}: after {instant:.2f} s, {kept} rounds stored, {run.done} seen done")
-    check(our_cgroups() == cgroups, "a cgroup was left behind")
+            sandbox.run("run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report")
+            sandbox.check_no_scratch()
+        common.log(f"killed {number + 1} of {kills}: after {instant:.2f} s, {kept} rounds stored, {run.done} seen done")
+    check(kelvin_cgroups() == cgroups, "a cgroup was left behind")
     return f"{kills} kills, {min(rounds)} to {max(rounds)} rounds kept"
 
 
-def interrupted(place):
-    run = Watched(place)
+def check_interrupted(sandbox):
+    run = WatchedRun(sandbox)
     check(run.watch(4), "the run was over before it could be interrupted")
     status = run.end(signal.SIGINT)
     check(status == 1, f"exit status {status}")
-    place.check_nothing_runs()
-    place.check_no_scratch()
-    kept = place.rounds()
+    sandbox.check_nothing_runs()
+    sandbox.check_no_scratch()
+    kept = sandbox.rounds()
     check(kept >= run.done > 0, f"{run.done} rounds were done, {kept} are stored")
-    stored = place.listed()[-1]["status"]
+    stored = sandbox.stored_runs()[-1]["status"]
     check(isinstance(stored, dict) and "interrupted" in stored.get("partial", ""), f"its status is {stored}")
     return f"{kept} rounds kept: {stored['partial']}"
 
 
-def full_disk(place):
-    need_root()
-    (place.path / "small").mkdir()
+def check_full_disk(sandbox):
+    require_root()
+    (sandbox.path / "small").mkdir()
     script = 'mount -t tmpfs -o size=300k none small && exec "$0" run os --quick --no-report --store small/runs.sqlite'
-    done = place.run(prefix=("unshare", "--mount", "sh", "-c", script))
+    done = sandbox.run(prefix=("unshare", "--mount", "sh", "-c", script))
     check(done.returncode == 2, f"exit status {done.returncode}: {done.stderr.strip()}")
     check("syscall.null" in done.stdout, "the table was not printed")
-    said = done.stderr.strip().splitlines()[-1]
-    check(said.startswith("kelvin: ") and ("full" in said or "space" in said), f"it said: {said}")
-    return said
+    last_line = done.stderr.strip().splitlines()[-1]
+    check(last_line.startswith("kelvin: ") and ("full" in last_line or "space" in last_line), f"it said: {last_line}")
+    return last_line
 
 
-def no_store(place):
+def check_no_store(sandbox):
     # A file where the directory should be: it stops root too.
-    (place.path / "data").write_text("")
-    done = place.run("run", "--quick")
+    (sandbox.path / "data").write_text("")
+    done = sandbox.run("run", "--quick")
     check(done.returncode == 2, f"exit status {done.returncode}")
     check(len(done.stderr.splitlines()) == 1, f"it said: {done.stderr.strip()}")
-    plain = place.run("run", "os.syscall.null", "--budget", "2s", "--no-store", "--no-report")
+    plain = sandbox.run("run", "os.syscall.null", "--budget", "2s", "--no-store", "--no-report")
     check(plain.returncode == 0, f"with --no-store: {plain.stderr.strip()}")
     return done.stderr.strip()
 
 
-def no_root(place):
-    need_root()
-    program = place.path / "kelvin"
-    shutil.copy(place.kelvin, program)
-    place.path.chmod(0o777)
-    place.kelvin = program
+def check_no_root(sandbox):
+    require_root()
+    program = sandbox.path / "kelvin"
+    shutil.copy(sandbox.kelvin, program)
+    sandbox.path.chmod(0o777)
+    sandbox.kelvin = program
     prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
-    return whole_run(place, prefix)
+    return check_quick_run(sandbox, prefix)
 
 
-def namespaces(place):
-    need_root()
-    return whole_run(place, ("unshare", "--net", "--pid", "--fork", "--mount-proc"))
+def check_namespaces(sandbox):
+    require_root()
+    return check_quick_run(sandbox, ("unshare", "--net", "--pid", "--fork", "--mount-proc"))
 
 
-def whole_run(place, prefix):
+def check_quick_run(sandbox, prefix):
     """A quick run under something; the result in words."""
-    done = place.run("run", "--quick", "--json", prefix=prefix)
+    done = sandbox.run("run", "--quick", "--json", prefix=prefix)
     check(done.returncode == 0, f"exit status {done.returncode}: {outcomes_text(done)}")
-    place.check_no_scratch()
+    sandbox.check_no_scratch()
     return outcomes_text(done)
 
 
@@ -265,8 +265,8 @@ def outcomes_text(done):
     return "; ".join([", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())), *failures])
 
 
-def one_cpu(place):
-    done = place.run("run", "os.switch", "--quick", "--json", prefix=("taskset", "-c", str(common.last_allowed_cpu())))
+def check_one_cpu(sandbox):
+    done = sandbox.run("run", "os.switch", "--quick", "--json", prefix=("taskset", "-c", str(common.last_allowed_cpu())))
     check(done.returncode == 0, f"exit status {done.returncode}: {outcomes_text(done)}")
     _, reasons = outcomes(done)
     about = sorted(reason for reason in reasons if "CPU" in reason)
@@ -274,9 +274,9 @@ def one_cpu(place):
     return about[0]
 
 
-def little_memory(place):
+def check_little_memory(sandbox):
     """A run in a memory cgroup, version 1 or 2, of 64 MiB."""
-    need_root()
+    require_root()
     v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
     parent, file = (v1, "memory.limit_in_bytes") if (v1 / "memory.limit_in_bytes").exists() else (v2, "memory.max")
     group = parent / f"bench-{os.getpid()}"
@@ -288,10 +288,10 @@ def little_memory(place):
         raise Skipped(f"no memory cgroup can be made: {error}") from error
     try:
         enter = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
-        done = place.run("run", "--quick", "--json", prefix=enter)
+        done = sandbox.run("run", "--quick", "--json", prefix=enter)
         check(done.returncode in (0, 1), f"exit status {done.returncode}: {done.stderr.strip()}")
-        place.check_nothing_runs()
-        place.check_no_scratch()
+        sandbox.check_nothing_runs()
+        sandbox.check_no_scratch()
         counts, _ = outcomes(done)
         check(counts.get("measured", 0) > 0, "nothing was measured")
         return f"exit status {done.returncode}: {outcomes_text(done)}"
@@ -299,19 +299,19 @@ def little_memory(place):
         group.rmdir()
 
 
-def need_root():
+def require_root():
     if os.geteuid() != 0:
         raise Skipped("needs root")
 
 
 CHECKS = {
-    "interrupted": interrupted,
-    "full disk": full_disk,
-    "no store": no_store,
-    "no root": no_root,
-    "namespaces": namespaces,
-    "one CPU": one_cpu,
-    "64 MiB": little_memory,
+    "interrupted": check_interrupted,
+    "full disk": check_full_disk,
+    "no store": check_no_store,
+    "no root": check_no_root,
+    "namespaces": check_namespaces,
+    "one CPU": check_one_cpu,
+    "64 MiB": check_little_memory,
 }
 
 
@@ -325,23 +325,23 @@ def judge(make):
         return "NOT KEPT", str(failure)
 
 
-def in_a_place(kelvin, one):
+def run_in_sandbox(kelvin, one):
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
-        return one(Place(kelvin, directory))
+        return one(Sandbox(kelvin, directory))
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=50, help="kills at random instants [default: %(default)s]")
     return parser.parse_args()
 
 
 def measure(arguments):
-    kelvin, chance = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    verdicts = {"killed": judge(lambda: killed(kelvin, chance, arguments.kills))} if arguments.kills else {}
+    kelvin, random_source = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    verdicts = {"killed": judge(lambda: check_killed(kelvin, random_source, arguments.kills))} if arguments.kills else {}
     for name, one in CHECKS.items():
-        verdicts[name] = judge(lambda: in_a_place(kelvin, one))
-        common.say(f"{name}: {': '.join(verdicts[name])}")
+        verdicts[name] = judge(lambda: run_in_sandbox(kelvin, one))
+        common.log(f"{name}: {': '.join(verdicts[name])}")
     return verdicts
 
 

@@ -42,7 +42,7 @@ from typing import Callable
 
 import common
 import media
-from rivals import Rivals, quiet_words
+from rivals import Rivals, quiet_summary
 
 FASTER = 0.97
 MIB = 1 << 20
@@ -55,8 +55,8 @@ class Comparison:
 
     what: str
     program: str
-    ours: Callable = common.live()
-    theirs: Callable = common.live()
+    ours: Callable = common.unkept_field()
+    theirs: Callable = common.unkept_field()
     # Bounds of the interval: lowest lower end, highest upper end.
     least: float = FASTER
     most: float | None = None
@@ -88,7 +88,7 @@ def rate_text(rate, unit):
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"
 
 
-class Sides:
+class FilePrograms:
     """Programs that read a file, each giving its rate."""
 
     def __init__(self, kelvin, rivals, path, seconds, enter=None):
@@ -97,16 +97,16 @@ class Sides:
         self.enter = enter
 
     def pinned(self, *command, check=True):
-        command = [common.need("taskset", "util-linux"), "-c", str(self.rivals.cpu), *map(str, command)]
+        command = [common.require_program("taskset", "util-linux"), "-c", str(self.rivals.cpu), *map(str, command)]
         options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 600, "preexec_fn": self.enter}
         done = subprocess.run(command, **options)
         if check and done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done
 
-    def prove(self):
+    def ensure_cached(self):
         """That all of the file is in memory."""
-        resident = lambda: int(common.run([common.need("fincore", "util-linux"), "-b", "-n", "-o", "RES", self.path]))
+        resident = lambda: int(common.run([common.require_program("fincore", "util-linux"), "-b", "-n", "-o", "RES", self.path]))
         # Memory may be needed elsewhere, or idle pages be reclaimed: it is read again, a few times.
         for _ in range(5):
             if resident() >= self.path.stat().st_size:
@@ -118,7 +118,7 @@ class Sides:
         output = self.pinned(self.kelvin, "file", "read", self.path, "--json", "--cache", cache, "--seconds", self.seconds, *flags).stdout
         return json.loads(output)[figure]
 
-    def steadily(self, *flags):
+    def steady_rate(self, *flags):
         """Bytes per second of direct reads, without the first second: after a pause a limit lets a burst through."""
         seconds = round(self.seconds)
         command = [self.kelvin, "file", "read", self.path, "--json", "--cache", "direct", "--seconds", seconds + 1, *flags]
@@ -126,9 +126,9 @@ class Sides:
 
     def fio(self, figure, block, engine="psync", depth=1, pattern="read", latencies=False, direct=False, once=False):
         if not direct:
-            self.prove()
+            self.ensure_cached()
         command = [
-            common.need("fio", "fio"), "--name=side", f"--filename={self.path}", "--readonly",
+            common.require_program("fio", "fio"), "--name=side", f"--filename={self.path}", "--readonly",
             *([] if once else ["--time_based", f"--runtime={self.seconds:g}", f"--ramp_time={int(direct)}"]), f"--rw={pattern}", f"--bs={block}", f"--ioengine={engine}", f"--iodepth={depth}",
             f"--direct={int(direct)}", "--invalidate=0", "--norandommap=0", "--output-format=json", "--thread",
         ]
@@ -139,7 +139,7 @@ class Sides:
         return read["iops"] if figure == "requests_per_second" else read["bw_bytes"]
 
     def dd(self, block):
-        self.prove()
+        self.ensure_cached()
         moved = spent = 0.0
         while spent < self.seconds:
             found = DD_RATE.search(self.pinned("dd", f"if={self.path}", "of=/dev/null", f"bs={block}").stderr)
@@ -148,14 +148,14 @@ class Sides:
 
     def copies(self, *flags):
         """Bytes per second of `kelvin file copy`."""
-        return self.to_new_file(lambda copy: json.loads(self.pinned(self.kelvin, "file", "copy", self.path, copy, "--json", "--no-latency", *flags).stdout)["bytes_per_second"])
+        return self.copy_rate(lambda copy: json.loads(self.pinned(self.kelvin, "file", "copy", self.path, copy, "--json", "--no-latency", *flags).stdout)["bytes_per_second"])
 
     def dd_copies(self, block):
         def rate(copy):
             found = DD_RATE.search(self.pinned("dd", f"if={self.path}", f"of={copy}", f"bs={block}").stderr)
             return float(found[1]) / float(found[2])
 
-        return self.to_new_file(rate)
+        return self.copy_rate(rate)
 
     def cp_copies(self):
         def rate(copy):
@@ -163,33 +163,33 @@ class Sides:
             self.pinned("cp", self.path, copy)
             return self.path.stat().st_size / (time.perf_counter() - begun)
 
-        return self.to_new_file(rate)
+        return self.copy_rate(rate)
 
-    def to_new_file(self, rate):
+    def copy_rate(self, rate):
         """The rate of a copy that did not exist before, and does not after."""
-        self.prove()
+        self.ensure_cached()
         copy = self.path.with_name("copy")
         try:
             return rate(copy)
         finally:
             copy.unlink(missing_ok=True)
 
-    def whole(self, command, times):
+    def timed_program(self, command, times):
         """Bytes a second of a whole program, by the wall clock, as often as given."""
-        self.prove()
+        self.ensure_cached()
         begun = time.perf_counter()
         for _ in range(times):
             subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         return self.path.stat().st_size * times / (time.perf_counter() - begun)
 
-    def cold(self, command):
+    def timed_cold_program(self, command):
         """The same once, of a file that is not in memory."""
-        media.drop(self.path)
+        media.drop_from_cache(self.path)
         begun = time.perf_counter()
         subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, preexec_fn=self.enter)
         return self.path.stat().st_size / (time.perf_counter() - begun)
 
-    def way(self, engine, block, threads, once=False):
+    def kelvin_read_rate(self, engine, block, threads, once=False):
         """Bytes per second of `kelvin file read` in a way, without a digest or its start: over many passes, or, as in the
         digest, over one in each of three processes. A mapping is read only once: at the second pass its pages would be mapped
         already, and memory would be read instead of a file."""
@@ -201,7 +201,7 @@ class Sides:
         return statistics.harmonic_mean([json.loads(common.run(command))["bytes_per_second"] for _ in range(3 if once else 1)])
 
 
-def cached(sides):
+def cached_comparisons(sides):
     """Requests from memory, by fio and dd."""
     bare = ("--no-latency", "--no-digest")
     rate, bytes_rate = "requests_per_second", "bytes_per_second"
@@ -246,7 +246,7 @@ def copies(sides):
     return chosen
 
 
-def direct(sides, judged, words):
+def direct_comparisons(sides, judged, words):
     """Reads past the page cache of a device."""
     chosen = []
     for pattern, word, order in (("read", "sequential", ()), ("randread", "random", ("--random",))):
@@ -256,38 +256,38 @@ def direct(sides, judged, words):
                 flags = ("--block", block, "--engine", ours, "--depth", str(depth), "--no-digest", "--no-latency", *order)
                 chosen.append(Comparison(
                     f"direct {word} {block} {ours} depth {depth}, {words}", f"fio {engine}",
-                    lambda flags=flags: sides.steadily(*flags),
+                    lambda flags=flags: sides.steady_rate(*flags),
                     lambda block=block, engine=engine, depth=depth, pattern=pattern: sides.fio("bytes_per_second", block, engine, depth, pattern, direct=True),
                     least=0.95, most=1.05, unit="bytes", judged=judged,
                 ))
     return chosen
 
 
-def on_devices(kelvin, rivals, arguments, order):
+def measure_devices(kelvin, rivals, arguments, order):
     """Reads past the page cache, and the digest of a file that is not in memory, on a device of known rate and on one as fast
     as memory."""
     found = []
     with media.loop_device(128 * MIB) as (path, device):
-        with media.limited(device, 64 * MIB, 4000) as enter:
+        with media.limited_group(device, 64 * MIB, 4000) as enter:
             words = "as fast as it is" if enter is None else "64 MiB/s, 4000 requests/s"
-            sides = Sides(kelvin, rivals, path, max(arguments.seconds, 2), enter)
+            sides = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), enter)
             # Once before, so that the way is remembered, as for a returning user.
-            sides.cold([kelvin, "digest", path])
-            found += judge([*direct(sides, True, words), *cold_digests(sides, words)], rivals, arguments, order)
+            sides.timed_cold_program([kelvin, "digest", path])
+            found += measure_until_settled([*direct_comparisons(sides, True, words), *cold_digest_comparisons(sides, words)], rivals, arguments, order)
         if enter is not None and arguments.unlimited:
-            found += judge(direct(Sides(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
+            found += measure_until_settled(direct_comparisons(FilePrograms(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
     return found
 
 
-def cold_digests(sides, words):
+def cold_digest_comparisons(sides, words):
     """The digest of a file that is not in memory, in a remembered way and in one that must be found, beside the device's rate
     by fio's own clock and, as a whole program, by dd."""
     by_fio = lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True)
-    by_dd = lambda: sides.cold(["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"])
+    by_dd = lambda: sides.timed_cold_program(["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"])
     return [
         Comparison(
             f"digest of a file not in memory, {found}, {words}", f"{name}, 1 MiB, direct",
-            lambda more=more: sides.cold([sides.kelvin, "digest", *more, sides.path]), theirs, unit="bytes",
+            lambda more=more: sides.timed_cold_program([sides.kelvin, "digest", *more, sides.path]), theirs, unit="bytes",
         )
         for found, more in (("its way remembered", []), ("its way sought", ["--rebuild-cache"]))
         for name, theirs in (("fio psync", by_fio), ("dd", by_dd))
@@ -296,7 +296,7 @@ def cold_digests(sides, words):
 
 def digests(sides, directory):
     """Whole programs that go through a file."""
-    ours = lambda: sides.whole([sides.kelvin, "digest", sides.path], 3)
+    ours = lambda: sides.timed_program([sides.kelvin, "digest", sides.path], 3)
     programs = [
         ("cat", ["cat", sides.path], "coreutils", 1.0),
         ("dd, 1 MiB", ["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "status=none"], "coreutils", 1.0),
@@ -307,44 +307,44 @@ def digests(sides, directory):
     chosen = []
     for name, command, package, least in programs:
         if shutil.which(command[0]) is None:
-            common.say(f"{command[0]} is not here and is left out; on Debian: apt-get install {package}")
+            common.log(f"{command[0]} is not here and is left out; on Debian: apt-get install {package}")
             continue
         times = 1 if name in ("cksum", "sha256sum") else 3
-        chosen.append(Comparison("digest", name, ours, lambda command=command, times=times: sides.whole(command, times), least=least, unit="bytes"))
+        chosen.append(Comparison("digest", name, ours, lambda command=command, times=times: sides.timed_program(command, times), least=least, unit="bytes"))
     loop = f"{directory}/xor_mmap"
     flags = ["-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
-    common.run([common.need("g++", "g++"), *flags, "-o", loop, common.RIVALS / "xor_mmap.cpp"])
-    chosen.append(Comparison("digest", "C++ loop over a mapping", ours, lambda: sides.whole([loop, sides.path], 3), least=1.0, unit="bytes"))
+    common.run([common.require_program("g++", "g++"), *flags, "-o", loop, common.RIVALS / "xor_mmap.cpp"])
+    chosen.append(Comparison("digest", "C++ loop over a mapping", ours, lambda: sides.timed_program([loop, sides.path], 3), least=1.0, unit="bytes"))
 
     cpus = len(os.sched_getaffinity(0))
     if cpus > 1:
-        one = [common.need("taskset", "util-linux"), "-c", sides.rivals.cpu, sides.kelvin, "digest", sides.path]
-        chosen.append(Comparison("digest", "itself on one CPU", ours, lambda: sides.whole(one, 3), least=1.0, unit="bytes"))
-    way = best_way(sides, cpus)
+        one = [common.require_program("taskset", "util-linux"), "-c", sides.rivals.cpu, sides.kelvin, "digest", sides.path]
+        chosen.append(Comparison("digest", "itself on one CPU", ours, lambda: sides.timed_program(one, 3), least=1.0, unit="bytes"))
+    way = fastest_read_method(sides, cpus)
     name = "file read by {} of {}, threads: {}, no digest".format(*way)
-    chosen.append(Comparison("digest", name, ours, lambda: sides.way(*way), least=0.90, unit="bytes"))
+    chosen.append(Comparison("digest", name, ours, lambda: sides.kelvin_read_rate(*way), least=0.90, unit="bytes"))
     if not way[0].startswith("mmap"):
-        chosen.append(Comparison("digest", "the same, one pass", ours, lambda: sides.way(*way, once=True), unit="bytes", judged=False))
+        chosen.append(Comparison("digest", "the same, one pass", ours, lambda: sides.kelvin_read_rate(*way, once=True), unit="bytes", judged=False))
     return chosen
 
 
-def best_way(sides, cpus, rounds=3):
+def fastest_read_method(sides, cpus, rounds=3):
     """The way by which `kelvin file read` reads the file fastest: that of the highest median."""
     engines = [("pread", "128k"), ("pread", "256k"), ("pread", "1M"), ("mmap", "128k"), ("mmap-populate", "128k"), ("io_uring", "256k")]
     ways = [(engine, block, threads) for engine, block in engines for threads in sorted({1, cpus})]
     rates = {way: [] for way in ways}
     for _ in range(rounds):
         for way in ways:
-            rates[way].append(sides.way(*way))
+            rates[way].append(sides.kelvin_read_rate(*way))
     best = max(ways, key=lambda way: statistics.median(rates[way]))
-    common.say(f"the fastest way of file read: {best}, {rate_text(statistics.median(rates[best]), 'bytes')}")
+    common.log(f"the fastest way of file read: {best}, {rate_text(statistics.median(rates[best]), 'bytes')}")
     return best
 
 
-def judge(chosen, rivals, arguments, order):
+def measure_until_settled(chosen, rivals, arguments, order):
     """Measures until every interval is settled or pairs run out."""
     chosen = [one for one in chosen if arguments.beside is None or any(word in one.program for word in arguments.beside)]
-    for number in range(arguments.most_pairs):
+    for number in range(arguments.max_pairs):
         todo = [one for one in chosen if number < arguments.pairs or one.is_open()]
         if not todo:
             break
@@ -352,14 +352,14 @@ def judge(chosen, rivals, arguments, order):
         for one in todo:
             sides = [("ours", one.ours), ("theirs", one.theirs)]
             order.shuffle(sides)
-            figures = {name: rivals.in_quiet(side) for name, side in sides}
+            figures = {name: rivals.measure_in_quiet(side) for name, side in sides}
             one.pairs.append((figures["ours"], figures["theirs"]))
-        common.say(f"{number + 1} of {arguments.pairs} rounds, {len(todo)} comparisons")
+        common.log(f"{number + 1} of {arguments.pairs} rounds, {len(todo)} comparisons")
     return chosen
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=45)
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
@@ -375,20 +375,20 @@ def measure(arguments):
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
         # What kelvin remembers of this is removed with it.
         os.environ["XDG_CACHE_HOME"] = str(Path(directory).resolve())
-        in_memory = [choose for name, choose in (("cached", cached), ("copy", copies)) if name in arguments.only]
+        in_memory = [choose for name, choose in (("cached", cached_comparisons), ("copy", copies)) if name in arguments.only]
         if in_memory:
             path = Path(directory) / "data"
-            media.fill(path, 256 * MIB)
-            sides = Sides(kelvin, rivals, path, arguments.seconds)
+            media.fill_file(path, 256 * MIB)
+            sides = FilePrograms(kelvin, rivals, path, arguments.seconds)
             for choose in in_memory:
-                found += judge(choose(sides), rivals, arguments, order)
+                found += measure_until_settled(choose(sides), rivals, arguments, order)
             path.unlink()
         if "direct" in arguments.only:
-            found += on_devices(kelvin, rivals, arguments, order)
+            found += measure_devices(kelvin, rivals, arguments, order)
         if "digest" in arguments.only:
             path = Path(directory) / "data"
-            media.fill(path, arguments.size * MIB)
-            found += judge(digests(Sides(kelvin, rivals, path, arguments.seconds), directory), rivals, arguments, order)
+            media.fill_file(path, arguments.size * MIB)
+            found += measure_until_settled(digests(FilePrograms(kelvin, rivals, path, arguments.seconds), directory), rivals, arguments, order)
     return {"cpu": rivals.cpu, "comparisons": found, "quiet": rivals.quiet()}
 
 
@@ -396,7 +396,7 @@ def tables(measured):
     rows = [Comparison(**one).row() for one in measured["comparisons"]]
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     table = common.table(header, [cells for _, cells in rows])
-    text = f"CPU {measured['cpu']}, or all for the digest.\n\n{table}\n\n{quiet_words(measured['quiet'])}"
+    text = f"CPU {measured['cpu']}, or all for the digest.\n\n{table}\n\n{quiet_summary(measured['quiet'])}"
     return text, all(kept for kept, _ in rows)
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import common
 
 # Series of which so many in a hundred step, by this share of the value, where it spreads by one per cent from run to run.
-STEPPED = 0.04
-HEIGHT = 1.05
+STEPPED_SHARE = 0.04
+STEP_FACTOR = 1.05
 DEVIATION = 0.01
 BOUND_SECONDS = 2.0
 BOUND_FOUND = 0.9
@@ -32,7 +32,7 @@ METRIC, AXIS = "mem.latency", "bytes"
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000, help="runs in the store [default: %(default)s]")
     parser.add_argument("--series", type=int, default=500, help="series of each [default: %(default)s]")
     return parser.parse_args()
@@ -41,46 +41,46 @@ def parse():
 def measure(arguments):
     kelvin, draw = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as directory:
-        return {**filled(kelvin, Path(directory), arguments, draw), "alerts": alerts(kelvin, Path(directory), draw)}
+        return {**measure_full_store(kelvin, Path(directory), arguments, draw), "alerts": measure_alerts(kelvin, Path(directory), draw)}
 
 
-def filled(kelvin, directory, arguments, draw):
+def measure_full_store(kelvin, directory, arguments, draw):
     """What is found in a store of many runs, and how fast."""
     store = directory / "runs.sqlite"
-    template(kelvin, store)
-    stepped = set(draw.sample(range(arguments.series), round(STEPPED * arguments.series)))
+    create_template(kelvin, store)
+    stepped = set(draw.sample(range(arguments.series), round(STEPPED_SHARE * arguments.series)))
     # Within the runs that are shown by default.
     step_at = arguments.runs - min(arguments.runs, 1000) // 3
-    common.say(f"filling {arguments.runs} runs of {arguments.series} series")
-    fill(store, arguments.runs, arguments.series, lambda series, run: HEIGHT if series in stepped and run >= step_at else 1.0, draw)
+    common.log(f"filling {arguments.runs} runs of {arguments.series} series")
+    fill_store(store, arguments.runs, arguments.series, lambda series, run: STEP_FACTOR if series in stepped and run >= step_at else 1.0, draw)
     looks = []
     for what, limit in [("newest 1000", []), ("all", ["--limit", str(max(arguments.runs, 1))])]:
-        times = timed(kelvin, store, limit)
-        found, wrong = judged(kelvin, store, limit, stepped)
-        looks.append({"what": what, "seconds": times, "found": found, "wrong": wrong})
+        times = measure_times(kelvin, store, limit)
+        found, wrong = count_changes(kelvin, store, limit, stepped)
+        looks.append_run({"what": what, "seconds": times, "found": found, "wrong": wrong})
     return {"runs": arguments.runs, "series": arguments.series, "stepped": len(stepped), "bytes": store.stat().st_size, "looks": looks}
 
 
-def alerts(kelvin, directory, draw):
+def measure_alerts(kelvin, directory, draw):
     """Runs one by one, as cron would."""
-    most, step_at, series = 60, 40, 100
+    run_count, step_at, series = 60, 40, 100
     stepped = {7, 70}
-    values = [[value(draw) * (HEIGHT if one in stepped and run >= step_at else 1.0) for one in range(series)] for run in range(most)]
+    values = [[draw_value(draw) * (STEP_FACTOR if one in stepped and run >= step_at else 1.0) for one in range(series)] for run in range(run_count)]
     told, wrong = {}, 0
     store = directory / "alerts.sqlite"
-    template(kelvin, store)
-    for run in range(most):
-        append(store, run, values[run])
-        done = subprocess.run(command(kelvin, store, ["--alert", "--json"]), capture_output=True, text=True, timeout=60)
+    create_template(kelvin, store)
+    for run in range(run_count):
+        append_run(store, run, values[run])
+        done = subprocess.run(history_command(kelvin, store, ["--alert", "--json"]), capture_output=True, text=True, timeout=60)
         if done.returncode not in (0, 1):
             raise RuntimeError(done.stderr)
         for one in json.loads(done.stdout or "[]"):
-            which = number(one)
+            which = series_number(one)
             if which in stepped and run >= step_at:
                 told.setdefault(which, run - step_at + 1)
             else:
                 wrong += 1
-    return {"runs": most, "series": series, "steps": len(stepped), "told_after": [told[one] for one in sorted(told)], "wrong": wrong}
+    return {"runs": run_count, "series": series, "steps": len(stepped), "told_after": [told[one] for one in sorted(told)], "wrong": wrong}
 
 
 def tables(measured):
@@ -88,7 +88,7 @@ def tables(measured):
     for look in measured["looks"]:
         seconds, found, wrong = statistics.median(look["seconds"]), look["found"], look["wrong"]
         kept &= seconds < BOUND_SECONDS and found >= BOUND_FOUND * stepped and wrong / max(found + wrong, 1) <= BOUND_FALSE
-        rows.append([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
+        rows.append_run([look["what"], f"{seconds:.2f} s", f"{found} of {stepped}", wrong])
     alert = measured["alerts"]
     after = ", ".join(map(str, alert["told_after"])) or "never"
     text = f"A store of {measured['runs']} runs of {measured['series']} series, {measured['bytes'] / 1e6:.0f} MB.\n\n"
@@ -98,37 +98,37 @@ def tables(measured):
     return text, kept and len(alert["told_after"]) == alert["steps"] and alert["wrong"] <= 2
 
 
-def command(kelvin, store, more):
+def history_command(kelvin, store, more):
     return [str(kelvin), "history", "--all", "--store", str(store), *more]
 
 
-def timed(kelvin, store, more):
+def measure_times(kelvin, store, more):
     """The times to one screen, in seconds."""
     times = []
     for _ in range(REPEATS):
         begun = time.monotonic()
-        common.run(command(kelvin, store, more))
-        times.append(time.monotonic() - begun)
+        common.run(history_command(kelvin, store, more))
+        times.append_run(time.monotonic() - begun)
     return times
 
 
-def judged(kelvin, store, more, stepped):
+def count_changes(kelvin, store, more, stepped):
     """How many steps were found, and how many other changes were told."""
-    history = json.loads(common.run(command(kelvin, store, [*more, "--json"])))
-    changes = {number(series): len(series["versions"][-1]["changes"]) for series in history["series"]}
+    history = json.loads(common.run(history_command(kelvin, store, [*more, "--json"])))
+    changes = {series_number(series): len(series["versions"][-1]["changes"]) for series in history["series"]}
     found = sum(1 for series in stepped if changes.get(series, 0) > 0)
     wrong = sum(max(count - (series in stepped), 0) for series, count in changes.items())
     return found, wrong
 
 
-def number(series):
+def series_number(series):
     return series["case"][AXIS]
 
 
 # ---- a store as kelvin writes it, filled without measuring
 
 
-def template(kelvin, store):
+def create_template(kelvin, store):
     """One short run, whose machine and definitions all others share."""
     common.run([kelvin, "run", METRIC, "--quick", "--budget", "minimum", "--rounds", "4", "--no-report", "--store", store])
     with sqlite3.connect(store) as base:
@@ -138,42 +138,42 @@ def template(kelvin, store):
     base.close()
 
 
-def value(draw):
+def draw_value(draw):
     return 100.0 * (1.0 + DEVIATION * draw.gauss(0, 1))
 
 
-def parameters(series):
+def axes_json(series):
     return json.dumps({AXIS: series}, separators=(",", ":"))
 
 
-def append(store, run, values):
+def append_run(store, run, values):
     with sqlite3.connect(store) as base:
-        insert(base, run)
+        insert_run(base, run)
         for series, one in enumerate(values):
-            base.execute("INSERT OR IGNORE INTO series (metric, version, axes) VALUES (?, 1, ?)", (METRIC, parameters(series)))
+            base.execute("INSERT OR IGNORE INTO series (metric, version, axes) VALUES (?, 1, ?)", (METRIC, axes_json(series)))
             base.execute(
                 "INSERT INTO headline SELECT key, (SELECT key FROM run WHERE id = ?), ?, 0 FROM series WHERE axes = ?",
-                (f"bench-{run}", one, parameters(series)),
+                (f"bench-{run}", one, axes_json(series)),
             )
     base.close()
 
 
-def fill(store, runs, series, level, draw):
+def fill_store(store, runs, series, level, draw):
     with sqlite3.connect(store) as base:
         base.executemany(
-            "INSERT INTO series (metric, version, axes) VALUES (?, 1, ?)", ((METRIC, parameters(one)) for one in range(series))
+            "INSERT INTO series (metric, version, axes) VALUES (?, 1, ?)", ((METRIC, axes_json(one)) for one in range(series))
         )
         keys = {one: key for key, one in base.execute("SELECT key, json_extract(axes, '$." + AXIS + "') FROM series")}
         for run in range(runs):
-            insert(base, run)
+            insert_run(base, run)
         first = base.execute("SELECT min(key) FROM run WHERE id LIKE 'bench-%'").fetchone()[0]
         for one in range(series):
-            rows = ((keys[one], first + run, value(draw) * level(one, run), 0.0) for run in range(runs))
+            rows = ((keys[one], first + run, draw_value(draw) * level(one, run), 0.0) for run in range(runs))
             base.executemany("INSERT INTO headline VALUES (?, ?, ?, ?)", rows)
     base.close()
 
 
-def insert(base, run):
+def insert_run(base, run):
     """A copy of the template's row, later."""
     started = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(minutes=run + 1)
     base.execute(

@@ -148,7 +148,7 @@ def be_idle():
 @contextmanager
 def unauthenticated(host, reopen, came):
     """They connect, and their counts are added up at the end."""
-    command = hosts.inside(host, sys.executable, PROGRAM, "--unauthenticated", hosts.AGENT_FOR_UNAUTHENTICATED, "--reopen", reopen)
+    command = hosts.in_namespace(host, sys.executable, PROGRAM, "--unauthenticated", hosts.AGENT_FOR_UNAUTHENTICATED, "--reopen", reopen)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout.readline().strip() != "ready":
@@ -180,7 +180,7 @@ class Quantity:
     figures: dict = field(default_factory=lambda: {"with": [], "without": []})
 
     def take(self, report, side):
-        self.figures[side].append(common.find(report, self.metric, self.case)["headline"])
+        self.figures[side].append(common.find_summary(report, self.metric, self.case)["headline"])
 
     def interval(self):
         return common.ratio_of_pairs(self.figures["with"], self.figures["without"])
@@ -209,7 +209,7 @@ def quantities():
 
 
 def parse():
-    parser = hosts.parser_of_pairs(__doc__)
+    parser = hosts.make_pairs_parser(__doc__)
     parser.add_argument("--reopen", type=float, default=50, help="idle connections opened anew each second [default: %(default)s]")
     parser.add_argument("--unauthenticated", metavar="HOST", help=argparse.SUPPRESS)
     return common.parse_pairs(parser)
@@ -223,18 +223,18 @@ def measure(arguments):
         token = stack.enter_context(hosts.token())
         for cpu in cpus:
             spin = [sys.executable, "-c", "while True: pass"]
-            awake = stack.enter_context(hosts.running([common.need("taskset", "util-linux"), "-c", cpu, *spin]))
+            awake = stack.enter_context(hosts.running([common.require_program("taskset", "util-linux"), "-c", cpu, *spin]))
             os.sched_setscheduler(awake.pid, os.SCHED_IDLE, os.sched_param(0))
-        names = stack.enter_context(hosts.three(arguments.rate))
+        names = stack.enter_context(hosts.three_hosts(arguments.rate))
         process = stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], token))
-        for done, _ in common.rounds_of_pairs(arguments, chosen):
+        for done, _ in common.pair_rounds(arguments, chosen):
             for side in order.sample(["with", "without"], 2):
                 with unauthenticated(names["unauthenticated"], arguments.reopen, came) if side == "with" else nullcontext():
                     report = hosts.measure(kelvin, names["kelvin"], cpus[-1], token, arguments.seconds)
                 for one in chosen:
                     one.take(report, side)
             grown.append(resident(process))
-            common.say(f"{done} pairs")
+            common.log(f"{done} pairs")
     return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": chosen, "came": came, "resident": grown}
 
 

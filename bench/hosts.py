@@ -25,18 +25,18 @@ OWN_NETWORK = "KELVIN_BENCH_OWN_NETWORK"
 SECONDS = 36
 
 
-def parser_of_pairs(description):
+def make_pairs_parser(description):
     """A parser of the arguments of a benchmark of pairs between these hosts."""
-    parser = common.parser_of_pairs(description, seconds=SECONDS, most_pairs=45)
+    parser = common.make_pairs_parser(description, seconds=SECONDS, max_pairs=45)
     parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
     return parser
 
 
 def ip(*words):
-    common.run([common.need("ip", "iproute2"), *words])
+    common.run([common.require_program("ip", "iproute2"), *words])
 
 
-def inside(host, *command):
+def in_namespace(host, *command):
     return ["ip", "netns", "exec", host, *[str(word) for word in command]]
 
 
@@ -52,7 +52,7 @@ def in_own_network(control):
             ip("route", "replace", "local", to, "dev", "lo", "table", "local", "proto", "kernel", "scope", "host", "src", "127.0.0.1",
                "congctl", control)  # fmt: skip
         return
-    unshare = [common.need("unshare", "util-linux"), *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
+    unshare = [common.require_program("unshare", "util-linux"), *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
     try:
         common.run([*unshare, "true"])
     except RuntimeError as error:
@@ -61,7 +61,7 @@ def in_own_network(control):
 
 
 @contextmanager
-def three(rate):
+def three_hosts(rate):
     """The names of the three, by purpose."""
     names = {what: f"kelvin-{what}-{os.getpid()}" for what in ("agent", "kelvin", "unauthenticated")}
     try:
@@ -79,14 +79,14 @@ def set_up(names, rate):
     for name in names.values():
         ip("netns", "add", name)
         ip("-netns", name, "link", "set", "lo", "up")
-    join(names["kelvin"], f"{KELVIN_HOST}/30", names["agent"], f"{AGENT}/30", "a")
-    join(names["unauthenticated"], f"{UNAUTHENTICATED_HOST}/30", names["agent"], f"{AGENT_FOR_UNAUTHENTICATED}/30", "b")
+    connect_hosts(names["kelvin"], f"{KELVIN_HOST}/30", names["agent"], f"{AGENT}/30", "a")
+    connect_hosts(names["unauthenticated"], f"{UNAUTHENTICATED_HOST}/30", names["agent"], f"{AGENT_FOR_UNAUTHENTICATED}/30", "b")
     for host, device in [("kelvin", "near-a"), ("agent", "far-a")]:
         shape = ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
-        common.run([common.need("tc", "iproute2"), "-netns", names[host], *shape])
+        common.run([common.require_program("tc", "iproute2"), "-netns", names[host], *shape])
 
 
-def join(near, near_address, far, far_address, mark):
+def connect_hosts(near, near_address, far, far_address, mark):
     ip("link", "add", f"near-{mark}", "netns", near, "type", "veth", "peer", "name", f"far-{mark}", "netns", far)
     for host, device, address in [(near, f"near-{mark}", near_address), (far, f"far-{mark}", far_address)]:
         ip("-netns", host, "address", "add", address, "dev", device)
@@ -106,8 +106,8 @@ def running(command, **options):
 
 @contextmanager
 def agent(kelvin, host, cpu, secret):
-    pinned = [common.need("taskset", "util-linux"), "-c", cpu]
-    command = inside(host, *pinned, kelvin, "agent", "--listen", "0.0.0.0", "--token-file", secret)
+    pinned = [common.require_program("taskset", "util-linux"), "-c", cpu]
+    command = in_namespace(host, *pinned, kelvin, "agent", "--listen", "0.0.0.0", "--token-file", secret)
     with running(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         if not process.stdout.readline().startswith("0.0.0.0:"):
             raise RuntimeError("the agent does not listen")
@@ -128,4 +128,4 @@ def measure(kelvin, host, cpu, secret, seconds):
     """The report of a run against the agent; a short measure of this machine comes with it."""
     command = [kelvin, "run", "cpu.clock.pair", "--quick", "--budget", f"{seconds:g}s", "--cpu", cpu, "--json", "--no-report",
                "--no-store", "--peer", AGENT, "--token-file", secret]
-    return json.loads(common.run(inside(host, *command)))
+    return json.loads(common.run(in_namespace(host, *command)))

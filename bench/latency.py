@@ -17,7 +17,7 @@ import random
 import statistics
 
 import common
-from rivals import Rivals, quiet_words
+from rivals import Rivals, quiet_summary
 
 METRIC = "mem.latency"
 IN_CACHE, IN_MEMORY = 0.03, 0.05
@@ -40,7 +40,7 @@ def sets(report):
 
 
 def parse():
-    return common.parse_pairs(common.parser_of_pairs(__doc__, seconds=1))
+    return common.parse_pairs(common.make_pairs_parser(__doc__, seconds=1))
 
 
 def measure(arguments):
@@ -58,14 +58,14 @@ def measure(arguments):
         theirs = {}
         for side in sides:
             if side is None:
-                report = rivals.in_quiet(run)
+                report = rivals.measure_in_quiet(run)
             else:
                 case, size, pages, _ = side
                 loop = lambda: rivals.c_loop("chase_loop", "chase.load", arguments.seconds, str(size), pages)
-                theirs[case] = rivals.in_quiet(loop)
+                theirs[case] = rivals.measure_in_quiet(loop)
         for case in pairs:
-            pairs[case].append((common.find(report, METRIC, case)["as_found"]["value"], theirs[case]))
-        common.say(f"{done + 1} of {arguments.pairs} rounds")
+            pairs[case].append((common.find_summary(report, METRIC, case)["as_found"]["value"], theirs[case]))
+        common.log(f"{done + 1} of {arguments.pairs} rounds")
     bounds = {case: bound for case, _, _, bound in chosen}
     return {"cpu": rivals.cpu, "bounds": bounds, "pairs": pairs, "missing": missing, "quiet": rivals.quiet()}
 
@@ -82,7 +82,7 @@ def tables(measured):
     table = common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows)
     missing = measured["missing"]
     words = f"\n\nNot measured on this machine, and so not compared: {', '.join(missing)}." if missing else ""
-    return f"CPU {measured['cpu']}.\n\n{table}{words}\n\n{quiet_words(measured['quiet'])}", kept
+    return f"CPU {measured['cpu']}.\n\n{table}{words}\n\n{quiet_summary(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ USERS, RATE = 16, 125
 # Of a response time against what the packets show.
 BOUND = 0.05
 # Of a constant rate against what was asked for.
-BOUND_OF_RATE = 0.001
+RATE_BOUND = 0.001
 
 NGINX = """worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/errors;
 events {{ worker_connections 4096; }}
@@ -36,7 +36,7 @@ server {{ listen 127.0.0.1:{port} backlog=4096; root {directory}; }} }}
 """
 
 
-def cpu_of(command, cpu):
+def run_pinned(command, cpu):
     """The output of a command pinned to a CPU, and its CPU time in seconds."""
     process = subprocess.Popen(["taskset", "-c", str(cpu), *map(str, command)], stdout=subprocess.PIPE, text=True)
     output = process.stdout.read()
@@ -47,21 +47,21 @@ def cpu_of(command, cpu):
     return output, used.ru_utime + used.ru_stime
 
 
-def by_kelvin(kelvin, url, connections, seconds, cpu):
+def kelvin_cpu_time(kelvin, url, connections, seconds, cpu):
     command = [kelvin, "load", url, "--users", connections, "--duration", f"{seconds:g}s", "--no-warm-up", "--json"]
-    output, used = cpu_of(command, cpu)
+    output, used = run_pinned(command, cpu)
     load = json.loads(output)
     if load["errors"]["first"]:
         raise RuntimeError(f"kelvin: {load['errors']['first']}")
     return used / load["requests"]
 
 
-def by_wrk(wrk, url, connections, seconds, cpu):
-    output, used = cpu_of([wrk, "-t1", f"-c{connections}", f"-d{max(round(seconds), 1)}", url], cpu)
+def wrk_cpu_time(wrk, url, connections, seconds, cpu):
+    output, used = run_pinned([wrk, "-t1", f"-c{connections}", f"-d{max(round(seconds), 1)}", url], cpu)
     return used / int(re.search(r"(\d+) requests in", output)[1])
 
 
-def cpu_times(arguments, kelvin, wrk, directory):
+def measure_cpu_times(arguments, kelvin, wrk, directory):
     """Pairs of CPU times a request, of each file and number of connections."""
     port, workers = servers.free_port(), len(os.sched_getaffinity(0))
     for name, size in (("small", 100), ("large", 2 << 20)):
@@ -69,21 +69,21 @@ def cpu_times(arguments, kelvin, wrk, directory):
         (directory / name).chmod(0o644)
     directory.chmod(0o755)
     (directory / "nginx.conf").write_text(NGINX.format(directory=directory, port=port, workers=workers))
-    found, order = [], random.Random(arguments.seed)
+    results, order = [], random.Random(arguments.seed)
     cpu = common.last_allowed_cpu()
-    with servers.Server(common.need("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
+    with servers.Server(common.require_program("nginx", "nginx-light"), "-c", directory / "nginx.conf", "-p", directory):
         for name in ("small", "large"):
             for connections in (1, 8, 64):
                 sides = {"ours": [], "theirs": []}
                 for _ in range(arguments.pairs):
                     for side in order.sample(list(sides), 2):
-                        tool = by_kelvin if side == "ours" else by_wrk
+                        tool = kelvin_cpu_time if side == "ours" else wrk_cpu_time
                         program = kelvin if side == "ours" else wrk
                         url = f"http://127.0.0.1:{port}/{name}"
                         sides[side].append(tool(program, url, connections, arguments.seconds, cpu))
-                found.append({"file": name, "connections": connections, **sides})
-                common.say(" ".join(map(str, cpu_row(found[-1]))))
-    return found
+                results.append({"file": name, "connections": connections, **sides})
+                common.log(" ".join(map(str, cpu_row(results[-1]))))
+    return results
 
 
 def cpu_row(one):
@@ -93,7 +93,7 @@ def cpu_row(one):
     return [one["file"], one["connections"], ours, theirs, f"{ratio:.3f}", f"{low:.3f}..{high:.3f}", verdict]
 
 
-class Stalling:
+class StallingServer:
     """The planted server on the first CPU."""
 
     def __enter__(self):
@@ -110,9 +110,9 @@ class Stalling:
         self.process.wait()
 
 
-def expected(seconds, is_open):
+def expected_times(seconds, is_open):
     """Response times that follow from the planted schedule alone, over a whole number of periods."""
-    planted = stalling_server.Planted(SERVICE, STALL, PERIOD)
+    planted = stalling_server.StallingQueue(SERVICE, STALL, PERIOD)
     if is_open:
         return stalling_server.expected_open(planted, [number / RATE for number in range(int(seconds * RATE))])
     return stalling_server.expected_closed(planted, USERS, seconds)
@@ -121,18 +121,18 @@ def expected(seconds, is_open):
 def wrk_times(output):
     """The median and the 99 % quantile that wrk prints, in seconds."""
     units = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-    found = {share: re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", output) for share in (50, 99)}
-    return {f"p{share}": float(one[1]) * units[one[2]] for share, one in found.items()}
+    matches = {share: re.search(rf"{share}%\s+([\d.]+)(us|ms|s)", output) for share in (50, 99)}
+    return {f"p{share}": float(one[1]) * units[one[2]] for share, one in matches.items()}
 
 
 def kelvin_load(kelvin, server, cpu, *how):
     """What kelvin finds, and the exchanges that the packets show."""
-    with wire_times.Wire(server.port) as wire:
-        output, _ = cpu_of([kelvin, "load", server.url, *how, "--no-warm-up", "--json"], cpu)
+    with wire_times.PacketCapture(server.port) as wire:
+        output, _ = run_pinned([kelvin, "load", server.url, *how, "--no-warm-up", "--json"], cpu)
         return json.loads(output), wire.exchanges()
 
 
-def seen(exchanges, is_open):
+def packet_response_times(exchanges, is_open):
     """Response times by the packets: at a constant rate from when each request was due, which is the earliest schedule that none
     was sent ahead of."""
     if not is_open:
@@ -141,14 +141,14 @@ def seen(exchanges, is_open):
     return [answered - begun - number / RATE for number, (_, answered) in enumerate(exchanges)]
 
 
-def truth(kelvin, wrk, seconds):
+def measure_response_times(kelvin, wrk, seconds):
     """Response times in seconds: planted, by the packets, and found."""
     rows, cpu = [], common.last_allowed_cpu()
     for tool, is_open in (("kelvin", False), ("wrk", False), ("kelvin", True)):
-        with Stalling() as server:
+        with StallingServer() as server:
             if tool == "wrk":
-                with wire_times.Wire(server.port) as wire:
-                    output, _ = cpu_of([wrk, "-t1", f"-c{USERS}", f"-d{seconds:g}", "--latency", server.url], cpu)
+                with wire_times.PacketCapture(server.port) as wire:
+                    output, _ = run_pinned([wrk, "-t1", f"-c{USERS}", f"-d{seconds:g}", "--latency", server.url], cpu)
                     exchanges = wire.exchanges()
                 times, late = wrk_times(output), None
             else:
@@ -156,14 +156,14 @@ def truth(kelvin, wrk, seconds):
                 load, exchanges = kelvin_load(kelvin, server, cpu, *how, "--duration", f"{seconds:g}s")
                 times = {name: load["response"][name] / 1e9 for name in ("p50", "p95", "p99", "p999")}
                 late = load["generator"]["late"]["p99"]
-        planned, shown = expected(seconds, is_open), seen(exchanges, is_open)
+        planned, shown = expected_times(seconds, is_open), packet_response_times(exchanges, is_open)
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
             if name not in times:
                 continue
             planted, right = (stalling_server.quantile(waits, share) for waits in (planned, shown))
             loop = f"{RATE} a second" if is_open else f"{USERS} users"
             rows.append({"load": loop, "by": tool, "figure": name, "planted": planted, "packets": right, "found": times[name], "late": late})
-            common.say(" ".join(map(str, truth_row(rows[-1]))))
+            common.log(" ".join(map(str, truth_row(rows[-1]))))
     return rows
 
 
@@ -174,23 +174,23 @@ def truth_row(one):
     return [one["load"], one["by"], one["figure"], *times, f"{off * 100:+.1f} %", late, "holds" if abs(off) <= BOUND else "does not hold"]
 
 
-def rates(kelvin, seconds):
+def measure_rates(kelvin, seconds):
     """Rates by the packets of requests, and how many of these there were, by the packets and by kelvin."""
     rows, cpu = [], common.last_allowed_cpu()
     for spread in ("constant", "poisson"):
-        with Stalling() as server:
+        with StallingServer() as server:
             how = ["--rate", RATE, "--arrivals", spread, "--seed", 7, "--duration", f"{seconds:g}s"]
             load, exchanges = kelvin_load(kelvin, server, cpu, *how)
         first, last = exchanges[0][0], exchanges[-1][0]
-        found = (len(exchanges) - 1) / (last - first)
-        rows.append({"spread": spread, "requests": len(exchanges), "counted": load["response"]["count"], "rate": found})
-        common.say(" ".join(map(str, rate_row(rows[-1]))))
+        rate = (len(exchanges) - 1) / (last - first)
+        rows.append({"spread": spread, "requests": len(exchanges), "counted": load["response"]["count"], "rate": rate})
+        common.log(" ".join(map(str, rate_row(rows[-1]))))
     return rows
 
 
 def rate_row(one):
     # A Poisson process of n arrivals has a standard deviation of the root of n; 99.7 % are within three of them.
-    bound = BOUND_OF_RATE if one["spread"] == "constant" else 3 / math.sqrt(one["requests"])
+    bound = RATE_BOUND if one["spread"] == "constant" else 3 / math.sqrt(one["requests"])
     off = one["rate"] / RATE - 1
     is_kept = abs(off) <= bound and one["requests"] == one["counted"]
     cells = [f"{RATE} /s", f"{one['rate']:.4f} /s", f"{off * 100:+.4f} %", f"{bound * 100:.1f} %", "holds" if is_kept else "does not hold"]
@@ -198,7 +198,7 @@ def rate_row(one):
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=3)
+    parser = common.make_pairs_parser(__doc__, seconds=3)
     parser.add_argument("--truth-seconds", type=float, default=60, help="time of each load on the planted server, a multiple of 10 [default: %(default)s]")
     parser.add_argument("--only", choices=["cpu", "truth", "rate"], help="only one of the three parts")
     parser.add_argument("--rate-seconds", type=float, default=10, help="time of each load of which the rate is counted [default: %(default)s]")
@@ -206,16 +206,16 @@ def parse():
 
 
 def measure(arguments):
-    kelvin, wrk = common.kelvin_program(arguments.kelvin), common.need("wrk", "wrk")
-    found = {}
+    kelvin, wrk = common.kelvin_program(arguments.kelvin), common.require_program("wrk", "wrk")
+    results = {}
     if arguments.only in (None, "cpu"):
         with tempfile.TemporaryDirectory() as directory:
-            found["cpu"] = cpu_times(arguments, kelvin, wrk, Path(directory))
+            results["cpu"] = measure_cpu_times(arguments, kelvin, wrk, Path(directory))
     if arguments.only in (None, "truth"):
-        found["truth"] = truth(kelvin, wrk, arguments.truth_seconds)
+        results["truth"] = measure_response_times(kelvin, wrk, arguments.truth_seconds)
     if arguments.only in (None, "rate"):
-        found["rate"] = rates(kelvin, arguments.rate_seconds)
-    return found
+        results["rate"] = measure_rates(kelvin, arguments.rate_seconds)
+    return results
 
 
 # Of each part the header of its table, and how a row is made.
@@ -227,7 +227,7 @@ PARTS = {
 
 
 def tables(measured):
-    rows = {part: [PARTS[part][1](one) for one in found] for part, found in measured.items()}
+    rows = {part: [PARTS[part][1](one) for one in results] for part, results in measured.items()}
     # What is not settled is no miss, and wrk's response times are not judged.
     missed = [row for of_part in rows.values() for row in of_part if row[-1] == "does not hold" and row[1] != "wrk"]
     return "\n\n".join(common.table(PARTS[part][0], of_part) for part, of_part in rows.items()), not missed

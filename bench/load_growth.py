@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 import common
-from servers import free_port, started, telling
+from servers import free_port, started, stats_server
 
 PLANTED = 1024
 # A message may be read in two parts, and memory is given out in more than was asked for.
 PLANTED_ERROR = 0.15
-STRETCHES = 20
+INTERVALS = 20
 # Of the t distribution with two degrees of freedom fewer than stretches, 97.5 %.
 QUANTILE = 2.101
 # Growth that is none: of either, and of what the generator keeps of each second.
@@ -33,7 +33,7 @@ BYTES_A_SECOND = 128
 # ---- the leak check
 
 
-def growth_of_server(study):
+def server_growth(study):
     """What the study says of the growth of the server's memory: bytes a request with their interval, and whether it holds."""
     for conclusion in study["analysis"]["studies"][0]["conclusions"]:
         growth = conclusion["claim"].get("load", {}).get("growth")
@@ -44,11 +44,11 @@ def growth_of_server(study):
 
 def leak_check(kelvin, base, preload, budget):
     environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
-    with telling(kelvin, base, 16, 100, env=environment) as (address, words):
+    with stats_server(kelvin, base, 16, 100, env=environment) as (address, words):
         command = [kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", base, "--rounds", "8", "--users", "1,2,4", "--budget", budget]
         study = json.loads(common.run([*command, "--url", f"http://{address}/", *words], timeout=900))
-    growth, holds, text = growth_of_server(study)
-    common.say(text)
+    growth, holds, text = server_growth(study)
+    common.log(text)
     return {"is_planted": bool(preload), "growth": growth, "holds": holds, "text": text}
 
 
@@ -58,14 +58,14 @@ def leak_row(one):
         is_right = holds is True and abs(growth["value"] / PLANTED - 1) <= PLANTED_ERROR
     else:
         is_right = holds is not True
-    found = "-" if growth is None else f"{growth['value']:.3g} ({growth['low']:.3g} to {growth['high']:.3g}) B a request"
-    return [f"{PLANTED} B a request" if is_planted else "none", found, {True: "grows", False: "does not"}.get(holds, "not known"), "holds" if is_right else "does not hold"]
+    results = "-" if growth is None else f"{growth['value']:.3g} ({growth['low']:.3g} to {growth['high']:.3g}) B a request"
+    return [f"{PLANTED} B a request" if is_planted else "none", results, {True: "grows", False: "does not"}.get(holds, "not known"), "holds" if is_right else "does not hold"]
 
 
 # ---- long full load
 
 
-def looked_at(process):
+def memory_and_files(process):
     """Anonymous memory in bytes and open files of a process."""
     status = Path(f"/proc/{process}/status").read_text()
     memory = sum(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith(("RssAnon:", "RssShmem:")))
@@ -75,15 +75,15 @@ def looked_at(process):
 def slope(points):
     """The growth a second over the medians of stretches, with an interval."""
     points = points[len(points) // 10 :]
-    size = len(points) // STRETCHES
-    stretches = [points[size * n : size * (n + 1)] for n in range(STRETCHES)]
-    xs, ys = ([statistics.median(point[axis] for point in one) for one in stretches] for axis in (0, 1))
+    size = len(points) // INTERVALS
+    intervals = [points[size * n : size * (n + 1)] for n in range(INTERVALS)]
+    xs, ys = ([statistics.median(point[axis] for point in one) for one in intervals] for axis in (0, 1))
     x, y = statistics.fmean(xs), statistics.fmean(ys)
     square = sum((one - x) ** 2 for one in xs)
     value = sum((one - x) * (other - y) for one, other in zip(xs, ys)) / square
-    left = sum((other - y - value * (one - x)) ** 2 for one, other in zip(xs, ys))
-    half = QUANTILE * math.sqrt(left / (STRETCHES - 2) / square)
-    return value, value - half, value + half
+    residual = sum((other - y - value * (one - x)) ** 2 for one, other in zip(xs, ys))
+    half_width = QUANTILE * math.sqrt(residual / (INTERVALS - 2) / square)
+    return value, value - half_width, value + half_width
 
 
 def soak(kelvin, base, minutes, users):
@@ -91,29 +91,29 @@ def soak(kelvin, base, minutes, users):
     files.mkdir()
     for name, size in (("small", 100), ("large", 1 << 20)):
         (files / name).write_bytes(bytes(size))
-    listed, port, seconds = Path(base, "soak.list"), free_port(), minutes * 60
-    listed.write_text("small\nlarge\n")
-    seen = {"server": [], "generator": []}
+    list_file, port, seconds = Path(base, "soak.list"), free_port(), minutes * 60
+    list_file.write_text("small\nlarge\n")
+    samples = {"server": [], "generator": []}
     with started([kelvin, "serve", files, "--listen", f"127.0.0.1:{port}"]) as server:
         server.stdout.readline()
-        command = [kelvin, "load", f"http://127.0.0.1:{port}/", "--files", listed, "--users", users, "--duration", f"{seconds:g}s", "--json"]
+        command = [kelvin, "load", f"http://127.0.0.1:{port}/", "--files", list_file, "--users", users, "--duration", f"{seconds:g}s", "--json"]
         with started(command) as generator:
             begun = time.monotonic()
             while time.monotonic() < begun + seconds and generator.poll() is None:
                 for name, process in (("server", server), ("generator", generator)):
-                    seen[name].append((time.monotonic() - begun, *looked_at(process.pid)))
+                    samples[name].append((time.monotonic() - begun, *memory_and_files(process.pid)))
                 time.sleep(1)
             load = json.loads(generator.communicate(timeout=60)[0])
     error = load["errors"]["first"]
-    common.say(f"{load['requests']} requests, {error or 'no error'}")
-    return {"requests": load["requests"], "seconds": load["seconds"], "error": error, "seen": seen}
+    common.log(f"{load['requests']} requests, {error or 'no error'}")
+    return {"requests": load["requests"], "seconds": load["seconds"], "error": error, "seen": samples}
 
 
-def soak_rows(found):
-    rate = found["requests"] / found["seconds"]
+def soak_rows(results):
+    rate = results["requests"] / results["seconds"]
     allowed = {"server": rate * BYTES_A_REQUEST, "generator": rate * BYTES_A_REQUEST + BYTES_A_SECOND}
     rows = []
-    for name, points in found["seen"].items():
+    for name, points in results["seen"].items():
         for what, axis, bound, unit in (("memory", 1, allowed[name], "B/s"), ("open files", 2, 1 / 600, "/s")):
             value, low, high = slope([(point[0], point[axis]) for point in points])
             is_kept = low <= bound
@@ -123,7 +123,7 @@ def soak_rows(found):
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--budget", default="2m", help="time of the visits of each study [default: %(default)s]")
     parser.add_argument("--minutes", type=float, default=30, help="time of full load; 0 for none [default: %(default)s]")
     parser.add_argument("--users", type=int, default=64, help="users of full load [default: %(default)s]")
@@ -135,16 +135,16 @@ def parse():
 
 
 def measure(arguments):
-    kelvin, found = common.kelvin_program(arguments.kelvin), {"leak": [], "soak": None}
+    kelvin, results = common.kelvin_program(arguments.kelvin), {"leak": [], "soak": None}
     with tempfile.TemporaryDirectory() as base:
         if arguments.only in (None, "leak"):
             library = Path(base, "leak.so")
             flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-            common.run([common.need("cc", "gcc"), *flags, "-o", library, common.RIVALS / "leak.c", "-ldl"])
-            found["leak"] = [leak_check(kelvin, base, preload, arguments.budget) for preload in (library, None)]
+            common.run([common.require_program("cc", "gcc"), *flags, "-o", library, common.RIVALS / "leak.c", "-ldl"])
+            results["leak"] = [leak_check(kelvin, base, preload, arguments.budget) for preload in (library, None)]
         if arguments.only in (None, "soak") and arguments.minutes > 0:
-            found["soak"] = soak(kelvin, base, arguments.minutes, arguments.users)
-    return found
+            results["soak"] = soak(kelvin, base, arguments.minutes, arguments.users)
+    return results
 
 
 def tables(measured):

@@ -30,12 +30,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import common
-from planted import cgroup, number
-from servers import started, telling
+from planted import cgroup, device_number
+from servers import started, stats_server
 
 PAYLOAD = 1448 / 1514
 PERIOD = 100_000
-PATIENCE = 900
+MAX_SECONDS = 900
 CAPACITY_ERROR = 0.05
 # The share of files that come from the disk where the server's memory holds some of them.
 FROM_DISK = 0.87
@@ -60,36 +60,36 @@ def link(bits):
 
 
 @contextmanager
-def of_disk(on, name, value):
-    with cgroup("blkio", **{f"blkio__throttle__{name}": f"{whole_disk(on.base)} {value}"}) as door:
-        yield ["--cache", "uncached", "--server-memory", "64M", "--server-group", str(door.parent)]
+def throttled_disk(setting, name, value):
+    with cgroup("blkio", **{f"blkio__throttle__{name}": f"{whole_disk(setting.base)} {value}"}) as entry_file:
+        yield ["--cache", "uncached", "--server-memory", "64M", "--server-group", str(entry_file.parent)]
 
 
 def disk_bytes(rate):
-    return lambda on: of_disk(on, "read_bps_device", rate)
+    return lambda setting: throttled_disk(setting, "read_bps_device", rate)
 
 
 def disk_requests(rate):
-    return lambda on: of_disk(on, "read_iops_device", rate)
+    return lambda setting: throttled_disk(setting, "read_iops_device", rate)
 
 
 def whole_disk(base):
     """The number of the disk that a directory lies on, not of its partition."""
-    own = Path("/sys/dev/block", number(base)).resolve()
+    own = Path("/sys/dev/block", device_number(base)).resolve()
     return (own.parent if (own / "partition").exists() else own).joinpath("dev").read_text().strip()
 
 
 @contextmanager
 def quota(share):
-    with cgroup("cpu", cpu__cfs_quota_us=str(round(share * PERIOD)), cpu__cfs_period_us=str(PERIOD)) as door:
-        yield door
+    with cgroup("cpu", cpu__cfs_quota_us=str(round(share * PERIOD)), cpu__cfs_period_us=str(PERIOD)) as entry_file:
+        yield entry_file
 
 
 def server_quota(share):
     @contextmanager
     def planted(_):
-        with quota(share) as door:
-            yield ["--server-group", str(door.parent)]
+        with quota(share) as entry_file:
+            yield ["--server-group", str(entry_file.parent)]
 
     return planted
 
@@ -99,17 +99,17 @@ def client_quota(share):
 
     @contextmanager
     def planted(_):
-        with quota(share) as door:
-            yield ["--server-group", "/sys/fs/cgroup/cpu", door]
+        with quota(share) as entry_file:
+            yield ["--server-group", "/sys/fs/cgroup/cpu", entry_file]
 
     return planted
 
 
 def both(*plants):
     @contextmanager
-    def planted(on):
+    def planted(setting):
         with ExitStack() as stack:
-            yield [word for plant in plants for word in stack.enter_context(plant(on))]
+            yield [word for plant in plants for word in stack.enter_context(plant(setting))]
 
     return planted
 
@@ -122,7 +122,7 @@ def workers(count):
     return planted
 
 
-def under(setting, value, *words):
+def sysctl(setting, value, *words):
     """A setting of the kernel that is put back."""
 
     @contextmanager
@@ -138,9 +138,9 @@ def under(setting, value, *words):
 
 
 # Sockets that can receive little at a time. New namespaces have what this one has.
-small_window = under(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--network", "namespaces")
+small_window = sysctl(Path("/proc/sys/net/ipv4/tcp_rmem"), "4096 4096 4096", "--network", "namespaces")
 # Listening sockets whose accept queue holds one connection, and few that accept.
-small_backlog = under(Path("/proc/sys/net/core/somaxconn"), "1", "--server-options", "--model pool --threads 2")
+small_backlog = sysctl(Path("/proc/sys/net/core/somaxconn"), "1", "--server-options", "--model pool --threads 2")
 
 
 def lock(microseconds, *accepted):
@@ -148,37 +148,37 @@ def lock(microseconds, *accepted):
     of one request each."""
 
     @contextmanager
-    def planted(on):
-        with telling(on.kelvin, on.base, 128, 20_000) as (address, words):
-            proxy = common.build_rival("locked_proxy", on.base)
+    def planted(setting):
+        with stats_server(setting.kelvin, setting.base, 128, 20_000) as (address, words):
+            proxy = common.build_rival("locked_proxy", setting.base)
             with started([proxy, address.rsplit(":")[-1], microseconds, *accepted]) as proxied:
                 yield ["--url", f"http://127.0.0.1:{proxied.stdout.readline().strip()}/", *words]
 
     return planted
 
 
-def waits(places, microseconds, options="", stall=0, period=1000, turn=0, reading=0, spin=0, flushed=0):
+def planted_wait(places, microseconds, options="", stall=0, period=1000, turn=0, reading=0, spin=0, flushed=0):
     """A server of the study's own in which each request that is received waits, at so many places at a time, or all of them now and then,
     or in every other few seconds, or on its CPU, or for so many bytes of a log to be flushed; or a client that waits at each answer."""
 
     @contextmanager
-    def planted(on):
-        library = common.build_preloaded("planted_wait", on.base)
+    def planted(setting):
+        library = common.build_preloaded("planted_wait", setting.base)
         figures = {"PLANTED_PLACES": places, "PLANTED_US": microseconds, "PLANTED_STALL_MS": stall, "PLANTED_PERIOD_MS": period}
         figures |= {"PLANTED_TURN_S": turn, "PLANTED_READ_US": reading, "PLANTED_SPIN": spin}
-        figures |= {"PLANTED_FLUSHED": flushed, "PLANTED_LOG": Path(on.base, "log")}
+        figures |= {"PLANTED_FLUSHED": flushed, "PLANTED_LOG": Path(setting.base, "log")}
         yield [{"LD_PRELOAD": str(library), **{name: str(value) for name, value in figures.items()}}, "--server-options", options]
 
     return planted
 
 
-def stopped(milliseconds, period):
+def stopped_server(milliseconds, period):
     """A server that runs already, and is stopped for so many milliseconds of each period."""
 
     @contextmanager
-    def planted(on):
+    def planted(setting):
         over = threading.Event()
-        with telling(on.kelvin, on.base, 128, 20_000, told=(process := [])) as (address, words):
+        with stats_server(setting.kelvin, setting.base, 128, 20_000, processes=(process := [])) as (address, words):
 
             def stop():
                 while not over.wait((period - milliseconds) / 1000):
@@ -201,14 +201,14 @@ def memory_for_few(held, limit):
     """A server of a control group of so much memory, in which each connection holds so much of it, and files have the rest."""
 
     @contextmanager
-    def planted(on):
-        library = common.build_preloaded("planted_wait", on.base)
+    def planted(setting):
+        library = common.build_preloaded("planted_wait", setting.base)
         environment = {**os.environ, "LD_PRELOAD": str(library), "PLANTED_HELD": str(held)}
-        with cgroup("memory", memory__limit_in_bytes=str(limit)) as door:
-            enter = lambda: door.write_text(str(os.getpid()))
-            with telling(on.kelvin, on.base, 128, 200_000, env=environment, preexec_fn=enter) as (address, words):
+        with cgroup("memory", memory__limit_in_bytes=str(limit)) as entry_file:
+            enter = lambda: entry_file.write_text(str(os.getpid()))
+            with stats_server(setting.kelvin, setting.base, 128, 200_000, env=environment, preexec_fn=enter) as (address, words):
                 # Who reads them first has them in its group.
-                for file in Path(on.base, "served").iterdir():
+                for file in Path(setting.base, "served").iterdir():
                     with open(file, "rb") as opened:
                         os.fsync(opened.fileno())
                         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -220,26 +220,26 @@ def memory_for_few(held, limit):
 @contextmanager
 def moving_quota(_):
     """A quota of the server that is another one every few seconds."""
-    with quota(0.1) as door:
+    with quota(0.1) as entry_file:
         over = threading.Event()
 
         def move():
             for share in itertools.cycle((0.3, 0.1)):
                 if over.wait(4):
                     return
-                (door.parent / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD)))
+                (entry_file.parent / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD)))
 
         mover = threading.Thread(target=move)
         mover.start()
         try:
-            yield ["--server-group", str(door.parent)]
+            yield ["--server-group", str(entry_file.parent)]
         finally:
             over.set()
             mover.join()
 
 
 @contextmanager
-def hidden_quota(on):
+def hidden_quota(setting):
     """A server in a network namespace of its own, where its control group cannot be seen, behind a link as fast as the CPUs."""
     name = f"kelvin-bench-{os.getpid()}"
     with ExitStack() as stack:
@@ -250,19 +250,19 @@ def hidden_quota(on):
             common.run(["ip", *words.split()])
         for words in ("addr add 10.83.79.2/30 dev kb-far", "link set kb-far up", "link set lo up"):
             common.run(["ip", "-n", name, *words.split()])
-        door = stack.enter_context(quota(0.22))
+        entry_file = stack.enter_context(quota(0.22))
         elsewhere = dict(listen="10.83.79.2:0", before=["ip", "netns", "exec", name])
-        enter = lambda: door.write_text(str(os.getpid()))
-        address, words = stack.enter_context(telling(on.kelvin, on.base, 128, 100_000, preexec_fn=enter, **elsewhere))
+        enter = lambda: entry_file.write_text(str(os.getpid()))
+        address, words = stack.enter_context(stats_server(setting.kelvin, setting.base, 128, 100_000, preexec_fn=enter, **elsewhere))
         yield ["--url", f"http://{address}/", *words]
 
 
-def further_on(bits):
+def slow_upstream_link(bits):
     """A server in a network namespace of its own, behind another one that forwards to here by a token bucket filter: the server's own
     interface has no rate."""
 
     @contextmanager
-    def planted(on):
+    def planted(setting):
         server, router = (f"kelvin-bench-{end}-{os.getpid()}" for end in ("server", "router"))
         enter = lambda name: ["nsenter", f"--net=/run/netns/{name}"]
         with ExitStack() as stack:
@@ -282,7 +282,7 @@ def further_on(bits):
             common.run([*enter(router), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
             shaper = f"tc qdisc add dev near root tbf rate {bits} burst 16kb latency 200ms"
             common.run([*enter(router), *shaper.split()])
-            served = telling(on.kelvin, on.base, 128, 200_000, listen="10.83.79.6:0", before=enter(server))
+            served = stats_server(setting.kelvin, setting.base, 128, 200_000, listen="10.83.79.6:0", before=enter(server))
             address, words = stack.enter_context(served)
             yield ["--url", f"http://{address}/", *words]
 
@@ -302,7 +302,7 @@ def other_work(_):
 
 
 @contextmanager
-def neighbours_of_client(_):
+def client_cpu_load(_):
     """Two busy loops on the CPU that a study has its load generator on."""
     with ExitStack() as stack:
         for _ in range(2):
@@ -311,7 +311,7 @@ def neighbours_of_client(_):
 
 
 @contextmanager
-def neighbours(_):
+def server_cpu_load(_):
     """A busy loop on each CPU that a study leaves to its server."""
     with ExitStack() as stack:
         for cpu in os.sched_getaffinity(0) - {common.last_allowed_cpu()}:
@@ -330,17 +330,17 @@ class Expected:
         self.names, self.together, self.capacity, self.knee = set(names), together, capacity, knee
         self.is_seen = is_seen
 
-    def allows(self, found, is_certain):
+    def allows(self, names, is_certain):
         if not self.is_seen and not is_certain:
             return True
-        return found <= self.names and not (self.together and is_certain and found != self.names)
+        return names <= self.names and not (self.together and is_certain and names != self.names)
 
 
-def of_link(bits, file_bytes, **more):
+def expect_link(bits, file_bytes, **more):
     return Expected("link", capacity=bits / 8 * PAYLOAD / file_bytes, **more)
 
 
-def named(verdict):
+def named_resources(verdict):
     """The resources that a verdict names, or why it names none."""
     if isinstance(verdict, str):
         return {verdict}
@@ -363,20 +363,20 @@ MANY = "1,2,4,8,12,16,24,32,48"
 
 # Name: what is planted, arguments, what is expected.
 CASES = {
-    "link 10M": (link(10 * MB), ["--file-size", "100kB", "--users", FEW], of_link(10 * MB, 100 * KB, knee=1)),
-    "link 50M": (link(50 * MB), ["--file-size", "500kB", "--users", FEW], of_link(50 * MB, 500 * KB, knee=1)),
-    "link 200M": (link(200 * MB), ["--users", FEW], of_link(200 * MB, 2 * MB, knee=1)),
-    "link 600M": (link(600 * MB), ["--users", FEW], of_link(600 * MB, 2 * MB, knee=1)),
+    "link 10M": (link(10 * MB), ["--file-size", "100kB", "--users", FEW], expect_link(10 * MB, 100 * KB, knee=1)),
+    "link 50M": (link(50 * MB), ["--file-size", "500kB", "--users", FEW], expect_link(50 * MB, 500 * KB, knee=1)),
+    "link 200M": (link(200 * MB), ["--users", FEW], expect_link(200 * MB, 2 * MB, knee=1)),
+    "link 600M": (link(600 * MB), ["--users", FEW], expect_link(600 * MB, 2 * MB, knee=1)),
     "link, fixed file": (
         link(100 * MB),
         ["--pattern", "fixed", "--users", FEW],
-        of_link(100 * MB, 2 * MB, knee=1),
+        expect_link(100 * MB, 2 * MB, knee=1),
     ),
     "link, small files": (link(20 * MB), ["--file-size", "20kB", "--users", FEW], Expected("link")),
     "link, think time": (
         link(20 * MB),
         ["--file-size", "200kB", "--think", "1s", "--users", MORE],
-        of_link(20 * MB, 200 * KB),
+        expect_link(20 * MB, 200 * KB),
     ),
     "disk 5 MB/s": (disk_bytes(5 * MB), ["--file-size", "500kB", "--users", FEW], Expected("disk")),
     "disk 20 MB/s": (disk_bytes(20 * MB), ["--users", FEW], Expected("disk")),
@@ -416,47 +416,47 @@ CASES = {
     ),
     "a lock": (lock(5000), ["--users", FEW], Expected("limited_concurrency: between", knee=1)),
     "a lock in a pool of four": (
-        waits(1, 10_000, "--model pool --threads 4"),
+        planted_wait(1, 10_000, "--model pool --threads 4"),
         ["--file-size", "20kB", "--users", "4,8,16,32"],
         Expected("unknown: workers_wait"),
     ),
     "a lock in a pool of two": (
-        waits(1, 10_000, "--model pool --threads 2"),
+        planted_wait(1, 10_000, "--model pool --threads 2"),
         ["--file-size", "20kB", "--users", FEW],
         Expected("limited_concurrency: server", knee=1),
     ),
     "workers that sleep": (
-        waits(0, 10_000, "--model pool --threads 4"),
+        planted_wait(0, 10_000, "--model pool --threads 4"),
         ["--file-size", "20kB", "--users", "1,2,3,4,8,16"],
         Expected("workers", knee=4),
     ),
     "a slow upstream": (
-        waits(2, 10_000, "--model pool --threads 8"),
+        planted_wait(2, 10_000, "--model pool --threads 8"),
         ["--file-size", "20kB", "--users", "1,2,4,8,12,16"],
         Expected("limited_concurrency: server", knee=2),
     ),
     "a lock in the loops": (
-        waits(1, 10_000),
+        planted_wait(1, 10_000),
         ["--file-size", "20kB", "--users", FEW],
         Expected("limited_concurrency: server", knee=1),
     ),
     "a mutex of 3 ms": (
-        waits(1, 3000, "--model thread"),
+        planted_wait(1, 3000, "--model thread"),
         ["--file-size", "20kB", "--users", FEW],
         Expected("limited_concurrency: server", knee=1),
     ),
     "a sleep of each request": (
-        waits(0, 40_000, "--model thread"),
+        planted_wait(0, 40_000, "--model thread"),
         ["--file-size", "20kB", "--users", "1,2,4,8,16"],
         Expected("per_request: server"),
     ),
     "a log that is flushed": (
-        waits(0, 0, "--model thread", flushed=100),
+        planted_wait(0, 0, "--model thread", flushed=100),
         ["--file-size", "20kB", "--users", FEW],
         Expected("limited_concurrency: disk", "per_request: disk"),
     ),
     "a log that is flushed in the loops": (
-        waits(0, 0, flushed=100),
+        planted_wait(0, 0, flushed=100),
         ["--file-size", "20kB", "--users", FEW],
         Expected("limited_concurrency: disk", "per_request: disk"),
     ),
@@ -466,22 +466,22 @@ CASES = {
         Expected("memory: disk"),
     ),
     "connections turned away": (
-        waits(0, 10_000, "--model thread --connections 3"),
+        planted_wait(0, 10_000, "--model thread --connections 3"),
         ["--file-size", "20kB", "--users", FEW],
         Expected("refusals"),
     ),
     "a slower link further on": (
-        further_on(20 * MB),
+        slow_upstream_link(20 * MB),
         ["--users", FEW],
         Expected("limited_concurrency: network", "losses: network", capacity=20 * MB / 8 * PAYLOAD / (200 * KB), knee=1),
     ),
     "a stall each second": (
-        waits(0, 0, "--model pool --threads 4", stall=300),
+        planted_wait(0, 0, "--model pool --threads 4", stall=300),
         ["--file-size", "20kB", "--users", "1,2,4,8,16"],
         Expected("stalls: server"),
     ),
     "a server that is stopped": (
-        stopped(150, 500),
+        stopped_server(150, 500),
         ["--users", "1,2,4,8,16"],
         Expected("stalls: server", "stalls: between"),
     ),
@@ -491,17 +491,17 @@ CASES = {
         Expected("limited_concurrency: between", knee=1),
     ),
     "a spinning lock in a pool of four": (
-        waits(1, 10_000, "--model pool --threads 4", spin=1),
+        planted_wait(1, 10_000, "--model pool --threads 4", spin=1),
         ["--file-size", "20kB", "--users", FEW],
         Expected("server-cpu", "unknown: none_saturated", "unknown: workers_wait", is_seen=False),
     ),
     "a lock and a link in turn": (
-        both(link(10 * MB), waits(1, 200_000, turn=3)),
+        both(link(10 * MB), planted_wait(1, 200_000, turn=3)),
         ["--file-size", "100kB", "--users", FEW],
         Expected("unknown: none_busy", "unknown: none_saturated", "unknown: still_growing", is_seen=False),
     ),
     "a client that waits at its reads": (
-        waits(0, 0, reading=2000),
+        planted_wait(0, 0, reading=2000),
         ["--file-size", "20kB", "--users", FEW],
         Expected("client", "unknown: none_busy", "unknown: none_saturated"),
     ),
@@ -521,12 +521,12 @@ CASES = {
         Expected("other_work: server", "other_work: client", "server-cpu", "client"),
     ),
     "a neighbour beside the client": (
-        neighbours_of_client,
+        client_cpu_load,
         ["--file-size", "100kB", "--users", FEW],
         Expected("other_work: client", "client"),
     ),
     "a neighbour on the server's CPUs": (
-        neighbours,
+        server_cpu_load,
         ["--file-size", "100kB", "--users", FEW],
         Expected("server-cpu", "other_work: server"),
     ),
@@ -543,7 +543,7 @@ CASES = {
     "link below disk": (
         both(link(40 * MB), disk_bytes(20 * MB)),
         ["--users", FEW],
-        of_link(40 * MB, 2 * MB),
+        expect_link(40 * MB, 2 * MB),
     ),
     "disk below link": (both(link(400 * MB), disk_bytes(10 * MB)), ["--users", FEW], Expected("disk")),
     "nothing reached": (
@@ -565,21 +565,21 @@ CASES = {
 Setting = namedtuple("Setting", "kelvin base")
 
 
-def study(on, plant, arguments, budget):
-    with plant(on) as words:
-        doors = [word for word in words if isinstance(word, Path)]
+def study(setting, plant, arguments, budget):
+    with plant(setting) as words:
+        entry_files = [word for word in words if isinstance(word, Path)]
         environment = {name: value for word in words if isinstance(word, dict) for name, value in word.items()}
         flags = [word for word in words if not isinstance(word, (Path, dict))]
-        command = [on.kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", on.base]
+        command = [setting.kelvin, "study", "load", "--json", "--no-store", "--no-report", "--dir", setting.base]
         command += ["--rounds", "4", "--budget", budget]
         command += [] if "--cache" in flags or "--url" in flags else ["--file-count", "128"]
-        enter = (lambda: [door.write_text(str(os.getpid())) for door in doors]) if doors else None
+        enter = (lambda: [entry_file.write_text(str(os.getpid())) for entry_file in entry_files]) if entry_files else None
         done = subprocess.run(
             [str(word) for word in command + flags + arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=PATIENCE,
+            timeout=MAX_SECONDS,
             preexec_fn=enter,
             env={**os.environ, **environment},
             check=False,
@@ -589,7 +589,7 @@ def study(on, plant, arguments, budget):
     return json.loads(done.stdout)
 
 
-def limit_of(study):
+def study_limit(study):
     """What the study says of the limit, and its sentence."""
     for conclusion in study["analysis"]["studies"][0]["conclusions"]:
         limit = conclusion["claim"].get("load", {}).get("limit")
@@ -604,45 +604,45 @@ def broken_laws(study):
     return [one["text"] for one in conclusions if "law" in one["claim"].get("load", {}) and one["holds"] is not True]
 
 
-def step_apart(users, found, wanted):
+def steps_between(users, knee, wanted):
     """How many steps of those that were visited lie between two numbers of users."""
     grid = [int(word) for word in users.split(",")]
     nearest = min(range(len(grid)), key=lambda at: abs(grid[at] - wanted))
-    return abs(grid.index(found) - nearest)
+    return abs(grid.index(knee) - nearest)
 
 
-def studied_case(name, on, budget):
+def study_case(name, setting, budget):
     """What a study of a case says of the limit."""
     plant, arguments, _ = CASES[name]
-    told = study(on, plant, arguments, budget)
-    (limit, text), broken = limit_of(told), broken_laws(told)
+    processes = study(setting, plant, arguments, budget)
+    (limit, text), broken = study_limit(processes), broken_laws(processes)
     for line in (text, *broken):
-        common.say(f"{name}: {line}")
+        common.log(f"{name}: {line}")
     return {**{what: limit[what] for what in ("verdict", "doubts", "saturation", "knee")}, "text": text, "broken_laws": broken}
 
 
-def row_of_case(name, limit):
+def case_row(name, limit):
     _, arguments, expected = CASES[name]
-    found, is_certain = named(limit["verdict"]), not limit["doubts"]
-    is_right = expected.allows(found, is_certain)
-    problems = [] if is_right else ["WRONG AND CERTAIN" if is_certain and not is_unknown(found) else "NOT NAMED"]
+    names, is_certain = named_resources(limit["verdict"]), not limit["doubts"]
+    is_right = expected.allows(names, is_certain)
+    problems = [] if is_right else ["WRONG AND CERTAIN" if is_certain and not is_unknown(names) else "NOT NAMED"]
     saturation = limit["saturation"]["value"]
     if expected.capacity and abs(saturation / expected.capacity - 1) > CAPACITY_ERROR:
         problems.append(f"CAPACITY {saturation:.4g}, NOT {expected.capacity:.4g}")
     users = arguments[arguments.index("--users") + 1]
     knee = limit["knee"] and limit["knee"]["users"]
-    if expected.knee and (knee is None or step_apart(users, knee, expected.knee) > 1):
+    if expected.knee and (knee is None or steps_between(users, knee, expected.knee) > 1):
         problems.append(f"KNEE {knee}, NOT {expected.knee}")
     sure = "" if is_certain else ", in doubt"
-    return [name, ", ".join(sorted(found)) + sure, f"{saturation:.4g}/s", str(knee), "; ".join(problems) or "holds"]
+    return [name, ", ".join(sorted(names)) + sure, f"{saturation:.4g}/s", str(knee), "; ".join(problems) or "holds"]
 
 
-def is_unknown(found):
-    return any(one.startswith("unknown") for one in found)
+def is_unknown(names):
+    return any(one.startswith("unknown") for one in names)
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--budget", default="30s", help="time of the visits of a study [default: %(default)s]")
     parser.add_argument("--only", action="append", choices=CASES, help="this one alone; repeatable")
     parser.add_argument("--dir", default=".", help="directory on a disk, for the files [default: %(default)s]")
@@ -655,13 +655,13 @@ def measure(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     base = tempfile.mkdtemp(prefix="kelvin-bench-", dir=arguments.dir)
     try:
-        return {name: studied_case(name, Setting(kelvin, base), arguments.budget) for name in arguments.only or CASES}
+        return {name: study_case(name, Setting(kelvin, base), arguments.budget) for name in arguments.only or CASES}
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
 
 def tables(measured):
-    rows = [row_of_case(*case) for case in measured.items()]
+    rows = [case_row(*case) for case in measured.items()]
     return common.table(["planted", "found", "saturation", "knee", "verdict"], rows), all(row[-1] == "holds" for row in rows)
 
 

@@ -6,8 +6,8 @@ function without arguments that runs the program and gives its figure.
 import statistics
 
 import common
-from memory import Movers
-from net import Others
+from memory import MemoryRivals
+from net import NetworkRivals
 from streams import Iperf3
 
 # Operations of the memory area that have a C loop: those of stream_loop.
@@ -18,7 +18,7 @@ PROCESSES = 6
 TRIP_SECONDS = 0.05
 STREAM_SECONDS = 1
 # The smallest message that iperf3 sends as fast as the connection accepts it, and not as fast as it can read the clock.
-LEAST_STREAMED = 4096
+MIN_STREAM_MESSAGE = 4096
 
 
 class Loops:
@@ -27,23 +27,23 @@ class Loops:
     def __init__(self, rivals, other_cpu, areas, seconds):
         self.rivals, self.areas, self.seconds = rivals, areas, seconds
         # What is missing is reported before the first run, not after it.
-        self.movers = Movers(self.rivals, seconds) if "mem" in areas else None
-        self.others = Others(self.rivals, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
+        self.movers = MemoryRivals(self.rivals, seconds) if "mem" in areas else None
+        self.others = NetworkRivals(self.rivals, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
         if "net" in areas:
             self.rivals.program("pingpong")
-            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (rivals.cpu, other_cpu))
+            self.iperf3 = Iperf3(common.require_program("iperf3", "iperf3"), (rivals.cpu, other_cpu))
 
-    def measured(self, run, chance):
+    def measure_loops(self, run, chance):
         """The figure of each now, in random order."""
         loops = []
         if "mem" in self.areas:
-            loops += self.of_memory(run)
+            loops += self.memory_loops(run)
         if "net" in self.areas:
-            loops += self.of_network(run)
+            loops += self.network_loops(run)
         return [{"metric": metric, "case": case, "value": loop()} for metric, case, loop in chance.sample(loops, len(loops))]
 
-    def of_memory(self, run):
-        cases = by_metric(run)
+    def memory_loops(self, run):
+        cases = cases_by_metric(run)
         # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
         chase = lambda bytes, pages: lambda: self.rivals.c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(bytes), pages)
         stream = lambda loop, threads, bytes: lambda: self.movers.stream(loop, threads, bytes * threads).median
@@ -61,9 +61,9 @@ class Loops:
                     loops.append((metric, case, stream(operation, threads, bytes)))
         return loops
 
-    def of_network(self, run):
+    def network_loops(self, run):
         """Round trips on one CPU by a C ping-pong, single TCP streams by iperf3, with sender and receiver on the same CPUs."""
-        cases = by_metric(run)
+        cases = cases_by_metric(run)
         trip = lambda protocol, bytes: lambda: self.others.round_trip(protocol, "same_cpu", bytes)
         stream = lambda bytes, placement: lambda: self.iperf3.rate(bytes, 1, STREAM_SECONDS, placement)
         loops = []
@@ -73,12 +73,12 @@ class Loops:
             loops += [(metric, case, trip(protocol, int(axes["message"]))) for axes, case in on_one]
         metric = "net.bandwidth.tcp"
         for axes, case in cases.get(metric, []):
-            if axes["streams"] == "1" and int(axes["message"]) >= LEAST_STREAMED:
+            if axes["streams"] == "1" and int(axes["message"]) >= MIN_STREAM_MESSAGE:
                 loops.append((metric, case, stream(int(axes["message"]), axes["placement"])))
         return loops
 
 
-def by_metric(run):
+def cases_by_metric(run):
     """The cases of a run: metric to pairs of parameters and the case's text."""
     cases = {}
     for result in run["results"]:

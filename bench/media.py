@@ -12,7 +12,7 @@ import common
 MIB = 1 << 20
 
 
-def fill(path, bytes_):
+def fill_file(path, bytes_):
     """Random bytes, on the device."""
     with path.open("wb") as out:
         for _ in range(bytes_ // MIB):
@@ -36,7 +36,7 @@ def loop_device(bytes_):
             common.run(["mount", device, place])
             try:
                 path = Path(place) / "data"
-                fill(path, bytes_)
+                fill_file(path, bytes_)
                 yield path, device
             finally:
                 common.run(["umount", place])
@@ -45,7 +45,7 @@ def loop_device(bytes_):
 
 
 @contextmanager
-def limited(device, bytes_, requests):
+def limited_group(device, bytes_, requests):
     """A control group that may read so many bytes and requests per second from a device: a function for a child to call before
     exec, to join it. None, with a message, where no such group can be made.
     """
@@ -59,7 +59,7 @@ def limited(device, bytes_, requests):
         group = second / f"kelvin-bench-{os.getpid()}"
         limits = [("io.max", f"{numbers} rbps={bytes_} riops={requests}")]
     else:
-        common.say("no control groups that limit block devices are here: the loop device is judged as fast as it is")
+        common.log("no control groups that limit block devices are here: the loop device is judged as fast as it is")
         yield None
         return
     group.mkdir()
@@ -73,7 +73,7 @@ def limited(device, bytes_, requests):
         group.rmdir()
 
 
-def drop(path):
+def drop_from_cache(path):
     """Drops a file from the page cache."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals, quiet_words
+from rivals import Rivals, quiet_summary
 
 BOUND = 0.97
 MIB = 1 << 20
@@ -40,7 +40,7 @@ MIB = 1 << 20
 PROCESSES = 5
 # Factor between core-to-core latencies within which CPUs count as equally far apart: 46..75 ns within one complex of a
 # Zen 5 and 217..235 ns between two were seen.
-ALIKE = 2.0
+SAME_DISTANCE_FACTOR = 2.0
 STREAM_FIGURE = re.compile(r"^stream\.\S+ best=(\S+) median=(\S+) n=\d+$", re.MULTILINE)
 MBW_FIGURE = re.compile(r"^\d+\s+Method: MEMCPY\s.*Copy: (\S+) MiB/s$", re.MULTILINE)
 SYSBENCH_FIGURE = re.compile(r"transferred \((\S+) MiB/sec\)")
@@ -58,7 +58,7 @@ class Figures:
     ways: list = field(default_factory=list)
 
 
-class Movers:
+class MemoryRivals:
     """The programs beside kelvin, on CPUs from the last allowed one down."""
 
     def __init__(self, rivals, seconds):
@@ -66,23 +66,23 @@ class Movers:
         self.stream_program = f"{rivals.directory.name}/stream_loop"
         flags = ["-O3", "-march=native", "-fopenmp", "-Wall", "-Wextra", "-Werror"]
         source = common.RIVALS / "stream_loop.c"
-        common.run([common.need("cc", "gcc"), *flags, "-o", self.stream_program, source])
+        common.run([common.require_program("cc", "gcc"), *flags, "-o", self.stream_program, source])
 
-    def way(self, threads):
+    def core_to_core_latency(self, threads):
         """The core-to-core latency between the first and the last of the CPUs now; none for one."""
         first = self.rivals.cpu - threads + 1
         return [] if threads == 1 else [self.rivals.c_loop("core_to_core", "core_to_core.line", None, first)]
 
-    def measured(self, measure, threads, total):
+    def measure_with_placement(self, measure, threads, total):
         """A program's rate, with the core-to-core latency before and after it."""
-        before = self.way(threads)
+        before = self.core_to_core_latency(threads)
         figures = measure(threads, total)
-        figures.ways = before + self.way(threads)
+        figures.ways = before + self.core_to_core_latency(threads)
         return figures
 
     def pinned(self, threads, *command):
         first = self.rivals.cpu - threads + 1
-        return common.run([common.need("taskset", "util-linux"), "-c", f"{first}-{self.rivals.cpu}", *command])
+        return common.run([common.require_program("taskset", "util-linux"), "-c", f"{first}-{self.rivals.cpu}", *command])
 
     def stream(self, loop, threads, total):
         """A loop of stream_loop over so many bytes in all, in several processes one after the other."""
@@ -116,7 +116,7 @@ class Comparison:
     metric: str
     cpus: str
     program: str
-    measure: Callable = common.live()
+    measure: Callable = common.unkept_field()
     pairs: list = field(default_factory=list)
     # Pairs left out because the CPUs had been moved.
     moved: int = 0
@@ -124,7 +124,7 @@ class Comparison:
     def add(self, ours, theirs):
         """One more pair, if the CPUs were equally far apart throughout."""
         ways = ours.ways + theirs.ways if self.cpus == "all" else []
-        if ways and max(ways) > ALIKE * min(ways):
+        if ways and max(ways) > SAME_DISTANCE_FACTOR * min(ways):
             self.moved += 1
         else:
             self.pairs.append((ours, theirs))
@@ -140,7 +140,7 @@ class Comparison:
             pairs = [(getattr(a, ours), getattr(b, theirs)) for a, b in self.pairs]
             if any(other is None for _, other in pairs):
                 continue
-            if len(pairs) < common.LEAST_PAIRS:
+            if len(pairs) < common.MIN_PAIRS:
                 yield False, [self.metric.removeprefix("mem.bandwidth."), self.cpus, self.program, label, "-", "-", "-", "-", len(pairs), "too few"]
                 continue
             left, right = zip(*pairs)
@@ -161,11 +161,11 @@ def comparisons(movers):
     if shutil.which("sysbench"):
         chosen += [(name, "sysbench memory", "one all", lambda t, n, name=name: movers.sysbench(name, t, n)) for name in ("read", "write")]
     else:
-        common.say("sysbench is not here and is left out; on Debian: apt-get install sysbench")
+        common.log("sysbench is not here and is left out; on Debian: apt-get install sysbench")
     if shutil.which("mbw"):
         chosen.append(("copy", "mbw, memcpy", "one", lambda t, n: movers.mbw(None, t, n)))
     else:
-        common.say("mbw is not here and is left out; on Debian: apt-get install mbw")
+        common.log("mbw is not here and is left out; on Debian: apt-get install mbw")
     return [
         Comparison(f"mem.bandwidth.{metric}", cpus, program, measure)
         for metric, program, where, measure in chosen
@@ -175,7 +175,7 @@ def comparisons(movers):
 
 def kelvin_figures(report):
     """By metric and cpus: the figures at the largest working set, and its bytes for each CPU."""
-    found, ways = {}, []
+    results, ways = {}, []
     for (metric, _), result in common.results(report).items():
         if not metric.startswith("mem.bandwidth."):
             continue
@@ -191,15 +191,15 @@ def kelvin_figures(report):
             ways.append(statistics.median(summary["round_headlines"]))
             continue
         key, size = (metric, result["case"]["cpus"]), result["case"]["bytes"]
-        if key not in found or size > found[key][1]:
-            found[key] = (Figures(middle, summary["distribution"]["best"]), size)
-    for figures, _ in found.values():
+        if key not in results or size > results[key][1]:
+            results[key] = (Figures(middle, summary["distribution"]["best"]), size)
+    for figures, _ in results.values():
         figures.ways = ways
-    return found
+    return results
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=0.5, most_pairs=45)
+    parser = common.make_pairs_parser(__doc__, seconds=0.5, max_pairs=45)
     return common.parse_pairs(parser)
 
 
@@ -210,19 +210,19 @@ def measure(arguments):
     contiguous = cpus == list(range(cpus[0], cpus[-1] + 1))
     many = len(cpus) if contiguous else 1
     if not contiguous:
-        common.say("the allowed CPUs are not in one row: compared on one CPU only")
-    movers = Movers(rivals, arguments.seconds)
+        common.log("the allowed CPUs are not in one row: compared on one CPU only")
+    movers = MemoryRivals(rivals, arguments.seconds)
     chosen = [one for one in comparisons(movers) if one.cpus == "one" or many > 1]
     run = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--no-report", "--cpu", str(rivals.cpu)]
     sizes = {}
 
     def ours():
-        found = rivals.in_quiet(lambda: kelvin_figures(common.json.loads(common.run(run))))
-        sizes.update({key: size for key, (_, size) in found.items()})
-        return found
+        results = rivals.measure_in_quiet(lambda: kelvin_figures(common.json.loads(common.run(run))))
+        sizes.update({key: size for key, (_, size) in results.items()})
+        return results
 
     ours()
-    for done in range(arguments.most_pairs):
+    for done in range(arguments.max_pairs):
         todo = [one for one in chosen if len(one.pairs) < arguments.pairs or one.is_open()]
         if not todo:
             break
@@ -233,11 +233,11 @@ def measure(arguments):
         for number, one in enumerate(todo, 1):
             threads = 1 if one.cpus == "one" else many
             total = sizes[one.metric, one.cpus] * threads
-            theirs[number] = rivals.in_quiet(lambda: movers.measured(one.measure, threads, total))
+            theirs[number] = rivals.measure_in_quiet(lambda: movers.measure_with_placement(one.measure, threads, total))
             figures = figures or (ours() if number == before else None)
         for number, one in enumerate(todo, 1):
             one.add(figures[one.metric, one.cpus][0], theirs[number])
-        common.say(f"round {done + 1}, {len(todo)} comparisons")
+        common.log(f"round {done + 1}, {len(todo)} comparisons")
     return {"cpu": rivals.cpu, "comparisons": chosen, "quiet": rivals.quiet()}
 
 
@@ -248,7 +248,7 @@ def tables(measured):
     header = ["operation", "CPUs", "beside it", "figures", "kelvin", "its figure", "ratio", "90 % interval", "pairs", f"above {BOUND:g}"]
     table = common.table(header, [cells for _, cells in rows])
     moved = f"{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile."
-    text = f"CPU {measured['cpu']} or all.\n\n{table}\n\n{moved} {quiet_words(measured['quiet'])}"
+    text = f"CPU {measured['cpu']} or all.\n\n{table}\n\n{moved} {quiet_summary(measured['quiet'])}"
     return text, all(kept for kept, _ in rows)
 
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from rivals import Rivals, quiet_words
+from rivals import Rivals, quiet_summary
 from servers import Server, free_port
 
 MESSAGE = 64
@@ -54,13 +54,13 @@ class Comparison:
     case: str
     rival: str
     # Which figure of kelvin's.
-    ours_of: Callable = common.live()
-    theirs: Callable = common.live()
+    kelvin_figure: Callable = common.unkept_field()
+    theirs: Callable = common.unkept_field()
     # Allowed relative difference; None with a rate, whose lower bound counts, or with what is only reported.
     within: float | None = None
     judged: bool = True
     # The background while either side is measured: nothing, or CPUs kept from idling.
-    meanwhile: Callable = common.live()
+    background: Callable = common.unkept_field()
     # Further arguments of kelvin.
     flags: tuple = ()
     ours: list = field(default_factory=list)
@@ -70,12 +70,12 @@ class Comparison:
         for side in order:
             if side == "kelvin":
                 run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(rivals.cpu), "--quick", *self.flags)
-                self.ours.append(self.ours_of(common.find(rivals.in_quiet(lambda: self.beside(run)), self.metric, self.case)))
+                self.ours.append(self.kelvin_figure(common.find_summary(rivals.measure_in_quiet(lambda: self.run_with_background(run)), self.metric, self.case)))
             else:
-                self.others.append(rivals.in_quiet(lambda: self.beside(self.theirs)))
+                self.others.append(rivals.measure_in_quiet(lambda: self.run_with_background(self.theirs)))
 
-    def beside(self, measure):
-        with self.meanwhile() if self.meanwhile else contextlib.nullcontext():
+    def run_with_background(self, measure):
+        with self.background() if self.background else contextlib.nullcontext():
             return measure()
 
     def interval(self):
@@ -98,36 +98,36 @@ class Comparison:
                 bound, len(self.ours), self.verdict()]
 
 
-def median_of(summary):
+def median_figure(summary):
     return summary["as_found"]["value"]
 
 
-def mean_of(summary):
+def mean_figure(summary):
     return summary["distribution"]["mean"]
 
 
-def lower_quartile_of(summary):
+def lower_quartile(summary):
     return summary["distribution"]["p25"]
 
 
-def upper_quartile_of(summary):
+def upper_quartile(summary):
     return summary["distribution"]["p75"]
 
 
-class Others:
+class NetworkRivals:
     """The programs beside kelvin, on the two CPUs that kelvin chooses."""
 
     def __init__(self, rivals, other_cpu, seconds, processes=PROCESSES):
         self.rivals, self.other_cpu, self.seconds, self.processes = rivals, other_cpu, seconds, processes
 
-    def far(self, placement):
+    def partner_cpu(self, placement):
         return self.rivals.cpu if placement == "same_cpu" else self.other_cpu
 
     def round_trip(self, protocol, placement, message=MESSAGE, part="", what="median"):
         """The median, or the mean, of several processes that share the time, as kelvin's rounds do: how deep a waiting CPU
         sleeps, and what a hypervisor does meanwhile, depends on its history."""
         each = self.seconds / self.processes
-        one = lambda: self.rivals.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement), what=what)
+        one = lambda: self.rivals.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.partner_cpu(placement), what=what)
         of_all = statistics.median if what == "median" else statistics.fmean
         return of_all([one() for _ in range(self.processes)])
 
@@ -144,13 +144,13 @@ class Others:
                 loop.wait()
 
     def transactions(self, placement):
-        return 1e9 / self.rivals.c_loop("connect_loop", "net.crr", self.seconds, self.far(placement))
+        return 1e9 / self.rivals.c_loop("connect_loop", "net.crr", self.seconds, self.partner_cpu(placement))
 
     def sockperf(self, protocol, placement):
         """A whole round trip, of which sockperf prints half."""
-        port, taskset = free_port(), common.need("taskset", "util-linux")
+        port, taskset = free_port(), common.require_program("taskset", "util-linux")
         address = ["-i", "127.0.0.1", "-p", port, *(["--tcp"] if protocol == "tcp" else [])]
-        with Server(taskset, "-c", self.far(placement), "sockperf", "server", *address):
+        with Server(taskset, "-c", self.partner_cpu(placement), "sockperf", "server", *address):
             seconds = max(round(self.seconds), 1)
             output = common.run([taskset, "-c", self.rivals.cpu, "sockperf", "ping-pong", *address, "-t", seconds, "-m", MESSAGE])
         return 2e3 * float(SOCKPERF_FIGURE.search(output)[1])
@@ -163,33 +163,33 @@ def comparisons(others, two_cpus):
         for placement, where, within in placements:
             metric, case = f"net.rtt.{protocol}", f"message={MESSAGE} placement={placement}"
             theirs = lambda part="", protocol=protocol, placement=placement: others.round_trip(protocol, placement, part=part)
-            idles = placement == "two_cpus"
-            has_two_kinds = protocol == "unix" and not idles
-            chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within,
-                                     judged=not idles and not has_two_kinds))
-            if idles:
-                chosen.append(Comparison(f"RTT {protocol}, {where} awake", metric, metric, case, "C loop pingpong", median_of, theirs,
-                                         within, meanwhile=others.awake))
+            has_idle_cpu = placement == "two_cpus"
+            has_two_kinds = protocol == "unix" and not has_idle_cpu
+            chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_figure, theirs, within,
+                                     judged=not has_idle_cpu and not has_two_kinds))
+            if has_idle_cpu:
+                chosen.append(Comparison(f"RTT {protocol}, {where} awake", metric, metric, case, "C loop pingpong", median_figure, theirs,
+                                         within, background=others.awake))
             if has_two_kinds:
                 mean = lambda: others.round_trip("unix", "same_cpu", what="mean")
-                chosen.append(Comparison(f"RTT {protocol}, {where}, mean", metric, metric, case, "C loop pingpong", mean_of, mean, within,
+                chosen.append(Comparison(f"RTT {protocol}, {where}, mean", metric, metric, case, "C loop pingpong", mean_figure, mean, within,
                                          flags=("--no-canaries",)))
-                for half, ours_of in [("fast", lower_quartile_of), ("slow", upper_quartile_of)]:
+                for half, kelvin_figure in [("fast", lower_quartile), ("slow", upper_quartile)]:
                     of_half = lambda theirs=theirs, half=half: theirs(f".{half}_half")
-                    chosen.append(Comparison(f"RTT {protocol}, {where}, {half} half", metric, metric, case, "C loop pingpong", ours_of,
+                    chosen.append(Comparison(f"RTT {protocol}, {where}, {half} half", metric, metric, case, "C loop pingpong", kelvin_figure,
                                              of_half, judged=False))
             if protocol != "unix" and shutil.which("sockperf"):
                 theirs = lambda protocol=protocol, placement=placement: others.sockperf(protocol, placement)
-                chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "sockperf, doubled", median_of, theirs, judged=False))
+                chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "sockperf, doubled", median_figure, theirs, judged=False))
     chosen.append(Comparison("transactions, one CPU", "net.crr", "net.crr", "placement=same_cpu", "C loop connect_loop",
-                             median_of, lambda: others.transactions("same_cpu")))
+                             median_figure, lambda: others.transactions("same_cpu")))
     if not shutil.which("sockperf"):
-        common.say("sockperf is not here and is left out; on Debian: apt-get install sockperf")
+        common.log("sockperf is not here and is left out; on Debian: apt-get install sockperf")
     return chosen
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=45)
     parser.add_argument("--only", action="append", metavar="QUANTITY", help="only this metric, or this quantity by its name in the table; may be given more than once")
     return common.parse_pairs(parser)
 
@@ -199,20 +199,20 @@ def measure(arguments):
     cpus = sorted(os.sched_getaffinity(0))
     rivals = Rivals(common.last_allowed_cpu())
     if len(cpus) < 2:
-        common.say("one CPU: what needs two is left out")
+        common.log("one CPU: what needs two is left out")
     # The partner's CPU, from kelvin's note.
     probe = common.measure(kelvin, ["net.rtt.unix"], 2, "--cpu", str(rivals.cpu), "--quick")
-    said = re.findall(r"echo process on CPU (\d+)", json.dumps(probe))
-    other = next((int(cpu) for cpu in said if int(cpu) != rivals.cpu), rivals.cpu)
-    chosen = comparisons(Others(rivals, other, arguments.seconds), len(cpus) > 1)
+    echo_cpus = re.findall(r"echo process on CPU (\d+)", json.dumps(probe))
+    other = next((int(cpu) for cpu in echo_cpus if int(cpu) != rivals.cpu), rivals.cpu)
+    chosen = comparisons(NetworkRivals(rivals, other, arguments.seconds), len(cpus) > 1)
     chosen = [one for one in chosen if not arguments.only or {one.metric, one.name} & set(arguments.only)]
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
-    for done, todo in common.rounds_of_pairs(arguments, chosen):
+    for done, todo in common.pair_rounds(arguments, chosen):
         order.shuffle(todo)
         for one in todo:
             one.measure(kelvin, rivals, arguments.seconds, order.sample(["kelvin", "rival"], 2))
-        common.say(f"{done} pairs of: {', '.join(f'{one.name} ({one.rival})' for one in todo)}")
+        common.log(f"{done} pairs of: {', '.join(f'{one.name} ({one.rival})' for one in todo)}")
     return {"seconds": arguments.seconds, "cpus": [rivals.cpu, other], "comparisons": chosen, "quiet": rivals.quiet()}
 
 
@@ -222,7 +222,7 @@ def tables(measured):
     table = common.table(header, [one.row() for one in chosen])
     text = "{:g} s a side, CPUs {} and {}.".format(measured["seconds"], *measured["cpus"])
     kept = all(one.verdict() in ("agrees", "holds", "reported only") for one in chosen)
-    return f"{text}\n\n{table}\n\n{quiet_words(measured['quiet'])}", kept
+    return f"{text}\n\n{table}\n\n{quiet_summary(measured['quiet'])}", kept
 
 
 if __name__ == "__main__":

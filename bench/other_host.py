@@ -68,17 +68,17 @@ def quantities():
 
 def iperf3(host, cpu, seconds, arguments):
     """Bytes a second that the receiver counted."""
-    command = [common.need("iperf3", "iperf3"), "-c", hosts.AGENT, "--json", "-t", seconds, "-A", cpu, *arguments]
-    end = json.loads(common.run(hosts.inside(host, *command)))["end"]
+    command = [common.require_program("iperf3", "iperf3"), "-c", hosts.AGENT, "--json", "-t", seconds, "-A", cpu, *arguments]
+    end = json.loads(common.run(hosts.in_namespace(host, *command)))["end"]
     # Of datagrams, older versions report one sum, that of what was sent, and the share that was lost.
-    told = end.get("sum_received")
-    if told is None:
+    received = end.get("sum_received")
+    if received is None:
         return end["sum"]["bits_per_second"] / 8 * (1 - end["sum"]["lost_percent"] / 100)
-    return told["bits_per_second"] / 8
+    return received["bits_per_second"] / 8
 
 
 def parse():
-    return common.parse_pairs(hosts.parser_of_pairs(__doc__))
+    return common.parse_pairs(hosts.make_pairs_parser(__doc__))
 
 
 def measure(arguments):
@@ -86,26 +86,26 @@ def measure(arguments):
     cpus, chosen = sorted(os.sched_getaffinity(0)), quantities()
     with ExitStack() as stack:
         secret = stack.enter_context(hosts.token())
-        names = stack.enter_context(hosts.three(arguments.rate))
+        names = stack.enter_context(hosts.three_hosts(arguments.rate))
         stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], secret))
-        server = hosts.inside(names["agent"], "taskset", "-c", cpus[0], common.need("iperf3", "iperf3"), "-s")
+        server = hosts.in_namespace(names["agent"], "taskset", "-c", cpus[0], common.require_program("iperf3", "iperf3"), "-s")
         stack.enter_context(hosts.running(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         time.sleep(0.5)
 
         def ours():
             report = hosts.measure(kelvin, names["kelvin"], cpus[-1], secret, arguments.seconds)
             for one in chosen:
-                one.ours.append(common.find(report, one.metric, one.case)["headline"])
+                one.ours.append(common.find_summary(report, one.metric, one.case)["headline"])
 
         def theirs():
             for one in chosen:
                 seconds = max(round(arguments.seconds / len(chosen)), 1)
                 one.theirs.append(iperf3(names["kelvin"], cpus[-1], seconds, one.arguments))
 
-        for done, _ in common.rounds_of_pairs(arguments, chosen):
+        for done, _ in common.pair_rounds(arguments, chosen):
             for side in order.sample([ours, theirs], 2):
                 side()
-            common.say(f"{done} pairs")
+            common.log(f"{done} pairs")
     return {"seconds": arguments.seconds, "rate": arguments.rate, "quantities": chosen}
 
 

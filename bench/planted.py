@@ -39,7 +39,7 @@ def disk(base, options="loop"):
     image, place = Path(base, "image"), Path(base, "disk")
     with open(image, "wb") as file:
         file.truncate(1 << 30)
-    common.run([common.need("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
+    common.run([common.require_program("mkfs.ext4", "e2fsprogs"), "-q", "-F", image])
     place.mkdir()
     common.run(["mount", "-o", options, image, place])
     try:
@@ -50,6 +50,6 @@ def disk(base, options="loop"):
         place.rmdir()
 
 
-def number(place):
+def device_number(place):
     device = os.stat(place).st_dev
     return f"{os.major(device)}:{os.minor(device)}"

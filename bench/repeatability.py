@@ -61,14 +61,14 @@ from rivals import Rivals
 from streams import CONTROL
 
 
-def below(*ids):
+def is_metric_below(*ids):
     """Whether a metric is one of these, or lies below one; whatever its working set is."""
     return lambda one, _, __: any(one.metric == id or one.metric.startswith(f"{id}.") for id in ids)
 
 
-def on_one_cpu(*ids):
+def is_below_on_one_cpu(*ids):
     """Whether it is one of these metrics, or below one, on one CPU."""
-    fits = below(*ids)
+    fits = is_metric_below(*ids)
     return lambda one, bytes, caches: fits(one, bytes, caches) and "placement=same_cpu" in one.case.split()
 
 
@@ -81,40 +81,40 @@ def latency(where):
 # Groups: name, whether a metric at a working set belongs to it, and the bound of the coefficients of variation. The first
 # one that fits counts.
 GROUPS = [
-    ("calls, loops, clock", below("cpu.call", "cpu.loop", "cpu.clock", "cpu.frequency", "cpu.latency"), 0.01),
-    ("system calls", below("os.syscall"), 0.02),
+    ("calls, loops, clock", is_metric_below("cpu.call", "cpu.loop", "cpu.clock", "cpu.frequency", "cpu.latency"), 0.01),
+    ("system calls", is_metric_below("os.syscall"), 0.02),
     (
         "switches on one CPU, fork, threads",
-        below("os.switch.cost", "os.switch.round_trip", "os.switch.channel_calls", "os.process.fork", "os.process.vfork", "os.thread"),
+        is_metric_below("os.switch.cost", "os.switch.round_trip", "os.switch.channel_calls", "os.process.fork", "os.process.vfork", "os.thread"),
         0.05,
     ),
     ("latency, first and second level", latency("caches"), 0.01),
     ("latency, main memory", latency("memory"), 0.02),
-    ("bandwidth of memory", below("mem.bandwidth"), 0.03),
-    ("round trips on one CPU", on_one_cpu("net.rtt"), 0.04),
+    ("bandwidth of memory", is_metric_below("mem.bandwidth"), 0.03),
+    ("round trips on one CPU", is_below_on_one_cpu("net.rtt"), 0.04),
     ("bandwidth of streams", lambda one, *_: one.metric in ("net.bandwidth.tcp", "net.bandwidth.tcp.way", "net.bandwidth.unix"), 0.05),
     ("everything else", lambda *_: True, None),
 ]
 COVERAGE = (0.90, 0.98)
-WIDTH = 2.0
+MAX_WIDTH = 2.0
 # The same of runs of everything, and: shares of half-widths with their bounds as shares of the headline, figures not known, seconds.
-EVERYTHING = "all"
-COVERAGE_OF_EVERYTHING = (0.93, 0.98)
-WIDTH_OF_EVERYTHING = 1.3 * 1.96
+ALL_AREAS = "all"
+COVERAGE_OF_ALL_AREAS = (0.93, 0.98)
+MAX_WIDTH_OF_ALL_AREAS = 1.3 * 1.96
 ROUNDS_OF_A_RANGE = 3
 HALF_WIDTHS = [(0.5, 0.017), (0.75, 0.071), (0.9, 0.148)]
-NOT_KNOWN = 0.01
-SECONDS, SECONDS_WITHIN = 150, 0.05
+MAX_NOT_KNOWN_SHARE = 0.01
+SECONDS, SECONDS_TOLERANCE = 150, 0.05
 # The same of quick runs, whose few rounds have ranges rather than intervals.
-NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK = 0.03, 45
+MAX_NOT_KNOWN_SHARE_QUICK, SECONDS_OF_QUICK = 0.03, 45
 # With --fresh: another run's figure in an interval, over all figures, and in each area at least.
 COVERAGE_OF_ANOTHER_RUN, COVERAGE_OF_ANOTHER_IN_AN_AREA = (0.93, 0.97), 0.90
-AGAINST_RIVALS = 0.5
+MAX_DEVIATION_RATIO = 0.5
 # Runs before the first pair.
-KNOWN_FROM = 2
+FIRST_PAIR_RUN = 2
 
 
-def group_of(one, caches):
+def find_group(one, caches):
     """The first group that a series fits into; `caches` are the sizes of the data caches, innermost first."""
     bytes = next((int(part.removeprefix("bytes=")) for part in one.case.split() if part.startswith("bytes=")), 0)
     return next(name for name, fits, _ in GROUPS if fits(one, bytes, caches))
@@ -123,11 +123,11 @@ def group_of(one, caches):
 # ---- measuring
 
 
-def measured_run(kelvin, store, arguments, number):
+def measure_run(kelvin, store, arguments, number):
     """The headlines, intervals and conclusions of one more run."""
     begun = time.monotonic()
     flags = ["--quick"] if arguments.quick else []
-    names = [] if arguments.area == [EVERYTHING] else arguments.area
+    names = [] if arguments.area == [ALL_AREAS] else arguments.area
     output = common.run([kelvin, "run", *names, "--json", "--with-samples", "--no-report", "--store", store, *flags], timeout=900)
     seconds = time.monotonic() - begun
     if arguments.reports:
@@ -135,11 +135,11 @@ def measured_run(kelvin, store, arguments, number):
     report = json.loads(output)
     return {
         "seconds": seconds,
-        **(what_follows(kelvin, report) if arguments.area == [EVERYTHING] else {}),
+        **(run_conclusions(kelvin, report) if arguments.area == [ALL_AREAS] else {}),
         "undisturbed_share": report["analysis"]["undisturbed_share"],
         "caches": data_caches(report["run"]["machine"]["topology"]["caches"]),
         "results": [
-            {"metric": metric, "case": case, **figures(common.summary(result)), "cycles": result.get("cycles")}
+            {"metric": metric, "case": case, **kept_figures(common.summary(result)), "cycles": result.get("cycles")}
             for (metric, case), result in common.results(report).items()
             # What this machine has not is no figure that is not known.
             if "skipped" not in result["outcome"]
@@ -147,9 +147,9 @@ def measured_run(kelvin, store, arguments, number):
     }
 
 
-def what_follows(kelvin, report):
+def run_conclusions(kelvin, report):
     """What a run concludes, and its halves."""
-    return {"concluded": conclusions.concluded(report), "halves": conclusions.concluded_of_halves(kelvin, report)}
+    return {"concluded": conclusions.report_conclusions(report), "halves": conclusions.halves_conclusions(kelvin, report)}
 
 
 def data_caches(fact):
@@ -158,7 +158,7 @@ def data_caches(fact):
     return [cache["bytes"] for cache in sorted(known, key=lambda cache: cache["level"]) if cache["kind"] != "instruction"]
 
 
-def figures(summary):
+def kept_figures(summary):
     """What is kept of a summary; nothing but nulls where there is no headline."""
     if summary is None:
         return {"headline": None, "interval": None, "as_found": None, "undisturbed_share": None, "two_modes": False, "first_rounds": []}
@@ -185,14 +185,14 @@ SAME_WORK = [
 ]  # fmt: skip
 
 
-def measured_pair(kelvin, store, rivals, work, seconds, chance):
+def measure_pair(kelvin, store, rivals, work, seconds, random_source):
     """Kelvin and the other tool on one operation, in random order; no figure where kelvin reports that it is not known."""
     _, metric, case, _, theirs = work
     pair = {"metric": metric}
-    for side in chance.sample(["kelvin", "rival"], 2):
+    for side in random_source.sample(["kelvin", "rival"], 2):
         if side == "kelvin":
             report = common.measure(kelvin, [metric], seconds, "--cpu", str(rivals.cpu), "--store", store)
-            pair["kelvin"] = figures(common.summary(common.results(report)[metric, case]))["headline"]
+            pair["kelvin"] = kept_figures(common.summary(common.results(report)[metric, case]))["headline"]
         else:
             pair["rival"] = theirs(rivals, seconds)
     return pair
@@ -206,7 +206,7 @@ def measure(arguments, data):
         arguments.reports.mkdir(parents=True, exist_ok=True)
         if not data and (arguments.reports / "runs.sqlite").exists():
             raise common.Missing(f"--reports: {arguments.reports} holds the store of another series; name a directory without one, or --continue")
-    chance = random.Random(arguments.seed)
+    random_source = random.Random(arguments.seed)
     kind = {"areas": arguments.area, "quick": arguments.quick, "fresh": arguments.fresh}
     data = data or {**kind, "seed": arguments.seed, "seconds": arguments.seconds, "runs": [], "pairs": []}
     if any(data[what] != value for what, value in kind.items()):
@@ -217,16 +217,16 @@ def measure(arguments, data):
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(done, done + arguments.runs):
-            common.say(f"run {number + 1} of {done + arguments.runs}")
+            common.log(f"run {number + 1} of {done + arguments.runs}")
             name = f"run-{number + 1:02}.sqlite" if arguments.fresh else "runs.sqlite"
             store = (arguments.reports or Path(directory)).resolve() / name
-            data["runs"].append(measured_run(kelvin, store, arguments, number))
+            data["runs"].append(measure_run(kelvin, store, arguments, number))
             # A core that is shared all along is known by two runs before.
-            if rivals and number >= KNOWN_FROM:
-                in_order = chance.sample(works, len(works))
-                data["pairs"] += [measured_pair(kelvin, store, rivals, work, arguments.seconds, chance) for work in in_order]
+            if rivals and number >= FIRST_PAIR_RUN:
+                in_order = random_source.sample(works, len(works))
+                data["pairs"] += [measure_pair(kelvin, store, rivals, work, arguments.seconds, random_source) for work in in_order]
             if loops:
-                data["runs"][-1]["loops"] = loops.measured(data["runs"][-1], chance)
+                data["runs"][-1]["loops"] = loops.measure_loops(data["runs"][-1], random_source)
             yield data
 
 
@@ -244,8 +244,8 @@ class Series:
         self.two_modes = sum(result.get("two_modes", False) for result in results)
         self.cycles = [result["cycles"] for result in known if result.get("cycles")]
         self.first_rounds = [result["first_rounds"] for result in known if len(result.get("first_rounds", [])) == ROUNDS_OF_A_RANGE]
-        self.of_every_kind = [i for i in (result["interval"] for result in known) if i]
-        self.intervals = [i for i in self.of_every_kind if i["kind"] == "confidence"]
+        self.all_intervals = [i for i in (result["interval"] for result in known) if i]
+        self.intervals = [i for i in self.all_intervals if i["kind"] == "confidence"]
 
     def is_usable(self):
         return len(self.headlines) >= 3 and statistics.median(self.headlines) != 0
@@ -257,7 +257,7 @@ class Series:
         """The same of the headlines in core cycles, which are independent of the clock; None where they make no sense."""
         return statistics.stdev(self.cycles) / statistics.fmean(self.cycles) if len(self.cycles) >= 3 else None
 
-    def robust(self):
+    def robust_deviation(self):
         return common.robust_deviation(self.headlines) / abs(statistics.median(self.headlines))
 
     def covered(self):
@@ -272,7 +272,7 @@ class Series:
         return statistics.median(halves) / deviation if halves and deviation > 0 else None
 
 
-def series_of(data):
+def all_series(data):
     by_key = {}
     for run in data["runs"]:
         for result in run["results"]:
@@ -287,7 +287,7 @@ def judge_groups(series, caches):
     """The groups of figures, each with its bound."""
     rows, kept = [], True
     for name, _, bound in GROUPS:
-        members = [one for one in series if group_of(one, caches) == name]
+        members = [one for one in series if find_group(one, caches) == name]
         # A bimodal case has no deviation of its own; a bound holds for it all the same.
         usable = [one for one in members if one.is_usable() and (bound is not None or not one.two_modes)]
         if not usable:
@@ -304,7 +304,7 @@ def judge_groups(series, caches):
             len(usable),
             len(members) - len(usable),
             common.percent(statistics.median(deviations)),
-            common.percent(statistics.median(one.robust() for one in usable)),
+            common.percent(statistics.median(one.robust_deviation() for one in usable)),
             common.percent(statistics.median(in_cycles)) if in_cycles else "-",
             f"{common.percent(worst.deviation())} {worst.metric} {worst.case}".strip(),
             "-" if bound is None else f"< {bound * 100:g} %",
@@ -347,26 +347,26 @@ def judge_intervals(series):
         return "No interval of the kind that a repeat must fall into was printed: coverage is not known.", False
     coverage, width = sum(covered) / len(covered), statistics.median(widths)
     text = f"Coverage of the printed 95 % intervals: {coverage * 100:.1f} % of {len(covered)} (bound {COVERAGE[0]:.0%}..{COVERAGE[1]:.0%}). "
-    text += f"Median half-width: {width:.2f} observed standard deviations (bound {WIDTH:g}; an exact interval: 1.96)."
-    return text, COVERAGE[0] <= coverage <= COVERAGE[1] and width <= WIDTH
+    text += f"Median half-width: {width:.2f} observed standard deviations (bound {MAX_WIDTH:g}; an exact interval: 1.96)."
+    return text, COVERAGE[0] <= coverage <= COVERAGE[1] and width <= MAX_WIDTH
 
 
 def judge_everything(data, series):
     """The bounds of runs of everything."""
     usable = [one for one in series if one.is_usable()]
     middle = {one: statistics.median(one.headlines) for one in usable}
-    inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.of_every_kind]
-    halves = [(i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.of_every_kind]
+    inside = [i["lower"] <= middle[one] <= i["upper"] for one in usable for i in one.all_intervals]
+    halves = [(i["upper"] - i["lower"]) / 2 / abs(middle[one]) for one in usable for i in one.all_intervals]
     ranges = [(min(rounds), max(rounds), middle[one]) for one in usable for rounds in one.first_rounds]
     halves_of_ranges = [(high - low) / 2 / abs(truth) for low, high, truth in ranges]
     widths = [width for width in (one.width() for one in usable) if width is not None]
     if not inside or not widths:
         return "Too few figures have an interval: nothing can be judged.", False
     coverage, width = sum(inside) / len(inside), statistics.median(widths)
-    low, high = COVERAGE_OF_EVERYTHING
+    low, high = COVERAGE_OF_ALL_AREAS
     rows = [
         ["median of all runs in the interval, of every kind", f"{coverage:.1%} of {len(inside)}", f"{low:.0%} to {high:.0%}", low <= coverage <= high],
-        ["half-width, in observed deviations", f"{width:.2f}", f"at most {WIDTH_OF_EVERYTHING:.2f}", width <= WIDTH_OF_EVERYTHING],
+        ["half-width, in observed deviations", f"{width:.2f}", f"at most {MAX_WIDTH_OF_ALL_AREAS:.2f}", width <= MAX_WIDTH_OF_ALL_AREAS],
         *[
             [f"half-width, at {at:.0%} of the figures", f"{half:.1%}", f"at most {bound:.1%}", half <= bound]
             for at, bound in HALF_WIDTHS
@@ -379,7 +379,7 @@ def judge_everything(data, series):
             for ratio in [at_share(halves, at) / at_share(halves_of_ranges, at)]
         ],
     ]  # fmt: skip
-    text, kept = judge_bounds([*rows, *known_in_time(data, series, NOT_KNOWN, SECONDS)])
+    text, kept = judge_bounds([*rows, *known_in_time(data, series, MAX_NOT_KNOWN_SHARE, SECONDS)])
     if ranges:
         held = sum(low <= truth <= high for low, high, truth in ranges) / len(ranges)
         text += f"\n\nThe range of the first three rounds of a run holds the median of all runs in {held:.1%}."
@@ -426,7 +426,7 @@ def known_in_time(data, series, not_known, usual):
     seconds = [run["seconds"] for run in data["runs"]]
     return [
         ["figures not known", f"{unknown:.1%} of {figures}", f"at most {not_known:.0%}", unknown <= not_known],
-        ["length of a run", f"{min(seconds):.1f} to {max(seconds):.1f} s", f"{usual} s within {SECONDS_WITHIN:.0%}", all(abs(s / usual - 1) <= SECONDS_WITHIN for s in seconds)],
+        ["length of a run", f"{min(seconds):.1f} to {max(seconds):.1f} s", f"{usual} s within {SECONDS_TOLERANCE:.0%}", all(abs(s / usual - 1) <= SECONDS_TOLERANCE for s in seconds)],
     ]  # fmt: skip
 
 
@@ -445,17 +445,17 @@ def judge_pairs(data):
             continue
         deviation = lambda side: statistics.stdev(p[side] for p in pairs) / statistics.fmean(p[side] for p in pairs)
         ours, theirs = deviation("kelvin"), deviation("rival")
-        good = ours < AGAINST_RIVALS * theirs
+        good = ours < MAX_DEVIATION_RATIO * theirs
         kept = kept and good
         median = lambda side: common.time_text(statistics.median(p[side] for p in pairs))
         unknown = len(all_pairs) - len(pairs)
         rows.append([name, median("kelvin"), unknown, common.percent(ours), rival, median("rival"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
-    header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_RIVALS:g}"]
+    header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {MAX_DEVIATION_RATIO:g}"]
     return f"The same operation, {data['seconds']:g} s each, interleaved:\n\n{common.table(header, rows)}", kept
 
 
 def parse():
-    parser = common.parser_of(__doc__, is_series=True)
+    parser = common.make_parser(__doc__, is_series=True)
     parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
     parser.add_argument("--fresh", action="store_true", help="each run in a store of its own: whether another run's figure lies in its intervals")
@@ -465,7 +465,7 @@ def parse():
     parser.add_argument("--area", action="append", help="an area to run; may be given more than once; or all [default: cpu and os]")
     arguments = parser.parse_args()
     arguments.area = arguments.area or ["cpu", "os"]
-    if EVERYTHING in arguments.area and len(arguments.area) > 1:
+    if ALL_AREAS in arguments.area and len(arguments.area) > 1:
         parser.error("--area all is all of them: name no other")
     if arguments.runs < (1 if arguments.earlier else 3):
         parser.error("--runs must be at least 3, or with --continue 1")
@@ -476,7 +476,7 @@ def tables(data):
     seconds = statistics.median(run["seconds"] for run in data["runs"])
     mode = "quick" if data["quick"] else "default"
     about = f"{len(data['runs'])} {mode} runs of {' and '.join(data['areas'])}, {seconds:.1f} s each."
-    series = series_of(data)
+    series = all_series(data)
     if data["fresh"]:
         judged = [judge_another_run(data)]
     else:
@@ -491,14 +491,14 @@ def tables(data):
 def judge_repeats(data, series):
     """What is judged of runs in one store. Where everything was measured, the groups have no bounds of their own."""
     groups, kept = judge_groups(series, data["runs"][0]["caches"])
-    if data["areas"] != [EVERYTHING]:
+    if data["areas"] != [ALL_AREAS]:
         yield groups, kept
         yield judge_intervals(series)
         return
     yield groups, True
     of_conclusions, agree = conclusions.judge(data["runs"], data["seed"])
     if data["quick"]:
-        yield judge_bounds(known_in_time(data, series, NOT_KNOWN_OF_QUICK, SECONDS_OF_QUICK))
+        yield judge_bounds(known_in_time(data, series, MAX_NOT_KNOWN_SHARE_QUICK, SECONDS_OF_QUICK))
         # A half of five rounds has ranges, from which nothing follows: it is no part of the verdict.
         yield of_conclusions, True
     else:

@@ -32,10 +32,10 @@ def kept_files():
     """By benchmark: its kept files, the newest first."""
     files = {}
     for path in sorted(common.RESULTS.glob("*"), key=lambda path: path.name, reverse=True):
-        found = FILE.fullmatch(path.name)
-        if not found:
+        match = FILE.fullmatch(path.name)
+        if not match:
             raise common.Missing(f"{path} is no NAME-DATE-KIND.json.xz")
-        files.setdefault(found[1], []).append(path)
+        files.setdefault(match[1], []).append(path)
     return files
 
 
@@ -49,10 +49,10 @@ def section(path):
     if kept != record["kept"]:
         raise common.Missing(f"{path} is judged otherwise by the present {record['benchmark']}.py, or is not complete: measure again, or remove it")
     verdict = "Every bound was kept." if kept else "At least one bound was not kept, or is not settled."
-    return f"### {common.about(record)}\n\n{common.how(record)} {verdict}\n\n{text}\n"
+    return f"### {common.provenance(record)}\n\n{common.command_note(record)} {verdict}\n\n{text}\n"
 
 
-def page_of(text, files):
+def render_page(text, files):
     """The page with its results made anew."""
     places = [name for _, name, _ in PLACE.findall(text)]
     for what, names in (("no place", benchmarks() - set(places)), ("no benchmark", set(places) - benchmarks()), ("no place for results", files.keys() - set(places))):
@@ -61,8 +61,8 @@ def page_of(text, files):
 
     def filled(place):
         opening, name, closing = place.groups()
-        found = "\n".join(section(path) for path in files.get(name, []))
-        return f"{opening}\n{found or f'No result is kept: `python3 bench/{name}.py --keep` makes one.' + chr(10)}\n{closing}"
+        match = "\n".join(section(path) for path in files.get(name, []))
+        return f"{opening}\n{match or f'No result is kept: `python3 bench/{name}.py --keep` makes one.' + chr(10)}\n{closing}"
 
     return PLACE.sub(filled, text)
 
@@ -78,19 +78,19 @@ def check_arithmetic():
         path = Path(directory, "faults-2026-01-02-default.json.xz")
         files = {"faults": [path]}
         common.write_record(path, record)
-        page = page_of(empty, files)
+        page = render_page(empty, files)
         assert "### 2026-01-02, kelvin 1 (c), m\n\n`bench/faults.py --kills 1`" in page and "| one CPU | kept    | nothing |" in page, page
-        assert page_of(page, files) == page
-        assert "2026-01-02" not in page_of(page, {})
-        assert all(refuses(wrong, files) for wrong in ("", empty + "<!-- results: nobody -->\n<!-- end -->\n")) and refuses(empty, {"nobody": []})
+        assert render_page(page, files) == page
+        assert "2026-01-02" not in render_page(page, {})
+        assert all(is_refused(wrong, files) for wrong in ("", empty + "<!-- results: nobody -->\n<!-- end -->\n")) and is_refused(empty, {"nobody": []})
         for older in ({"kept": False}, {"kept": None}, {"measured": {"one CPU": "kept"}}):
             common.write_record(path, {**record, **older})
-            assert refuses(empty, files), older
+            assert is_refused(empty, files), older
 
 
-def refuses(page, files):
+def is_refused(page, files):
     try:
-        page_of(page, files)
+        render_page(page, files)
     except common.Missing:
         return True
     return False
@@ -102,12 +102,12 @@ def main():
     arguments = parser.parse_args()
     before = PAGE.read_text()
     try:
-        after = page_of(before, kept_files())
+        after = render_page(before, kept_files())
     except common.Missing as error:
-        common.say(f"report.py: {error}")
+        common.log(f"report.py: {error}")
         return 2
     if arguments.check and after != before:
-        common.say(f"{PAGE} is not what bench/results gives: run make bench-docs")
+        common.log(f"{PAGE} is not what bench/results gives: run make bench-docs")
         return 1
     if not arguments.check:
         PAGE.write_text(after)

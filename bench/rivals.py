@@ -4,22 +4,22 @@ import statistics
 import tempfile
 import time
 
-from common import build_rival, need, run
+from common import build_rival, require_program, run
 
 PERF_FIGURE = re.compile(r"([0-9.]+) usecs/op")
 RIVAL_FIGURE = re.compile(r"^(\S+) median_ns=(\S+) mean_ns=(\S+) n=(\d+)$", re.MULTILINE)
 
 # Share of a core, as a multiple of the least one seen, up to which the core is not shared; tries to measure in quiet,
 # and how often a fifth of a second is waited for it before each.
-QUIET = 1.15
-TRIES = 5
-WAITS = 5
+MAX_QUIET_RATIO = 1.15
+MAX_TRIES = 5
+MAX_WAITS = 5
 
 # Seconds of a short run of perf: long beside the start of its processes (some 0.2 ms), short beside a disturbance.
-SHORT_RUN = 0.03
+SHORT_RUN_SECONDS = 0.03
 
 
-def quiet_words(quiet):
+def quiet_summary(quiet):
     """How often it was not quiet, in a sentence."""
     return (f"{quiet['sides']} sides were measured, {quiet['again']} more were disturbed and measured again, "
             f"{quiet['disturbed']} of those that count were disturbed all the same.")
@@ -54,13 +54,13 @@ class Rivals:
         """Whether this CPU has its whole core now; the least share ever seen is a whole core."""
         share = self.c_loop("core_watch", "core.share", None)
         self.whole_core = min(self.whole_core, share)
-        return share <= QUIET * self.whole_core
+        return share <= MAX_QUIET_RATIO * self.whole_core
 
-    def in_quiet(self, measure):
+    def measure_in_quiet(self, measure):
         """The result of `measure` with quiet right before and right after it; the last of five tries in any case."""
         self.sides += 1
-        for _ in range(TRIES):
-            for _ in range(WAITS):
+        for _ in range(MAX_TRIES):
+            for _ in range(MAX_WAITS):
                 if self.is_quiet():
                     break
                 time.sleep(0.2)
@@ -79,12 +79,12 @@ class Rivals:
 
     def perf(self, loops, *benchmark):
         """One run of a benchmark of perf: its mean."""
-        perf = need("perf", "linux-perf")
-        output = run([need("taskset", "util-linux"), "-c", self.cpu, perf, "bench", *benchmark, "-l", loops])
-        found = PERF_FIGURE.search(output)
-        if not found:
+        perf = require_program("perf", "linux-perf")
+        output = run([require_program("taskset", "util-linux"), "-c", self.cpu, perf, "bench", *benchmark, "-l", loops])
+        match = PERF_FIGURE.search(output)
+        if not match:
             raise RuntimeError(f"perf bench {' '.join(benchmark)} printed no figure: {output!r}")
-        return float(found[1]) * 1e3
+        return float(match[1]) * 1e3
 
     def perf_loops(self, seconds, *benchmark):
         """How many loops a benchmark of perf does in about this time."""
@@ -97,7 +97,7 @@ class Rivals:
         perf reports only the mean of a whole run, in which one theft of the CPU counts in full; kelvin's figure is the median
         of the means of batches. Short runs make the two alike.
         """
-        loops = self.perf_loops(SHORT_RUN, *benchmark)
+        loops = self.perf_loops(SHORT_RUN_SECONDS, *benchmark)
         end = time.monotonic() + seconds
         means = [self.perf(loops, *benchmark)]
         while time.monotonic() < end:

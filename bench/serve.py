@@ -51,7 +51,7 @@ http {{
 
 
 @dataclass
-class Place:
+class ServerPlace:
     """Where servers listen, and the namespaces of servers and clients, if these are apart."""
 
     address: str = LOOPBACK
@@ -59,10 +59,10 @@ class Place:
     clients: str = None
 
     def of_server(self, *command):
-        return hosts.inside(self.servers, *command) if self.servers else [str(word) for word in command]
+        return hosts.in_namespace(self.servers, *command) if self.servers else [str(word) for word in command]
 
     def of_client(self, *command):
-        return hosts.inside(self.clients, *command) if self.clients else [str(word) for word in command]
+        return hosts.in_namespace(self.clients, *command) if self.clients else [str(word) for word in command]
 
 
 @contextmanager
@@ -73,10 +73,10 @@ def linked(rate):
         for name in names:
             hosts.ip("netns", "add", name)
             hosts.ip("-netns", name, "link", "set", "lo", "up")
-        hosts.join(names[0], f"{CLIENT}/30", names[1], f"{SERVER}/30", "s")
+        hosts.connect_hosts(names[0], f"{CLIENT}/30", names[1], f"{SERVER}/30", "s")
         shape = ["qdisc", "add", "dev", "far-s", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
-        common.run([common.need("tc", "iproute2"), "-netns", names[1], *shape])
-        yield Place(SERVER, names[1], names[0])
+        common.run([common.require_program("tc", "iproute2"), "-netns", names[1], *shape])
+        yield ServerPlace(SERVER, names[1], names[0])
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
@@ -129,7 +129,7 @@ def kelvin(place, program, root, *flags):
 
 
 @dataclass
-class Visit:
+class LoadVisit:
     """What wrk fetches."""
 
     name: str
@@ -166,9 +166,9 @@ class Comparison:
     connections: int
     bound: float
     beside: str
-    visit: Visit = common.live()
-    ours: Server = common.live()
-    theirs: Server = common.live()
+    visit: LoadVisit = common.unkept_field()
+    ours: Server = common.unkept_field()
+    theirs: Server = common.unkept_field()
     measured: list = field(default_factory=list)
     cpu: list = field(default_factory=list)
 
@@ -204,16 +204,16 @@ def fastest(visit, servers):
 def comparisons(arguments, servers, own):
     found = []
     for name, connections in itertools.product(arguments.file or FILES, arguments.connections or CONNECTIONS):
-        visit = Visit(name, connections, arguments.seconds)
+        visit = LoadVisit(name, connections, arguments.seconds)
         bound = OVER_A_LINK if arguments.link else FILES[name][1]
         beside = fastest(visit, servers)
         found.append(Comparison(name, connections, bound, beside.name, visit, own, beside))
-        common.say(f"{name} with {connections}: {beside.name}")
+        common.log(f"{name} with {connections}: {beside.name}")
     return found
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=30)
     parser.add_argument("--file", choices=FILES, action="append", help="only this one")
     parser.add_argument("--connections", type=int, choices=CONNECTIONS, action="append", help="only so many")
     parser.add_argument("--send", choices=["auto", "rw", "mmap", "sendfile", "splice"], help="how kelvin sends files [default: as it does by itself]")
@@ -226,8 +226,8 @@ def parse():
 
 
 def measure(arguments):
-    common.need("wrk", "wrk")
-    common.need("nginx", "nginx")
+    common.require_program("wrk", "wrk")
+    common.require_program("nginx", "nginx")
     if not arguments.link:
         hosts.in_own_network(CONTROL)
     order = random.Random(arguments.seed)
@@ -235,7 +235,7 @@ def measure(arguments):
     flags = [word for flag, value in wanted.items() if value for word in (flag, value)]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as base, ExitStack() as stack:
         base, root = Path(base), Path(base) / "files"
-        place = stack.enter_context(linked(arguments.link)) if arguments.link else Place()
+        place = stack.enter_context(linked(arguments.link)) if arguments.link else ServerPlace()
         # Workers of nginx are another user.
         root.mkdir()
         [path.chmod(0o755) for path in (base, root)]
@@ -245,10 +245,10 @@ def measure(arguments):
         servers = [stack.enter_context(nginx(place, base, root, *kind)) for kind in kinds]
         own = stack.enter_context(kelvin(place, common.kelvin_program(arguments.kelvin), root, *flags))
         chosen = comparisons(arguments, servers, own)
-        for done, todo in common.rounds_of_pairs(arguments, chosen):
+        for done, todo in common.pair_rounds(arguments, chosen):
             for one in order.sample(todo, len(todo)):
                 one.measure(order)
-            common.say(f"{done} pairs")
+            common.log(f"{done} pairs")
     return {"link": arguments.link, "comparisons": chosen}
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import common
 import hosts
-from serve import CONTROL, FILES, Place, Visit, kelvin
+from serve import CONTROL, FILES, ServerPlace, LoadVisit, kelvin
 
 CONNECTIONS = 8
 DEFAULT = "epoll"
@@ -44,7 +44,7 @@ COUNTED = "raw_syscalls:sys_enter"
 
 
 @dataclass
-class Used:
+class ResourceUse:
     """What all processes of a server used until now: microseconds and counts."""
 
     user: float = 0
@@ -53,10 +53,10 @@ class Used:
     faults: float = 0
 
     def minus(self, other):
-        return Used(*(now - before for now, before in zip(vars(self).values(), vars(other).values())))
+        return ResourceUse(*(now - before for now, before in zip(vars(self).values(), vars(other).values())))
 
     def each(self, requests):
-        return Used(*(value / requests for value in vars(self).values()))
+        return ResourceUse(*(value / requests for value in vars(self).values()))
 
 
 def processes(parent):
@@ -64,9 +64,9 @@ def processes(parent):
     return [parent, *(process for child in children for process in processes(int(child)))]
 
 
-def used_by(server):
+def resource_use(server):
     """Of those that are there, with what ended children left to those that waited for them."""
-    total = Used()
+    total = ResourceUse()
     for process in processes(server.process.pid):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         # From the third field on (proc_pid_stat(5)): minflt 10, cminflt 11, utime 14, stime 15, cutime 16, cstime 17.
@@ -85,7 +85,7 @@ class Design:
     """One design, what it measured, and what requests took."""
 
     name: str
-    server: object = common.live()
+    server: object = common.unkept_field()
     rates: list = field(default_factory=list)
     used: list = field(default_factory=list)
     calls: float | None = None
@@ -95,9 +95,9 @@ class Design:
         command = visit.command(self.server)
         wrk = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         time.sleep(0.2 * visit.seconds)
-        begun, before = time.monotonic(), used_by(self.server)
+        begun, before = time.monotonic(), resource_use(self.server)
         time.sleep(0.6 * visit.seconds)
-        taken, after = time.monotonic() - begun, used_by(self.server)
+        taken, after = time.monotonic() - begun, resource_use(self.server)
         self.rates.append(visit.rate_of(wrk.communicate()[0], self.server))
         self.used.append(vars(after.minus(before).each(self.rates[-1] * taken)))
 
@@ -106,31 +106,31 @@ class Design:
         time.sleep(0.2 * visit.seconds)
         watched = ",".join(map(str, processes(self.server.process.pid)))
         span = 0.5 * visit.seconds
-        told = subprocess.run(
+        perf_output = subprocess.run(
             ["perf", "stat", "-x,", "-e", COUNTED, "-p", watched, "--", "sleep", str(span)], capture_output=True, text=True
         ).stderr
         rate = visit.rate_of(wrk.communicate()[0], self.server)
-        counted = [line.split(",")[0] for line in told.splitlines() if COUNTED in line]
+        counted = [line.split(",")[0] for line in perf_output.splitlines() if COUNTED in line]
         if counted and counted[0].isdigit():
             self.calls = int(counted[0]) / (rate * span)
 
     def row(self, default):
         middle = lambda values: sorted(values)[len(values) // 2]
         ratio, lower, upper = (1, 1, 1) if self is default else common.ratio_of_pairs(self.rates, default.rates)
-        took = [middle([used[name] for used in self.used]) for name in vars(Used())]
+        took = [middle([used[name] for used in self.used]) for name in vars(ResourceUse())]
         calls = "-" if self.calls is None else f"{self.calls:.1f}"
         return [self.name, f"{middle(self.rates):.0f}", f"{ratio:.2f}", f"{lower:.2f}..{upper:.2f}", f"{took[0]:.1f} us",
                 f"{took[1]:.1f} us", f"{took[2]:.2f}", f"{took[3]:.1f}", calls]  # fmt: skip
 
 
 def parse():
-    arguments = common.parse_pairs(common.parser_of_pairs(__doc__, seconds=1, most_pairs=15))
+    arguments = common.parse_pairs(common.make_pairs_parser(__doc__, seconds=1, max_pairs=15))
     arguments.seconds = max(round(arguments.seconds), 1)
     return arguments
 
 
 def measure(arguments):
-    common.need("wrk", "wrk")
+    common.require_program("wrk", "wrk")
     hosts.in_own_network(CONTROL)
     order = random.Random(arguments.seed)
     found = {}
@@ -138,12 +138,12 @@ def measure(arguments):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as root, ExitStack() as stack:
             (Path(root) / name).write_bytes(os.urandom(size))
             program = common.kelvin_program(arguments.kelvin)
-            start = lambda flags: stack.enter_context(kelvin(Place(), program, root, *flags))
+            start = lambda flags: stack.enter_context(kelvin(ServerPlace(), program, root, *flags))
             designs = found[name] = [Design(design, start(flags)) for design, flags in DESIGNS.items()]
-            visit = Visit(name, CONNECTIONS, arguments.seconds)
+            visit = LoadVisit(name, CONNECTIONS, arguments.seconds)
             for pair in range(arguments.pairs):
                 [design.measure(visit) for design in order.sample(designs, len(designs))]
-                common.say(f"{name}: {pair + 1}")
+                common.log(f"{name}: {pair + 1}")
             if shutil.which("perf"):
                 [design.count_calls(visit) for design in designs]
     return found

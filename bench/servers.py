@@ -45,7 +45,7 @@ def started(command, **options):
 
 
 @contextmanager
-def telling(kelvin, base, count, size, listen="127.0.0.1:0", before=(), told=None, **options):
+def stats_server(kelvin, base, count, size, listen="127.0.0.1:0", before=(), processes=None, **options):
     """kelvin's server of so many files of so many bytes, which tells what it uses: its address, and the arguments of a study of it but
     for the URL. Words before it start it elsewhere. A list is given its process."""
     files, token, listed = (Path(base, name) for name in ("served", "served.token", "served.list"))
@@ -58,8 +58,8 @@ def telling(kelvin, base, count, size, listen="127.0.0.1:0", before=(), told=Non
     exposed = ["--listen", listen, "--expose-stats", "--token-file", token]
     try:
         with started([*before, kelvin, "serve", files, *exposed], **options) as server:
-            if told is not None:
-                told.append(server)
+            if processes is not None:
+                processes.append(server)
             address, resources = (server.stdout.readline().split()[-1].rsplit("//")[-1].rstrip("/") for _ in range(2))
             yield address, ["--url-list", str(listed), "--stats-token", str(token), "--stats-address", resources]
     finally:

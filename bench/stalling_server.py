@@ -15,7 +15,7 @@ import time
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Planted:
+class StallingQueue:
     """One server of a queue: a service time, and stalls of a length at the end of each period; all in seconds."""
 
     def __init__(self, service, stall, period):
@@ -38,14 +38,14 @@ class Planted:
 
 def expected_closed(planted, users, seconds):
     """Response times of users who do not think."""
-    asking, times = [(0.0, user) for user in range(users)], []
+    arrivals, times = [(0.0, user) for user in range(users)], []
     while True:
-        at, user = heapq.heappop(asking)
+        at, user = heapq.heappop(arrivals)
         if at >= seconds:
             return times
         end = planted.finish(at)
         times.append(end - at)
-        heapq.heappush(asking, (end, user))
+        heapq.heappush(arrivals, (end, user))
 
 
 def expected_open(planted, arrivals):
@@ -65,9 +65,9 @@ def serve(planted):
     listener.setblocking(False)
     poll = select.epoll()
     poll.register(listener, select.EPOLLIN)
-    connections, asked = {}, collections.deque()
+    connections, pending = {}, collections.deque()
 
-    def look():
+    def poll_sockets():
         for descriptor, _ in poll.poll(0):
             if descriptor == listener.fileno():
                 connection, _ = listener.accept()
@@ -77,24 +77,24 @@ def serve(planted):
                 continue
             connection = connections[descriptor]
             try:
-                came = connection.recv(65536)
+                received = connection.recv(65536)
             except ConnectionError:
-                came = b""
-            if not came:
+                received = b""
+            if not received:
                 poll.unregister(descriptor)
                 del connections[descriptor]
                 connection.close()
-            elif came.endswith(b"\r\n\r\n"):
+            elif received.endswith(b"\r\n\r\n"):
                 arrival = time.monotonic() - begun
-                asked.append((planted.finish(arrival), connection))
+                pending.append((planted.finish(arrival), connection))
 
-    ended = []
-    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    stop_requested = []
+    signal.signal(signal.SIGTERM, lambda *_: stop_requested.append(True))
     # Never asleep: a sleeping thread is woken up late.
-    while not ended:
-        look()
-        if asked and time.monotonic() - begun >= asked[0][0]:
-            _, connection = asked.popleft()
+    while not stop_requested:
+        poll_sockets()
+        if pending and time.monotonic() - begun >= pending[0][0]:
+            _, connection = pending.popleft()
             try:
                 connection.send(ANSWER)
             except OSError:
@@ -107,4 +107,4 @@ if __name__ == "__main__":
     parser.add_argument("--stall", type=float, required=True)
     parser.add_argument("--period", type=float, required=True)
     arguments = parser.parse_args()
-    serve(Planted(arguments.service, arguments.stall, arguments.period))
+    serve(StallingQueue(arguments.service, arguments.stall, arguments.period))

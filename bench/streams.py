@@ -35,7 +35,7 @@ METRIC = "net.bandwidth.tcp"
 MESSAGES = [4 << 10, 64 << 10]
 # Streams, their placement, and the placements of kelvin's that they are compared with.
 SAME, TWO = "same_cpu", "two_cpus"
-PLACED = [(1, "on one CPU", [SAME]), (1, "on two CPUs", [TWO]), (2, "placed by the system", [SAME, TWO])]
+STREAM_PLACEMENTS = [(1, "on one CPU", [SAME]), (1, "on two CPUs", [TWO]), (2, "placed by the system", [SAME, TWO])]
 CONTROL = "cubic"
 BOUND = 0.97
 VERSION = re.compile(r"^iperf (\S+)", re.MULTILINE)
@@ -70,7 +70,7 @@ class Comparison:
     streams: int
     where: str
     placements: list
-    tool: Iperf3 = common.live()
+    tool: Iperf3 = common.unkept_field()
     # By placement.
     ours: dict = field(default_factory=dict)
     theirs: list = field(default_factory=list)
@@ -79,19 +79,19 @@ class Comparison:
         placement = self.placements[0] if len(self.placements) == 1 else None
         self.theirs.append(self.tool.rate(self.message, self.streams, seconds, placement))
 
-    def take(self, report):
+    def add_report(self, report):
         """The means of kelvin's windows."""
         for placement in self.placements:
             case = f"message={self.message} placement={placement} streams={self.streams}"
-            found = common.find(report, METRIC, case)
-            self.ours.setdefault(placement, []).append(found["distribution"]["mean"])
+            summary = common.find_summary(report, METRIC, case)
+            self.ours.setdefault(placement, []).append(summary["distribution"]["mean"])
 
-    def best(self):
+    def best_placement(self):
         """The fastest placement, and its figures."""
         return max(self.ours.items(), key=lambda item: statistics.median(item[1]))
 
     def interval(self):
-        return common.ratio_of_pairs(self.best()[1], self.theirs)
+        return common.ratio_of_pairs(self.best_placement()[1], self.theirs)
 
     def verdict(self):
         ratio, lower, _ = self.interval()
@@ -100,7 +100,7 @@ class Comparison:
     def row(self):
         ratio, lower, upper = self.interval()
         rate = lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s"
-        placement, ours = self.best()
+        placement, ours = self.best_placement()
         streams = f"{self.streams} stream{'s' * (self.streams > 1)}"
         return [f"{streams}, messages of {self.message >> 10} KiB", placement, rate(ours), f"{self.name}, {self.where}",
                 rate(self.theirs), f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", f"above {BOUND:g}", len(ours), self.verdict()]  # fmt: skip
@@ -112,8 +112,8 @@ def compare(kelvin, tools, arguments, order):
     measured = lambda seconds: common.measure(kelvin, [METRIC], seconds, *flags)
     # A run's time is divided among its cases.
     cases = sum(metric == METRIC for metric, _ in common.results(measured(1)))
-    chosen = [Comparison(tool.name, message, *placed, tool) for tool in tools for message in MESSAGES for placed in PLACED]
-    for done, todo in common.rounds_of_pairs(arguments, chosen):
+    chosen = [Comparison(tool.name, message, *placed, tool) for tool in tools for message in MESSAGES for placed in STREAM_PLACEMENTS]
+    for done, todo in common.pair_rounds(arguments, chosen):
         reports = []
 
         def ours():
@@ -126,13 +126,13 @@ def compare(kelvin, tools, arguments, order):
         for side in order.sample(sides, len(sides)):
             side()
         for one in todo:
-            one.take(reports[0])
-        common.say(f"{done} pairs")
+            one.add_report(reports[0])
+        common.log(f"{done} pairs")
     return chosen
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=45)
     parser.add_argument("--iperf3", action="append", metavar="PROGRAM", help="an iperf3 beside kelvin; may be given more than once [default: iperf3]")
     return common.parse_pairs(parser)
 
@@ -142,7 +142,7 @@ def measure(arguments):
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise common.Missing("streams between two CPUs need two allowed CPUs")
-    programs = arguments.iperf3 or [common.need("iperf3", "iperf3")]
+    programs = arguments.iperf3 or [common.require_program("iperf3", "iperf3")]
     tools = [Iperf3(program, (cpus[-1], cpus[0])) for program in programs]
     chosen = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
     return {"seconds": arguments.seconds, "cpus": [cpus[-1], cpus[0]], "comparisons": chosen}

@@ -36,10 +36,10 @@ CONTROL = "cubic"
 LARGE = 350_000_000
 SMALL = (10_000, 4096)
 HOST = "127.0.0.1"
-PATIENCE = 300
+MAX_SECONDS = 300
 
 
-class Ends:
+class TransferEnds:
     """Two directories in memory, and what is sent from one to the other."""
 
     def __init__(self, base):
@@ -58,65 +58,65 @@ class Ends:
         shutil.rmtree(self.target, ignore_errors=True)
         self.target.mkdir()
 
-    def check(self, what, by):
+    def check(self, what, kelvin_with):
         """That all of it has arrived."""
         pairs = [(path, self.target / path.relative_to(self.source)) for path in ([what] if what.is_file() else what.iterdir())]
         if not all(filecmp.cmp(*pair, shallow=False) for pair in pairs):
-            raise RuntimeError(f"{what} has not arrived as it is by {by}")
+            raise RuntimeError(f"{what} has not arrived as it is by {kelvin_with}")
 
 
-def start(*command, **options):
+def start_process(*command, **options):
     quiet = subprocess.DEVNULL
     options = {"stdin": quiet, "stdout": quiet, "stderr": quiet, **options}
     return subprocess.Popen([str(word) for word in command], **options)
 
 
-def ended(process):
+def wait_for_exit(process):
     """Its exit status, at once when it ends: wait with a time-out would look only every 50 ms."""
     handle = os.pidfd_open(process.pid)
     try:
-        if not select.select([handle], [], [], PATIENCE)[0]:
+        if not select.select([handle], [], [], MAX_SECONDS)[0]:
             raise RuntimeError(f"{process.args}: did not end")
     finally:
         os.close(handle)
     return process.wait()
 
 
-def finish(*processes):
+def check_exit(*processes):
     for process in processes:
-        if ended(process) != 0:
+        if wait_for_exit(process) != 0:
             raise RuntimeError(f"{process.args}: exit status {process.returncode}")
 
 
-def listening(port):
+def wait_for_listener(port):
     """Waits until somebody listens on a port, without connecting: some serve the first connection alone."""
     wanted = f"0100007F:{port:04X}"
     while not any(wanted in line and line.split()[3] == "0A" for line in Path("/proc/net/tcp").read_text().splitlines()[1:]):
         time.sleep(0.005)
 
 
-def timed(receiver, sender, port):
+def time_transfer(receiver, sender, port):
     """Seconds from starting the sender until both have ended."""
     with_port = receiver()
-    listening(port)
+    wait_for_listener(port)
     begun = time.perf_counter()
-    finish(*sender(), with_port)
+    check_exit(*sender(), with_port)
     return time.perf_counter() - begun
 
 
-class Kelvin:
+class KelvinTransfer:
     def __init__(self, program, ends):
         self.program, self.ends = program, ends
 
     def move(self, what, *flags, into=None):
         port = free_port()
         into = into or [self.ends.target]
-        receiver = lambda: start(self.program, "receive", *into, "--once", "--listen", f"{HOST}:{port}")
-        sender = lambda: [start(self.program, "send", "-r", what, f"{HOST}:{port}", *flags)]
-        return timed(receiver, sender, port)
+        receiver = lambda: start_process(self.program, "receive", *into, "--once", "--listen", f"{HOST}:{port}")
+        sender = lambda: [start_process(self.program, "send", "-r", what, f"{HOST}:{port}", *flags)]
+        return time_transfer(receiver, sender, port)
 
 
-class Plain:
+class PlainPrograms:
     """Programs that neither encrypt nor verify."""
 
     def __init__(self, ends):
@@ -125,33 +125,33 @@ class Plain:
     def nc(self, what):
         port, target = free_port(), self.ends.target / what.name
         with open(target, "wb") as output, open(what, "rb") as source:
-            receiver = lambda: start("nc", "-l", "-N", HOST, port, stdout=output)
-            return timed(receiver, lambda: [start("nc", "-N", HOST, port, stdin=source)], port)
+            receiver = lambda: start_process("nc", "-l", "-N", HOST, port, stdout=output)
+            return time_transfer(receiver, lambda: [start_process("nc", "-N", HOST, port, stdin=source)], port)
 
     def socat(self, what):
         port, target = free_port(), self.ends.target / what.name
-        receiver = lambda: start("socat", "-u", "-b", 1 << 18, f"TCP-LISTEN:{port},bind={HOST}", f"CREATE:{target}")
-        return timed(receiver, lambda: [start("socat", "-u", "-b", 1 << 18, f"OPEN:{what}", f"TCP:{HOST}:{port}")], port)
+        receiver = lambda: start_process("socat", "-u", "-b", 1 << 18, f"TCP-LISTEN:{port},bind={HOST}", f"CREATE:{target}")
+        return time_transfer(receiver, lambda: [start_process("socat", "-u", "-b", 1 << 18, f"OPEN:{what}", f"TCP:{HOST}:{port}")], port)
 
     def iperf3_file(self, what):
         port, target = free_port(), self.ends.target / what.name
-        receiver = lambda: start("iperf3", "-s", "-1", "-B", HOST, "-p", port, "-F", target)
-        return timed(receiver, lambda: [start("iperf3", "-c", HOST, "-p", port, "-F", what, "-n", LARGE)], port)
+        receiver = lambda: start_process("iperf3", "-s", "-1", "-B", HOST, "-p", port, "-F", target)
+        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-F", what, "-n", LARGE)], port)
 
     def iperf3_memory(self, _):
         port = free_port()
-        receiver = lambda: start("iperf3", "-s", "-1", "-B", HOST, "-p", port)
-        return timed(receiver, lambda: [start("iperf3", "-c", HOST, "-p", port, "-n", LARGE)], port)
+        receiver = lambda: start_process("iperf3", "-s", "-1", "-B", HOST, "-p", port)
+        return time_transfer(receiver, lambda: [start_process("iperf3", "-c", HOST, "-p", port, "-n", LARGE)], port)
 
     def tar(self, what):
         port = free_port()
 
         def sender():
-            tar = start("tar", "-c", "-C", what.parent, what.name, stdout=subprocess.PIPE)
-            return [tar, start("nc", "-N", HOST, port, stdin=tar.stdout)]
+            tar = start_process("tar", "-c", "-C", what.parent, what.name, stdout=subprocess.PIPE)
+            return [tar, start_process("nc", "-N", HOST, port, stdin=tar.stdout)]
 
         script = f"nc -l -N {HOST} {port} | tar -x -C {self.ends.target}"
-        return timed(lambda: start("sh", "-c", script), sender, port)
+        return time_transfer(lambda: start_process("sh", "-c", script), sender, port)
 
 
 class SameCalls:
@@ -165,23 +165,23 @@ class SameCalls:
         if what.is_dir():
             target = target / what.name
             target.mkdir()
-        receiver = lambda: start(self.program, "receive", port, target)
-        return timed(receiver, lambda: [start(self.program, "send", port, what)], port)
+        receiver = lambda: start_process(self.program, "receive", port, target)
+        return time_transfer(receiver, lambda: [start_process(self.program, "send", port, what)], port)
 
 
-class Rsync:
+class RsyncDaemon:
     """A daemon, which stays."""
 
     def __init__(self, ends):
         self.ends, self.port = ends, free_port()
         settings = ends.base / "rsyncd.conf"
         settings.write_text(f"address={HOST}\nport={self.port}\nuse chroot=no\n[to]\npath={ends.target}\nread only=no\nuid=0\ngid=0\n")
-        self.process = start("rsync", "--daemon", "--no-detach", f"--config={settings}")
-        listening(self.port)
+        self.process = start_process("rsync", "--daemon", "--no-detach", f"--config={settings}")
+        wait_for_listener(self.port)
 
     def move(self, what):
         begun = time.perf_counter()
-        finish(start("rsync", "-a", "--whole-file", what, f"rsync://{HOST}:{self.port}/to/"))
+        check_exit(start_process("rsync", "-a", "--whole-file", what, f"rsync://{HOST}:{self.port}/to/"))
         return time.perf_counter() - begun
 
     def close(self):
@@ -189,7 +189,7 @@ class Rsync:
         self.process.wait()
 
 
-class Ssh:
+class SshServer:
     """A server with keys of its own, which stays."""
 
     def __init__(self, ends):
@@ -203,19 +203,19 @@ class Ssh:
         settings = base / "config"
         settings.write_text(f"ListenAddress {HOST}:{self.port}\nHostKey {base}/host\nAuthorizedKeysFile {base}/authorized\n"
                             "StrictModes no\nPermitRootLogin yes\nUsePAM no\nSubsystem sftp internal-sftp\nPidFile none\n")  # fmt: skip
-        self.process = start("/usr/sbin/sshd", "-D", "-f", settings)
-        listening(self.port)
+        self.process = start_process("/usr/sbin/sshd", "-D", "-f", settings)
+        wait_for_listener(self.port)
         self.options = ["-i", base / "user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
 
     def scp(self, what):
         begun = time.perf_counter()
-        finish(start("scp", "-q", "-r", "-P", self.port, *self.options, what, f"{HOST}:{self.ends.target}/"))
+        check_exit(start_process("scp", "-q", "-r", "-P", self.port, *self.options, what, f"{HOST}:{self.ends.target}/"))
         return time.perf_counter() - begun
 
     def rsync(self, what):
         shell = " ".join(map(str, ["ssh", "-p", self.port, *self.options]))
         begun = time.perf_counter()
-        finish(start("rsync", "-a", "--whole-file", "-e", shell, what, f"{HOST}:{self.ends.target}/"))
+        check_exit(start_process("rsync", "-a", "--whole-file", "-e", shell, what, f"{HOST}:{self.ends.target}/"))
         return time.perf_counter() - begun
 
     def close(self):
@@ -231,8 +231,8 @@ class Comparison:
     manner: str
     name: str
     bound: float
-    ours: object = common.live()
-    theirs: object = common.live()
+    ours: object = common.unkept_field()
+    theirs: object = common.unkept_field()
     # Whether files arrive, and can be compared.
     arrives: bool = True
     measured: list = field(default_factory=list)
@@ -263,50 +263,50 @@ class Comparison:
 
 
 def comparisons(kelvin, ends, same, rsync, ssh):
-    plain = Plain(ends)
-    by = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
-    verified, sealed, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
+    plain = PlainPrograms(ends)
+    kelvin_with = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
+    verified, encrypted, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
     unverified = "plain, not verified"
     large, small = ends.large.name, ends.small.name
     return [
-        Comparison(large, verified, "nc", 1, by("--plain"), plain.nc),
-        Comparison(large, verified, "socat", 1, by("--plain"), plain.socat),
-        Comparison(large, verified, "iperf3 -F", 1, by("--plain"), plain.iperf3_file, False),
-        Comparison(large, verified, "rsync, daemon", 1, by("--plain"), rsync.move),
-        Comparison(large, sealed, "scp", 2, by(), ssh.scp),
-        Comparison(large, sealed, "rsync, ssh", 1, by(), ssh.rsync),
-        Comparison(large, bare, "iperf3, memory", 0.9, by("--plain", "--no-verify", into=["--discard"]), plain.iperf3_memory, False),
-        Comparison(large, unverified, "C, same calls", 0.9, by("--plain", "--no-verify"), same.move),
-        Comparison(small, verified, "C, same calls", 0.9, by("--plain"), same.move),
-        Comparison(small, verified, "rsync, daemon", 1.5, by("--plain"), rsync.move),
-        Comparison(small, verified, "tar, nc", 1, by("--plain"), plain.tar),
-        Comparison(small, sealed, "rsync, ssh", 1, by(), ssh.rsync),
+        Comparison(large, verified, "nc", 1, kelvin_with("--plain"), plain.nc),
+        Comparison(large, verified, "socat", 1, kelvin_with("--plain"), plain.socat),
+        Comparison(large, verified, "iperf3 -F", 1, kelvin_with("--plain"), plain.iperf3_file, False),
+        Comparison(large, verified, "rsync, daemon", 1, kelvin_with("--plain"), rsync.move),
+        Comparison(large, encrypted, "scp", 2, kelvin_with(), ssh.scp),
+        Comparison(large, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.rsync),
+        Comparison(large, bare, "iperf3, memory", 0.9, kelvin_with("--plain", "--no-verify", into=["--discard"]), plain.iperf3_memory, False),
+        Comparison(large, unverified, "C, same calls", 0.9, kelvin_with("--plain", "--no-verify"), same.move),
+        Comparison(small, verified, "C, same calls", 0.9, kelvin_with("--plain"), same.move),
+        Comparison(small, verified, "rsync, daemon", 1.5, kelvin_with("--plain"), rsync.move),
+        Comparison(small, verified, "tar, nc", 1, kelvin_with("--plain"), plain.tar),
+        Comparison(small, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.rsync),
     ]
 
 
 def parse():
-    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
+    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=30)
     parser.add_argument("--only", metavar="NAME", help="only comparisons with this program")
     return common.parse_pairs(parser)
 
 
 def measure(arguments):
     for program, package in [("nc", "netcat-openbsd"), ("socat", "socat"), ("rsync", "rsync"), ("iperf3", "iperf3"), ("scp", "openssh-client"), ("/usr/sbin/sshd", "openssh-server")]:  # fmt: skip
-        common.need(program, package)
+        common.require_program(program, package)
     hosts.in_own_network(CONTROL)
     order = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as base:
-        ends = Ends(base)
+        ends = TransferEnds(base)
         ends.clear()
-        rsync, ssh = Rsync(ends), Ssh(ends)
+        rsync, ssh = RsyncDaemon(ends), SshServer(ends)
         try:
-            kelvin = Kelvin(common.kelvin_program(arguments.kelvin), ends)
+            kelvin = KelvinTransfer(common.kelvin_program(arguments.kelvin), ends)
             same = SameCalls(common.build_rival("move_files", base), ends)
             chosen = [one for one in comparisons(kelvin, ends, same, rsync, ssh) if arguments.only in (None, one.name)]
-            for done, todo in common.rounds_of_pairs(arguments, chosen):
+            for done, todo in common.pair_rounds(arguments, chosen):
                 for one in order.sample(todo, len(todo)):
                     one.measure(ends, order)
-                common.say(f"{done} pairs")
+                common.log(f"{done} pairs")
         finally:
             rsync.close()
             ssh.close()

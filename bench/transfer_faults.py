@@ -31,7 +31,7 @@ from pathlib import Path
 
 import common
 import hosts
-from faults import check, judge, need_root, tables
+from faults import check, judge, require_root, tables
 
 LARGE = 150 << 20
 SMALL = 400
@@ -46,7 +46,7 @@ KELVINS_OWN = ".kelvin-"
 NEAR, FAR = "198.18.93.1", "198.18.93.2"
 
 
-class Ends:
+class TransferEnds:
     """A tree of files, and a receiver's directory; both in one place."""
 
     def __init__(self, kelvin, base):
@@ -67,7 +67,7 @@ class Ends:
 
     def start(self, *arguments, host=None, **options):
         command = [self.kelvin, *arguments]
-        command = hosts.inside(host, *command) if host else [str(word) for word in command]
+        command = hosts.in_namespace(host, *command) if host else [str(word) for word in command]
         pipe = subprocess.PIPE
         options = {"stdout": pipe, "stderr": pipe, "text": True, "cwd": self.base, "stdin": subprocess.DEVNULL, **options}
         return subprocess.Popen(command, **options)
@@ -86,8 +86,8 @@ class Ends:
     def send(self, what, to, *arguments, **options):
         """Sends to its end: the exit status, the summary, and what it said."""
         process = self.start("send", "-r", what, to, "--json", *arguments, **options)
-        told, said = process.communicate(timeout=PATIENCE)
-        return process.returncode, json.loads(told) if told.strip() else None, said.strip()
+        told, output = process.communicate(timeout=PATIENCE)
+        return process.returncode, json.loads(told) if told.strip() else None, output.strip()
 
     def check_whole(self):
         """That each file under its name is as it was sent; how many there are."""
@@ -105,12 +105,12 @@ class Ends:
         """Sends until it is moved, as a user would; all of it is there then, and nothing else. Returns the bytes gone on with."""
         end, resumed = time.monotonic() + PATIENCE, 0
         while True:
-            status, told, said = self.send("tree", to, "--update")
+            status, told, output = self.send("tree", to, "--update")
             resumed += told["resumed"] if told else 0
             if status == 0:
                 break
             # The connection that was cut may not have ended at the receiver.
-            check(time.monotonic() < end, f"it is not completed: {said[:500]}")
+            check(time.monotonic() < end, f"it is not completed: {output[:500]}")
             time.sleep(0.05)
         self.check_whole()
         found, wanted = ({path.relative_to(base): describe(path) for path in base.rglob("*")} for base in (self.into / "tree", self.tree))
@@ -133,30 +133,30 @@ def describe(path):
 @contextmanager
 def ends(kelvin):
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
-        yield Ends(kelvin, base)
+        yield TransferEnds(kelvin, base)
 
 
 # ---- the checks
 
 
-class Killing:
+class KillTest:
     """Kills an end at random instants of a transfer; how often it was in time, and how much was gone on with."""
 
-    def __init__(self, here, chance, kills):
-        self.here, self.chance, self.kills = here, chance, kills
+    def __init__(self, here, random_source, kills):
+        self.here, self.random_source, self.kills = here, random_source, kills
         self.killed = self.resumed = self.whole = 0
         self.longest = 0
 
     def undisturbed(self, to):
         """Makes one that is left alone: kills come within the time that it takes."""
         begun = time.monotonic()
-        status, _, said = self.here.send("tree", to)
+        status, _, output = self.here.send("tree", to)
         self.longest = time.monotonic() - begun
-        check(status == 0, said)
+        check(status == 0, output)
         self.here.clear()
 
     def once(self, sender, victim):
-        time.sleep(self.chance.uniform(0, self.longest))
+        time.sleep(self.random_source.uniform(0, self.longest))
         is_in_time = sender.poll() is None
         self.killed += is_in_time
         # It takes more or less by now: what other work takes changes, and some of it may be there already.
@@ -169,17 +169,17 @@ class Killing:
     def completed(self, to):
         self.resumed += self.here.complete(to)
         self.here.clear()
-        common.say(f"killed {self.killed} of {self.kills}")
+        common.log(f"killed {self.killed} of {self.kills}")
 
-    def said(self):
+    def output(self):
         check(self.resumed > 0, "nothing was ever gone on with")
         return f"{self.killed} kills under way, {self.whole} files found whole after them, {self.resumed / MIB:.0f} MiB gone on with"
 
 
-def sender_killed(kelvin, chance, kills):
+def sender_killed(kelvin, random_source, kills):
     with ends(kelvin) as here, here.receiver() as (_, to):
         here.grow()
-        killing = Killing(here, chance, kills)
+        killing = KillTest(here, random_source, kills)
         killing.undisturbed(to)
 
         def one():
@@ -190,13 +190,13 @@ def sender_killed(kelvin, chance, kills):
             for _ in range(ON_ONE):
                 one()
             killing.completed(to)
-        return killing.said()
+        return killing.output()
 
 
-def receiver_killed(kelvin, chance, kills):
+def receiver_killed(kelvin, random_source, kills):
     with ends(kelvin) as here:
         here.grow()
-        killing = Killing(here, chance, kills)
+        killing = KillTest(here, random_source, kills)
         with here.receiver() as (_, to):
             killing.undisturbed(to)
 
@@ -209,19 +209,19 @@ def receiver_killed(kelvin, chance, kills):
                 one()
             with here.receiver() as (_, to):
                 killing.completed(to)
-        return killing.said()
+        return killing.output()
 
 
 @contextmanager
 def link():
     """Two hosts that are joined: their names."""
-    need_root()
+    require_root()
     names = [f"kelvin-{end}-{os.getpid()}" for end in ("near", "far")]
     try:
         for name in names:
             hosts.ip("netns", "add", name)
             hosts.ip("-netns", name, "link", "set", "lo", "up")
-        hosts.join(names[0], f"{NEAR}/30", names[1], f"{FAR}/30", "t")
+        hosts.connect_hosts(names[0], f"{NEAR}/30", names[1], f"{FAR}/30", "t")
         yield names
     finally:
         for name in names:
@@ -240,8 +240,8 @@ def link_cut(kelvin, _):
             switch("down")
             time.sleep(2)
             switch("up")
-            told, said = sender.communicate(timeout=PATIENCE)
-            check(sender.returncode == 0, f"cut for a moment, it ends: {said.strip()}")
+            told, output = sender.communicate(timeout=PATIENCE)
+            check(sender.returncode == 0, f"cut for a moment, it ends: {output.strip()}")
             here.check_whole()
             seconds = json.loads(told)["seconds"]
             here.clear()
@@ -250,21 +250,21 @@ def link_cut(kelvin, _):
             time.sleep(1)
             switch("down")
             begun = time.monotonic()
-            _, said = sender.communicate(timeout=PATIENCE)
+            _, output = sender.communicate(timeout=PATIENCE)
             ended = time.monotonic() - begun
             status = receiver.wait(PATIENCE)
-            check(sender.returncode == 1 and status == 1, f"cut for good, they end with {sender.returncode} and {status}: {said.strip()}")
+            check(sender.returncode == 1 and status == 1, f"cut for good, they end with {sender.returncode} and {status}: {output.strip()}")
             here.check_whole()
         switch("up")
         with here.receiver(*with_secret, **far_end) as (_, to):
-            status, told, said = here.send("tree", to, "--update", *with_secret, host=near)
-            check(status == 0 and told["resumed"] > 0, f"then: {said}")
+            status, told, output = here.send("tree", to, "--update", *with_secret, host=near)
+            check(status == 0 and told["resumed"] > 0, f"then: {output}")
             here.check_whole()
-        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {ended:.0f} s: {said or 'then gone on with'}"
+        return f"down for 2 s: all in {seconds:.1f} s; for good: ended after {ended:.0f} s: {output or 'then gone on with'}"
 
 
 def full_disk(kelvin, _):
-    need_root()
+    require_root()
     with ends(kelvin) as here:
         (here.base / "large").write_bytes(os.urandom(48 * MIB))
         common.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", here.into])
@@ -281,8 +281,8 @@ def full_disk(kelvin, _):
                             file.flush()
                     except OSError:
                         pass
-                _, said = sender.communicate(timeout=PATIENCE)
-                check(sender.returncode == 1 and "No space" in said, f"exit status {sender.returncode}: {said}")
+                _, output = sender.communicate(timeout=PATIENCE)
+                check(sender.returncode == 1 and "No space" in output, f"exit status {sender.returncode}: {output}")
                 check(not (here.into / "large").exists(), "it has its name")
                 other.unlink()
                 status, _, again = here.send("large", to)
@@ -290,7 +290,7 @@ def full_disk(kelvin, _):
                 check(filecmp.cmp(here.base / "large", here.into / "large", shallow=False), "it is not whole")
                 left = sorted(path.name for path in here.into.iterdir())
                 check(left == ["large"], f"left behind: {left}")
-                return said.strip().splitlines()[-1]
+                return output.strip().splitlines()[-1]
         finally:
             common.run(["umount", here.into])
 
@@ -332,22 +332,22 @@ def source_changed(kelvin, _):
             time.sleep(0.7)
             check(sender.poll() is None, f"{name}: it was over before")
             change(source)
-            _, said = sender.communicate(timeout=PATIENCE)
+            _, output = sender.communicate(timeout=PATIENCE)
             # What was opened is still there when its name is not.
             is_there = target.exists()
             check(not is_there or target.read_bytes() == content, f"{name}: what arrived is not what was there")
             check(is_there == (sender.returncode == 0), f"{name}: exit status {sender.returncode}")
-            found.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', said.strip())}")
+            found.append(f"{name}: {'whole, as it was' if is_there else re.sub('^.*(large )', '', output.strip())}")
             target.unlink(missing_ok=True)
             if source.exists():
-                status, _, said = here.send("large", to)
-                check(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {said}")
+                status, _, output = here.send("large", to)
+                check(status == 0 and filecmp.cmp(source, target, shallow=False), f"{name}, then: {output}")
                 target.unlink()
             check(not list(here.into.iterdir()), f"{name}: left behind: {list(here.into.iterdir())}")
     return "; ".join(found)
 
 
-def most_memory(process):
+def peak_memory(process):
     """The most that a process had in memory so far (VmHWM); nothing of one that has ended."""
     line = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     return int(line[1]) << 10 if line else 0
@@ -367,10 +367,10 @@ def memory(kelvin, _):
                 sender = here.start("send", "-r", what, to)
                 most = 0
                 while sender.poll() is None:
-                    most = max(most, most_memory(sender))
+                    most = max(most, peak_memory(sender))
                     time.sleep(0.005)
                 check(sender.wait(PATIENCE) == 0, f"{what}: exit status {sender.returncode}")
-                both = most, most_memory(receiver)
+                both = most, peak_memory(receiver)
                 check(max(both) < MEMORY, f"{what}: {both[0] / MIB:.0f} and {both[1] / MIB:.0f} MiB")
                 found.append(f"{what}: {both[0] / MIB:.0f} MiB at the sender, {both[1] / MIB:.0f} MiB at the receiver")
             here.clear()
@@ -382,21 +382,21 @@ KILLS = {"sender killed": sender_killed, "receiver killed": receiver_killed}
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=100, help="kills of either end at random instants [default: %(default)s]")
     parser.add_argument("--only", choices=[*KILLS, *CHECKS], help="this one alone")
     return parser.parse_args()
 
 
 def measure(arguments):
-    kelvin, chance = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
-    todo = {name: (lambda one=one: one(kelvin, chance, arguments.kills)) for name, one in KILLS.items()}
-    todo |= {name: (lambda one=one: one(kelvin, chance)) for name, one in CHECKS.items()}
+    kelvin, random_source = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    todo = {name: (lambda one=one: one(kelvin, random_source, arguments.kills)) for name, one in KILLS.items()}
+    todo |= {name: (lambda one=one: one(kelvin, random_source)) for name, one in CHECKS.items()}
     verdicts = {}
     for name, one in todo.items():
         if arguments.only in (None, name):
             verdicts[name] = judge(one)
-            common.say(f"{name}: {': '.join(verdicts[name])}")
+            common.log(f"{name}: {': '.connect_hosts(verdicts[name])}")
     return verdicts
 
 

@@ -36,7 +36,7 @@ from pathlib import Path
 
 import common
 import hosts
-from planted import cgroup, disk, number
+from planted import cgroup, device_number, disk
 
 MB = 10**6
 MIB = 1 << 20
@@ -103,7 +103,7 @@ def relay(near, far):
 
 def shape(host, device):
     shaper = ["qdisc", "add", "dev", device, "root", "tbf", "rate", RATE, "burst", "128kb", "latency", "50ms"]
-    common.run([common.need("tc", "iproute2"), "-netns", host, *shaper])
+    common.run([common.require_program("tc", "iproute2"), "-netns", host, *shaper])
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def two_hosts():
 # ---- transfers
 
 
-class Ends:
+class TransferEnds:
     """Sends one file; both ends can be placed."""
 
     def __init__(self, kelvin, base):
@@ -138,7 +138,7 @@ class Ends:
         command = [self.kelvin, *arguments, "--token-file", self.secret]
         if "cgroup" in end:
             command = ["sh", "-c", f'echo $$ > {end["cgroup"]} && exec "$@"', "sh", *command]
-        return hosts.inside(end["host"], *command) if "host" in end else [str(word) for word in command]
+        return hosts.in_namespace(end["host"], *command) if "host" in end else [str(word) for word in command]
 
     def move(self, source, into, *arguments, sender={}, receiver={}, reader=None):
         """The record of the sender."""
@@ -165,21 +165,21 @@ class Ends:
         raise RuntimeError("the receiver does not say where it listens")
 
 
-def noise(path, size):
+def write_random_file(path, size):
     with open(path, "wb") as file:
         for _ in range(size // MB):
             file.write(os.urandom(MB))
     return path
 
 
-def forget(path):
+def drop_from_cache(path):
     """Nothing of a file is in memory."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-class Slow:
+class SlowReader:
     """Reads a pipe at a rate, in a thread; as a file that a process can write."""
 
     def __enter__(self):
@@ -203,21 +203,21 @@ class Slow:
 
 def slow_source(ends, source):
     with tempfile.TemporaryDirectory(dir=ends.base) as base, disk(base) as place:
-        path = noise(place / "source", PLANTED)
-        forget(path)
-        with cgroup("blkio", blkio__throttle__read_bps_device=f"{number(place)} {SLOW}") as group:
+        path = write_random_file(place / "source", PLANTED)
+        drop_from_cache(path)
+        with cgroup("blkio", blkio__throttle__read_bps_device=f"{device_number(place)} {SLOW}") as group:
             return ends.move(path, ends.base / "in", sender={"cgroup": group})
 
 
 def slow_target(ends, source, *arguments):
     with tempfile.TemporaryDirectory(dir=ends.base) as base, disk(base) as place:
-        with cgroup("blkio", blkio__throttle__write_bps_device=f"{number(place)} {SLOW}") as group:
+        with cgroup("blkio", blkio__throttle__write_bps_device=f"{device_number(place)} {SLOW}") as group:
             return ends.move(source, place, *arguments, receiver={"cgroup": group})
 
 
 def slow_link(ends, source):
     with two_hosts() as (near, far):
-        hosts.join(near, f"{NEAR}/30", far, f"{FAR}/30", "t")
+        hosts.connect_hosts(near, f"{NEAR}/30", far, f"{FAR}/30", "t")
         shape(near, "near-t")
         return ends.move(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
 
@@ -228,7 +228,7 @@ def slow_cpu(ends, source, end):
 
 
 def slow_receiver(ends, source):
-    with Slow() as slow:
+    with SlowReader() as slow:
         return ends.move(source, "-", reader=slow.into)
 
 
@@ -245,16 +245,16 @@ CASES = {
 
 def iperf3(near, far):
     """Bytes per second that arrive in as long a time as a transfer takes."""
-    program = common.need("iperf3", "iperf3")
-    with hosts.running(hosts.inside(far, program, "-s", "-1"), stdout=subprocess.DEVNULL):
+    program = common.require_program("iperf3", "iperf3")
+    with hosts.running(hosts.in_namespace(far, program, "-s", "-1"), stdout=subprocess.DEVNULL):
         time.sleep(0.5)
-        told = common.run(hosts.inside(near, program, "-c", FAR, "-n", LINKED, "--json"))
+        told = common.run(hosts.in_namespace(near, program, "-c", FAR, "-n", LINKED, "--json"))
     return json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8
 
 
-def filled(ends, control):
+def measure_link_share(ends, control):
     """The shares of the link's payload rate that a transfer has, and iperf3; and what the transfer says."""
-    source = noise(ends.base / "long", LINKED)
+    source = write_random_file(ends.base / "long", LINKED)
     with two_hosts() as (near, far), relay(near, far):
         for host, to in [(near, FAR), (far, NEAR)]:
             device = "kelvin-n" if host == near else "kelvin-f"
@@ -262,10 +262,10 @@ def filled(ends, control):
         beside = iperf3(near, far)
         record = ends.move(source, ends.base / "in", sender={"host": near}, receiver={"host": far})
     payload = int(RATE.removesuffix("mbit")) * MB / 8 * PAYLOAD_SHARE
-    return record["bytes_per_second"] / payload, beside / payload, limiting(record["sentence"])
+    return record["bytes_per_second"] / payload, beside / payload, limit_in_sentence(record["sentence"])
 
 
-def limiting(sentence):
+def limit_in_sentence(sentence):
     """What it says of the limit."""
     return sentence.split("; ", 1)[-1]
 
@@ -273,26 +273,26 @@ def limiting(sentence):
 def sentences(name, ends, source, times):
     """What each transfer of a case says of its limit."""
     plant, _ = CASES[name]
-    said = []
+    sentences_of_case = []
     for _ in range(times):
-        said.append(limiting(plant(ends, source)["sentence"]))
-        common.say(f"{name}: {said[-1]}")
-    return said
+        sentences_of_case.append(limit_in_sentence(plant(ends, source)["sentence"]))
+        common.log(f"{name}: {sentences_of_case[-1]}")
+    return sentences_of_case
 
 
-def row_of_case(name, said):
-    right = sum(bool(re.search(CASES[name][1], one)) for one in said)
-    return [name, f"{right} of {len(said)}", said[-1], "holds" if right == len(said) else "NOT NAMED"]
+def case_row(name, sentences_of_case):
+    right = sum(bool(re.search(CASES[name][1], one)) for one in sentences_of_case)
+    return [name, f"{right} of {len(sentences_of_case)}", sentences_of_case[-1], "holds" if right == len(sentences_of_case) else "NOT NAMED"]
 
 
-def row_of_link(control, fillings):
+def link_row(control, fillings):
     ours, theirs, words = zip(*fillings)
     found = f"at least {min(ours):.3f} of its payload rate, iperf3 {min(theirs):.3f}"
     return [f"{RATE}, {DELAY * 1e3:.0f} ms, {control}", found, words[-1], "holds" if min(ours) >= FILLED else "BELOW"]
 
 
 def parse():
-    parser = common.parser_of(__doc__)
+    parser = common.make_parser(__doc__)
     parser.add_argument("--times", type=int, default=3, help="transfers of each case [default: %(default)s]")
     parser.add_argument("--only", choices=[*CASES, "link"], help="this one alone")
     return parser.parse_args()
@@ -301,23 +301,23 @@ def parse():
 def measure(arguments):
     if os.geteuid() != 0:
         raise common.Missing("needs root")
-    kelvin, said, links = common.kelvin_program(arguments.kelvin), {}, {}
+    kelvin, sentences_of_case, links = common.kelvin_program(arguments.kelvin), {}, {}
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as base:
-        ends = Ends(kelvin, base)
+        ends = TransferEnds(kelvin, base)
         (ends.base / "in").mkdir()
-        source = noise(ends.base / "source", PLANTED)
+        source = write_random_file(ends.base / "source", PLANTED)
         for name in CASES:
             if arguments.only in (None, name):
-                said[name] = sentences(name, ends, source, arguments.times)
+                sentences_of_case[name] = sentences(name, ends, source, arguments.times)
         for control in ("cubic", "bbr"):
             if arguments.only in (None, "link"):
-                links[control] = [filled(ends, control) for _ in range(arguments.times)]
-                common.say(f"link, {control}: {links[control]}")
-    return {"cases": said, "links": links}
+                links[control] = [measure_link_share(ends, control) for _ in range(arguments.times)]
+                common.log(f"link, {control}: {links[control]}")
+    return {"cases": sentences_of_case, "links": links}
 
 
 def tables(measured):
-    rows = [row_of_case(*case) for case in measured["cases"].items()] + [row_of_link(*link) for link in measured["links"].items()]
+    rows = [case_row(*case) for case in measured["cases"].items()] + [link_row(*link) for link in measured["links"].items()]
     return common.table(["planted", "found", "in kelvin's words", "verdict"], rows), all(row[-1] == "holds" for row in rows)
 
 

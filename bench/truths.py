@@ -75,7 +75,7 @@ class Link:
         return self.bucket * 8 > 0.1 * self.rate
 
     def shape(self, host, device):
-        rate, tc = f"{self.rate:g}bit", [common.need("tc", "iproute2"), "-netns", host]
+        rate, tc = f"{self.rate:g}bit", [common.require_program("tc", "iproute2"), "-netns", host]
         if self.shaper == "tbf":
             common.run([*tc, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", self.bucket, "latency", "50ms"])
             return
@@ -106,7 +106,7 @@ WAYS = [("one stream", 1, "to_agent"), ("four streams", 4, "to_agent"), ("one st
 # ---- counters
 
 
-class Watcher:
+class CounterWatcher:
     """Reads a counter again and again: rows of the time, what has passed, and whether something is held back."""
 
     def __init__(self, read, every):
@@ -136,7 +136,7 @@ class Watcher:
             raise self.failed
 
 
-def rate_of_link(rows):
+def link_rate(rows):
     """What passed a second while something was held back all the time, without the beginning of each such stretch."""
     passed = seconds = 0.0
     begun = None
@@ -150,13 +150,13 @@ def rate_of_link(rows):
     return passed / seconds if seconds > 0 else None
 
 
-def rate_of_disk(rows, since):
+def disk_rate(rows, since):
     """What passed a second from some time on, while requests always waited: from the end of one pause between bunches to that of the last."""
-    fronts = [row for row in fronts_of(rows) if since <= row[0] <= since + READ_FOR - 2 * EMPTIED]
+    fronts = [row for row in burst_starts(rows) if since <= row[0] <= since + READ_FOR - 2 * EMPTIED]
     return (fronts[-1][1] - fronts[0][1]) / (fronts[-1][0] - fronts[0][0]) if len(fronts) > 1 else None
 
 
-def fronts_of(rows):
+def burst_starts(rows):
     """The last row before each bunch that follows a pause."""
     since = rows[0][0]
     for before, after in zip(rows, rows[1:]):
@@ -170,7 +170,7 @@ def fronts_of(rows):
 
 
 @contextmanager
-def linked(link, kelvin):
+def shaped_hosts(link, kelvin):
     """Two hosts joined by such a link, an agent on one of them: the names of the hosts, and the secret."""
     number = next(NUMBERS)
     names = {what: f"kelvin-{what}-{os.getpid()}-{number}" for what in ("agent", "kelvin")}
@@ -182,7 +182,7 @@ def linked(link, kelvin):
             for name in names.values():
                 hosts.ip("netns", "add", name)
                 hosts.ip("-netns", name, "link", "set", "lo", "up")
-            hosts.join(names["kelvin"], f"{hosts.KELVIN_HOST}/30", names["agent"], f"{hosts.AGENT}/30", "a")
+            hosts.connect_hosts(names["kelvin"], f"{hosts.KELVIN_HOST}/30", names["agent"], f"{hosts.AGENT}/30", "a")
             link.shape(names["kelvin"], "near-a")
             link.shape(names["agent"], "far-a")
         except RuntimeError as error:
@@ -192,9 +192,9 @@ def linked(link, kelvin):
         yield names, secret
 
 
-def counter_of_link(host, device):
+def link_counter(host, device):
     """Reads the payload that a shaper has passed, and whether it holds something back."""
-    command = [common.need("tc", "iproute2"), "-netns", host, "-s", "-j", "qdisc", "show", "dev", device]
+    command = [common.require_program("tc", "iproute2"), "-netns", host, "-s", "-j", "qdisc", "show", "dev", device]
 
     def read():
         all_of_it = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
@@ -204,20 +204,20 @@ def counter_of_link(host, device):
     return read
 
 
-def tried_link(link, kelvin, arguments):
+def try_link(link, kelvin, arguments):
     """The figures of a try: kelvin's, and what each shaper counted meanwhile."""
     cpus = sorted(os.sched_getaffinity(0))
-    with linked(link, kelvin) as (names, secret), ExitStack() as stack:
+    with shaped_hosts(link, kelvin) as (names, secret), ExitStack() as stack:
         counters = [("to_agent", names["kelvin"], "near-a"), ("from_agent", names["agent"], "far-a")]
-        watchers = {way: stack.enter_context(Watcher(counter_of_link(host, device), LINK_EVERY)) for way, host, device in counters}
-        report = measured(kelvin, ["net.peer.bandwidth.burst", "--peer", hosts.AGENT, "--token-file", secret], arguments, cpus[-1], hosts.inside(names["kelvin"]))
+        watchers = {way: stack.enter_context(CounterWatcher(link_counter(host, device), LINK_EVERY)) for way, host, device in counters}
+        report = measured(kelvin, ["net.peer.bandwidth.burst", "--peer", hosts.AGENT, "--token-file", secret], arguments, cpus[-1], hosts.in_namespace(names["kelvin"]))
         stack.close()
-        truths = {way: rate_of_link(watcher.rows) for way, watcher in watchers.items()}
+        truths = {way: link_rate(watcher.rows) for way, watcher in watchers.items()}
     found = []
     for what, streams, way in WAYS:
         case = f"direction={way} streams={streams}"
         found.append(figure(link.name, what, report, ("net.peer.bandwidth", case), truths[way]))
-        sizes = rounds_of(report, "net.peer.bandwidth.burst", case)
+        sizes = round_values(report, "net.peer.bandwidth.burst", case)
         found[-1].update(bursts=sizes, bucket=link.bucket * PAYLOAD, is_large=link.is_large)
     return found
 
@@ -236,12 +236,12 @@ def figure(case, what, report, metric, truth):
     return {
         "case": case, "what": what, "headline": summary["headline"], "truth": truth,
         "interval": [interval["lower"], interval["upper"]] if interval else None,
-        "rounds": [statistics.median(values) for values in rounds_of(report, *metric)],
+        "rounds": [statistics.median(values) for values in round_values(report, *metric)],
         "without": None if summary["headline"] else result["outcome"],
     }  # fmt: skip
 
 
-def rounds_of(report, metric, case):
+def round_values(report, metric, case):
     """The values of a metric at a case that each round gave."""
     found = []
     for measurement in report["run"]["measurements"]:
@@ -250,11 +250,11 @@ def rounds_of(report, metric, case):
         for round_ in measurement["rounds"]:
             for reading in round_["outcome"].get("measured", []):
                 if reading["metric"] == metric:
-                    found.append(values_of(reading["readings"]))
+                    found.append(reading_values(reading["readings"]))
     return found
 
 
-def values_of(readings):
+def reading_values(readings):
     if "scalars" in readings:
         return readings["scalars"]
     batches = readings["batches"]
@@ -265,7 +265,7 @@ def values_of(readings):
 # ---- disks
 
 
-def tried_disk(disk, kelvin, arguments):
+def try_disk(disk, kelvin, arguments):
     name, bytes_, requests, metric = disk
     with media.loop_device(192 * MIB) as (path, device):
         number = os.stat(device).st_rdev
@@ -275,13 +275,13 @@ def tried_disk(disk, kelvin, arguments):
             counted = processes.with_name("blkio.throttle.io_service_bytes" if bytes_ else "blkio.throttle.io_serviced")
             join = lambda: processes.write_text("0")
             begun = time.monotonic()
-            with Watcher(lambda: (counter_of_group(counted, numbers), True), DISK_EVERY) as watcher:
+            with CounterWatcher(lambda: (group_counter(counted, numbers), True), DISK_EVERY) as watcher:
                 keep_busy(path, join)
             # Its place is for the files of the run.
             path.unlink()
             report = measured(kelvin, ["file.device.read", "--dir", path.parent], arguments, common.last_allowed_cpu(), preexec_fn=join)
-    found = figure(name, metric, report, (metric, ""), rate_of_disk(watcher.rows, begun + EMPTIED))
-    found.update(bunches=bunches_of(report), bucket=None, bursts=[], is_large=False)
+    found = figure(name, metric, report, (metric, ""), disk_rate(watcher.rows, begun + EMPTIED))
+    found.update(bunches=burst_sizes(report), bucket=None, bursts=[], is_large=False)
     return [found]
 
 
@@ -290,7 +290,7 @@ def keep_busy(path, join):
     child = os.fork()
     if child == 0:
         try:
-            join()
+            connect_hosts()
             until = time.monotonic() + READ_FOR
             threads = [threading.Thread(target=read_until, args=(path, until, number)) for number in range(READERS)]
             for thread in threads:
@@ -310,13 +310,13 @@ def read_until(path, until, seed):
         os.preadv(file, [buffer], chance.randrange(blocks) * BLOCK)
 
 
-def bunches_of(report):
+def burst_sizes(report):
     """How many requests come at once, as each round says."""
     notes = json.dumps([measurement["rounds"] for measurement in report["run"]["measurements"]])
     return [int(found) for found in re.findall("come in bunches of ([0-9]+) every", notes)]
 
 
-def counter_of_group(file, numbers):
+def group_counter(file, numbers):
     """What a control group counts of reads from a device."""
     rows = (line.split() for line in file.read_text().splitlines())
     return sum(int(row[2]) for row in rows if len(row) == 3 and row[0] == numbers and row[1] == "Read")
@@ -331,14 +331,14 @@ def tables(data):
         by_case.setdefault((one["case"], one["what"]), []).append(one)
     rows, kept = [], True
     for (case, what), tries in by_case.items():
-        row, holds = judged(tries)
+        row, holds = judge_case(tries)
         rows.append([case, what, len(tries), *row, "holds" if holds else "MISSED"])
         kept &= holds
     header = ["what", "figure", "tries", "truth", "error, median", "worst", "beside counted", "inside", "a burst is named", "its size over the bucket's", ""]
     return f"{data['rounds']} rounds a try.\n\n{common.table(header, rows)}", kept
 
 
-def judged(tries):
+def judge_case(tries):
     """The cells of a case, and whether its bounds were kept."""
     known = [one for one in tries if one["truth"] and one["headline"]]
     if not known:
@@ -346,17 +346,17 @@ def judged(tries):
     truth = set_rate(known[0]["case"])
     errors = [one["headline"] / truth - 1 for one in known]
     counted = statistics.median(one["headline"] / one["truth"] - 1 for one in known)
-    inside = sum(contains(one["interval"], truth) for one in known)
+    in_namespace = sum(contains(one["interval"], truth) for one in known)
     # The first round meets a full bucket; those after it, what has been saved up since.
     sizes = [max(max(values) for values in one["bursts"]) / one["bucket"] for one in known if one["bursts"]]
     is_large = known[0]["is_large"]
     named_right = len(sizes) >= INSIDE * len(known) and abs(statistics.median(sizes) - 1) <= SIZE if is_large else not sizes
     row = [
-        rate_text(truth), signed(statistics.median(errors)), signed(max(errors, key=abs)), signed(counted), f"{inside} of {len(known)}",
+        rate_text(truth), signed(statistics.median(errors)), signed(max(errors, key=abs)), signed(counted), f"{in_namespace} of {len(known)}",
         f"{len(sizes)} of {len(known)}", f"{statistics.median(sizes):.3f}" if sizes else "-",
     ]  # fmt: skip
     errors_hold = max(abs(statistics.median(errors)), abs(counted)) <= ERROR
-    return row, errors_hold and inside >= INSIDE * len(known) and named_right and len(known) == len(tries)
+    return row, errors_hold and in_namespace >= INSIDE * len(known) and named_right and len(known) == len(tries)
 
 
 def set_rate(case):
@@ -386,26 +386,26 @@ def check_arithmetic():
     # A shaper of 100 a second, busy from 1 to 3 s; what passes in the first 0.3 s, a burst among it, does not count.
     busy = lambda at: 1.0 <= at <= 3.0
     link = [(at, 0 if at < 1 else 500 + 100 * (min(at, 3.0) - 1), busy(at)) for at in (tick / 100 for tick in range(400))]
-    assert abs(rate_of_link(link) - 100) < 1e-6, rate_of_link(link)
-    assert rate_of_link([(0, 0, False), (1, 5, False)]) is None
+    assert abs(link_rate(link) - 100) < 1e-6, link_rate(link)
+    assert link_rate([(0, 0, False), (1, 5, False)]) is None
     # Bunches of 10 every tenth of a second.
     disk = [(tick / 200, 10 * (tick // 20 + 1), True) for tick in range(600)]
-    assert abs(rate_of_disk(disk, 0.3) - 100) < 1e-6, rate_of_disk(disk, 0.3)
-    assert rate_of_disk([(0.0, 0, True)], 0) is None
+    assert abs(disk_rate(disk, 0.3) - 100) < 1e-6, disk_rate(disk, 0.3)
+    assert disk_rate([(0.0, 0, True)], 0) is None
     assert abs(set_rate(LINKS[0].name) * 8 / 1e6 - 35.387) < 0.001 and [set_rate(disk[0]) for disk in DISKS] == [7_300_000, 330]
     one = {"case": DISKS[1][0], "what": "w", "headline": 333.0, "truth": 331.0, "interval": [329.0, 336.0], "bursts": [[5.0], [1.0]], "bucket": 5.0, "is_large": True}
-    assert judged([one] * 20)[1], judged([one] * 20)
+    assert judge_case([one] * 20)[1], judge_case([one] * 20)
     wrongs = ({"headline": 337.0}, {"interval": [331.0, 336.0]}, {"bursts": []}, {"is_large": False}, {"bucket": 4.0}, {"truth": None}, {"truth": 326.0})
     for wrong in wrongs:
-        assert not judged([{**one, **wrong}] * 20)[1], wrong
-    assert judged([one] * 19 + [{**one, "interval": None}])[1] and not judged([one] * 18 + [{**one, "interval": None}] * 2)[1]
+        assert not judge_case([{**one, **wrong}] * 20)[1], wrong
+    assert judge_case([one] * 19 + [{**one, "interval": None}])[1] and not judge_case([one] * 18 + [{**one, "interval": None}] * 2)[1]
 
 
 # ---- the benchmark
 
 
 def parse():
-    parser = common.parser_of(__doc__, is_series=True)
+    parser = common.make_parser(__doc__, is_series=True)
     parser.add_argument("--tries", type=int, default=20, help="tries of each case [default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of kelvin's in a try [default: %(default)s]")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="so many tries side by side [default: %(default)s]")
@@ -420,10 +420,10 @@ def parse():
 def measure(arguments, data):
     kelvin = common.kelvin_program(arguments.kelvin)
     data = data or {"rounds": arguments.rounds, "tries": []}
-    cases = [(link.name, tried_link, link) for link in LINKS] + [(disk[0], tried_disk, disk) for disk in DISKS]
+    cases = [(link.name, try_link, link) for link in LINKS] + [(disk[0], try_disk, disk) for disk in DISKS]
     chosen = [case for case in cases if not arguments.only or any(text in case[0] for text in arguments.only)]
     if not chosen:
-        raise common.Missing(f"--only: no case has such a name: they are {', '.join(case[0] for case in cases)}")
+        raise common.Missing(f"--only: no case has such a name: they are {', '.connect_hosts(case[0] for case in cases)}")
     begun = time.monotonic()
 
     def one_try(number, case):
@@ -431,7 +431,7 @@ def measure(arguments, data):
         if arguments.seconds and time.monotonic() - begun > arguments.seconds:
             return
         data["tries"].extend(tried(of, kelvin, arguments))
-        common.say(f"try {number + 1} of {arguments.tries}: {name}, after {time.monotonic() - begun:.0f} s")
+        common.log(f"try {number + 1} of {arguments.tries}: {name}, after {time.monotonic() - begun:.0f} s")
 
     # Case by case within a try, so that what changes in the machine falls on all of them.
     with ThreadPoolExecutor(arguments.at_once) as pool:

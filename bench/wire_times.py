@@ -8,9 +8,9 @@ import socket
 import struct
 
 # Room for the packets of a load, of which the kernel charges about 1 KiB each.
-ROOM = 256 << 20
+RECEIVE_BUFFER_BYTES = 256 << 20
 # Of a packet: what leads to times, addresses and lengths.
-KEPT = 96
+SNAPSHOT_BYTES = 96
 
 SO_ATTACH_FILTER, SO_RCVBUFFORCE, SO_TIMESTAMPNS, ETH_P_IP = 26, 33, 35, 0x0800
 
@@ -21,11 +21,11 @@ class Filter(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
     def __init__(self, instructions):
-        self.kept = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
-        super().__init__(len(instructions), ctypes.addressof(self.kept))
+        self.instructions_buffer = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
+        super().__init__(len(instructions), ctypes.addressof(self.instructions_buffer))
 
 
-def of_port(port):
+def port_filter(port):
     """A filter for TCP packets without IP options from or to a port, of which it keeps the beginning (linux/filter.h)."""
     load_half, jump_equal, accept = 0x28, 0x15, 0x06
     return Filter([
@@ -33,12 +33,12 @@ def of_port(port):
         (jump_equal, 2, 0, port),
         (load_half, 0, 0, 14 + 22),
         (jump_equal, 0, 1, port),
-        (accept, 0, 0, KEPT),
+        (accept, 0, 0, SNAPSHOT_BYTES),
         (accept, 0, 0, 0),
     ])
 
 
-class Wire:
+class PacketCapture:
     """Takes the packets of a port while it is entered."""
 
     def __init__(self, port):
@@ -46,10 +46,10 @@ class Wire:
 
     def __enter__(self):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP))
-        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        wanted = of_port(self.port)
-        self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(wanted))
+        packet_filter = port_filter(self.port)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(packet_filter))
         self.socket.bind(("lo", ETH_P_IP))
         self.socket.setblocking(False)
         return self
@@ -60,12 +60,12 @@ class Wire:
     def exchanges(self):
         """Pairs of when a request was sent and when its answer came, in seconds, by when they were sent: one request at a time on
         each connection, and each answer in one packet."""
-        asked, found = {}, []
+        pending, found = {}, []
         for at, source, target in self.packets():
             if target == self.port:
-                asked.setdefault(source, at)
-            elif target in asked:
-                found.append((asked.pop(target), at))
+                pending.setdefault(source, at)
+            elif target in pending:
+                found.append((pending.pop(target), at))
         return sorted(found)
 
     def packets(self):
@@ -73,7 +73,7 @@ class Wire:
         is left out, and in."""
         while True:
             try:
-                packet, ancillary, _, address = self.socket.recvmsg(KEPT, 64)
+                packet, ancillary, _, address = self.socket.recvmsg(SNAPSHOT_BYTES, 64)
             except BlockingIOError:
                 return
             length, = struct.unpack_from("!H", packet, 14 + 2)

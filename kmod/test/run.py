@@ -62,24 +62,24 @@ exit $status
 """
 
 
-def beside(image):
+def header_packages(image):
     """The packages that a module needs to be built for a kernel image of Debian."""
     release = image.removeprefix("linux-image-")
     depends = guest.run("apt-cache", "depends", f"linux-headers-{release}")
     return [f"linux-headers-{release}", *re.findall(r"Depends: (linux-(?:headers-\S+-common|kbuild-\S+|compiler-\S+))", depends)]
 
 
-def headers_of(machine):
+def unpacked_headers(machine):
     """Its headers, where they were unpacked: their makefile names the place where they would be installed."""
     common = next(machine.base.glob("usr/src/linux-headers-*-common"))
     headers = next(path for path in machine.base.glob("usr/src/linux-headers-*") if path != common)
     compiler = re.search(r"gcc-\d+", (headers / ".kernelvariables").read_text())[0]
-    guest.need(compiler, compiler)
+    guest.require_program(compiler, compiler)
     (headers / "Makefile").write_text(f"include {common}/Makefile\n")
     return headers
 
 
-def quietly(*command):
+def compile_strictly(*command):
     """Runs a compiler, of which a warning is a failure."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "warning" not in done.stderr, f"{' '.join(map(str, command))}: {done.stderr}{done.stdout}"
@@ -94,13 +94,13 @@ def build_module(work, headers):
     build.mkdir(parents=True)
     for name in ("Makefile", "kelvin.c", "kelvin.h"):
         shutil.copy(HERE.parent / name, build)
-    quietly("make", "-s", "-C", build, "check" if shutil.which("sparse") else "all", f"KERNEL={headers}")
+    compile_strictly("make", "-s", "-C", build, "check" if shutil.which("sparse") else "all", f"KERNEL={headers}")
     return build / "kelvin.ko"
 
 
 def build_checks(work):
     program = work / "kelvin_check"
-    quietly("cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, *sorted(HERE.glob("*.c")))
+    compile_strictly("cc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, *sorted(HERE.glob("*.c")))
     return program
 
 
@@ -109,7 +109,7 @@ def skip(what, missing):
     subprocess.run([HERE.parents[1] / "scripts/skip", missing.needs, what, str(missing)], cwd=HERE.parents[1], check=True)
 
 
-def judge(written, status, with_study):
+def check_output(written, status, with_study):
     """All checks passed, and the kernel had nothing to say of it."""
     checks, _, log = written.partition(f"{LOG}\n")
     checks, _, parts = checks.partition(f"{PART}\n")
@@ -124,37 +124,37 @@ def judge(written, status, with_study):
     return f"{passed[1]} checks passed, {ends.check(of_ends)}{of_study}"
 
 
-def try_in(machine, headers, kelvin, with_study):
+def run_checks_in(machine, headers, kelvin, with_study):
     """The module and its checks, built, run and judged; and a short study, which takes as long as all else."""
     programs = [build_module(machine.work, headers), build_checks(machine.work), kelvin]
-    outfit = guest.Outfit(programs, files={"ends": ends.SCRIPT, "study": study.SHORT if with_study else ""}, options=OPTIONS)
-    written, status = machine.boot(outfit, SCRIPT, SECONDS)
-    print(f"kmod: {headers.name}: {judge(written, status, with_study)}, and nothing in the kernel's log")
+    contents = guest.GuestContents(programs, files={"ends": ends.SCRIPT, "study": study.SHORT if with_study else ""}, options=OPTIONS)
+    written, status = machine.boot(contents, SCRIPT, SECONDS)
+    print(f"kmod: {headers.name}: {check_output(written, status, with_study)}, and nothing in the kernel's log")
 
 
-def try_debian(directory, kernel, kelvin):
+def run_on_debian_kernel(directory, kernel, kelvin):
     """In a kernel of Debian, where it can be had."""
     try:
-        machine = guest.Guest(directory / kernel, kernel, beside)
-        headers = headers_of(machine)
+        machine = guest.Guest(directory / kernel, kernel, header_packages)
+        headers = unpacked_headers(machine)
     except guest.Missing as missing:
         return skip(f"the kernel module in {kernel}", missing)
-    try_in(machine, headers, kelvin, with_study=kernel == KERNELS[-1])
+    run_checks_in(machine, headers, kelvin, with_study=kernel == KERNELS[-1])
 
 
-def try_own(directory, tree, kelvin):
+def run_on_own_kernel(directory, tree, kelvin):
     """In a kernel that was built in its source; the shell is Debian's."""
-    machine = guest.Guest(directory / KERNELS[0], KERNELS[0], beside)
+    machine = guest.Guest(directory / KERNELS[0], KERNELS[0], header_packages)
     machine.kernel = tree / "arch/x86/boot/bzImage"
-    try_in(machine, tree, kelvin, with_study=True)
+    run_checks_in(machine, tree, kelvin, with_study=True)
 
 
 def main():
     directory, kelvin, *tree = map(Path, sys.argv[1:])
     if tree:
-        return try_own(directory, tree[0].resolve(), kelvin)
+        return run_on_own_kernel(directory, tree[0].resolve(), kelvin)
     for kernel in KERNELS:
-        try_debian(directory, kernel, kelvin)
+        run_on_debian_kernel(directory, kernel, kelvin)
 
 
 if __name__ == "__main__":

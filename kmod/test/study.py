@@ -55,9 +55,9 @@ def main():
 
     directory, kelvin = map(Path, sys.argv[1:])
     kernel = test.KERNELS[-1]
-    machine = guest.Guest(directory / kernel, kernel, test.beside).another("study")
-    module = test.build_module(machine.work, test.headers_of(machine))
-    written, status = machine.boot(guest.Outfit([module, kelvin], options=OPTIONS), WHOLE, HOURS * 3600)
+    machine = guest.Guest(directory / kernel, kernel, test.header_packages).another("study")
+    module = test.build_module(machine.work, test.unpacked_headers(machine))
+    written, status = machine.boot(guest.GuestContents([module, kelvin], options=OPTIONS), WHOLE, HOURS * 3600)
     print("\n".join(line.removeprefix("study: ") for line in written.splitlines() if line.startswith("study: ")))
     sys.exit(status)
 

@@ -51,17 +51,17 @@ def run(*command, **options):
     return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options).stdout
 
 
-def need(command, package):
+def require_program(command, package):
     """The path of a command."""
-    return shutil.which(command) or raise_missing(f"{command} is not here", f"package {package}")
+    return shutil.which(command) or missing(f"{command} is not here", f"package {package}")
 
 
-def raise_missing(what, needs="machine"):
+def missing(what, needs="machine"):
     raise Missing(what, needs)
 
 
 @dataclass
-class Outfit:
+class GuestContents:
     """What a guest has beside its kernel and its shell."""
 
     programs: list = field(default_factory=list)
@@ -73,7 +73,7 @@ class Outfit:
 
     def __add__(self, other):
         programs = self.programs + [program for program in other.programs if program not in self.programs]
-        return Outfit(programs, self.modules + other.modules, self.files | other.files, self.options + other.options)
+        return GuestContents(programs, self.modules + other.modules, self.files | other.files, self.options + other.options)
 
 
 class Guest:
@@ -87,7 +87,7 @@ class Guest:
             raise Missing(f"a kernel and a QEMU for {platform.machine()}: only those for x86_64 are known here")
         # Where packages are kept, and what is of this guest alone.
         self.kept = self.work = Path(work).resolve()
-        self.qemu = need("qemu-system-x86_64", "qemu-system-x86")
+        self.qemu = require_program("qemu-system-x86_64", "qemu-system-x86")
         self.base = self.unpacked("packages", lambda: newest(kernel, beside))
         self.kernel = next(self.base.glob("boot/vmlinuz-*"))
         self.modules = next(self.base.glob("lib/modules/*"))
@@ -97,8 +97,8 @@ class Guest:
         place = self.kept / name
         if place.is_dir():
             return place
-        need("apt-get", "apt")
-        need("dpkg-deb", "dpkg")
+        require_program("apt-get", "apt")
+        require_program("dpkg-deb", "dpkg")
         downloads = self.kept / f"{name}.downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
@@ -125,21 +125,21 @@ class Guest:
         other.work.mkdir(exist_ok=True)
         return other
 
-    def boot(self, outfit, script, seconds):
-        """What the script wrote in a guest that has this outfit, and its exit status."""
-        return self.run_to_end(self.command(outfit, script), seconds)
+    def boot(self, contents, script, seconds):
+        """What the script wrote in a guest that has these contents, and its exit status."""
+        return self.run_to_end(self.command(contents, script), seconds)
 
-    def command(self, outfit, script):
-        """What starts a guest that has this outfit and runs the script."""
+    def command(self, contents, script):
+        """What starts a guest that has these contents and runs the script."""
         tree = self.work / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         for directory in ("bin", "proc", "sys", "dev", "tmp"):
             (tree / directory).mkdir(parents=True)
         shutil.copy(self.base / "bin/busybox", tree / "bin/busybox")
-        for program in outfit.programs:
+        for program in contents.programs:
             self.copy_program(Path(program), tree)
-        self.copy_modules(outfit.modules, tree)
-        for path, text in outfit.files.items():
+        self.copy_modules(contents.modules, tree)
+        for path, text in contents.files.items():
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_text(text)
         (tree / "init").write_text(INIT)
@@ -154,7 +154,7 @@ class Guest:
         return [
             self.qemu, "-M", "pc", "-accel", "tcg", "-cpu", PROCESSOR, "-nodefaults", "-display", "none", "-no-reboot",
             "-serial", "stdio", "-kernel", self.kernel, "-initrd", image,
-            "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *outfit.options,
+            "-append", "console=ttyS0 panic=-1 tsc=reliable mitigations=off quiet", *contents.options,
         ]  # fmt: skip
 
     def run_to_end(self, command, seconds):
@@ -209,7 +209,7 @@ class Guest:
         needs = {path: others.split() for path, others in (line.split(":") for line in lines)}
         target = tree / "lib/modules" / version
         for name in names:
-            path = next((path for path in needs if path.endswith(f"/{name}.ko")), None) or raise_missing(f"the module {name} of {version}")
+            path = next((path for path in needs if path.endswith(f"/{name}.ko")), None) or missing(f"the module {name} of {version}")
             for one in (path, *needs[path]):
                 (target / one).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(self.modules / one, target / one)
@@ -218,7 +218,7 @@ class Guest:
 
 def newest(package, beside):
     """The packages of the newest kernel that a package stands for, of what goes beside it, and of the shell."""
-    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or raise_missing(f"the package {package}")
+    kernel = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package)) or missing(f"the package {package}")
     return kernel[1], SHELL, *beside(kernel[1])
 
 

@@ -102,7 +102,7 @@ def script(mounts, effort):
     return SERVER + "".join(mount.script(effort) for mount in mounts)
 
 
-def outfit(machine, built):
+def contents(machine, built):
     """What the tests need."""
     return equipment(machine, built.kelvin, script(TESTED, "--quick --budget minimum --rounds 2"))
 
@@ -112,7 +112,7 @@ def equipment(machine, kelvin, what):
     place = machine.unpacked("nfs", lambda: guest.with_libraries(*PACKAGES))
     files = {path: (place / path).read_text() for path in FILES} | CONFIGURATION | {"nfs": what}
     drive = ["-drive", f"file={disk(machine.work)},format=raw,if=virtio,cache=unsafe"]
-    return guest.Outfit([kelvin, *(place / program for program in PROGRAMS)], MODULES, files, drive)
+    return guest.GuestContents([kelvin, *(place / program for program in PROGRAMS)], MODULES, files, drive)
 
 
 def disk(directory):
@@ -121,7 +121,7 @@ def disk(directory):
     path.unlink(missing_ok=True)
     with open(path, "wb") as file:
         file.truncate(DISK_BYTES)
-    guest.run(guest.need("mkfs.ext4", "e2fsprogs"), "-q", "-F", path)
+    guest.run(guest.require_program("mkfs.ext4", "e2fsprogs"), "-q", "-F", path)
     return path
 
 
@@ -250,8 +250,8 @@ def ready(machine, kelvin, number):
     """One of the guests, and what starts it: its share of the mounts takes as long as that of others."""
     one = machine.another(f"mounts-{number}")
     share = sorted(ALL, key=lambda mount: (mount.delay, mount.strict))[number::GUESTS]
-    outfit = equipment(one, kelvin, script(share, EFFORT)) + guest.Outfit(options=["-smp", 1, "-m", "1536M"])
-    return one, one.command(outfit, f"{SCRIPT}\n")
+    contents = equipment(one, kelvin, script(share, EFFORT)) + guest.GuestContents(options=["-smp", 1, "-m", "1536M"])
+    return one, one.command(contents, f"{SCRIPT}\n")
 
 
 def measured(guests):

@@ -15,7 +15,7 @@ PAIRS = {(cpu_node, node) for cpu_node in CPUS.values() for node in range(len(NO
 SCRIPT = "/bin/kelvin run mem.node --budget minimum --rounds 2 --no-store --no-report --json"
 
 
-def outfit(_, built):
+def contents(_, built):
     """kelvin, and these nodes."""
     asked = ["-smp", len(CPUS), "-m", f"{sum(NODES)}M"]
     for node, size in enumerate(NODES):
@@ -24,7 +24,7 @@ def outfit(_, built):
     for one, row in enumerate(DISTANCES):
         for other, distance in enumerate(row[:one]):
             asked += ["-numa", f"dist,src={one},dst={other},val={distance}"]
-    return guest.Outfit(programs=[built.kelvin], options=asked)
+    return guest.GuestContents(programs=[built.kelvin], options=asked)
 
 
 def pair_of(result):

@@ -6,9 +6,9 @@ import guest
 SCRIPT = "/bin/run_once --test-threads=1"
 
 
-def outfit(_, built):
+def contents(_, built):
     """The test program."""
-    return guest.Outfit(programs=[built.run_once])
+    return guest.GuestContents(programs=[built.run_once])
 
 
 def check(written):

@@ -36,11 +36,11 @@ def skip(missing, what="the tests in a guest"):
     subprocess.run([Path(__file__).parents[2] / "scripts/skip", missing.needs, what, str(missing)], check=True)
 
 
-def outfits(machine, built):
-    """The checks for which all can be had, each with its outfit."""
+def all_contents(machine, built):
+    """The checks for which all can be had, each with its guest contents."""
     for check in CHECKS:
         try:
-            yield check, check.outfit(machine, built)
+            yield check, check.contents(machine, built)
         except guest.Missing as missing:
             skip(missing, f"the tests of {check.__name__} in a guest")
 
@@ -52,8 +52,8 @@ def main():
     except guest.Missing as missing:
         return skip(missing)
     built = Built(kelvin, shutil.copy(run_once, machine.work / "run_once"))
-    checks, outfit = zip(*outfits(machine, built))
-    written, status = machine.boot(functools.reduce(operator.add, outfit), script(checks), SECONDS)
+    checks, contents = zip(*all_contents(machine, built))
+    written, status = machine.boot(functools.reduce(operator.add, contents), script(checks), SECONDS)
     assert status == 0, written
     for check, of_check in zip(checks, written.split(f"{PART}\n")[1:]):
         print(f"guest: {check.__name__}: {check.check(of_check)}")
