@@ -34,7 +34,7 @@ from pathlib import Path
 
 import common
 
-PROGRESS = re.compile(rb"(\d+)/(\d+) rounds")
+PROGRESS = re.compile(rb"(\d+) rounds, at most")
 # Longest time until every process of a killed run is gone, in seconds.
 MAX_EXIT_SECONDS = 1.0
 # Longest undisturbed quick run, with room for a loaded machine, in seconds.
@@ -138,7 +138,7 @@ class WatchedRun:
             text = os.read(self.terminal, 65536)
         except OSError:
             return  # The other end is closed: the run is over.
-        for done, _ in PROGRESS.findall(text):
+        for done in PROGRESS.findall(text):
             self.done = max(self.done, int(done))
 
     def end(self, how):
@@ -233,7 +233,9 @@ def check_no_root(sandbox):
 
 def check_namespaces(sandbox):
     require_root()
-    return check_quick_run(sandbox, ("unshare", "--net", "--pid", "--fork", "--mount-proc"))
+    # As in a container, where the loopback interface is up.
+    script = 'ip link set lo up && exec "$0" "$@"'
+    return check_quick_run(sandbox, ("unshare", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c", script))
 
 
 def check_quick_run(sandbox, prefix):

@@ -290,7 +290,7 @@ def keep_busy(path, join):
     child = os.fork()
     if child == 0:
         try:
-            connect_hosts()
+            join()
             until = time.monotonic() + READ_FOR
             threads = [threading.Thread(target=read_until, args=(path, until, number)) for number in range(READERS)]
             for thread in threads:
