@@ -28,6 +28,14 @@ pub fn set_bit(bits: &mut [u8], index: u64) {
     bits[(index / 8) as usize] |= 1 << (index % 8);
 }
 
+/// That a piece is no longer than a block.
+///
+/// # Errors
+/// That it is.
+pub fn check_piece_length(piece: &FilePiece) -> Result<()> {
+    Error::ensure(u64::from(piece.bytes) <= BLOCK_BYTES, "a part of a block that is longer than a block")
+}
+
 /// How many blocks there are up to the last one whose bit is set.
 pub fn last_block_end(bits: &[u8]) -> u64 {
     let last = bits.iter().rposition(|byte| *byte != 0);
@@ -86,22 +94,16 @@ impl BlockMap {
         let (first, end) =
             (piece.offset, piece.offset.checked_add(piece.bytes.into()).ok_or(Error::ProtocolViolation(BEYOND_END))?);
         let Some(bytes) = self.bytes else {
-            if first != self.next_offset {
-                return Err(Error::ProtocolViolation(OUT_OF_ORDER));
-            }
+            Error::ensure(first == self.next_offset, OUT_OF_ORDER)?;
             self.next_offset = end;
             self.missing -= u64::from(piece.is_last);
             return Ok(());
         };
         let block = first / BLOCK_BYTES;
         let end_of_block = (block * BLOCK_BYTES).saturating_add(BLOCK_BYTES).min(bytes);
-        if end > end_of_block || (first == end && bytes > 0) {
-            return Err(Error::ProtocolViolation(BEYOND_END));
-        }
+        Error::ensure(end <= end_of_block && (first < end || bytes == 0), BEYOND_END)?;
         let is_next = first == block * BLOCK_BYTES || first == self.next_offset;
-        if !is_next || !self.is_unclaimed(block) || self.missing == 0 {
-            return Err(Error::ProtocolViolation(OUT_OF_ORDER));
-        }
+        Error::ensure(is_next && self.is_unclaimed(block) && self.missing > 0, OUT_OF_ORDER)?;
         self.next_offset = end;
         if end == end_of_block {
             self.mark_done(block);
@@ -116,13 +118,11 @@ impl BlockMap {
     pub fn claim(&mut self, piece: &FilePiece) -> Result<()> {
         let bytes = self.bytes.unwrap_or_default();
         let (block, first) = (piece.offset / BLOCK_BYTES, piece.offset);
-        if first % BLOCK_BYTES != 0 || first >= bytes || u64::from(piece.bytes) != BLOCK_BYTES.min(bytes - first) {
-            return Err(Error::ProtocolViolation(BEYOND_END));
-        }
+        let is_block =
+            first % BLOCK_BYTES == 0 && first < bytes && u64::from(piece.bytes) == BLOCK_BYTES.min(bytes - first);
+        Error::ensure(is_block, BEYOND_END)?;
         let is_arriving = self.next_offset > first && self.next_offset < first + u64::from(piece.bytes);
-        if is_arriving || !self.is_unclaimed(block) {
-            return Err(Error::ProtocolViolation(OUT_OF_ORDER));
-        }
+        Error::ensure(!is_arriving && self.is_unclaimed(block), OUT_OF_ORDER)?;
         self.claimed.push(block);
         Ok(())
     }

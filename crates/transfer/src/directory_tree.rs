@@ -5,20 +5,19 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelvin_file::Error as FileError;
-use kelvin_file::temporary_files::{HIDDEN_PREFIXES, TemporaryFiles, descriptor_path, remove_left_over};
+use kelvin_file::temporary_files::{HIDDEN_PREFIXES, descriptor_path};
 use kelvin_sys::fs::flush_directory;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
 use crate::file_name::FileName;
-use crate::message::{FileEntry, Mtime};
+use crate::message::{FileEntry, Mtime, PERMISSION_BITS};
+use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::staging::Staging;
 use crate::{Error, Result};
 
@@ -30,63 +29,9 @@ pub const MAX_DIRECTORIES: usize = 100_000;
 pub const MAX_NAME_BYTES: usize = 8 << 20;
 /// Most components of a path: no path of 4096 bytes, by which a sender finds a directory, has more.
 const MAX_DEPTH: u16 = 2048;
-/// The beginning of the name of a file of which a part arrived.
-pub const PART_PREFIX: &str = ".kelvin-part-";
-/// How long a part is kept.
-pub const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Permissions of a directory until all is in it: so that it is found to be unfinished when its transfer was interrupted. For a
 /// directory of its owner alone the sticky bit changes nothing, and hardly anybody sets it; no sender can ([`PERMISSION_BITS`]).
 const UNFINISHED_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
-/// Permissions that are kept.
-pub(crate) const PERMISSION_BITS: u32 = 0o777;
-
-/// A directory that is held open.
-#[derive(Debug)]
-pub struct OpenDirectory {
-    /// The directory (O_PATH).
-    pub directory: Arc<File>,
-    /// Where files are made.
-    pub files: TemporaryFiles,
-    /// Whether parts of files were there when it was opened.
-    pub(crate) has_parts: bool,
-}
-
-impl OpenDirectory {
-    /// With nothing in it that the dead left.
-    fn new_swept(directory: File) -> Arc<Self> {
-        let parts = remove_left_over(&descriptor_path(&directory), PART_PREFIX.as_bytes(), PART_LIFETIME);
-        Self::new(directory, parts > 0)
-    }
-
-    fn new(directory: File, has_parts: bool) -> Arc<Self> {
-        let files = TemporaryFiles::in_swept_directory(&descriptor_path(&directory));
-        Arc::new(Self { directory: Arc::new(directory), files, has_parts })
-    }
-}
-
-/// The directory that a receiver serves.
-#[derive(Clone, Debug)]
-pub struct DestinationRoot {
-    held: Arc<OpenDirectory>,
-}
-
-impl DestinationRoot {
-    /// Opens it, makes sure that files can be made there, and removes what a killed receiver left behind.
-    ///
-    /// # Errors
-    /// A path that is no directory, or one that takes no files.
-    pub fn open(path: &Path) -> std::result::Result<Self, FileError> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let found = rustix::fs::open(path, flags, Mode::empty());
-        let held = File::from(found.map_err(|error| FileError::call("open", path, error.into()))?);
-        if !held.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(FileError::call("receive into", path, ErrorKind::NotADirectory.into()));
-        }
-        let held = OpenDirectory::new_swept(held);
-        held.files.create(0o600).map_err(|error| FileError::call("make files in", path, error))?;
-        Ok(Self { held })
-    }
-}
 
 /// A directory that was offered.
 #[derive(Debug)]
@@ -119,7 +64,7 @@ enum ExistingDirectory {
 /// The directories of a session.
 #[derive(Debug)]
 pub struct DirectoryTree {
-    root: DestinationRoot,
+    root: Arc<OpenDirectory>,
     root_has_new_names: bool,
     offered: Vec<OfferedDirectory>,
     /// Bytes of their names.
@@ -132,7 +77,7 @@ pub struct DirectoryTree {
 
 impl DirectoryTree {
     /// With none but the one that is served.
-    pub fn new(root: DestinationRoot) -> Self {
+    pub fn new(root: Arc<OpenDirectory>) -> Self {
         let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
         Self { root, root_has_new_names: false, offered, names: 0, open, staging, last_path: RefCell::default() }
     }
@@ -148,9 +93,8 @@ impl DirectoryTree {
         };
         self.names += entry.name.as_os_str().len();
         // To refuse one of them alone would leave both ends with other numbers for those that follow.
-        if self.offered.len() >= MAX_DIRECTORIES || self.names > MAX_NAME_BYTES || depth > MAX_DEPTH {
-            return Err(Error::ProtocolViolation("it offers more directories than one transfer can have"));
-        }
+        let is_allowed = self.offered.len() < MAX_DIRECTORIES && self.names <= MAX_NAME_BYTES && depth <= MAX_DEPTH;
+        Error::ensure(is_allowed, "it offers more directories than one transfer can have")?;
         let FileEntry { parent, mode, modified, .. } = *entry;
         let name = entry.name.clone();
         self.offered.push(OfferedDirectory {
@@ -212,7 +156,7 @@ impl DirectoryTree {
     /// One that was not offered, is no directory, or cannot be opened.
     pub fn open_directory(&mut self, number: u32) -> Result<Arc<OpenDirectory>> {
         if number == 0 {
-            return Ok(Arc::clone(&self.root.held));
+            return Ok(Arc::clone(&self.root));
         }
         if let Some((_, held)) = self.open.iter().find(|(open, _)| *open == number) {
             return Ok(Arc::clone(held));
@@ -268,7 +212,7 @@ impl DirectoryTree {
             if is_reserved_name(name) {
                 return Err(Error::ReservedName(self.path_of(number)));
             }
-            let above = held.as_ref().unwrap_or(&self.root.held.directory);
+            let above = held.as_ref().unwrap_or(&self.root.directory);
             let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
             let failed =
                 |error: rustix::io::Errno| FileError::call("open the directory", &self.path_of(number), error.into());
@@ -290,7 +234,7 @@ impl DirectoryTree {
     /// # Errors
     /// Those of statfs.
     pub fn free_bytes(&self) -> Result<Option<u64>> {
-        let path = descriptor_path(&self.root.held.directory);
+        let path = descriptor_path(&self.root.directory);
         let found = kelvin_sys::fs::space(&path);
         let room = found.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
         let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
@@ -299,7 +243,7 @@ impl DirectoryTree {
 
     /// The directory that is served.
     pub(crate) fn root(&self) -> &Arc<OpenDirectory> {
-        &self.root.held
+        &self.root
     }
 
     /// Where an entry is, from the directory that is served.
@@ -338,7 +282,7 @@ impl DirectoryTree {
             }
         }
         if sync && self.root_has_new_names && failure.is_none() {
-            let flushed = reopen(&self.root.held.directory).and_then(|root| flush_directory(&root));
+            let flushed = reopen(&self.root.directory).and_then(|root| flush_directory(&root));
             failure = flushed.err().map(|error| self.failed("flush", 0, error));
         }
         failure.map_or(Ok(()), Err)

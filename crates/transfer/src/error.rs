@@ -187,6 +187,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A violation of the protocol by the other side unless this holds.
+    pub(crate) fn ensure(holds: bool, violation: &'static str) -> Result<()> {
+        if holds { Ok(()) } else { Err(Self::ProtocolViolation(violation)) }
+    }
+
     /// Whether it concerns one file, so that the others can still be moved.
     pub fn is_per_file(&self) -> bool {
         let is_of_place =

@@ -14,8 +14,9 @@ use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
 use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 
 use crate::blocks::{self, BLOCK_BYTES, BlockMap};
-use crate::directory_tree::{OpenDirectory, part_name, utimens};
+use crate::directory_tree::{part_name, utimens};
 use crate::message::{Blake3Digest, EntryKind, FileEntry, FilePiece};
+use crate::open_directory::OpenDirectory;
 use crate::secure_channel::PART_BYTES;
 use crate::summary::ByteCounts;
 use crate::{Error, Result};

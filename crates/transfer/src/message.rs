@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
 use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
+use crate::wire::secret::Nonce;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -18,8 +19,7 @@ use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::file_name::FileName;
 use crate::link_usage::LinkUsage;
 use crate::rate_prediction::{RatePrediction, StageCosts};
-use crate::raw_protocol::ConnectionLifetime;
-use crate::session_streams::SessionId;
+use crate::session_settings::SessionSettings;
 use crate::stage_times::EndLoad;
 
 /// A BLAKE3 digest.
@@ -28,8 +28,14 @@ pub type Blake3Digest = [u8; 32];
 pub const MAX_ATTRIBUTES: usize = 64;
 /// See [`MAX_ATTRIBUTES`].
 pub const MAX_ATTRIBUTE_BYTES: usize = 4096;
+/// Permissions that an entry can have.
+pub const PERMISSION_BITS: u32 = 0o777;
+/// Most bytes of a file in a batch.
+pub const MAX_SMALL_FILE: u64 = 64 << 10;
 /// The number of an entry: how many were offered before it.
 pub type EntryNumber = u32;
+/// What a session is joined by: random, and told to its sender alone.
+pub type SessionId = Nonce;
 
 /// What the sender says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,44 +130,6 @@ impl ArrivedBytes {
     }
 }
 
-/// What holds for all files of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionSettings {
-    /// Whether the bytes of files go unencrypted.
-    pub plain: bool,
-    /// Whether their digests are compared.
-    pub verify: bool,
-    /// Whether all is flushed to its device.
-    pub sync: bool,
-    /// Whether files of the same size and time of modification are left as they are.
-    pub update: bool,
-    /// Whether nothing is to be written.
-    pub dry_run: bool,
-    /// Bytes of all files, holes not counted; none where unknown.
-    pub bytes: Option<u64>,
-    /// No more bytes than these, where it is not known yet how many: the receiver says whether there is room for them.
-    pub at_most: Option<u64>,
-    /// Over how many connections blocks come, this one included.
-    pub streams: u32,
-    /// Whether each file comes over a connection of its own, with the first one for all else.
-    pub connection: ConnectionLifetime,
-}
-
-impl SessionSettings {
-    /// All over one connection, encrypted and verified, and nothing more.
-    pub const DEFAULT: Self = Self {
-        plain: false,
-        verify: true,
-        sync: false,
-        update: false,
-        dry_run: false,
-        bytes: None,
-        at_most: None,
-        streams: 1,
-        connection: ConnectionLifetime::Persistent,
-    };
-}
-
 /// A file, directory or symbolic link that is offered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
@@ -180,6 +148,13 @@ pub struct FileEntry {
     /// Extended attributes of the user's name space, if they are to be kept.
     #[serde(deserialize_with = "few_attributes")]
     pub attributes: Vec<Attribute>,
+}
+
+impl FileEntry {
+    /// Whether a file comes with others.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)
+    }
 }
 
 /// What an entry is.

@@ -18,10 +18,12 @@ use tempfile::NamedTempFile;
 
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::ReceiveSetup;
-use crate::directory_tree::{DestinationRoot, DirectoryTree, OpenDirectory, is_reserved_name, part_name, utimens};
+use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name, utimens};
 use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
-use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
+use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime};
+use crate::open_directory::OpenDirectory;
 use crate::rate_prediction;
+use crate::session_settings::SessionSettings;
 use crate::stage_times::StorageKind;
 use crate::staging::{StagedFile, Staging};
 use crate::{Error, Result};
@@ -33,7 +35,7 @@ const MAX_LINK_TARGET: usize = 4095;
 #[derive(Debug)]
 pub enum Destination {
     /// Into a directory.
-    Directory(DestinationRoot),
+    Directory(Arc<OpenDirectory>),
     /// One file, to standard output.
     Output(File),
     /// Nowhere: to measure what is before.
@@ -72,7 +74,7 @@ impl OfferPolicy {
     /// Those of duplicating a descriptor.
     pub(crate) fn new(destination: &Destination, overwrite: bool) -> Result<Self> {
         let destination = match destination {
-            Destination::Directory(root) => SessionDestination::Directory(DirectoryTree::new(root.clone())),
+            Destination::Directory(root) => SessionDestination::Directory(DirectoryTree::new(Arc::clone(root))),
             Destination::Output(file) => {
                 let file = file.try_clone().map_err(|error| FileError::call("write", Path::new("-"), error))?;
                 SessionDestination::Output(file, false)
@@ -461,13 +463,13 @@ impl TimestampProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory_tree::{DestinationRoot, DirectoryTree};
+    use crate::directory_tree::DirectoryTree;
 
     #[test]
     fn local_file_system_keeps_exact_time() {
         let directory = tempfile::tempdir().unwrap();
         let (mut tree, mut kept) =
-            (DirectoryTree::new(DestinationRoot::open(directory.path()).unwrap()), TimestampProbe::default());
+            (DirectoryTree::new(OpenDirectory::open_root(directory.path()).unwrap()), TimestampProbe::default());
         for seconds in [1_000_000_000, 5, 1_600_000_001] {
             let modified = Mtime { seconds, nanoseconds: 500_000_000 };
             let held = tree.open_directory(0).unwrap();

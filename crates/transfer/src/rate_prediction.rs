@@ -19,8 +19,8 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use serde::{Deserialize, Serialize};
 
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup};
-use crate::message::SessionSettings;
 use crate::secure_channel::{FRAME_CONTENT_BYTES, PART_BYTES};
+use crate::session_settings::SessionSettings;
 
 /// A transfer that took less is not predicted: to do each stage again takes 5 ms, and shall not take more than a hundredth of it.
 pub const MIN_DURATION: Duration = Duration::from_millis(500);

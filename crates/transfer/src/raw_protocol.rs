@@ -33,6 +33,7 @@ use crate::datapath::{
     DataPath, IoCounts, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup,
 };
 use crate::file_name::FileName;
+use crate::message::PERMISSION_BITS;
 use crate::wire::address::is_loopback;
 use crate::wire::{Hash, Hasher};
 use crate::{Error, Result};
@@ -98,8 +99,6 @@ const FILE_MAGIC: [u8; 4] = *b"kfil";
 const END_MAGIC: [u8; 4] = *b"kend";
 const DIGEST_FLAG: u16 = 1;
 const REPLY_FLAG: u16 = 2;
-/// Permissions that a header may have.
-const PERMISSION_BITS: u32 = 0o777;
 /// Most bytes of a name (NAME_MAX of limits.h).
 const MAX_NAME_BYTES: u16 = 255;
 
@@ -245,7 +244,7 @@ fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>
     let (name, size) = (Vec::from(name), known.len());
     let header = RawHeader::File {
         name: name.len() as u16,
-        mode: known.permissions().mode() & 0o777,
+        mode: known.permissions().mode() & PERMISSION_BITS,
         size,
         digest: how.digest,
         reply: how.reply,

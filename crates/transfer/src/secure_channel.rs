@@ -586,9 +586,7 @@ impl<S: TransferStream> SecureChannel<S> {
     }
 
     fn receive_frame(&mut self) -> Result<usize> {
-        if self.content.len() > 0 {
-            return Err(Error::ProtocolViolation("it sent more bytes of a file than it had announced"));
-        }
+        Error::ensure(self.content.len() == 0, "it sent more bytes of a file than it had announced")?;
         self.wait_for(LENGTH_BYTES)?;
         let length = self.next_frame_length()?.unwrap_or_default();
         self.wait_for(LENGTH_BYTES + length)?;

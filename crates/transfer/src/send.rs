@@ -22,12 +22,13 @@ use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
 
 use crate::datapath::{SendMethod, SendSetup};
-use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict};
+use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, Verdict};
 use crate::method_chooser::MethodChooser;
 use crate::rate_limiter::RateLimiter;
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
 use crate::session::MAX_BATCH_BYTES;
+use crate::session_settings::SessionSettings;
 use crate::source::{SkippedEntries, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};

@@ -8,21 +8,23 @@ use std::time::{Duration, Instant};
 use crate::wire::Hasher;
 use crate::wire::cipher::TAG_BYTES;
 use kelvin_file::Error as FileError;
+use kelvin_machine::memory::{MEMINFO, kibibytes};
 
-use crate::blocks::{self, BLOCK_BYTES};
+use crate::blocks;
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
     ArrivedBytes, Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, JoinInvitation,
-    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SessionSettings, StreamChoice, Verdict, WholeFile,
+    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, StreamChoice, Verdict, WholeFile,
 };
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
+use crate::session_settings::SessionSettings;
 use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
-use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
+use crate::stage_times::{LoadMeter, StorageKind, add_elapsed, hash_timed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
 
@@ -35,8 +37,6 @@ const DIGEST_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Most files of a batch.
 pub const MAX_BATCH_FILES: usize = 128;
-/// Most bytes of a file in a batch.
-pub const MAX_SMALL_FILE: u64 = 64 << 10;
 /// Most bytes of a batch.
 pub const MAX_BATCH_BYTES: u64 = 256 << 10;
 /// Most parts of files that are held open until their turn comes: each is a descriptor, and bits of its blocks. Others begin
@@ -203,19 +203,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
-        let SenderMessage::Begin(settings) = first? else {
-            return Err(Error::ProtocolViolation("it does not begin"));
-        };
+        let SenderMessage::Begin(settings) = first? else { return Err(Error::ProtocolViolation("it does not begin")) };
         self.settings = settings;
         self.channels.first.set_plain(settings.plain);
         let is_plain = settings.plain && settings.streams == 1;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let fits =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
-        if let Err(why) = fits.and_then(|()| self.policy.check_total_space(&settings)) {
-            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
-            return Err(why);
-        }
+        self.send_refusal(fits.and_then(|()| self.policy.check_total_space(&settings)))?;
         if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
             self.open_for_join()?;
         }
@@ -242,18 +237,22 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// All is found: that there is room for it, unless there was before it was known how much it is.
     fn on_total_found(&mut self, bytes: u64) -> Result<()> {
-        if self.settings.bytes.is_some() || self.settings.at_most.is_none() {
-            return Err(Error::ProtocolViolation("it says again how much there is"));
-        }
+        let is_awaited = self.settings.bytes.is_none() && self.settings.at_most.is_some();
+        Error::ensure(is_awaited, "it says again how much there is")?;
         let left = SessionSettings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
-        if !self.has_space
-            && let Err(why) = self.policy.check_total_space(&left)
-        {
-            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
-            return Err(why);
+        if !self.has_space {
+            self.send_refusal(self.policy.check_total_space(&left))?;
         }
         self.settings.bytes = Some(bytes);
         Ok(())
+    }
+
+    /// Tells the sender why nothing is taken, if that is so.
+    fn send_refusal(&mut self, checked: Result<()>) -> Result<()> {
+        if let Err(why) = &checked {
+            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
+        }
+        checked
     }
 
     /// Has content arrive.
@@ -305,25 +304,23 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Decides on entries, and answers.
     fn decide_entries(&mut self, entries: Vec<FileEntry>) -> Result<()> {
-        if self.wanted.len() + entries.len() > MAX_WANTED_FILES {
-            return Err(Error::ProtocolViolation("it offers more files than it may before it sends them"));
-        }
+        let is_allowed = self.wanted.len() + entries.len() <= MAX_WANTED_FILES;
+        Error::ensure(is_allowed, "it offers more files than it may before it sends them")?;
         let (mut decisions, mut resumed) = (Vec::new(), Vec::new());
         let mut parts = self.wanted.values().filter(|wanted| wanted.resumed.is_some()).count();
         self.policy.refresh_space();
         for mut entry in entries {
             let number = self.offered;
             self.offered = number.checked_add(1).ok_or(Error::TooManyEntries)?;
-            let (decision, deposit) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
-                Ok(decided) => decided,
+            let (decision, part) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
                 Err(error) if error.is_per_file() => {
-                    let told = EntryDecision::Refused(RefusalReason(error.wire_text()));
+                    let reason = RefusalReason(error.wire_text());
                     (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), error));
-                    (told, None)
+                    (EntryDecision::Refused(reason), None)
                 }
-                Err(error) => return Err(error),
+                decided => decided?,
             };
-            if deposit.is_some() {
+            if part.is_some() {
                 parts += 1;
                 resumed.push(number);
                 // Its room was checked with what is there, and none is promised.
@@ -332,12 +329,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
-                self.wanted.insert(number, WantedEntry { entry, resumed: deposit.map(Box::new), announced_blocks: 0 });
+                self.wanted.insert(number, WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 });
             }
             decisions.push(decision);
         }
-        for some in decisions.chunks(MAX_PER_MESSAGE) {
-            self.channels.first.queue(&ReceiverMessage::Decisions(some.to_vec()))?;
+        for chunk in decisions.chunks(MAX_PER_MESSAGE) {
+            self.channels.first.queue(&ReceiverMessage::Decisions(chunk.to_vec()))?;
         }
         self.channels.first.flush()?;
         resumed.into_iter().try_for_each(|number| self.send_present_blocks(number))
@@ -346,44 +343,40 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Says which blocks of a file are there, as it reads them.
     fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
         let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
-        let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed_part()) else { return Ok(()) };
-        let (mut first, mut some, mut last) = (0, Vec::new(), Instant::now());
-        let mut send = |first: &mut u32, some: &mut Vec<Blake3Digest>, is_all| {
-            let digests = std::mem::take(some);
-            let more = digests.len() as u32;
-            self.channels.first.send(&ReceiverMessage::PresentBlocks { file, first: *first, digests, is_all })?;
-            *first += more;
-            Ok::<(), Error>(())
+        let Some(part) = wanted.resumed.as_ref().and_then(|incoming| incoming.resumed_part()) else { return Ok(()) };
+        let (mut first, mut digests, mut last_sent) = (0, Vec::new(), Instant::now());
+        let mut send = |digests: &mut Vec<Blake3Digest>, is_all| {
+            let digests = std::mem::take(digests);
+            let next = first + digests.len() as u32;
+            let first = std::mem::replace(&mut first, next);
+            self.channels.first.send(&ReceiverMessage::PresentBlocks { file, first, digests, is_all })
         };
         for digest in block_digests(part) {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
-            some.push(digest);
+            digests.push(digest);
             wanted.announced_blocks += 1;
             // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
-            if some.len() == MAX_DIGESTS || last.elapsed() >= DIGEST_REPORT_INTERVAL {
-                send(&mut first, &mut some, false)?;
-                last = Instant::now();
+            if digests.len() == MAX_DIGESTS || last_sent.elapsed() >= DIGEST_REPORT_INTERVAL {
+                send(&mut digests, false)?;
+                last_sent = Instant::now();
             }
         }
-        send(&mut first, &mut some, true)
+        send(&mut digests, true)
     }
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
         let wanted = self.wanted.get_mut(&file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
-        if blocks::last_block_end(bits) > std::mem::take(&mut wanted.announced_blocks) {
-            return Err(Error::ProtocolViolation("it keeps blocks that are not there"));
-        }
-        let deposit = wanted.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
-        deposit.mark_blocks_present(bits);
-        if !deposit.is_whole() {
+        let announced = std::mem::take(&mut wanted.announced_blocks);
+        Error::ensure(blocks::last_block_end(bits) <= announced, "it keeps blocks that are not there")?;
+        let part = wanted.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        part.mark_blocks_present(bits);
+        if !part.is_whole() {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
         match self.wanted.remove(&file) {
-            Some(WantedEntry { entry, resumed: Some(deposit), .. }) => {
-                self.finish(file, ArrivingFile { entry, file: *deposit, pending_checks: 0 })
-            }
+            Some(WantedEntry { entry, resumed: Some(whole), .. }) => self.finish_file(file, &entry, *whole),
             _ => Err(Error::ProtocolViolation(UNWANTED_FILE)),
         }
     }
@@ -391,9 +384,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Has the whole content of small files arrive.
     fn receive_batch(&mut self, files: &[WholeFile], digest: Option<Blake3Digest>) -> Result<()> {
         let bytes: usize = files.iter().map(|file| file.bytes as usize).sum();
-        if files.len() > MAX_BATCH_FILES || bytes as u64 > MAX_BATCH_BYTES {
-            return Err(Error::ProtocolViolation("it sends too many files at once"));
-        }
+        let is_allowed = files.len() <= MAX_BATCH_FILES && bytes as u64 <= MAX_BATCH_BYTES;
+        Error::ensure(is_allowed, "it sends too many files at once")?;
         let mut buffer = std::mem::take(&mut self.buffer);
         self.channels.current().receive_data(&mut buffer, bytes)?;
         let verify = self.settings.verify;
@@ -413,23 +405,19 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn write_small(&mut self, entry: &FileEntry, content: &[u8]) -> Result<ByteCounts> {
-        if !matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64) {
-            return Err(Error::ProtocolViolation("it sent another number of bytes than it had offered"));
-        }
-        let (desk, sync) = (&mut self.policy, self.settings.sync);
+        let is_whole = matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64);
+        Error::ensure(is_whole, "it sent another number of bytes than it had offered")?;
         let begun = Instant::now();
-        let put = desk.write_small(entry, content, sync);
+        let written = self.policy.write_small(entry, content, self.settings.sync);
         let ended = self.channels.first.times.add_file_time(begun);
-        put?;
+        written?;
         self.last_write = ended;
         Ok(ByteCounts::from_sent(content.len() as u64))
     }
 
     /// Begins the file of a piece that has come, unless it arrives already; whether it has not failed.
     fn begin_piece(&mut self, piece: &FilePiece) -> Result<bool> {
-        if u64::from(piece.bytes) > BLOCK_BYTES {
-            return Err(Error::ProtocolViolation("a part of a block that is longer than a block"));
-        }
+        blocks::check_piece_length(piece)?;
         if self.failed.contains(&piece.file) {
             return Ok(false);
         }
@@ -444,32 +432,26 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
         let WantedEntry { entry, resumed, .. } =
             self.wanted.remove(&number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
-        if self.arriving.len() == MAX_OPEN_FILES {
-            return Err(Error::ProtocolViolation("it begins more files than it may before it has ended others"));
-        }
-        let made = match resumed {
-            Some(resumed) => Ok(*resumed),
-            None => self.policy.create_incoming(&entry),
-        };
-        match made {
+        let is_allowed = self.arriving.len() < MAX_OPEN_FILES;
+        Error::ensure(is_allowed, "it begins more files than it may before it has ended others")?;
+        match resumed.map_or_else(|| self.policy.create_incoming(&entry), |resumed| Ok(*resumed)) {
             Ok(file) => {
                 self.arriving.insert(number, ArrivingFile { entry, file, pending_checks: 0 });
+                Ok(())
             }
-            Err(why) => {
-                self.mark_failed(number);
-                self.queue_verdict((number, &entry), Err(why))?;
-                self.flush_verdicts()?;
-            }
+            Err(why) => self.report_failure(number, &entry, why),
         }
-        Ok(())
     }
 
-    /// What still comes of a file is passed over. The sender knows of its failure before it begins this many others.
-    fn mark_failed(&mut self, number: EntryNumber) {
+    /// A file has failed, which the sender learns at once; what still comes of it is passed over. The sender knows of its failure before
+    /// it begins this many others.
+    fn report_failure(&mut self, number: EntryNumber, entry: &FileEntry, why: Error) -> Result<()> {
         self.failed.push_back(number);
         if self.failed.len() > MAX_WANTED_FILES {
             self.failed.pop_front();
         }
+        self.queue_verdict((number, entry), Err(why))?;
+        self.flush_verdicts()
     }
 
     fn receive_block(&mut self, piece: &FilePiece) -> Result<()> {
@@ -477,17 +459,21 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let (digest, written) = if is_arriving { self.receive_piece(piece)? } else { self.receive_buffered(piece)? };
         self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
-            if self.pending_digests.len() == MAX_PENDING_CHECKS {
-                return Err(Error::ProtocolViolation("it sends more than it may before it says digests"));
-            }
+            let is_allowed = self.pending_digests.len() < MAX_PENDING_CHECKS;
+            Error::ensure(is_allowed, "it sends more than it may before it says digests")?;
             self.pending_digests.push_back((piece.file, digest));
             if let Some(arriving) = self.arriving.get_mut(&piece.file) {
                 arriving.pending_checks += 1;
             }
         }
+        self.on_written(piece.file, written)
+    }
+
+    /// Some of a file was written, or not.
+    fn on_written(&mut self, file: EntryNumber, written: Result<()>) -> Result<()> {
         match written {
-            Ok(()) => self.finish_if_whole(piece.file),
-            Err(why) => self.fail_file(piece.file, why),
+            Ok(()) => self.finish_if_whole(file),
+            Err(why) => self.fail_file(file, why),
         }
     }
 
@@ -530,46 +516,43 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// By a method of its own, past the channel.
     fn receive_direct(&mut self, path: &mut ReceivePath, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
-        let ReceiveSetup { method, .. } = path.setup;
-        let is_seen = self.settings.verify && method.shows_bytes();
+        let method = path.setup.method;
+        let is_hashed = self.settings.verify && method.shows_bytes();
         let arriving = self.arriving.get_mut(&piece.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
         let incoming = &mut arriving.file;
-        let mut hasher = Hasher::new();
+        let (mut hasher, mut hashing) = (Hasher::new(), 0);
         // What came with messages is in no socket any more.
-        let come = self.channels.current().available(piece.bytes as usize)?;
-        if is_seen {
-            hasher.update(come);
+        let head = self.channels.current().available(piece.bytes as usize)?;
+        if is_hashed {
+            hasher.update(head);
         }
-        let (mut rest, mut written) = (piece.bytes as usize - come.len(), incoming.write(come, piece.offset));
-        let (begun, mut hashing) = (Instant::now(), 0);
-        if written.is_ok() {
-            let mut see = |part: &[u8]| {
-                add_elapsed(&mut hashing, || {
-                    hasher.update(part);
-                });
-            };
-            let end = piece.offset + u64::from(piece.bytes);
-            match incoming.file_for(piece, method == ReceiveMethod::Mmap) {
-                Err(why) => written = Err(why),
-                Ok(None) => return Err(Error::ProtocolViolation("bytes for a file that is none")),
-                Ok(Some(file)) => {
-                    let meter = self.channels.current().incoming();
-                    let (range, observer) =
-                        (end - rest as u64..end, is_seen.then_some(&mut see as &mut dyn FnMut(&[u8])));
-                    let (taken, outcome) = method_chooser::receive_range(path, meter, file, range, observer)?;
-                    if outcome.is_ok() && taken < rest as u64 {
-                        return Err(Error::Closed);
-                    }
-                    written = outcome.map_err(|why| FileError::call("write", incoming.path(), why).into());
-                    incoming.add_arrived(taken);
-                    rest -= taken as usize;
+        let (mut rest, mut written) = (piece.bytes as usize - head.len(), incoming.write(head, piece.offset));
+        let begun = Instant::now();
+        let file = written.and_then(|()| incoming.file_for(piece, method == ReceiveMethod::Mmap));
+        written = match file {
+            Err(why) => Err(why),
+            Ok(None) => return Err(Error::ProtocolViolation("bytes for a file that is none")),
+            Ok(Some(file)) => {
+                let mut hash = |part: &[u8]| hash_timed(&mut hasher, part, &mut hashing);
+                let observer = is_hashed.then_some(&mut hash as &mut dyn FnMut(&[u8]));
+                let end = piece.offset + u64::from(piece.bytes);
+                let meter = self.channels.current().incoming();
+                let (received, outcome) =
+                    method_chooser::receive_range(path, meter, file, end - rest as u64..end, observer)?;
+                if outcome.is_ok() && received < rest as u64 {
+                    return Err(Error::Closed);
                 }
+                let outcome = outcome.map_err(|why| FileError::call("write", incoming.path(), why).into());
+                incoming.add_arrived(received);
+                rest -= received as usize;
+                outcome
             }
-        }
-        self.channels.first.times.verify += hashing;
-        self.channels.first.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+        };
+        let times = &mut self.channels.first.times;
+        times.verify += hashing;
+        times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
         self.channels.current().skip_data(rest, &mut self.buffer)?;
-        if is_seen || !self.settings.verify || written.is_err() {
+        if is_hashed || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
         }
         let read =
@@ -582,10 +565,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             return Ok(());
         }
         let arriving = self.arriving.get_mut(&piece.file);
-        match arriving.map_or(Ok(()), |arriving| arriving.file.hole(piece)) {
-            Ok(()) => self.finish_if_whole(piece.file),
-            Err(why) => self.fail_file(piece.file, why),
-        }
+        let written = arriving.map_or(Ok(()), |arriving| arriving.file.hole(piece));
+        self.on_written(piece.file, written)
     }
 
     /// Compares the digests of the next pieces with those of what has arrived.
@@ -595,11 +576,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it says the digest of nothing"))?;
             let Some(arriving) = self.arriving.get_mut(&file) else { continue };
             arriving.pending_checks -= 1;
-            if own == sent {
-                self.finish_if_whole(file)?;
-            } else {
-                self.fail_file(file, Error::DigestMismatch)?;
-            }
+            self.on_written(file, if own == sent { Ok(()) } else { Err(Error::DigestMismatch) })?;
         }
         Ok(())
     }
@@ -607,45 +584,38 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Keeps a file that arrives, if it is whole.
     fn finish_if_whole(&mut self, file: EntryNumber) -> Result<()> {
         let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_whole();
-        if !self.arriving.get(&file).is_some_and(is_whole) {
-            return Ok(());
+        match self.arriving.get(&file).is_some_and(is_whole).then(|| self.arriving.remove(&file)).flatten() {
+            Some(ArrivingFile { entry, file: whole, .. }) => self.finish_file(file, &entry, whole),
+            None => Ok(()),
         }
-        self.arriving.remove(&file).map_or(Ok(()), |whole| self.finish(file, whole))
     }
 
-    fn finish(
-        &mut self,
-        number: EntryNumber,
-        ArrivingFile { entry, file: mut deposit, .. }: ArrivingFile,
-    ) -> Result<()> {
+    fn finish_file(&mut self, number: EntryNumber, entry: &FileEntry, mut file: IncomingFile) -> Result<()> {
         self.end_split(number);
-        let sync = self.settings.sync;
         let times = &mut self.channels.first.times;
         let described = times.time_file(|| {
             if let EntryKind::File { bytes, .. } = entry.kind {
-                deposit.set_length(bytes)?;
+                file.set_length(bytes)?;
             }
-            deposit.set_metadata(&entry)
+            file.set_metadata(entry)
         });
         // A file that is replaced goes, and must not be all that a crash would have left.
-        let flushed = match sync || deposit.replaces_existing() {
-            true => described.and_then(|()| add_elapsed(&mut times.sync, || deposit.flush())),
+        let flushed = match self.settings.sync || file.replaces_existing() {
+            true => described.and_then(|()| add_elapsed(&mut times.sync, || file.flush())),
             false => described,
         };
-        let amount = deposit.amount;
-        let kept = flushed.and_then(|()| times.time_file(|| deposit.commit(&entry)));
-        self.queue_verdict((number, &entry), kept.map(|()| amount))?;
+        let amount = file.amount;
+        let committed = flushed.and_then(|()| times.time_file(|| file.commit(entry)));
+        self.queue_verdict((number, entry), committed.map(|()| amount))?;
         self.flush_verdicts()
     }
 
-    /// A file that arrives has failed; the sender learns it at once.
-    fn fail_file(&mut self, file: EntryNumber, why: Error) -> Result<()> {
-        let Some(ArrivingFile { entry, file: incoming, .. }) = self.arriving.remove(&file) else { return Ok(()) };
-        drop(incoming);
-        self.end_split(file);
-        self.mark_failed(file);
-        self.queue_verdict((file, &entry), Err(why))?;
-        self.flush_verdicts()
+    /// A file that arrives has failed.
+    fn fail_file(&mut self, number: EntryNumber, why: Error) -> Result<()> {
+        let Some(ArrivingFile { entry, file, .. }) = self.arriving.remove(&number) else { return Ok(()) };
+        drop(file);
+        self.end_split(number);
+        self.report_failure(number, &entry, why)
     }
 
     fn on_abandoned(&mut self, file: EntryNumber, why: String) -> Result<()> {
@@ -657,8 +627,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         if let Some(entry) = entry {
             self.policy.release(&entry);
             (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
-        } else if !self.failed.contains(&file) {
-            return Err(Error::ProtocolViolation(UNWANTED_FILE));
+        } else {
+            Error::ensure(self.failed.contains(&file), UNWANTED_FILE)?;
         }
         self.failed.retain(|failed| *failed != file);
         Ok(())
@@ -673,9 +643,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 None
             }
             Err(why) if why.is_per_file() => {
-                let told = why.wire_text();
+                let reason = RefusalReason(why.wire_text());
                 (self.on_event)(SessionEvent::FileFailed(self.policy.path(entry), why));
-                Some(RefusalReason(told))
+                Some(reason)
             }
             Err(why) => return Err(why.during(entry.name.as_os_str())),
         };
@@ -696,8 +666,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn flush_verdicts(&mut self) -> Result<()> {
-        for some in std::mem::take(&mut self.verdicts).chunks(MAX_PER_MESSAGE) {
-            self.channels.first.queue(&ReceiverMessage::Verdicts(some.to_vec()))?;
+        for chunk in std::mem::take(&mut self.verdicts).chunks(MAX_PER_MESSAGE) {
+            self.channels.first.queue(&ReceiverMessage::Verdicts(chunk.to_vec()))?;
         }
         self.channels.first.flush()
     }
@@ -716,14 +686,11 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     fn finish_session(&mut self) -> Result<TransferSummary> {
         self.flush_verdicts()?;
-        if !self.arriving.is_empty() || !self.pending_digests.is_empty() {
-            return Err(Error::ProtocolViolation("it ends before a file has ended"));
-        }
+        let has_ended = self.arriving.is_empty() && self.pending_digests.is_empty();
+        Error::ensure(has_ended, "it ends before a file has ended")?;
         let begun = Instant::now();
-        if let Err(why) = self.policy.finish(&self.settings) {
-            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
-            return Err(why);
-        }
+        let finished = self.policy.finish(&self.settings);
+        self.send_refusal(finished)?;
         self.channels.first.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
         let storage = self.policy.storage();
         let load = self.meter.finish(self.channels.first.times, storage);
@@ -748,9 +715,11 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn open_for_join(&mut self) -> Result<()> {
         let is_per_file = self.settings.connection == ConnectionLifetime::PerFile;
         let Some(sessions) = self.sessions.filter(|_| is_per_file || self.policy.accepts_any_order()) else {
-            let why = if is_per_file { Error::SingleConnectionOnly } else { Error::SingleStreamOnly };
-            self.channels.first.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
-            return Err(why);
+            return self.send_refusal(Err(if is_per_file {
+                Error::SingleConnectionOnly
+            } else {
+                Error::SingleStreamOnly
+            }));
         };
         let streams = sessions.register(self.settings)?;
         self.channels.first.send(&ReceiverMessage::Session(streams.id()))?;
@@ -760,9 +729,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Begins a file of which blocks may come over all streams.
     fn begin_split(&mut self, file: EntryNumber) -> Result<()> {
-        if self.open_session.is_none() || self.settings.connection == ConnectionLifetime::PerFile {
-            return Err(Error::ProtocolViolation("it splits a file, and has one stream"));
-        }
+        let streams = self.open_session.is_some() && self.settings.connection == ConnectionLifetime::Persistent;
+        Error::ensure(streams, "it splits a file, and has one stream")?;
         if !self.arriving.contains_key(&file) && !self.failed.contains(&file) {
             self.begin_file(file)?;
         }
@@ -782,9 +750,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Tells the sender by what more connections can join that it has not announced, if they can.
     fn send_invitation(&mut self) -> Result<()> {
-        if self.open_session.is_some() {
-            return Err(Error::ProtocolViolation("it asks again by what its session is joined"));
-        }
+        Error::ensure(self.open_session.is_none(), "it asks again by what its session is joined")?;
         let takes_others = self.method.is_none() && self.policy.accepts_any_order();
         let settings = SessionSettings { streams: MAX_STREAMS, ..self.settings };
         self.open_session =
@@ -812,21 +778,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
 /// At most this many of these bytes are not on their device yet: no more than the system has of such bytes.
 fn unwritten_bytes(moved: u64) -> Option<u64> {
-    let known = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kibibytes = |key: &str| {
-        let line = known.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim_end_matches("kB").trim().parse::<u64>().ok()
-    };
-    Some(moved.min((kibibytes("Dirty:")? + kibibytes("Writeback:")?) << 10))
+    let meminfo = std::fs::read_to_string(MEMINFO).ok()?;
+    Some(moved.min(kibibytes(&meminfo, "Dirty")? + kibibytes(&meminfo, "Writeback")?))
 }
 
 /// What a sender did wrong.
 const UNWANTED_FILE: &str = "it sends a file that is not wanted";
-
-/// Whether a file comes with others.
-pub(crate) fn is_small(entry: &FileEntry) -> bool {
-    matches!(entry.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)
-}
 
 /// Standard output as a file, for what arrives there.
 ///

@@ -12,21 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::wire::cipher::TAG_BYTES;
-use crate::wire::secret::{Nonce, new_nonce};
+use crate::wire::secret::new_nonce;
 
-use crate::blocks::BLOCK_BYTES;
+use crate::blocks;
 use crate::incoming_file::SharedIncomingFile;
-use crate::message::{
-    EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings,
-};
+use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
+use crate::session_settings::SessionSettings;
 use crate::{Error, HANDSHAKE, Result};
 
 /// Most connections of a session at one time, the first one included.
 pub const MAX_STREAMS: u32 = 8;
-/// What a session is joined by: random, and told to its sender alone.
-pub type SessionId = Nonce;
 
 /// The sessions that can be joined.
 pub(crate) struct SessionRegistry<S = TcpStream>(Mutex<HashMap<SessionId, Arc<SessionShared<S>>>>);
@@ -118,9 +115,7 @@ impl<S> SessionRegistry<S> {
     pub(crate) fn join(&self, join: &JoinRequest, handle: TcpStream) -> Result<SessionMember<S>> {
         let shared = self.lock().get(&join.session).map(Arc::clone).ok_or(Error::ProtocolViolation(NO_SESSION))?;
         let mut state = shared.state();
-        if !state.can_join(&shared.settings, join.file) {
-            return Err(Error::ProtocolViolation(NO_SESSION));
-        }
+        Error::ensure(state.can_join(&shared.settings, join.file), NO_SESSION)?;
         let number = state.joined_count;
         state.joined_count += 1;
         state.serving.insert(number, handle);
@@ -282,9 +277,7 @@ impl JoinedReceiveStream {
 
     /// Has a block arrive; says why it is not there, if it is not.
     fn receive_block(&mut self, piece: &FilePiece) -> Result<Option<RefusalReason>> {
-        if u64::from(piece.bytes) > BLOCK_BYTES {
-            return Err(Error::ProtocolViolation("a part of a block that is longer than a block"));
-        }
+        blocks::check_piece_length(piece)?;
         let file = self.member.shared.wait_for_split(piece.file);
         if let Some(file) = &file {
             file.claim(piece)?;

@@ -14,12 +14,10 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::file_name::FileName;
-use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime};
+use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS};
 use crate::offer_policy::kind_name;
 use crate::{Error, Result, directory_tree};
 
-/// Permissions that are sent.
-const PERMISSION_BITS: u32 = 0o777;
 /// Bytes of a block in stat(2).
 const STAT_BLOCK: u64 = 512;
 /// Extended attributes that anybody may set.

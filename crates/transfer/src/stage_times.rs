@@ -8,6 +8,8 @@ use kelvin_sys::cpu_usage::ThreadClock;
 use kelvin_sys::usage::RunQueueWait;
 use serde::{Deserialize, Serialize};
 
+use crate::wire::Hasher;
+
 /// Nanoseconds that one end spent in its stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTimes {
@@ -70,6 +72,11 @@ pub(crate) fn add_elapsed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
     let done = work();
     *sum = sum.saturating_add(begun.elapsed().as_nanos() as u64);
     done
+}
+
+/// Hashes some bytes, and adds the time that it took.
+pub(crate) fn hash_timed(hasher: &mut Hasher, bytes: &[u8], sum: &mut u64) {
+    add_elapsed(sum, || hasher.update(bytes));
 }
 
 /// What lies under the files of an end.

@@ -23,10 +23,10 @@ use kelvin_file::temporary_files::{ScratchDirectory, descriptor_path};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::directory_tree::{OpenDirectory, PERMISSION_BITS};
 use crate::file_name::FileName;
 use crate::incoming_file::set_metadata;
-use crate::message::{EntryKind, FileEntry, Mtime};
+use crate::message::{EntryKind, FileEntry, Mtime, PERMISSION_BITS};
+use crate::open_directory::OpenDirectory;
 use crate::rate_prediction;
 use crate::{Error, Result};
 
@@ -228,7 +228,7 @@ mod tests {
     use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
     use super::*;
-    use crate::directory_tree::{DestinationRoot, DirectoryTree};
+    use crate::directory_tree::DirectoryTree;
 
     const CONTENT: &[u8] = b"some bytes";
     /// More than a usual umask leaves.
@@ -237,7 +237,7 @@ mod tests {
 
     fn staging_in(directory: &Path) -> Staging {
         Staging::for_directory(
-            &DirectoryTree::new(DestinationRoot::open(directory).unwrap()).open_directory(0).unwrap(),
+            &DirectoryTree::new(OpenDirectory::open_root(directory).unwrap()).open_directory(0).unwrap(),
         )
     }
 
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn scratch_directory_is_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let tree = DirectoryTree::new(DestinationRoot::open(directory.path()).unwrap());
+        let tree = DirectoryTree::new(OpenDirectory::open_root(directory.path()).unwrap());
         assert!(Staging::for_directory(tree.root()).measure_cost().unwrap() > 0);
         assert_eq!(names(directory.path()), [""; 0]);
     }

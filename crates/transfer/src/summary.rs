@@ -3,15 +3,16 @@
 use std::fmt;
 
 use kelvin_core::{Unit, units};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
 use crate::message::StreamChoice;
-use crate::message::{FileEntry, ReceiverReport, SenderReport, SessionSettings};
+use crate::message::{FileEntry, ReceiverReport, SenderReport};
 use crate::rate_prediction::RatePrediction;
 use crate::raw_protocol::ConnectionLifetime;
-use crate::session::is_small;
+use crate::session_settings::SessionSettings;
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
 /// The share of the time from which on something is named as what limited a transfer.
@@ -71,7 +72,7 @@ impl MovedFiles {
     /// Adds a file that is in its place.
     pub(crate) fn add(&mut self, entry: &FileEntry, amount: &ByteCounts) {
         self.files += 1;
-        self.small += u64::from(is_small(entry));
+        self.small += u64::from(entry.is_small());
         self.amount.add(amount);
     }
 }
@@ -132,7 +133,7 @@ impl TransferSummary {
 
     /// Bytes that were sent per second.
     pub fn rate(&self) -> f64 {
-        self.moved.amount.moved as f64 / (self.sent.nanoseconds.max(1) as f64 / 1e9)
+        self.moved.amount.moved as f64 / seconds(self.sent.nanoseconds.max(1))
     }
 
     /// Which bytes were not sent, in words.
@@ -219,9 +220,8 @@ impl TransferSummary {
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
     pub(crate) fn is_predictable(&self) -> bool {
-        let is_link_known = self.sent.carried.is_some_and(|carried| carried.link_rate.is_some());
         match self.busiest().0 {
-            LimitingFactor::Link => is_link_known,
+            LimitingFactor::Link => self.link_rate().is_some(),
             LimitingFactor::Window | LimitingFactor::RoundTrips => false,
             LimitingFactor::RateLimit | LimitingFactor::Storage(_) | LimitingFactor::Cpu(_) => true,
         }
@@ -259,25 +259,17 @@ impl TransferSummary {
     /// What limited it, in words.
     fn limit_sentence(&self) -> String {
         let (limit, share) = self.busiest();
-        let most = percent_text(share);
-        if share < LIMITING_SHARE {
-            return match limit {
-                LimitingFactor::RoundTrips => {
-                    format!("limited by no part alone: both ends waited for each other {most}")
-                }
-                _ => format!("limited by no part alone: {} was the busiest, {most}", limit.description(self)),
-            };
-        }
+        let (most, description) = (percent_text(share), limit.description(self));
         match limit {
+            LimitingFactor::RoundTrips if share < LIMITING_SHARE => {
+                format!("limited by no part alone: both ends waited for each other {most}")
+            }
+            _ if share < LIMITING_SHARE => format!("limited by no part alone: {description} was the busiest, {most}"),
             LimitingFactor::RateLimit => format!("held back by the limit that was set, {most}"),
             LimitingFactor::Link => self.link_text(&most),
-            LimitingFactor::Window => {
-                format!("limited by {}{}, full {most}", limit.description(self), self.window_text())
-            }
+            LimitingFactor::Window => format!("limited by {description}{}, full {most}", self.window_text()),
             LimitingFactor::RoundTrips => self.waits_text(share),
-            LimitingFactor::Storage(_) => {
-                format!("limited by {}, which was waited for {most}", limit.description(self))
-            }
+            LimitingFactor::Storage(_) => format!("limited by {description}, which was waited for {most}"),
             LimitingFactor::Cpu(end) => format!("limited by {}", self.cpu_text(end)),
         }
     }
@@ -308,7 +300,7 @@ impl TransferSummary {
         let LinkUsage { round_trip, link_round_trip, .. } = self.sent.carried?;
         let is_short = link_round_trip > 0 && (link_round_trip as f64) < QUEUEING_FACTOR * round_trip as f64;
         let lost = self.loss_text().filter(|_| is_short)?;
-        let [usual, least] = [link_round_trip, round_trip].map(|trip| units::seconds(trip as f64 / 1e9));
+        let [usual, least] = [link_round_trip, round_trip].map(|trip| units::seconds(seconds(trip)));
         Some(format!(
             "limited by losses on the link, or by a limit of its rate that drops what is above it, {most}: {lost}, and round trips took \
              {usual}, no longer than without a queue ({least})"
@@ -329,7 +321,7 @@ impl TransferSummary {
             None => "the rate of the link is not known".to_owned(),
         };
         if self.share(answers.saturating_mul(round_trip)) >= EXPLAINED_SHARE * share {
-            let trip = units::seconds(round_trip as f64 / 1e9);
+            let trip = units::seconds(seconds(round_trip));
             return format!(
                 "limited by round trips: the sender waited for {answers} answers, each of which takes {trip} or more; {link}"
             );
@@ -352,14 +344,12 @@ impl TransferSummary {
     fn window_text(&self) -> String {
         let carried = self.sent.carried.unwrap_or_default();
         let bytes = if carried.is_buffer_limited() { carried.buffer } else { carried.window };
-        let trip =
-            (carried.round_trip > 0).then(|| format!("over {}", units::seconds(carried.round_trip as f64 / 1e9)));
-        let bytes = (bytes > 0).then(|| units::value_text(bytes as f64, Unit::Bytes));
-        match (bytes, trip) {
-            (Some(bytes), Some(trip)) => format!(": {bytes} {trip}"),
-            (Some(bytes), None) => format!(": {bytes}"),
-            (None, Some(trip)) => format!(", {trip}"),
-            (None, None) => String::new(),
+        let size =
+            if bytes > 0 { format!(": {}", units::value_text(bytes as f64, Unit::Bytes)) } else { String::new() };
+        let separator = if size.is_empty() { ", " } else { " " };
+        match carried.round_trip {
+            0 => size,
+            trip => format!("{size}{separator}over {}", units::seconds(seconds(trip))),
         }
     }
 
@@ -404,6 +394,10 @@ fn range_text(expected: &RatePrediction) -> String {
         (Some((figure, unit)), Some((_, same))) if unit == same => format!("{figure} to {high}"),
         _ => format!("{low} to {high}"),
     }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
 }
 
 /// A share of the time, in words.
@@ -454,75 +448,46 @@ impl LimitingFactor {
 }
 
 /// Why it was this number of streams, for programs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Serialize)]
 struct StreamChoiceRecord {
     speedup: f64,
     no_faster: Option<u32>,
     words: String,
 }
 
-impl From<StreamChoice> for StreamChoiceRecord {
-    fn from(chosen: StreamChoice) -> Self {
-        Self { speedup: chosen.speedup(), no_faster: chosen.no_faster, words: chosen.to_string() }
-    }
-}
-
-/// A summary as data, for programs.
-#[derive(Clone, Debug, Serialize)]
-pub struct SummaryRecord {
-    files: u64,
-    bytes: u64,
-    holes: u64,
-    resumed: u64,
-    failed: u64,
-    seconds: f64,
-    bytes_per_second: f64,
-    expected_bytes_per_second: Option<RatePrediction>,
-    verified: bool,
-    encrypted: bool,
-    synced: bool,
-    streams: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chosen: Option<StreamChoiceRecord>,
-    connection: &'static str,
-    seconds_flushing: Option<f64>,
-    unwritten_bytes: Option<u64>,
-    method: Option<&'static str>,
-    received_by: Option<&'static str>,
-    utilisation: [NamedShare; 8],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    carried: Option<LinkUsage>,
-    stages: [NamedShare; 10],
-    sentence: String,
-}
-
-impl From<&TransferSummary> for SummaryRecord {
-    fn from(summary: &TransferSummary) -> Self {
-        let TransferSummary { moved: MovedFiles { files, amount, .. }, settings, streams, sent, received } = summary;
-        Self {
-            files: *files,
-            bytes: amount.total(),
-            holes: amount.holes,
-            resumed: amount.resumed,
-            failed: sent.failed,
-            seconds: sent.nanoseconds as f64 / 1e9,
-            bytes_per_second: summary.rate(),
-            expected_bytes_per_second: sent.expected,
-            verified: settings.verify,
-            encrypted: !settings.plain,
-            synced: settings.sync,
-            streams: *streams,
-            chosen: sent.chosen.map(StreamChoiceRecord::from),
-            connection: settings.connection.word(),
-            seconds_flushing: summary.flushed().map(|flushed| flushed as f64 / 1e9),
-            unwritten_bytes: received.unwritten_bytes,
-            method: sent.method.map(SendMethod::word),
-            received_by: received.method.map(ReceiveMethod::word),
-            utilisation: summary.utilisation(),
-            carried: sent.carried,
-            stages: summary.stages(),
-            sentence: summary.to_string(),
+/// As data, for programs.
+impl Serialize for TransferSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { moved: MovedFiles { files, amount, .. }, settings, streams, sent, received } = self;
+        let mut record = serializer.serialize_map(None)?;
+        record.serialize_entry("files", files)?;
+        record.serialize_entry("bytes", &amount.total())?;
+        record.serialize_entry("holes", &amount.holes)?;
+        record.serialize_entry("resumed", &amount.resumed)?;
+        record.serialize_entry("failed", &sent.failed)?;
+        record.serialize_entry("seconds", &seconds(sent.nanoseconds))?;
+        record.serialize_entry("bytes_per_second", &self.rate())?;
+        record.serialize_entry("expected_bytes_per_second", &sent.expected)?;
+        record.serialize_entry("verified", &settings.verify)?;
+        record.serialize_entry("encrypted", &!settings.plain)?;
+        record.serialize_entry("synced", &settings.sync)?;
+        record.serialize_entry("streams", streams)?;
+        if let Some(chosen @ StreamChoice { no_faster, .. }) = sent.chosen {
+            let choice = StreamChoiceRecord { speedup: chosen.speedup(), no_faster, words: chosen.to_string() };
+            record.serialize_entry("chosen", &choice)?;
         }
+        record.serialize_entry("connection", settings.connection.word())?;
+        record.serialize_entry("seconds_flushing", &self.flushed().map(seconds))?;
+        record.serialize_entry("unwritten_bytes", &received.unwritten_bytes)?;
+        record.serialize_entry("method", &sent.method.map(SendMethod::word))?;
+        record.serialize_entry("received_by", &received.method.map(ReceiveMethod::word))?;
+        record.serialize_entry("utilisation", &self.utilisation())?;
+        if let Some(carried) = sent.carried {
+            record.serialize_entry("carried", &carried)?;
+        }
+        record.serialize_entry("stages", &self.stages())?;
+        record.serialize_entry("sentence", &self.to_string())?;
+        record.end()
     }
 }
 
@@ -559,7 +524,7 @@ impl fmt::Display for TransferSummary {
             units::files(files),
             units::bytes(amount.total()),
             self.unsent_text(),
-            units::seconds(self.sent.nanoseconds as f64 / 1e9),
+            units::seconds(seconds(self.sent.nanoseconds)),
             units::value_text(self.rate(), Unit::BytesPerSecond),
         )?;
         if let Some(expected) = self.sent.expected {
@@ -575,7 +540,7 @@ impl fmt::Display for TransferSummary {
             self.limit_sentence(),
         )?;
         if let Some(flushed) = self.flushed() {
-            write!(out, "; flushed to the target's disk in {} more", units::seconds(flushed as f64 / 1e9))?;
+            write!(out, "; flushed to the target's disk in {} more", units::seconds(seconds(flushed)))?;
         }
         match self.received.unwritten_bytes {
             Some(bytes) if bytes > 0 => write!(out, "; up to {} not yet on the target's disk", units::bytes(bytes)),

@@ -32,14 +32,16 @@ use crate::wire::secret::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::directory_tree::{DestinationRoot, PART_PREFIX, part_name};
+use crate::directory_tree::part_name;
 use crate::message::{
-    Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, SessionSettings,
-    WholeFile,
+    Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, WholeFile,
 };
 use crate::offer_policy::{Destination, OfferPolicy};
+use crate::open_directory::OpenDirectory;
+use crate::open_directory::PART_PREFIX;
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::session::{ReceiveSession, SessionEvent};
+use crate::session_settings::SessionSettings;
 use crate::summary::TransferSummary;
 use crate::{Error, PROTOCOL, Result};
 
@@ -336,7 +338,7 @@ impl SessionOutcome {
 }
 
 fn directory_destination(directory: &Path) -> Destination {
-    Destination::Directory(DestinationRoot::open(directory).unwrap())
+    Destination::Directory(OpenDirectory::open_root(directory).unwrap())
 }
 
 fn digest(content: &[u8]) -> Blake3Digest {

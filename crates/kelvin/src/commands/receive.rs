@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_sys::kmod::KmodDevice;
-use kelvin_transfer::directory_tree::DestinationRoot;
 use kelvin_transfer::offer_policy::Destination;
+use kelvin_transfer::open_directory::OpenDirectory;
 use kelvin_transfer::receive::{Receiver, ReceiverOptions};
 use kelvin_transfer::session::{SessionEvent, standard_output};
-use kelvin_transfer::summary::{SummaryRecord, TransferSummary};
+use kelvin_transfer::summary::TransferSummary;
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
@@ -75,15 +75,15 @@ fn destination(args: &ReceiveArgs) -> Result<Destination, CliError> {
             let output = standard_output().context(output::STDOUT_WRITE_FAILED)?;
             Ok(Destination::Output(output))
         }
-        Some(directory) => Ok(Destination::Directory(DestinationRoot::open(directory)?)),
+        Some(directory) => Ok(Destination::Directory(OpenDirectory::open_root(directory)?)),
     }
 }
 
 /// What a sender moved, as data.
 #[derive(Serialize)]
-struct ReceiveSummary {
+struct ReceiveSummary<'a> {
     #[serde(flatten)]
-    moved: SummaryRecord,
+    moved: &'a TransferSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<&'static str>,
 }
@@ -162,7 +162,7 @@ impl EventReporter {
             self.log.write_line(LogSource::Client, &format!("{summary}{}", super::kernel_socket_note(self.device)));
             Ok(())
         } else if self.json {
-            output::print_json(&ReceiveSummary { moved: summary.into(), device: self.device.map(KmodDevice::path) })
+            output::print_json(&ReceiveSummary { moved: summary, device: self.device.map(KmodDevice::path) })
         } else {
             output::print(|out| writeln!(out, "{summary}{}", super::kernel_socket_note(self.device)))
         };

@@ -8,12 +8,12 @@ use kelvin_core::text::escape_invisible;
 use kelvin_sys::kmod::KmodDevice;
 use kelvin_transfer::datapath::SendSetup;
 use kelvin_transfer::file_name::FileName;
-use kelvin_transfer::message::SessionSettings;
 use kelvin_transfer::raw_protocol::ConnectionLifetime;
 use kelvin_transfer::secure_channel::TransferStream;
 use kelvin_transfer::send::{SendResult, Sender, SenderOptions, TuningWindow, UnsentFile};
+use kelvin_transfer::session_settings::SessionSettings;
 use kelvin_transfer::source::{AttributePolicy, PreserveOptions, SourceList, skipped_text};
-use kelvin_transfer::summary::SummaryRecord;
+use kelvin_transfer::summary::TransferSummary;
 use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
@@ -119,9 +119,9 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
 
 /// What was moved and what was not, as data.
 #[derive(Serialize)]
-struct SendSummary {
+struct SendSummary<'a> {
     #[serde(flatten)]
-    moved: SummaryRecord,
+    moved: &'a TransferSummary,
     unchanged: u64,
     unsent: Vec<BTreeMap<&'static str, String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -153,7 +153,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             |one: &UnsentFile| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
         let unsent = unsent.iter().map(why).collect();
         let planned = planned.iter().map(|path| path.display().to_string()).collect();
-        let (moved, unchanged, device) = (summary.into(), *unchanged, device.map(KmodDevice::path));
+        let (moved, unchanged, device) = (summary, *unchanged, device.map(KmodDevice::path));
         output::print_json(&SendSummary {
             moved,
             unchanged,

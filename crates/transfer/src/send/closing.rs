@@ -9,11 +9,11 @@ use super::files::read_whole;
 use super::stream_tuner::StreamTuner;
 use super::{SendResult, SendSession, UnsentFile};
 use crate::datapath::{PathMethod, SendSetup};
-use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings};
+use crate::message::{MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport};
 use crate::rate_prediction::{self, RatePrediction, StageCosts, TransferWork};
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, TransferStream};
-use crate::session::{MAX_SMALL_FILE, is_small};
+use crate::session_settings::SessionSettings;
 use crate::source::{SourceEntry, SourceOpener};
 use crate::stage_times::StorageKind;
 use crate::summary::{MovedFiles, TransferSummary};
@@ -109,7 +109,7 @@ fn first_large_cost(
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
 fn source_opening_cost(sources: &[Arc<SourceEntry>]) -> Result<u64> {
     let small: Vec<&Arc<SourceEntry>> =
-        sources.iter().filter(|source| is_small(&source.entry)).take(rate_prediction::MAX_TIMED_FILES).collect();
+        sources.iter().filter(|source| source.entry.is_small()).take(rate_prediction::MAX_TIMED_FILES).collect();
     let (mut content, mut opener) = (vec![0; MAX_SMALL_FILE as usize + 1], SourceOpener::default());
     let mut one =
         |source: &&Arc<SourceEntry>| read_whole(source, opener.open(source)?, &mut content[..=source.bytes() as usize]);

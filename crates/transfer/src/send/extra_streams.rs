@@ -9,9 +9,8 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::parallel_file::JoinedSendStream;
 use super::{SendSession, Sender, connect, shake_hands};
-use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};
+use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::secure_channel::{SecureChannel, TransferStream};
-use crate::session_streams::SessionId;
 use crate::stage_times::add_elapsed;
 use crate::{Error, Result};
 

@@ -18,7 +18,7 @@ use crate::datapath::{PathMethod, SendMethod, SendPath};
 use crate::message::{EntryKind, EntryNumber, FilePiece, SenderMessage, WholeFile};
 use crate::method_chooser::{self, PieceMethod};
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, TransferStream};
-use crate::session::{MAX_BATCH_BYTES, MAX_BATCH_FILES, is_small};
+use crate::session::{MAX_BATCH_BYTES, MAX_BATCH_FILES};
 use crate::source::SourceEntry;
 use crate::stage_times::add_elapsed;
 use crate::summary::ByteCounts;
@@ -33,7 +33,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let source = Arc::clone(&self.collection.sources[wanted.number]);
         let number = wanted.number;
         self.open_file_connection(number)?;
-        if is_small(&source.entry) {
+        if source.entry.is_small() {
             self.send_small(wanted)?;
         } else {
             self.send_large(&source, &wanted)?;
@@ -68,7 +68,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             let is_full = self.options.acknowledge || self.connect_for_file.is_some() || files.len() == MAX_BATCH_FILES;
             let fits = |wanted: &mut WantedFile| {
                 let source = &self.collection.sources[wanted.number];
-                is_small(&source.entry) && source.bytes() <= room
+                source.entry.is_small() && source.bytes() <= room
             };
             next = if is_full { None } else { self.ready.pop_front_if(fits) };
         }

@@ -89,9 +89,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Whether there is room for as much as there is at most. By now all may be found, and said.
     pub(super) fn on_space_answer(&mut self, is_enough: bool) -> Result<()> {
-        if self.options.settings.at_most.is_none() {
-            return Err(Error::ProtocolViolation("it speaks of room that was not asked for"));
-        }
+        Error::ensure(self.options.settings.at_most.is_some(), "it speaks of room that was not asked for")?;
         if self.space == SpaceCheck::Pending {
             self.space = if is_enough { SpaceCheck::UpperBoundFits } else { SpaceCheck::Insufficient };
         }

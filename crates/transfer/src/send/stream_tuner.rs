@@ -218,9 +218,7 @@ impl StreamTuner {
     /// # Errors
     /// An answer to no question.
     pub(super) fn on_invitation(&mut self, invitation: Option<JoinInvitation>) -> Result<()> {
-        if !matches!(self.stage, TunerStage::Asked) {
-            return Err(Error::ProtocolViolation(UNREQUESTED_ANSWER));
-        }
+        Error::ensure(matches!(self.stage, TunerStage::Asked), UNREQUESTED_ANSWER)?;
         self.invitation = invitation;
         match (invitation, self.file) {
             (None, _) => self.stage = TunerStage::Over,

@@ -18,11 +18,12 @@ use crate::link_usage::LinkUsage;
 use crate::message::StreamChoice;
 use crate::message::{
     ArrivedBytes, Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, JoinInvitation, JoinRequest,
-    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SenderReport, SessionSettings, Verdict, WholeFile,
+    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SenderReport, Verdict, WholeFile,
 };
 use crate::rate_prediction::StageCosts;
 use crate::send::Sender;
 use crate::session::SessionEvent;
+use crate::session_settings::SessionSettings;
 use crate::source::{PreserveOptions, SourceList};
 use crate::stage_times::EndLoad;
 

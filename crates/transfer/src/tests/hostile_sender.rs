@@ -14,12 +14,13 @@ use crate::blocks::BLOCK_BYTES;
 use crate::directory_tree;
 use crate::message::{
     Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime,
-    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings, WholeFile,
+    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, WholeFile,
 };
 use crate::offer_policy::Destination;
 use crate::session::{
     MAX_BATCH_BYTES, MAX_BATCH_FILES, MAX_OPEN_FILES, MAX_PENDING_CHECKS, MAX_WANTED_FILES, SessionEvent,
 };
+use crate::session_settings::SessionSettings;
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
 fn finish() -> SenderMessage {
@@ -612,7 +613,7 @@ fn invalid_mtime_fails_only_its_file() {
 #[test]
 fn space_is_reserved_once_and_released() {
     let (_outer, inner) = target_directory();
-    let root = crate::directory_tree::DestinationRoot::open(&inner).unwrap();
+    let root = crate::open_directory::OpenDirectory::open_root(&inner).unwrap();
     let Some(room) = crate::directory_tree::DirectoryTree::new(root).free_bytes().unwrap() else {
         return no_known_space();
     };

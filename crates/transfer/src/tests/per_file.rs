@@ -14,15 +14,15 @@ use super::{
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, SendMethod, SendSetup};
-use crate::message::{
-    EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, WholeFile,
-};
+use crate::message::SessionId;
+use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, WholeFile};
 use crate::offer_policy::Destination;
 use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::SecureChannel;
 use crate::send::{self, SendResult, Sender};
 use crate::session::SessionEvent;
-use crate::session_streams::{MAX_STREAMS, SessionId};
+use crate::session_settings::SessionSettings;
+use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 use crate::{Error, Result};
 

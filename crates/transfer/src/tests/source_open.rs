@@ -9,8 +9,8 @@ use rustix::fs::{XattrFlags, fsetxattr};
 
 use super::streams::with_receiver;
 use super::{DEFAULT_SETTINGS, content, directory_destination, names, target_directory};
+use crate::message::MAX_SMALL_FILE;
 use crate::send::{SendResult, Sender, SenderOptions};
-use crate::session::MAX_SMALL_FILE;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList, SourceOpener};
 
 fn preserve(attributes: AttributePolicy) -> PreserveOptions {

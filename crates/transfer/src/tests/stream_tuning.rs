@@ -12,11 +12,12 @@ use super::{DEFAULT_SETTINGS, content, directory_destination, file, final_names,
 use crate::Error;
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, ReceiveMethod, ReceiveSetup};
-use crate::message::{ReceiverMessage, SenderMessage, SessionSettings};
+use crate::message::{ReceiverMessage, SenderMessage};
 use crate::offer_policy::Destination;
 use crate::receive;
 use crate::send::{SendResult, Sender, SenderOptions, TuningWindow};
 use crate::session::SessionEvent;
+use crate::session_settings::SessionSettings;
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
 

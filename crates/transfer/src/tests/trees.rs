@@ -11,12 +11,13 @@ use super::{
     DEFAULT_SETTINGS, LocalStream, connected_halves, content, directory_destination, file, names, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::directory_tree;
-use crate::message::SessionSettings;
+use crate::message::MAX_SMALL_FILE;
 use crate::offer_policy::OfferPolicy;
+use crate::open_directory;
 use crate::secure_channel::{PART_BYTES, SecureChannel};
 use crate::send::{SendResult, Sender, SenderOptions};
-use crate::session::{MAX_SMALL_FILE, ReceiveSession};
+use crate::session::ReceiveSession;
+use crate::session_settings::SessionSettings;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
 use crate::{Error, Result};
@@ -146,7 +147,7 @@ fn assert_same_tree(source: &Path, target: &Path, is_whole: bool) {
         assert!(fs::read(source).unwrap() == fs::read(target).unwrap(), "{}", target.display());
     } else if source.is_dir() && expected.link.is_none() {
         let (mut own, all) = (names(target), names(source));
-        own.retain(|name| is_whole || !name.starts_with(directory_tree::PART_PREFIX));
+        own.retain(|name| is_whole || !name.starts_with(open_directory::PART_PREFIX));
         assert!(own == all || (!is_whole && own.iter().all(|name| all.contains(name))), "{own:?} of {all:?}");
         own.iter().for_each(|name| assert_same_tree(&source.join(name), &target.join(name), is_whole));
     }

@@ -13,8 +13,10 @@ use super::{
     HostileEnd, SessionOutcome, content, directory, directory_destination, entry, file, names, piece, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
-use crate::directory_tree::{DestinationRoot, DirectoryTree, PART_PREFIX};
+use crate::directory_tree::DirectoryTree;
 use crate::message::{EntryDecision, EntryKind, FileEntry, ReceiverMessage, SenderMessage};
+use crate::open_directory::OpenDirectory;
+use crate::open_directory::PART_PREFIX;
 
 fn rights_and_time(path: &Path) -> (u32, i64) {
     let found = path.metadata().unwrap();
@@ -138,7 +140,7 @@ fn directory_is_listed_once() {
     };
     let listings = || asked.listings.swap(0, Ordering::Relaxed);
     (0..DIRECTORIES).for_each(|number| fs::create_dir(mounted.path().join(number.to_string())).unwrap());
-    let mut tree = DirectoryTree::new(DestinationRoot::open(&mounted.path()).unwrap());
+    let mut tree = DirectoryTree::new(OpenDirectory::open_root(&mounted.path()).unwrap());
     assert_eq!(listings(), 1);
     (0..DIRECTORIES).for_each(|number| tree.add(&directory(0, &number.to_string()), (false, false)).unwrap());
     assert_eq!(listings(), u64::from(DIRECTORIES));
