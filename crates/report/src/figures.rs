@@ -171,15 +171,9 @@ impl AxisKind {
 
     /// The metric unit behind it, if there is one.
     fn unit(self) -> Option<Unit> {
-        match self {
-            Self::Nanoseconds => Some(Unit::Nanoseconds),
-            Self::Cycles => Some(Unit::Cycles),
-            Self::Hertz => Some(Unit::Hertz),
-            Self::Bytes => Some(Unit::Bytes),
-            Self::BytesPerSecond => Some(Unit::BytesPerSecond),
-            Self::PerSecond => Some(Unit::PerSecond),
-            Self::Number | Self::Seconds => None,
-        }
+        [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes, Unit::BytesPerSecond, Unit::PerSecond]
+            .into_iter()
+            .find(|unit| Self::from(*unit) == self)
     }
 
     /// Its scales: from which size, divided by what, with which symbol; smallest first.
@@ -253,7 +247,8 @@ pub struct Series {
 }
 
 /// What a series is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SeriesRole {
     /// Measured: line, markers, interval band.
     Measured,
@@ -287,12 +282,6 @@ impl SeriesRole {
             Self::History => "history",
             Self::LoadSteps => "load_steps",
         }
-    }
-}
-
-impl Serialize for SeriesRole {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

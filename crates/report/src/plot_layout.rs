@@ -116,16 +116,8 @@ impl<'p> PlotLayout<'p> {
         // An interval that reaches zero leaves a logarithmic axis; a position at zero has its place.
         let positive: Vec<f64> = y.iter().copied().filter(|value| *value > 0.0).collect();
         Self {
-            x: PlotAxis::new(
-                &plot.x,
-                AxisScaling::linear(&x, &plot.x, 0.02),
-                AxisScaling::logarithmic(&x, &plot.x, 0.02),
-            ),
-            y: PlotAxis::new(
-                &plot.y,
-                AxisScaling::linear(&y, &plot.y, 0.05),
-                AxisScaling::logarithmic(&positive, &plot.y, 0.05),
-            ),
+            x: PlotAxis::new(&plot.x, [&x, &x], 0.02),
+            y: PlotAxis::new(&plot.y, [&y, &positive], 0.05),
             guides: &plot.guides,
             marks: &plot.marks,
             lines: plot.series.iter().map(PlotLine::new).collect(),
@@ -140,7 +132,10 @@ impl<'p> PlotLayout<'p> {
 }
 
 impl<'p> PlotAxis<'p> {
-    fn new(axis: &'p FigureAxis, linear: AxisScaling, logarithmic: Option<AxisScaling>) -> Self {
+    /// An axis over values, and over those that it shows where it is logarithmic.
+    fn new(axis: &'p FigureAxis, [values, logarithmic]: [&[f64]; 2], padding: f64) -> Self {
+        let linear = AxisScaling::linear(values, axis, padding);
+        let logarithmic = AxisScaling::logarithmic(logarithmic, axis, padding);
         let log = axis.logarithmic && logarithmic.is_some();
         Self { label: &axis.label, kind: axis.kind, log, linear, logarithmic }
     }

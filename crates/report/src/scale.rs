@@ -110,6 +110,11 @@ pub(crate) fn min_max(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64
     values.into_iter().map(|value| (value, value)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
+/// How far a value is from the lower to the upper end of a range, on a logarithmic or a linear axis; not limited to 0 to 1.
+pub(crate) fn share_between(value: f64, (low, high): (f64, f64), is_log: bool) -> f64 {
+    if is_log { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
+}
+
 /// The ends of an axis with room at them, as a share of its length; around a single value there is room for round ticks.
 fn padded_range(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
     let margin = match high - low {

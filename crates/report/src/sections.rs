@@ -118,7 +118,7 @@ pub struct CurveSeries<'a> {
     pub points: Vec<(u64, &'a MetricResult)>,
 }
 
-/// One metric over pairs of the same things, such as CPUs: from one to the other.
+/// One metric over two axes: pairs of the same things, such as CPUs, or two parameters.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
     /// The metric.
@@ -127,37 +127,89 @@ pub struct Matrix<'a> {
     pub held: Case,
     /// They in words; empty without other axes.
     pub label: String,
-    /// The axis of the rows.
-    pub from: Axis,
-    /// The axis of the columns.
-    pub to: Axis,
-    /// Everything on either side of a pair, numbers by size.
-    pub names: Vec<Value>,
-    /// The pairs, row by row.
+    /// The rows.
+    pub rows: MatrixAxis,
+    /// The columns.
+    pub columns: MatrixAxis,
+    /// The cells, row by row.
     pub cells: Vec<MatrixCell<'a>>,
 }
 
-/// One pair of a matrix.
+/// The rows or the columns of a matrix.
+#[derive(Clone, Debug)]
+pub struct MatrixAxis {
+    /// Their axis.
+    pub axis: Axis,
+    /// Their names for people, numbers by size; those of pairs are everything on either side of one.
+    pub names: Vec<String>,
+}
+
+/// One cell of a matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixCell<'a> {
-    /// Index of its row among the names.
-    pub from: usize,
-    /// Index of its column among the names.
-    pub to: usize,
+    /// Index of its row.
+    pub row: usize,
+    /// Index of its column.
+    pub column: usize,
     /// Its result.
     pub result: &'a MetricResult,
 }
 
 impl<'a> Matrix<'a> {
+    /// These results over two axes, with the values of the others; one that lacks a value on either axis is left out.
+    pub(crate) fn new(metric: &'a Metric, held: Case, axes: [Axis; 2], results: &[&'a MetricResult]) -> Self {
+        let values = |axis: Axis| -> BTreeSet<Value> {
+            results.iter().filter_map(|result| result.case.get(&axis.name)).collect()
+        };
+        let mut values = axes.map(values);
+        if axes[0].name == *MATRIX_AXES[0] {
+            let both = &values[0] | &values[1];
+            values = [both.clone(), both];
+        }
+        let index = |side: usize, result: &MetricResult| {
+            let value = result.case.get(&axes[side].name)?;
+            values[side].iter().position(|known| *known == value)
+        };
+        let cell =
+            |&result: &&'a MetricResult| Some(MatrixCell { row: index(0, result)?, column: index(1, result)?, result });
+        let mut cells: Vec<MatrixCell<'a>> = results.iter().filter_map(cell).collect();
+        cells.sort_by_key(|cell| (cell.row, cell.column));
+        let [rows, columns] = [0, 1].map(|side| {
+            let (axis, values) = (axes[side], values[side].iter());
+            MatrixAxis { axis, names: values.map(|&value| units::axis_value(value, axis.scale)).collect() }
+        });
+        Self { metric, label: units::case(metric, &held), held, rows, columns, cells }
+    }
+
     /// All results of the matrix.
     pub fn results(&self) -> impl Iterator<Item = &'a MetricResult> {
         self.cells.iter().map(|cell| cell.result)
     }
 
-    /// The name of a row or column, for people.
-    pub fn name(&self, index: usize) -> String {
-        units::axis_value(self.names[index], self.from.scale)
+    /// Whether its rows and columns are the same things.
+    pub(crate) fn is_of_pairs(&self) -> bool {
+        self.rows.axis.name == *MATRIX_AXES[0]
     }
+
+    /// What a cell is called.
+    pub(crate) fn cell_word(&self) -> &'static str {
+        if self.is_of_pairs() { "pair" } else { "cell" }
+    }
+
+    /// What its rows and its columns are.
+    pub(crate) fn axes_label(&self) -> String {
+        format!("{}, {}", self.rows.axis.label, self.columns.axis.label)
+    }
+
+    /// A pair by its names: `0 to 1`.
+    pub(crate) fn pair_name(&self, row: usize, column: usize) -> String {
+        format!("{} to {}", self.rows.names[row], self.columns.names[column])
+    }
+}
+
+/// A case without its values on some axes.
+pub(crate) fn case_without(case: &Case, axes: &[Axis]) -> Case {
+    case.iter().filter(|(name, _)| axes.iter().all(|axis| axis.name != *name)).collect()
 }
 
 impl<'a> Curve<'a> {
@@ -287,24 +339,11 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
 fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
     let metric = &results.first()?.metric;
     let axis = |name: &str| metric.axes().find(|axis| axis.name == *name).copied();
-    let (from, to) = (axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?);
-    let pair = |result: &&'a MetricResult| {
-        let rest: Case = result.case.iter().filter(|(name, _)| !MATRIX_AXES.contains(&name.as_str())).collect();
-        Some((rest, (result.case.get(&from.name)?, result.case.get(&to.name)?, *result)))
-    };
-    let pairs: Vec<_> = results.iter().map(pair).collect::<Option<_>>()?;
-    let matrix = |(rest, pairs): (Case, Vec<(Value, Value, &'a MetricResult)>)| {
-        let names: BTreeSet<Value> = pairs.iter().flat_map(|&(from, to, _)| [from, to]).collect();
-        let names: Vec<Value> = names.into_iter().collect();
-        let index = |value: Value| names.iter().position(|name| *name == value).unwrap_or_default();
-        let mut cells: Vec<MatrixCell<'a>> = pairs
-            .into_iter()
-            .map(|(from, to, result)| MatrixCell { from: index(from), to: index(to), result })
-            .collect();
-        cells.sort_by_key(|cell| (cell.from, cell.to));
-        Matrix { metric, label: units::case(metric, &rest), held: rest, from, to, names, cells }
-    };
-    Some(grouped(pairs).into_iter().map(matrix).collect())
+    let axes = [axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?];
+    let is_pair = |result: &&MetricResult| axes.iter().all(|axis| result.case.get(&axis.name).is_some());
+    let groups = grouped(results.iter().map(|result| (case_without(&result.case, &axes), *result)));
+    let matrix = |(held, results): (Case, Vec<&'a MetricResult>)| Matrix::new(metric, held, axes, &results);
+    results.iter().all(is_pair).then(|| groups.into_iter().map(matrix).collect())
 }
 
 /// The results of one metric as a curve over its first numeric axis that has enough values, if they are one.
@@ -316,8 +355,7 @@ fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
 fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
     let metric = &results.first()?.metric;
     let point = |result: &&'a MetricResult| {
-        let rest: Case = result.case.iter().filter(|(name, _)| *name != axis.name).collect();
-        Some((rest, (axis.number_in(&result.case)?, *result)))
+        Some((case_without(&result.case, &[axis]), (axis.number_in(&result.case)?, *result)))
     };
     // A case without the axis (a variant that has no size) makes this a list of rows.
     let points: Vec<_> = results.iter().map(point).collect::<Option<_>>()?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_analysis::{
-    Coefficient, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine, Outcome,
-    StatedConclusion,
+    Coefficient, FittedLaw, Interval, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine,
+    Outcome, StatedConclusion,
 };
 use kelvin_core::{AxisScale, Case, Metric, Name, Reference, ReferenceValue, Unit, Value};
 
@@ -13,7 +13,7 @@ use super::{
     y_values,
 };
 use crate::palette::SERIES_COLORS;
-use crate::sections::{CommonAxes, Curve, CurveSeries};
+use crate::sections::{CommonAxes, Curve, CurveSeries, case_without};
 use crate::text::grouped;
 use crate::{Report, labels, units};
 
@@ -46,69 +46,44 @@ fn split_axis(curve: &Curve<'_>) -> Option<Name> {
         let most = counts.values().copied().max()?;
         (counts.len() > 1).then_some((most > SERIES_COLORS, counts.len(), axis))
     };
-    let axes = curve.series.first()?.held.iter().map(|(axis, _)| axis).collect::<Vec<Name>>();
-    axes.into_iter()
-        .filter_map(parts)
-        .min_by_key(|&(is_crowded, parts, _)| (is_crowded, parts))
-        .map(|(_, _, axis)| axis)
+    let splits = curve.series.first()?.held.iter().filter_map(|(axis, _)| parts(axis));
+    splits.min_by_key(|&(is_crowded, parts, _)| (is_crowded, parts)).map(|(_, _, axis)| axis)
 }
 
 /// The figure of a curve; `None` where nothing of it was measured.
 fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
-    let names = LineNames::for_curve(curve);
-    let mut series = Vec::new();
-    for (style, (line, name)) in curve.series.iter().zip(&names.each).enumerate() {
-        series.extend(measured_series(line, name, style));
-        series.extend(fitted_law(report, curve, line).and_then(|law| fitted_series(law, name, style)));
-    }
-    if !is_measured(&series) {
-        return None;
-    }
-    series.extend(model_series(report, curve, &names));
-    let ceilings = ceilings(report, curve);
-    series.extend(ceilings.iter().filter_map(ceiling_series));
-    series.extend(published_series(report, curve, &names));
-    Some(Figure {
-        id: safe_file_name(&curve.metric.id),
-        title: metric_title(curve.metric).to_owned(),
-        description: [
-            describe(curve, &names),
-            law_texts(report, curve, &names),
-            conclusion_texts(report, curve),
-            ceilings.iter().map(ceiling_text).collect(),
-        ]
-        .concat(),
-        shows: lines_of(curve),
-        drawing: Drawing::Plot(Plot {
-            marks: curve_marks(report, curve, &names),
-            ..Plot::new(x_axis(curve), measured_axis(curve.metric.unit, &series), series)
-        }),
-    })
+    CurveDrawing { report, curve, lines: FigureLines::new(curve, curve.series.iter()) }.figure()
 }
 
 /// Longest name of a line that a legend has room for.
 const MAX_NAME_CHARS: usize = 40;
 
-/// What the lines of a curve are called in its figure.
-pub(super) struct LineNames {
-    pub(super) each: Vec<String>,
+/// A line of a curve as a figure shows it.
+pub(super) struct NamedLine<'a> {
+    pub(super) line: &'a CurveSeries<'a>,
+    /// What it is called there.
+    pub(super) name: String,
+    /// The colour and marker of its series.
+    pub(super) style: usize,
+}
+
+/// The lines of a figure, or of several figures that share their parameters.
+pub(super) struct FigureLines<'a> {
+    pub(super) lines: Vec<NamedLine<'a>>,
     /// What they have alike, where it is left out of their names.
     alike: CommonAxes,
 }
 
-impl LineNames {
-    /// Their labels; where one is too long, what tells them apart.
-    fn for_curve(curve: &Curve<'_>) -> Self {
-        Self::for_lines(curve, &curve.series.iter().collect::<Vec<_>>())
-    }
-
-    /// The names of lines of several curves over the same parameters, of which this is one.
-    pub(super) fn for_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
-        if lines.iter().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
-            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: CommonAxes::default() };
-        }
-        let alike = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.held));
-        Self { each: lines.iter().map(|line| alike.rest_text(curve.metric, &line.held)).collect(), alike }
+impl<'a> FigureLines<'a> {
+    /// Lines by their labels; where one is too long, by what tells them apart.
+    pub(super) fn new(curve: &Curve<'_>, lines: impl Iterator<Item = &'a CurveSeries<'a>> + Clone) -> Self {
+        let alike = match lines.clone().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
+            true => CommonAxes::default(),
+            false => CommonAxes::of_cases(curve.metric, lines.clone().map(|line| &line.held)),
+        };
+        let name = |line: &CurveSeries<'_>| alike.rest_text(curve.metric, &line.held);
+        let lines = lines.enumerate().map(|(style, line)| NamedLine { line, name: name(line), style }).collect();
+        Self { lines, alike }
     }
 
     /// What all lines have alike, as a sentence, where their names leave it out.
@@ -117,146 +92,176 @@ impl LineNames {
     }
 }
 
-/// The law that was fitted to a line and describes it.
-fn fitted_law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
-    let is_its = |law: &&FittedLaw| is_law_of_line(curve, line, (law.metric, law.workers), &law.fixed);
-    report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
-}
-
 /// Maximum points of a law.
 const LAW_POINTS: usize = 24;
-
-/// A law as a series: at whole numbers of workers, at all of them if few, within the measured range.
-fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
-    let step = |index: usize| (law.max_workers as f64).powf(index as f64 / LAW_POINTS as f64).round();
-    let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
-    numbers.dedup();
-    let points = numbers.into_iter().map(|x| Point::exact(x, law.rate_at(x)));
-    Series::new(name_with_suffix(name, "fitted law"), SeriesRole::Fitted, style, points)
-}
-
-/// The laws that are drawn, in words.
-fn law_texts(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<String> {
-    let sentence = |(line, name): (&CurveSeries<'_>, &String)| {
-        let law = fitted_law(report, curve, line)?;
-        let share = |of: Coefficient| {
-            let percent = |share: f64| units::value_text(100.0 * share, Unit::Ratio);
-            format!("{} % ({} to {})", percent(of.value), percent(of.lower), percent(of.upper))
-        };
-        Some(format!(
-            "{}dotted is the fitted universal scalability law, no prediction: contention {}, coherency {}.",
-            prefix(name),
-            share(law.sigma),
-            share(law.kappa)
-        ))
-    };
-    curve.series.iter().zip(&names.each).filter_map(sentence).collect()
-}
-
-/// The memory levels, for the curve from which they were derived.
-fn memory_levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
-    report.analysis.levels.as_ref().filter(|found| curve.metric.id == found.metric)
-}
-
-/// The working sets between which memory levels end, with a line in their middle on the logarithmic axis.
-fn curve_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
-    let end = |level: &MemoryLevel| {
-        let capacity = level.capacity?;
-        let (low, high) = (capacity.low as f64, capacity.high as f64);
-        Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
-    };
-    let levels = memory_levels(report, curve);
-    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knee_marks(report, curve, names)).collect()
-}
 
 /// Longest name of a knee that several lines have.
 const MAX_KNEE_CHARS: usize = 48;
 
-/// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
-fn knee_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
-    let knee = |(line, name): (&CurveSeries<'_>, &String)| {
-        let is_its = |knee: &&KneeMark| is_law_of_line(curve, line, (knee.metric, knee.axis), &knee.fixed);
-        let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
-        let name = if curve.series.len() > 1 { name.clone() } else { String::new() };
-        Some((knee.users, (name, knee.low as f64, knee.high as f64)))
-    };
-    let mark = |(users, knees): (u64, Vec<(String, f64, f64)>)| {
-        let lines: Vec<&str> = knees.iter().map(|(name, ..)| name.as_str()).collect();
-        let all = name_with_suffix(&lines.join("; "), "knee");
-        let is_short = lines.len() == 1 || all.chars().count() <= MAX_KNEE_CHARS;
-        Mark {
-            label: if is_short { all } else { format!("knee of {} lines", lines.len()) },
-            at: users as f64,
-            low: knees.iter().map(|(_, low, _)| *low).fold(f64::INFINITY, f64::min),
-            high: knees.iter().map(|(.., high)| *high).fold(0.0, f64::max),
+/// A curve with the lines of its figure.
+struct CurveDrawing<'a> {
+    report: &'a Report<'a>,
+    curve: &'a Curve<'a>,
+    lines: FigureLines<'a>,
+}
+
+impl<'a> CurveDrawing<'a> {
+    fn figure(&self) -> Option<Figure> {
+        let (curve, lines) = (self.curve, &self.lines.lines);
+        let own_series = |line| measured_series(line).into_iter().chain(self.fitted_series(line));
+        let mut series: Vec<Series> = lines.iter().flat_map(own_series).collect();
+        if !is_measured(&series) {
+            return None;
         }
-    };
-    grouped(curve.series.iter().zip(&names.each).filter_map(knee)).into_iter().map(mark).collect()
-}
+        series.extend(lines.iter().flat_map(|line| self.model_series(line)));
+        series.extend(lines.iter().filter_map(|line| self.ceiling_series(line)));
+        let published = |reference| lines.iter().filter_map(move |line| reference_series(curve, line, reference));
+        series.extend(self.report.references.iter().flat_map(published));
+        let mut description: Vec<String> = lines.iter().filter_map(|line| describe_line(curve, line)).collect();
+        match description.is_empty() {
+            true => description.push("No point has a value.".into()),
+            false => description.extend(self.lines.common_axes_text()),
+        }
+        description.extend(lines.iter().filter_map(|line| self.law_text(line)));
+        description.extend(self.conclusion_texts());
+        description.extend(lines.iter().filter_map(|line| self.ceiling_text(line)));
+        let y = measured_axis(curve.metric.unit, &series);
+        Some(Figure {
+            id: safe_file_name(&curve.metric.id),
+            title: metric_title(curve.metric).to_owned(),
+            description,
+            shows: lines_of(curve),
+            drawing: Drawing::Plot(Plot { marks: self.marks(), ..Plot::new(x_axis(curve), y, series) }),
+        })
+    }
 
-/// Whether data of a metric over an axis, with the other parameters held, are those of a curve's line.
-fn is_law_of_line(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
-    metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, held) == line.label
-}
+    /// Whether data of a metric over an axis, with the other parameters held, are those of a line.
+    fn is_of_line(&self, line: &NamedLine<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
+        let curve = self.curve;
+        metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, held) == line.line.label
+    }
 
-/// What follows from lower metrics beside the lines of a curve: predictions dashed, bounds dotted.
-fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
-    let of_line = |(style, line): (usize, &CurveSeries<'_>)| -> Vec<Series> {
-        let its = report.analysis.model_lines.iter();
-        let its = its.filter(|model| is_law_of_line(curve, line, (model.metric, model.axis), &model.fixed));
-        let name = if curve.series.len() > 1 { names.each[style].as_str() } else { "" };
+    /// The name of a line; empty for one alone.
+    fn name_among_several(&self, line: &NamedLine<'_>) -> String {
+        if self.lines.lines.len() > 1 { line.name.clone() } else { String::new() }
+    }
+
+    /// The law that was fitted to a line and describes it.
+    fn fitted_law(&self, line: &NamedLine<'_>) -> Option<&'a FittedLaw> {
+        let is_its = |law: &&FittedLaw| self.is_of_line(line, (law.metric, law.workers), &law.fixed);
+        self.report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
+    }
+
+    /// A law as a series: at whole numbers of workers, at all of them if few, within the measured range.
+    fn fitted_series(&self, line: &NamedLine<'_>) -> Option<Series> {
+        let law = self.fitted_law(line)?;
+        let step = |index: usize| (law.max_workers as f64).powf(index as f64 / LAW_POINTS as f64).round();
+        let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
+        numbers.dedup();
+        let points = numbers.into_iter().map(|x| Point::exact(x, law.rate_at(x)));
+        Series::new(name_with_suffix(&line.name, "fitted law"), SeriesRole::Fitted, line.style, points)
+    }
+
+    /// A law that is drawn, in words.
+    fn law_text(&self, line: &NamedLine<'_>) -> Option<String> {
+        let law = self.fitted_law(line)?;
+        let share = |coefficient: Coefficient| {
+            let Coefficient { value, lower, upper, .. } = coefficient;
+            let [value, lower, upper] = [value, lower, upper].map(|end| units::value_text(100.0 * end, Unit::Ratio));
+            format!("{value} % ({lower} to {upper})")
+        };
+        Some(format!(
+            "{}dotted is the fitted universal scalability law, no prediction: contention {}, coherency {}.",
+            prefix(&line.name),
+            share(law.sigma),
+            share(law.kappa)
+        ))
+    }
+
+    /// The memory levels, for the curve from which they were derived.
+    fn memory_levels(&self) -> Option<&'a MemoryLevels> {
+        self.report.analysis.levels.as_ref().filter(|levels| self.curve.metric.id == levels.metric)
+    }
+
+    /// The working sets between which memory levels end, with a line in their middle on the logarithmic axis, and the knees.
+    fn marks(&self) -> Vec<Mark> {
+        let end = |level: &MemoryLevel| {
+            let capacity = level.capacity?;
+            let (low, high) = (capacity.low as f64, capacity.high as f64);
+            Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
+        };
+        let levels = self.memory_levels();
+        levels.iter().flat_map(|levels| &levels.levels).filter_map(end).chain(self.knee_marks()).collect()
+    }
+
+    /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
+    fn knee_marks(&self) -> Vec<Mark> {
+        let knee = |line: &NamedLine<'_>| {
+            let is_its = |knee: &&KneeMark| self.is_of_line(line, (knee.metric, knee.axis), &knee.fixed);
+            let KneeMark { knee, .. } = self.report.analysis.knees.iter().find(is_its)?;
+            Some((knee.users, (self.name_among_several(line), knee.low as f64, knee.high as f64)))
+        };
+        let mark = |(users, knees): (u64, Vec<(String, f64, f64)>)| {
+            let lines: Vec<&str> = knees.iter().map(|(name, ..)| name.as_str()).collect();
+            let all = name_with_suffix(&lines.join("; "), "knee");
+            let is_short = lines.len() == 1 || all.chars().count() <= MAX_KNEE_CHARS;
+            Mark {
+                label: if is_short { all } else { format!("knee of {} lines", lines.len()) },
+                at: users as f64,
+                low: knees.iter().map(|(_, low, _)| *low).fold(f64::INFINITY, f64::min),
+                high: knees.iter().map(|(.., high)| *high).fold(0.0, f64::max),
+            }
+        };
+        grouped(self.lines.lines.iter().filter_map(knee)).into_iter().map(mark).collect()
+    }
+
+    /// What follows from lower metrics for a line: predictions dashed, bounds dotted.
+    fn model_series(&self, line: &NamedLine<'_>) -> Vec<Series> {
+        let models = self.report.analysis.model_lines.iter();
+        let models = models.filter(|model| self.is_of_line(line, (model.metric, model.axis), &model.fixed));
         let series = |model: &ModelLine| {
             let role = if model.is_bound { SeriesRole::Fitted } else { SeriesRole::Predicted };
             let points = model.points.iter().map(|&(x, y)| Point::exact(x as f64, y));
-            Series::new(name_with_suffix(name, &model.label), role, style, points)
+            let name = name_with_suffix(&self.name_among_several(line), &model.label);
+            Series::new(name, role, line.style, points)
         };
-        its.filter_map(series).collect()
-    };
-    curve.series.iter().enumerate().flat_map(of_line).collect()
-}
+        models.filter_map(series).collect()
+    }
 
-/// The ceiling of one line of a curve.
-struct LineCeilingSeries<'a> {
-    line: &'a CurveSeries<'a>,
-    style: usize,
-    ends: &'a LineCeiling,
-}
-
-/// The ceilings of a curve, of one line each.
-fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<LineCeilingSeries<'a>> {
-    let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
-        let (_, first) = line.points.first()?;
-        let is_its = |ends: &&LineCeiling| {
-            ends.metric == curve.metric.id
-                && ends.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
+    /// The ceiling of one line.
+    fn ceiling(&self, line: &NamedLine<'_>) -> Option<&'a LineCeiling> {
+        let (_, first) = line.line.points.first()?;
+        let is_its = |ceiling: &&LineCeiling| {
+            ceiling.metric == self.curve.metric.id
+                && ceiling.fixed.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
         };
-        Some(LineCeilingSeries { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
-    };
-    curve.series.iter().enumerate().filter_map(of).collect()
-}
+        self.report.analysis.ceilings.iter().find(is_its)
+    }
 
-/// A ceiling as a line over all messages, in the colour of its measured line.
-fn ceiling_series(LineCeilingSeries { line, style, ends }: &LineCeilingSeries<'_>) -> Option<Series> {
-    let LineCeiling { low, high, .. } = ends;
-    let y = (low * high).sqrt();
-    let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point::exact(x as f64, y));
-    Series::new(format!("{}, if calls were free", line.label), SeriesRole::Fitted, *style, ends.into_iter())
-}
+    /// A ceiling as a line over all messages, in the colour of its measured line.
+    fn ceiling_series(&self, named: &NamedLine<'_>) -> Option<Series> {
+        let (LineCeiling { low, high, .. }, line) = (self.ceiling(named)?, named.line);
+        let y = (low * high).sqrt();
+        let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point::exact(x as f64, y));
+        Series::new(format!("{}, if calls were free", line.label), SeriesRole::Fitted, named.style, ends.into_iter())
+    }
 
-fn ceiling_text(LineCeilingSeries { line, ends, .. }: &LineCeilingSeries<'_>) -> String {
-    let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
-    format!("Dotted, the ceiling of {}: {rate} if calls were free, by {}.", line.label, ends.source)
-}
+    fn ceiling_text(&self, line: &NamedLine<'_>) -> Option<String> {
+        let LineCeiling { low, high, source, .. } = self.ceiling(line)?;
+        let rate = units::span(*low, *high, Unit::BytesPerSecond);
+        Some(format!("Dotted, the ceiling of {}: {rate} if calls were free, by {source}.", line.line.label))
+    }
 
-/// The conclusions from a curve, with their test, stated once for neighbours that share it.
-fn conclusion_texts(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
-    let all = memory_levels(report, curve).map_or(&[][..], |found| &found.conclusions);
-    let sentence = |(index, conclusion): (usize, &StatedConclusion)| {
-        let shared = all.get(index + 1).is_some_and(|next| next.test == conclusion.test);
-        let test = if shared { String::new() } else { format!(" ({})", conclusion.test) };
-        format!("{}{test}.", conclusion.text)
-    };
-    all.iter().enumerate().map(sentence).collect()
+    /// The conclusions from a curve, with their test, stated once for neighbours that share it.
+    fn conclusion_texts(&self) -> Vec<String> {
+        let conclusions = self.memory_levels().map_or(&[][..], |levels| &levels.conclusions);
+        let sentence = |(index, conclusion): (usize, &StatedConclusion)| {
+            let shared = conclusions.get(index + 1).is_some_and(|next| next.test == conclusion.test);
+            let test = if shared { String::new() } else { format!(" ({})", conclusion.test) };
+            format!("{}{test}.", conclusion.text)
+        };
+        conclusions.iter().enumerate().map(sentence).collect()
+    }
 }
 
 /// The lines of a curve that a figure shows.
@@ -300,19 +305,21 @@ pub(super) fn name_with_suffix(name: &str, suffix: &str) -> String {
     }
 }
 
+/// A value and the ends of its interval; without one they are the value itself.
+fn with_ends(value: f64, interval: Option<Interval>) -> [f64; 3] {
+    interval.map_or([value; 3], |interval| [value, interval.lower, interval.upper])
+}
+
 /// The value and interval of a result with a headline.
 pub(super) fn headline(result: &MetricResult) -> Option<[f64; 3]> {
     let summary = result.outcome.summary()?;
-    let (low, high) = summary.interval.map_or((summary.headline, summary.headline), |i| (i.lower, i.upper));
-    Some([summary.headline, low, high])
+    Some(with_ends(summary.headline, summary.interval))
 }
 
 /// The value and interval as found of a result too disturbed for a headline.
-pub(super) fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
+fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
     let Outcome::NotKnown(summary) = &result.outcome else { return None };
-    let figure = summary.as_found;
-    let (low, high) = figure.interval.map_or((figure.value, figure.value), |i| (i.lower, i.upper));
-    Some([figure.value, low, high])
+    Some(with_ends(summary.as_found.value, summary.as_found.interval))
 }
 
 /// The prediction of a result with the range around it.
@@ -322,74 +329,51 @@ pub(super) fn predicted_interval(result: &MetricResult) -> Option<[f64; 3]> {
 }
 
 /// What a result's value and range are read from.
-pub(super) type ValueAndInterval = fn(&MetricResult) -> Option<[f64; 3]>;
+type ValueAndInterval = fn(&MetricResult) -> Option<[f64; 3]>;
 
 /// The three kinds of series that a line of results can have.
-pub(super) const SERIES_ROLES: [(SeriesRole, &str, ValueAndInterval); 3] = [
+const SERIES_ROLES: [(SeriesRole, &str, ValueAndInterval); 3] = [
     (SeriesRole::Measured, "", headline),
     (SeriesRole::AsFound, "as found, too disturbed for a headline", as_found),
     (SeriesRole::Predicted, "predicted", predicted_interval),
 ];
 
 /// The measured, as-found and predicted series of one line of a curve; those without points are left out.
-pub(super) fn measured_series(line: &CurveSeries<'_>, name: &str, style: usize) -> Vec<Series> {
-    let of = |(role, suffix, read): (SeriesRole, &str, ValueAndInterval)| {
-        let point = |(x, result): &(u64, &MetricResult)| {
-            let [y, low, high] = read(result)?;
-            Some(Point { x: *x as f64, y, low, high })
-        };
-        Series::new(name_with_suffix(name, suffix), role, style, line.points.iter().filter_map(point))
-    };
-    SERIES_ROLES.into_iter().filter_map(of).collect()
+pub(super) fn measured_series(line: &NamedLine<'_>) -> Vec<Series> {
+    series_over(line, |_, position| Some(position as f64))
 }
 
-/// What reference machines published of each line that was measured here, in its colour.
-fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
-    let of_line = |reference: &Reference| -> Vec<Series> {
-        let series = |(style, (line, name)): (usize, (&CurveSeries<'_>, &String))| {
-            reference_series(curve, line, reference, name, style)
+/// These series over what `x` makes of a role and a position of the parameter.
+pub(super) fn series_over(line: &NamedLine<'_>, x: impl Fn(SeriesRole, u64) -> Option<f64>) -> Vec<Series> {
+    let series = |(role, suffix, read): (SeriesRole, &str, ValueAndInterval)| {
+        let point = |(position, result): &(u64, &MetricResult)| {
+            let [y, low, high] = read(result)?;
+            Some(Point { x: x(role, *position)?, y, low, high })
         };
-        curve.series.iter().zip(&names.each).enumerate().filter_map(series).collect()
+        let points = line.line.points.iter().filter_map(point);
+        Series::new(name_with_suffix(&line.name, suffix), role, line.style, points)
     };
-    report.references.iter().flat_map(of_line).collect()
+    SERIES_ROLES.into_iter().filter_map(series).collect()
 }
 
 /// Published values of the same quantity of one line; values that span something else are never drawn beside ours.
-pub(super) fn reference_series(
-    curve: &Curve<'_>,
-    line: &CurveSeries<'_>,
-    reference: &Reference,
-    name: &str,
-    style: usize,
-) -> Option<Series> {
+pub(super) fn reference_series(curve: &Curve<'_>, line: &NamedLine<'_>, reference: &Reference) -> Option<Series> {
     let metric = curve.metric;
-    let of_line = |case: &Case| {
-        let rest: Case = case.iter().filter(|(name, _)| *name != curve.axis.name).collect();
-        units::case(metric, &rest) == line.label
-    };
     let comparable = reference.values.iter().filter(|value| {
-        value.metric == metric.id && value.range.is_none() && value.unit == metric.unit && of_line(&value.case)
+        value.metric == metric.id
+            && value.range.is_none()
+            && value.unit == metric.unit
+            && units::case(metric, &case_without(&value.case, &[curve.axis])) == line.line.label
     });
     let point = |value: &ReferenceValue| Some(Point::exact(curve.axis.number_in(&value.case)? as f64, value.value));
     let mut points: Vec<Point> = comparable.filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    let separator = if name.is_empty() { "" } else { ", " };
-    Series::new(format!("{}{separator}{name}", reference.title), SeriesRole::Reference, style, points.into_iter())
-}
-
-/// A curve in words: the range of each series, and its ratio to the prediction.
-fn describe(curve: &Curve<'_>, names: &LineNames) -> Vec<String> {
-    let lines = curve.series.iter().zip(&names.each);
-    let mut sentences: Vec<String> = lines.filter_map(|(line, name)| describe_line(curve, line, name)).collect();
-    if sentences.is_empty() {
-        return vec!["No point has a value.".into()];
-    }
-    sentences.extend(names.common_axes_text());
-    sentences
+    let name = name_with_suffix(&reference.title, &line.name);
+    Series::new(name, SeriesRole::Reference, line.style, points.into_iter())
 }
 
 /// A line of a curve in words; `None` where nothing of it was measured.
-pub(super) fn describe_line(curve: &Curve<'_>, line: &CurveSeries<'_>, name: &str) -> Option<String> {
+pub(super) fn describe_line(curve: &Curve<'_>, NamedLine { line, name, .. }: &NamedLine<'_>) -> Option<String> {
     let measured: Vec<(u64, f64)> =
         line.points.iter().filter_map(|(x, result)| Some((*x, result.outcome.summary()?.headline))).collect();
     let (first, last) = (measured.first()?, measured.last()?);

@@ -4,13 +4,12 @@ use kelvin_analysis::MetricResult;
 use kelvin_core::{Name, Unit, Value};
 
 use super::curves::{
-    LineNames, SERIES_ROLES, ValueAndInterval, curve_figures, describe_line, headline, is_measured, lines_of,
-    measured_axis, measured_series, name_with_suffix, predicted_interval, prefix, reference_series, verdict_counts,
-    x_axis,
+    FigureLines, NamedLine, curve_figures, describe_line, headline, is_measured, lines_of, measured_axis,
+    measured_series, predicted_interval, prefix, reference_series, series_over, verdict_counts, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
 use super::tails;
-use super::{Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
+use super::{Drawing, Figure, FigureAxis, Plot, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
 use crate::sections::{Curve, CurveSeries, SectionEntry};
 use crate::{Report, study_tables, units};
 
@@ -85,35 +84,28 @@ fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
         }
     }
     let Some(first) = family.first() else { return Vec::new() };
-    let names = LineNames::for_lines(first, &lines);
-    let figure = |(line, name): (&&CurveSeries<'_>, &String)| {
-        let figure = family_figure(report, family, Combination { label: &line.label, name })?;
-        Some(Figure { description: figure.description.into_iter().chain(names.common_axes_text()).collect(), ..figure })
+    let lines = FigureLines::new(first, lines.into_iter());
+    let figure = |combination| {
+        let mut figure = family_figure(report, family, combination)?;
+        figure.description.extend(lines.common_axes_text());
+        Some(figure)
     };
-    lines.iter().zip(&names.each).filter_map(figure).collect()
+    lines.lines.iter().filter_map(figure).collect()
 }
 
-/// A combination of the other parameters.
-#[derive(Clone, Copy)]
-struct Combination<'l> {
-    /// The label of its lines.
-    label: &'l str,
-    /// What sets it apart from the others.
-    name: &'l str,
-}
-
-fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combination<'_>) -> Option<Figure> {
-    let Combination { label, name: which } = combination;
+/// The figure of a combination of the other parameters, which has a label and a name that sets it apart.
+fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &NamedLine<'_>) -> Option<Figure> {
+    let (label, which) = (&combination.line.label, combination.name.as_str());
     let (mut series, mut description, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     let mut published = Vec::new();
     for (style, curve) in family.iter().enumerate() {
-        let Some(line) = curve.series.iter().find(|line| line.label == label) else { continue };
-        let name = own_name(curve);
-        series.extend(measured_series(line, name, style));
-        description.extend(describe_line(curve, line, name));
-        shows.push((curve.metric.id, line.label.clone()));
+        let Some(line) = curve.series.iter().find(|line| line.label == *label) else { continue };
+        let line = NamedLine { line, name: own_name(curve).to_owned(), style };
+        series.extend(measured_series(&line));
+        description.extend(describe_line(curve, &line));
+        shows.push((curve.metric.id, label.clone()));
         let references = report.references.iter();
-        published.extend(references.filter_map(|reference| reference_series(curve, line, reference, name, style)));
+        published.extend(references.filter_map(|reference| reference_series(curve, &line, reference)));
     }
     // Nothing but zeros is in the table.
     if !is_measured(&series) || series.iter().flat_map(|line| &line.points).all(|point| point.high == 0.0) {
@@ -210,19 +202,12 @@ fn result_at<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricRes
 /// The series of one line, by the parameter: measured delays at measured rates, predicted ones at predicted rates (at measured
 /// rates if only the delay was predicted).
 fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) -> Vec<Series> {
-    let of = |(role, suffix, read): (SeriesRole, &str, ValueAndInterval)| {
-        let point = |(position, result): &(u64, &MetricResult)| {
-            let rate = result_at(rates, *position)?;
-            let [x, ..] = match role {
-                SeriesRole::Predicted => predicted_interval(rate).or_else(|| headline(rate))?,
-                _ => headline(rate)?,
-            };
-            let [y, low, high] = read(result)?;
-            Some(Point { x, y, low, high })
-        };
-        Series::new(name_with_suffix(&line.label, suffix), role, style, line.points.iter().filter_map(point))
+    let rate = |role, position| {
+        let rate = result_at(rates, position)?;
+        let predicted = predicted_interval(rate).filter(|_| role == SeriesRole::Predicted);
+        Some(predicted.or_else(|| headline(rate))?[0])
     };
-    SERIES_ROLES.into_iter().filter_map(of).collect()
+    series_over(&NamedLine { line, name: line.label.clone(), style }, rate)
 }
 
 /// Both ends of a line in words, and how far the delay rose.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::{BestCell, MetricResult};
-use kelvin_core::{Axis, AxisScale, Case, Metric, Name, Unit, Value};
+use kelvin_analysis::BestCell;
+use kelvin_core::{Axis, AxisScale, Case, Name, Unit};
 use serde::{Serialize, Serializer};
 
 use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_counts};
 use super::{AxisKind, Drawing, Figure, Sig6, safe_file_name};
 use crate::palette::HEAT_COLORS;
-use crate::scale::min_max;
-use crate::sections::{Curve, Matrix};
+use crate::scale::{min_max, share_between};
+use crate::sections::{Curve, Matrix, MatrixCell, case_without};
 use crate::{Report, labels, units};
 
 /// Maximum pairs without a value that a sentence names.
@@ -133,45 +133,16 @@ impl Heat {
     }
 }
 
-/// The source of a heat map: results by row and column.
-struct HeatMapGrid<'a> {
-    metric: &'a Metric,
-    /// What distinguishes it from other heat maps of the metric.
-    label: String,
-    /// What a cell is called.
-    called: &'static str,
-    /// What a cell's place is called, from the names of its row and its column.
-    place: fn(&Self, &str, &str) -> String,
-    rows: GridAxis,
-    columns: GridAxis,
-    cells: Vec<(usize, usize, &'a MetricResult)>,
-}
-
-/// The rows or the columns of a grid.
-struct GridAxis {
-    axis: Axis,
-    names: Vec<String>,
-}
-
-impl GridAxis {
-    fn new(axis: Axis, values: &[Value]) -> Self {
-        Self { axis, names: values.iter().map(|&value| units::axis_value(value, axis.scale)).collect() }
-    }
-}
-
 /// The figure of a matrix; `None` where nothing of it was measured.
 pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
-    let grid = HeatMapGrid {
-        metric: matrix.metric,
-        label: matrix.label.clone(),
-        called: "pair",
-        place: |_, from, to| format!("{from} to {to}"),
-        rows: GridAxis::new(matrix.from, &matrix.names),
-        columns: GridAxis::new(matrix.to, &matrix.names),
-        cells: matrix.cells.iter().map(|cell| (cell.from, cell.to, cell.result)).collect(),
-    };
-    let title = metric_title(matrix.metric).to_owned();
-    grid.figure(safe_file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
+    let (heat, description) = heat_map(matrix, None)?;
+    Some(Figure {
+        id: safe_file_name(&format!("{} {}", matrix.metric.id, matrix.label)),
+        title: metric_title(matrix.metric).to_owned(),
+        description,
+        shows: vec![(matrix.metric.id, matrix.label.clone())],
+        drawing: Drawing::Heat(heat),
+    })
 }
 
 /// Fewest values of each of two numeric parameters for a heat map of a metric over both; fewer are lines.
@@ -181,134 +152,108 @@ const MIN_GRID_SIDE: usize = 4;
 /// known, it and the cells not significantly different are marked; otherwise both are numbers, each with several values.
 pub(super) fn grid_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let cells = report.analysis.best_cells.iter().filter(|cell| cell.metric == curve.metric.id);
-    let tested: Vec<Figure> = cells.filter_map(|best| grid_figure(curve, &best.fixed, Some(best))).collect();
+    let tested: Vec<Figure> = cells.filter_map(|best| grid_figure(&grid(curve, &best.fixed)?, Some(best))).collect();
     if tested.is_empty() { surface_figures(curve) } else { tested }
 }
 
 /// The heat maps of a metric over exactly two numbers.
 fn surface_figures(curve: &Curve<'_>) -> Vec<Figure> {
-    let numbers: Vec<&Axis> = curve.metric.axes().filter(|axis| axis.scale != AxisScale::Category).collect();
-    let [first, second] = numbers[..] else { return Vec::new() };
-    let rest =
-        |case: &Case| -> Case { case.iter().filter(|(name, _)| *name != first.name && *name != second.name).collect() };
-    let held: BTreeSet<Case> = curve.results().map(|result| rest(&result.case)).collect();
-    let is_surface = |held: &&Case| {
-        let of = |axis: &Axis| -> BTreeSet<u64> {
-            let here = curve.results().filter(|result| rest(&result.case) == **held);
-            here.filter_map(|result| axis.number_in(&result.case)).collect()
-        };
-        [first, second].into_iter().all(|axis| of(axis).len() >= MIN_GRID_SIDE)
-    };
-    held.iter().filter(is_surface).filter_map(|held| grid_figure(curve, held, None)).collect()
+    let numbers: Vec<Axis> = curve.metric.axes().filter(|axis| axis.scale != AxisScale::Category).copied().collect();
+    if numbers.len() != 2 {
+        return Vec::new();
+    }
+    let held: BTreeSet<Case> = curve.results().map(|result| case_without(&result.case, &numbers)).collect();
+    let is_surface =
+        |grid: &Matrix<'_>| [&grid.rows, &grid.columns].iter().all(|side| side.names.len() >= MIN_GRID_SIDE);
+    let surfaces = held.iter().filter_map(|held| grid(curve, held)).filter(is_surface);
+    surfaces.filter_map(|grid| grid_figure(&grid, None)).collect()
 }
 
-fn grid_figure(curve: &Curve<'_>, held: &Case, best: Option<&BestCell>) -> Option<Figure> {
-    let metric = curve.metric;
-    let mut varied = metric.axes().filter(|axis| held.get(&axis.name).is_none());
-    let (rows, columns) = (*varied.next()?, *varied.next()?);
-    let rest =
-        |case: &Case| -> Case { case.iter().filter(|(name, _)| *name != rows.name && *name != columns.name).collect() };
-    let here: Vec<&MetricResult> = curve.results().filter(|result| rest(&result.case) == *held).collect();
-    let values = |axis: Name| -> Vec<Value> {
-        let values: BTreeSet<Value> = here.iter().filter_map(|result| result.case.get(&axis)).collect();
-        values.into_iter().collect()
-    };
-    let (down, across) = (values(rows.name), values(columns.name));
-    let place = |values: &[Value], result: &MetricResult, axis: Name| {
-        values.iter().position(|value| Some(*value) == result.case.get(&axis))
-    };
-    let cell =
-        |result: &&'_ MetricResult| Some((place(&down, result, rows.name)?, place(&across, result, columns.name)?));
-    let mut cells: Vec<(usize, usize, &MetricResult)> =
-        here.iter().filter_map(|result| cell(result).map(|(row, column)| (row, column, *result))).collect();
-    cells.sort_by_key(|&(row, column, _)| (row, column));
-    let label = units::case(metric, held);
-    let (down, across) = (GridAxis::new(rows, &down), GridAxis::new(columns, &across));
+/// The results of a curve at these values of all parameters except two; `None` where the others are not two.
+fn grid<'a>(curve: &Curve<'a>, held: &Case) -> Option<Matrix<'a>> {
+    let mut varied = curve.metric.axes().filter(|axis| held.get(&axis.name).is_none());
+    let axes = [*varied.next()?, *varied.next()?];
+    let results = curve.results().filter(|result| case_without(&result.case, &axes) == *held);
+    Some(Matrix::new(curve.metric, held.clone(), axes, &results.collect::<Vec<_>>()))
+}
+
+fn grid_figure(grid: &Matrix<'_>, best: Option<&BestCell>) -> Option<Figure> {
+    let (heat, description) = heat_map(grid, best)?;
+    let Matrix { metric, label, rows, columns, .. } = grid;
     let which = if label.is_empty() { String::new() } else { format!(", {label}") };
-    let title = format!("{}: {} by {}{which}", metric_title(metric), rows.label, columns.label);
-    let id = safe_file_name(&format!("{} grid {label}", metric.id));
-    // No row of the table has this name: those lead to the curve.
-    let shown = format!("{} by {} {label}", rows.name, columns.name);
-    let place = |grid: &HeatMapGrid<'_>, row: &str, column: &str| {
-        format!("{}={row} {}={column}", grid.rows.axis.name, grid.columns.axis.name)
-    };
-    HeatMapGrid { metric, label, called: "cell", place, rows: down, columns: across, cells }
-        .figure(id, title, shown, best)
+    Some(Figure {
+        id: safe_file_name(&format!("{} grid {label}", metric.id)),
+        title: format!("{}: {} by {}{which}", metric_title(metric), rows.axis.label, columns.axis.label),
+        description,
+        // No row of the table has this name: those lead to the curve.
+        shows: vec![(metric.id, format!("{} by {} {label}", rows.axis.name, columns.axis.name))],
+        drawing: Drawing::Heat(heat),
+    })
 }
 
-impl HeatMapGrid<'_> {
-    /// `None` where nothing of it was measured.
-    fn figure(&self, id: String, title: String, shown: String, best: Option<&BestCell>) -> Option<Figure> {
-        let values = self.cells.iter().filter_map(|&(row, column, result)| {
-            let [value, low, high] = headline(result)?;
-            let predicted = predicted_interval(result).map(|[value, ..]| value);
-            let finite = [value, low, high].iter().all(|value| value.is_finite());
-            let standing = best.map_or(CellRank::Other, |best| cell_rank(best, &result.case));
-            finite.then_some(HeatCell { row, column, step: 0, value, low, high, predicted, standing })
-        });
-        let mut cells: Vec<HeatCell> = values.collect();
-        let steps = ColorSteps::of_cells(&cells)?;
-        for cell in &mut cells {
-            cell.step = steps.step_of(cell.value);
-        }
-        let unit = self.metric.unit;
-        let scale = units::scale_for(cells.iter().map(|cell| cell.value).fold(0.0, f64::max), unit);
-        let mut description = self.describe(&cells);
-        description.extend(best.map(|best| format!("{} ({}).", best.conclusion.text, best.conclusion.test)));
-        Some(Figure {
-            id,
-            title,
-            description,
-            shows: vec![(self.metric.id, shown)],
-            drawing: Drawing::Heat(Heat {
-                row_label: self.rows.axis.label.to_string(),
-                column_label: self.columns.axis.label.to_string(),
-                axes: [self.rows.axis.name, self.columns.axis.name],
-                called: self.called,
-                rows: self.rows.names.clone(),
-                columns: self.columns.names.clone(),
-                unit: unit.into(),
-                factor: scale.factor,
-                symbol: scale.symbol.to_owned(),
-                steps: steps.labels(unit.into()),
-                cells,
-            }),
-        })
-    }
+/// The heat map of a matrix, and its description; `None` where nothing of it was measured.
+fn heat_map(matrix: &Matrix<'_>, best: Option<&BestCell>) -> Option<(Heat, Vec<String>)> {
+    let cell = |&MatrixCell { row, column, result }: &MatrixCell<'_>| {
+        let [value, low, high] = headline(result)?;
+        let predicted = predicted_interval(result).map(|[value, ..]| value);
+        let standing = best.map_or(CellRank::Other, |best| cell_rank(best, &result.case));
+        let is_finite = [value, low, high].iter().all(|value| value.is_finite());
+        is_finite.then_some(HeatCell { row, column, step: 0, value, low, high, predicted, standing })
+    };
+    let mut cells: Vec<HeatCell> = matrix.cells.iter().filter_map(cell).collect();
+    let (low, high) = min_max(cells.iter().map(|cell| cell.value))?;
+    let steps = ColorSteps { low, high };
+    cells.iter_mut().for_each(|cell| cell.step = steps.step_of(cell.value));
+    let unit = AxisKind::from(matrix.metric.unit);
+    let scale = units::scale_for(cells.iter().map(|cell| cell.value).fold(0.0, f64::max), matrix.metric.unit);
+    let mut description = describe(matrix, &cells);
+    description.extend(best.map(|best| format!("{} ({}).", best.conclusion.text, best.conclusion.test)));
+    let heat = Heat {
+        row_label: matrix.rows.axis.label.to_string(),
+        column_label: matrix.columns.axis.label.to_string(),
+        axes: [matrix.rows.axis.name, matrix.columns.axis.name],
+        called: matrix.cell_word(),
+        rows: matrix.rows.names.clone(),
+        columns: matrix.columns.names.clone(),
+        unit,
+        factor: scale.factor,
+        symbol: scale.symbol.to_owned(),
+        steps: steps.labels(unit),
+        cells,
+    };
+    Some((heat, description))
+}
 
-    /// `0 to 1`, `threads=4 block=64 KiB`.
-    fn name(&self, row: usize, column: usize) -> String {
-        (self.place)(self, &self.rows.names[row], &self.columns.names[column])
-    }
-
-    /// The grid in words: lowest and highest cell, ratios to predictions, and what is missing.
-    fn describe(&self, cells: &[HeatCell]) -> Vec<String> {
-        let unit = self.metric.unit;
-        let called = self.called;
-        let one = |cell: &HeatCell| {
-            format!("{} at {}", units::value_text(cell.value, unit), self.name(cell.row, cell.column))
-        };
-        let by_value = |a: &&HeatCell, b: &&HeatCell| a.value.total_cmp(&b.value);
-        let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
-            return Vec::new();
-        };
-        let mut sentences = vec![format!(
-            "{}lowest {}, highest {}, of {}{}.",
-            prefix(&self.label),
-            one(lowest),
-            one(highest),
-            labels::plural(cells.len() as u64, called),
-            verdict_counts(self.cells.iter().map(|&(_, _, result)| result))
-        )];
-        let without = self.cells.iter().filter(|(_, _, result)| result.outcome.summary().is_none());
-        let missing: Vec<String> = without.map(|&(row, column, _)| self.name(row, column)).collect();
-        if !missing.is_empty() {
-            let which =
-                if missing.len() > MAX_NAMED_PAIRS { String::new() } else { format!(": {}", missing.join(", ")) };
-            sentences.push(format!("No value for {}{which}.", labels::plural(missing.len() as u64, called)));
+/// A grid in words: lowest and highest cell, ratios to predictions, and what is missing.
+fn describe(matrix: &Matrix<'_>, cells: &[HeatCell]) -> Vec<String> {
+    let position = |row: usize, column: usize| match (&matrix.rows, &matrix.columns) {
+        _ if matrix.is_of_pairs() => matrix.pair_name(row, column),
+        (rows, columns) => {
+            format!("{}={} {}={}", rows.axis.name, rows.names[row], columns.axis.name, columns.names[column])
         }
-        sentences
+    };
+    let text = |cell: &HeatCell| {
+        format!("{} at {}", units::value_text(cell.value, matrix.metric.unit), position(cell.row, cell.column))
+    };
+    let by_value = |a: &&HeatCell, b: &&HeatCell| a.value.total_cmp(&b.value);
+    let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
+        return Vec::new();
+    };
+    let mut sentences = vec![format!(
+        "{}lowest {}, highest {}, of {}{}.",
+        prefix(&matrix.label),
+        text(lowest),
+        text(highest),
+        labels::plural(cells.len() as u64, matrix.cell_word()),
+        verdict_counts(matrix.results())
+    )];
+    let without = matrix.cells.iter().filter(|cell| cell.result.outcome.summary().is_none());
+    let missing: Vec<String> = without.map(|cell| position(cell.row, cell.column)).collect();
+    if !missing.is_empty() {
+        let which = if missing.len() > MAX_NAMED_PAIRS { String::new() } else { format!(": {}", missing.join(", ")) };
+        sentences.push(format!("No value for {}{which}.", labels::plural(missing.len() as u64, matrix.cell_word())));
     }
+    sentences
 }
 
 fn cell_rank(best: &BestCell, case: &Case) -> CellRank {
@@ -329,33 +274,19 @@ struct ColorSteps {
 }
 
 impl ColorSteps {
-    fn of_cells(cells: &[HeatCell]) -> Option<Self> {
-        let (low, high) = min_max(cells.iter().map(|cell| cell.value))?;
-        Some(Self { low, high })
-    }
-
     fn count(&self) -> usize {
         if self.high > self.low { HEAT_COLORS } else { 1 }
     }
 
     fn step_of(&self, value: f64) -> usize {
-        if self.count() == 1 {
-            return 0;
-        }
-        let share = if self.low > 0.0 {
-            (value / self.low).ln() / (self.high / self.low).ln()
-        } else {
-            (value - self.low) / (self.high - self.low)
-        };
-        ((share * HEAT_COLORS as f64) as usize).min(HEAT_COLORS - 1)
+        let share = share_between(value, (self.low, self.high), self.low > 0.0);
+        ((share * self.count() as f64) as usize).min(self.count() - 1)
     }
 
     fn lower_bound(&self, step: usize) -> f64 {
-        let share = step as f64 / self.count() as f64;
-        if self.low > 0.0 {
-            self.low * (self.high / self.low).powf(share)
-        } else {
-            self.low + share * (self.high - self.low)
+        match step as f64 / self.count() as f64 {
+            share if self.low > 0.0 => self.low * (self.high / self.low).powf(share),
+            share => self.low + share * (self.high - self.low),
         }
     }
 

@@ -13,8 +13,11 @@ pub(super) fn timeline_figures(report: &Report<'_>) -> Vec<Figure> {
 
 /// One of them; `None` where it has no point that can be drawn.
 fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
-    let groups = timeline.groups.iter().enumerate();
-    let series: Vec<Series> = groups.filter_map(|(style, group)| visit_points(group, style)).collect();
+    let visits = |(style, group): (usize, &TimelineGroup)| {
+        let points = group.points.iter().map(|&(x, y)| Point::exact(x, y));
+        Series::new(group.label.as_str(), SeriesRole::LoadSteps, style, points)
+    };
+    let series: Vec<Series> = timeline.groups.iter().enumerate().filter_map(visits).collect();
     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
     let (low, high) = (1.0 - timeline.tolerance, 1.0 + timeline.tolerance);
     let mark = |(label, at): &(String, f64)| Mark { label: label.clone(), at: *at, low: *at, high: *at };
@@ -32,12 +35,6 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
             ..Plot::new(x, y, series)
         }),
     })
-}
-
-/// The visits of a group.
-fn visit_points(group: &TimelineGroup, style: usize) -> Option<Series> {
-    let points = group.points.iter().map(|&(x, y)| Point::exact(x, y));
-    Series::new(group.label.as_str(), SeriesRole::LoadSteps, style, points)
 }
 
 /// A group in words: how far its visits are from their mean.

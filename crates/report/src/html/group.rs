@@ -37,14 +37,13 @@ impl<'a> ResultGroup<'a> {
     }
 
     pub(super) fn of_matrix(matrix: &Matrix<'a>) -> Self {
-        let pair =
-            |cell: &MatrixCell<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
+        let pair = |cell: &MatrixCell<'a>| (matrix.pair_name(cell.row, cell.column), cell.result);
         Self {
             metric: matrix.metric,
             label: matrix.label.clone(),
             held: matrix.held.clone(),
-            axis: format!("{}, {}", matrix.from.label, matrix.to.label),
-            unit: "pair",
+            axis: matrix.axes_label(),
+            unit: matrix.cell_word(),
             points: matrix.cells.iter().map(pair).collect(),
         }
     }

@@ -7,7 +7,7 @@ use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning};
 use kelvin_core::{Unit, Value};
 
 use super::{Terminal, TextStyle};
-use crate::scale::min_max;
+use crate::scale::{min_max, share_between};
 use crate::sections::{
     CommonAxes, Curve, CurveSeries, MAX_NAMED, Matrix, MissingResults, Section, SectionEntry, without_area,
 };
@@ -275,9 +275,8 @@ impl Terminal {
         if let [result] = results[..] {
             return self.row(result, columns, footnotes);
         }
-        let over = format!("{}, {}", matrix.from.label, matrix.to.label);
         let marks = footnotes.marks(&results);
-        let mut lines = vec![format!("{}{marks} over {}", short_id(&matrix.metric.id), clean(&over))];
+        let mut lines = vec![format!("{}{marks} over {}", short_id(&matrix.metric.id), clean(&matrix.axes_label()))];
         let count = labels::plural(results.len() as u64, "pair");
         let rest = columns.alike.rest_text(matrix.metric, &matrix.held);
         let label = if rest.is_empty() { count } else { format!("{} ({count})", clean(&rest)) };
@@ -372,9 +371,9 @@ fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
     let value = |result: &MetricResult| Some(result.outcome.summary()?.headline);
     let Some((_, most)) = min_max(matrix.results().filter_map(value)) else { return Vec::new() };
     let scale = units::scale_for(most, matrix.metric.unit);
-    let names: Vec<String> = (0..matrix.names.len()).map(|index| clean(&matrix.name(index))).collect();
+    let names: Vec<String> = matrix.rows.names.iter().map(|name| clean(name)).collect();
     let text = |from: usize, to: usize| {
-        let cell = matrix.cells.iter().find(|cell| (cell.from, cell.to) == (from, to));
+        let cell = matrix.cells.iter().find(|cell| (cell.row, cell.column) == (from, to));
         cell.and_then(|cell| value(cell.result))
             .map_or("-".into(), |value| units::value_text(value / scale.factor, Unit::Ratio))
     };
@@ -400,9 +399,8 @@ fn sparkline(line: &CurveSeries<'_>) -> String {
     let values: Vec<Option<f64>> =
         line.points.iter().map(|(_, result)| Some(result.outcome.summary()?.headline)).collect();
     let (low, high) = min_max(values.iter().flatten().copied()).unwrap_or_default();
-    let logarithmic = low > 0.0 && high / low > 10.0;
     let height = |value: f64| {
-        let share = if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
+        let share = share_between(value, (low, high), low > 0.0 && high / low > 10.0);
         BARS[if share.is_finite() { (share * 7.0).round() as usize } else { 0 }.min(7)]
     };
     let shown = values.len().min(SPARKLINE_WIDTH);
