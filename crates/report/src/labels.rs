@@ -256,12 +256,15 @@ pub fn against_prediction(against: PredictionVerdict) -> &'static str {
     }
 }
 
+/// What stands behind a figure that is only as found.
+pub(crate) const AS_FOUND_MARK: &str = "◇";
+
 /// What stands behind a figure that is not as predicted, or only as found. A word means the same for a time and a rate, where an arrow
 /// would point the other way.
 pub fn as_found_suffix(figure: &OverviewFigure) -> &'static str {
     match figure.verdict {
         PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.verdict),
-        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared if figure.as_found.is_some() => "◇",
+        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared if figure.as_found.is_some() => AS_FOUND_MARK,
         PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
     }
 }

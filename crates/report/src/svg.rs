@@ -6,8 +6,6 @@ pub(crate) mod ladder;
 pub(crate) mod path;
 pub(crate) mod waterfall;
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::escape::{Markup, html};
@@ -64,6 +62,26 @@ fn role_style(role: SeriesRole) -> String {
     let round = if round { ";stroke-linecap:round" } else { "" };
     let of = if role == SeriesRole::Measured { String::new() } else { format!(".{}", role.name()) };
     format!(".line{of}{{stroke-width:{width}{dash}{round}}}.band{of}{{fill-opacity:{band}}}")
+}
+
+/// A text that begins at a place.
+pub(crate) fn text_at(x: f64, y: f64, text: impl Into<Markup>) -> Markup {
+    html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), number(y), text.into())
+}
+
+/// A text of which the start, the middle or the end is at a place.
+pub(crate) fn anchored_text([x, y]: [f64; 2], anchor: &str, text: impl Into<Markup>) -> Markup {
+    let text = text.into();
+    html!("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>", number(x), number(y), anchor, text)
+}
+
+/// Lines of this height and class, from the baseline of the first one down.
+fn title_lines(lines: &[String], [x, top]: [f64; 2], height: f64, class: &str) -> Markup {
+    let line = |(index, text): (usize, &String)| {
+        let y = number(top + height * index as f64);
+        html!("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", class, x, y, text)
+    };
+    lines.iter().enumerate().map(line).collect()
 }
 
 /// A drawing beside which the page has its contents in words or as a table.
@@ -125,10 +143,10 @@ impl GridLines {
     pub(crate) fn draw(&self, ticks: impl Iterator<Item = (f64, String)>) -> (String, Markup) {
         let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), 0.0);
         for (x, label) in ticks {
-            lines.push_str(&format!("{}V{}", path::move_to(x, self.top), number(self.bottom)));
+            lines.push_str(&path::vertical(x, self.top, self.bottom));
             let half = text_width(&label) / 2.0;
             if x - half >= free_from && x + half <= self.right {
-                labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), self.labels, label));
+                labels.push(text_at(x, self.labels, label));
                 free_from = x + half + CHARACTER_WIDTH;
             }
         }
@@ -138,7 +156,7 @@ impl GridLines {
     /// Lines and labels as a part of a drawing.
     pub(crate) fn markup(&self, ticks: impl Iterator<Item = (f64, String)>) -> Markup {
         let (lines, labels) = self.draw(ticks);
-        html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
+        html!("{}<g text-anchor=\"middle\">{}</g>", path::element("grid", lines), labels)
     }
 }
 
@@ -154,11 +172,7 @@ fn title(figure: &Figure, width: f64) -> (Markup, f64) {
     let most = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER_WIDTH) as usize;
     let lines = wrap(&format!("{}: {}", figure.id, figure.title), most);
     let height = TITLE_HEIGHT * lines.len() as f64 + TITLE_GAP;
-    let line = |(index, text): (usize, &String)| {
-        let y = TITLE_HEIGHT * (index as f64 + 0.8) - height;
-        html!("<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>", TITLE_MARGIN, number(y), text)
-    };
-    (lines.iter().enumerate().map(line).collect(), height)
+    (title_lines(&lines, [TITLE_MARGIN, 0.8 * TITLE_HEIGHT - height], TITLE_HEIGHT, "title"), height)
 }
 
 /// A drawing: what a page shows, with its size, and what a file shows in addition, with its own.
@@ -195,29 +209,35 @@ pub fn standalone(figure: &Figure) -> String {
 /// script to make it live, and holds what a file shows of it, which the page hides.
 pub(crate) fn inline(figure: &Figure) -> Markup {
     let SvgDrawing { shown, width, height, in_file, above, whole: (file_width, file_height) } = draw(figure);
-    let (mut file, mut ground, mut hidden) = (None, None, None);
-    if let Drawing::Heat(_) = figure.drawing {
-        let above = number(above);
-        file = Some(html!(
-            " width=\"{}\" height=\"{}\" data-file=\"0 -{} {} {}\"",
-            width,
-            height,
-            above,
-            file_width,
-            file_height
-        ));
-        ground = Some(html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", above));
-        hidden = Some(html!("<g class=\"in-file\">{}</g>", in_file));
+    let title = &figure.title;
+    if let Drawing::Plot(_) = figure.drawing {
+        return labelled([width, height], title, shown);
     }
+    let above = number(above);
     html!(
-        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"{}>{}{}{}</svg>",
+        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" width=\"{0}\" height=\"{1}\" \
+         data-file=\"0 -{} {} {}\"><rect class=\"in-file\" y=\"-{3}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>{}\
+         <g class=\"in-file\">{}</g></svg>",
         width,
         height,
-        figure.title,
-        file,
-        ground,
+        title,
+        above,
+        file_width,
+        file_height,
         shown,
-        hidden
+        in_file
+    )
+}
+
+/// A drawing with a name for who does not see it.
+pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl Into<Markup>) -> Markup {
+    let drawn = drawn.into();
+    html!(
+        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+        width,
+        height,
+        label,
+        drawn
     )
 }
 
@@ -228,7 +248,11 @@ fn plot_body(picture: &PlotLayout<'_>) -> (Markup, f64) {
     svg.push(axes(picture));
     let (marks, rows) = draw_marks(picture);
     svg.push(marks);
-    picture.lines.iter().filter(|line| picture.shows_band(line)).for_each(|line| svg.push(draw_band(picture, line)));
+    // The interval band of measured points, the range of predictions, the spread of a history.
+    for line in picture.lines.iter().filter(|line| picture.shows_band(line)) {
+        let bands = line.segments().map(|points| band_path(picture, points));
+        svg.push(path::element(&classes("band", line), bands.collect::<String>()));
+    }
     picture.lines.iter().for_each(|line| svg.push(draw_line(picture, line)));
     let (legend, lines) = legend(picture);
     svg.push(legend);
@@ -293,16 +317,12 @@ fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
 /// A vertical line with its band, and its name at its upper end.
 fn draw_mark(picture: &PlotLayout<'_>, mark: &Mark, row: usize) -> Markup {
     let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.x_of(at));
+    let name = [x, TOP - 3.0 - row as f64 * MARK_NAME_HEIGHT];
     html!(
-        "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{}\"/>\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
-        path::rectangle(from, TOP, to - from, PLOT_HEIGHT),
-        path::move_to(x, TOP),
-        TOP + PLOT_HEIGHT,
-        number(x),
-        number(TOP - 3.0 - row as f64 * MARK_NAME_HEIGHT),
-        text_anchor(x, text_width(&mark.label)),
-        mark.label
+        "{}{}{}",
+        path::element("guide", path::rectangle(from, TOP, to - from, PLOT_HEIGHT)),
+        path::element("mark-line", path::vertical(x, TOP, TOP + PLOT_HEIGHT)),
+        anchored_text(name, text_anchor(x, text_width(&mark.label)), &mark.label)
     )
 }
 
@@ -322,35 +342,24 @@ fn text_anchor(x: f64, width: f64) -> &'static str {
 /// The grid as one path, and the labels of its lines.
 fn axes(picture: &PlotLayout<'_>) -> Markup {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
-    let (mut grid, mut beside) = (String::new(), Markup::new());
+    let (mut grid, mut labels) = (String::new(), Markup::new());
     let (x, y) = (picture.x.scale(), picture.y.scale());
     for tick in y.ticks() {
         let y = TOP + (1.0 - y.share(tick.position)) * PLOT_HEIGHT;
-        let _ = write!(grid, "{}H{right}", path::move_to(LEFT, y));
-        beside.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), tick.label));
+        grid.push_str(&path::horizontal(LEFT, right, y));
+        labels.push(text_at(LEFT - 8.0, y + 4.0, &tick.label));
     }
     let ticks = x.ticks().iter().map(|tick| (LEFT + x.share(tick.position) * (right - LEFT), tick.label.clone()));
     let (lines, below) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
     grid.push_str(&lines);
     html!(
-        "<path class=\"grid\" d=\"{}\"/><path class=\"axis\" d=\"M{} {}H{}\"/>\
-         <g text-anchor=\"middle\">{}<text x=\"{}\" y=\"{}\">{}</text></g><g text-anchor=\"end\">{}</g>",
-        grid,
-        LEFT,
-        bottom,
-        right,
+        "{}{}<g text-anchor=\"middle\">{}{}</g><g text-anchor=\"end\">{}</g>",
+        path::element("grid", grid),
+        path::element("axis", path::horizontal(LEFT, right, bottom)),
         below,
-        f64::midpoint(LEFT, right),
-        bottom + 38.0,
-        picture.x.label,
-        beside
+        text_at(f64::midpoint(LEFT, right), bottom + 38.0, picture.x.label),
+        labels
     )
-}
-
-/// The interval band of measured points, the range of predictions, the spread of a history.
-fn draw_band(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
-    let bands: String = line.segments().map(|points| band_path(picture, points)).collect();
-    html!("<path class=\"{}\" d=\"{}\"/>", classes("band", line), bands)
 }
 
 /// The band around neighbouring points; around one alone a bar.
@@ -366,8 +375,7 @@ fn band_path(picture: &PlotLayout<'_>, points: &[Point]) -> String {
 
 fn draw_line(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
     let is_drawn = LineStyle::for_role(line.role).width > 0.0 && line.marker != Some(Marker::Dash);
-    let drawn =
-        || html!("<path class=\"{}\" d=\"{}\"/>", classes("line", line), path::polyline(picture.positions(line)));
+    let drawn = || path::element(&classes("line", line), path::polyline(picture.positions(line)));
     html!("{}{}", is_drawn.then(drawn), markers(line, picture.positions(line)))
 }
 
@@ -387,7 +395,7 @@ fn markers(line: &PlotLine<'_>, places: impl Iterator<Item = (f64, f64)>) -> Opt
         _ => format!("s{}", line.color),
     };
     let outlines: String = places.map(|(x, y)| outline(marker, hollow, x, y)).collect();
-    Some(html!("<path class=\"{}\" d=\"{}\"/>", class, outlines))
+    Some(path::element(&class, outlines))
 }
 
 /// A marker around a place.
@@ -418,7 +426,7 @@ fn legend(picture: &PlotLayout<'_>) -> (Markup, f64) {
         }
         let y = TOP + PLOT_HEIGHT + BOTTOM + (lines - 1.0) * LEGEND_LINE_HEIGHT + 8.0;
         svg.push(swatch(line, x, y));
-        svg.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x + 34.0), y + 4.0, line.label));
+        svg.push(text_at(x + 34.0, y + 4.0, line.label));
         x += width;
     }
     (svg, lines)
@@ -426,7 +434,7 @@ fn legend(picture: &PlotLayout<'_>) -> (Markup, f64) {
 
 /// A short piece of a line with its marker, 26 wide.
 fn swatch(line: &PlotLine<'_>, x: f64, y: f64) -> Markup {
-    let piece = || html!("<path class=\"{}\" d=\"{}h26\"/>", classes("line", line), path::move_to(x, y));
+    let piece = || path::element(&classes("line", line), path::move_to(x, y) + "h26");
     let marker = markers(line, std::iter::once((x + 13.0, y))).filter(|_| line.marker != Some(Marker::Dash));
     html!("{}{}", (LineStyle::for_role(line.role).width > 0.0).then(piece), marker)
 }

@@ -15,7 +15,7 @@ use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
 use crate::html::page_shell::PageShell;
 use crate::scale::AxisScaling;
-use crate::svg::path;
+use crate::svg::{anchored_text, labelled, path, text_at};
 
 const STYLE: &str = include_str!("../../assets/history.css");
 const WIDTH: f64 = 340.0;
@@ -79,7 +79,7 @@ fn card(series: &SeriesHistory, history: &History) -> Markup {
     });
     let texts = series_texts(series, history, newest_changes(series), usize::MAX, true);
     let items: Markup = texts.iter().map(|text| html!("<li>{}</li>", text)).collect();
-    let list = if items.is_empty() { items } else { html!("<ul>{}</ul>", items) };
+    let list = (!items.is_empty()).then(|| html!("<ul>{}</ul>", items));
     html!(
         "<figure class=\"multiple\"><figcaption><h3>{}</h3><p class=\"figures\"><b>{}</b> {} since the first {}</p></figcaption>{}{}</figure>",
         series_name(series),
@@ -116,19 +116,13 @@ fn series_svg(series: &SeriesHistory, history: &History) -> Markup {
     values.extend([1.0 - MIN_RELATIVE_RANGE / 2.0, 1.0 + MIN_RELATIVE_RANGE / 2.0].map(|share| middle * share));
     let axis = FigureAxis::new("", series.metric.unit).without_zero();
     let ground = PlotArea { history, values: AxisScaling::linear(&values, &axis, 0.08) };
+    let marks =
+        |version: &VersionHistory| version.changes.iter().map(|change| mark(change, &ground)).collect::<Markup>();
     let versions: Markup =
-        series.versions.iter().map(|version| html!("{}{}", marks(version, &ground), line(version, &ground))).collect();
+        series.versions.iter().map(|version| html!("{}{}", marks(version), line(version, &ground))).collect();
     let breaks: Markup = series.versions.iter().skip(1).map(|version| version_break(version, &ground)).collect();
-    html!(
-        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {} runs\">{}{}{}</svg>",
-        WIDTH,
-        HEIGHT,
-        series_name(series),
-        history.runs.len(),
-        axes(&ground),
-        versions,
-        breaks
-    )
+    let label = format!("{} over {} runs", series_name(series), history.runs.len());
+    labelled([WIDTH, HEIGHT], &label, html!("{}{}{}", axes(&ground), versions, breaks))
 }
 
 /// The grid with the labels of values, and the first and the last day.
@@ -138,47 +132,39 @@ fn axes(ground: &PlotArea<'_>) -> Markup {
     let (mut grid, mut labels) = (String::new(), Markup::new());
     for tick in ticks.iter().step_by(step) {
         let y = TOP + (1.0 - ground.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
-        grid.push_str(&format!("{}H{}", path::move_to(LEFT, y), path::number(WIDTH - RIGHT)));
-        labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 6.0, path::number(y + 4.0), tick.label));
+        grid.push_str(&path::horizontal(LEFT, WIDTH - RIGHT, y));
+        labels.push(text_at(LEFT - 6.0, y + 4.0, &tick.label));
     }
     let runs = &ground.history.runs;
-    let first = runs.first().map(|run| html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT, HEIGHT - 4.0, run_day(run)));
-    let last = runs.last().filter(|_| runs.len() > 1).map(|run| {
-        html!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", WIDTH - RIGHT, HEIGHT - 4.0, run_day(run))
-    });
-    html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"end\">{}</g>{}{}", grid, labels, first, last)
+    let first = runs.first().map(|run| text_at(LEFT, HEIGHT - 4.0, run_day(run)));
+    let last = runs.last().filter(|_| runs.len() > 1);
+    let last = last.map(|run| anchored_text([WIDTH - RIGHT, HEIGHT - 4.0], "end", run_day(run)));
+    html!("{}<g text-anchor=\"end\">{}</g>{}{}", path::element("grid", grid), labels, first, last)
 }
 
 /// The values of a version, as a line and dots: never joined with those of another.
 fn line(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
     let places = || version.points.iter().map(|point| (ground.x_of(point.run as f64), ground.y_of(point.value)));
     let dots: String = places().map(|(x, y)| path::dot_at(x, y)).collect();
-    let dots = (version.points.len() <= MAX_DOTS).then(|| html!("<path class=\"dot s0\" d=\"{}\"/>", dots));
-    html!("<path class=\"line s0\" d=\"{}\"/>{}", path::polyline(places()), dots)
+    let dots = (version.points.len() <= MAX_DOTS).then(|| path::element("dot s0", dots));
+    html!("{}{}", path::element("line s0", path::polyline(places())), dots)
 }
 
-/// The places of changes as bands, and the levels on either side of a step.
-fn marks(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
-    version.changes.iter().map(|change| mark(change, ground)).collect()
-}
-
+/// The place of a change as a band, and the levels on either side of a step.
 fn mark(change: &HistoryChange, ground: &PlotArea<'_>) -> Markup {
-    let half = 0.5;
-    let [from, to] = match change.kind {
-        HistoryChangeKind::Step => [change.run_interval[0] as f64 - half - half, change.run_interval[1] as f64],
-        HistoryChangeKind::Drift => change.run_interval.map(|run| run as f64),
-    };
+    let [from, to] = change.run_interval.map(|run| run as f64);
+    let from = if change.kind == HistoryChangeKind::Step { from - 1.0 } else { from };
     let (left, right) = (ground.x_of(from.max(0.0)), ground.x_of(to));
     let band = path::rectangle(left, TOP, (right - left).max(1.0), HEIGHT - TOP - BOTTOM);
     let level = |at: f64, value: f64, length: f64| {
         format!("{}h{}", path::move_to(at, ground.y_of(value)), path::number(length))
     };
     let levels = level((left - 24.0).max(LEFT), change.before, 24.0) + &level(right, change.after, 24.0);
-    html!("<path class=\"guide\" d=\"{}\"/><path class=\"level\" d=\"{}\"/>", band, levels)
+    html!("{}{}", path::element("guide", band), path::element("level", levels))
 }
 
 fn version_break(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
     let first = version.points.first().map_or(0.0, |point| point.run as f64);
     let x = ground.x_of((first - 0.5).max(0.0));
-    html!("<path class=\"mark-line\" d=\"{}V{}\"/>", path::move_to(x, TOP), HEIGHT - BOTTOM)
+    path::element("mark-line", path::vertical(x, TOP, HEIGHT - BOTTOM))
 }

@@ -5,7 +5,7 @@ use kelvin_core::Unit;
 
 use crate::escape::{Markup, html};
 use crate::scale::min_max;
-use crate::svg::{path, unlabelled};
+use crate::svg::{anchored_text, path, text_at, unlabelled};
 use crate::units;
 
 /// The ratio bar spans this factor on either side of 1.
@@ -24,13 +24,13 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     };
     let (from, to) = (at(prediction.low / prediction.value), at(prediction.high / prediction.value));
     let mut svg = html!(
-        "<path class=\"fine\" d=\"{}\"/><path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
-        path::rectangle(from, 3.0, (to - from).max(1.0), 10.0),
+        "{}<path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
+        path::element("fine", path::rectangle(from, 3.0, (to - from).max(1.0), 10.0)),
         RATIO_WIDTH - 2.0,
         RATIO_WIDTH / 2.0
     );
     if most > least {
-        svg.push(html!("<path class=\"reach\" d=\"{}H{}\"/>", path::move_to(at(least), 8.0), path::number(at(most))));
+        svg.push(path::element("reach", path::horizontal(at(least), at(most), 8.0)));
         svg.push(ratio_mark(least, at(least)));
     }
     svg.push(ratio_mark(most, at(most)));
@@ -39,13 +39,10 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
 
 /// A dot, or an arrow if the ratio is beyond the bar.
 fn ratio_mark(ratio: f64, x: f64) -> Markup {
-    let arrow = |x: f64, way: &str| html!("<path class=\"mark\" d=\"{}{}\"/>", path::move_to(x, 3.0), way);
-    if ratio > RATIO_SPAN {
-        arrow(x - 3.0, "l7 5-7 5z")
-    } else if ratio < 1.0 / RATIO_SPAN {
-        arrow(x + 3.0, "l-7 5 7 5z")
-    } else {
-        html!("<path class=\"dots\" d=\"{}\"/>", path::dot_at(x, 8.0))
+    match ratio {
+        _ if ratio > RATIO_SPAN => path::element("mark", path::move_to(x - 3.0, 3.0) + "l7 5-7 5z"),
+        _ if ratio < 1.0 / RATIO_SPAN => path::element("mark", path::move_to(x + 3.0, 3.0) + "l-7 5 7 5z"),
+        _ => path::element("dots", path::dot_at(x, 8.0)),
     }
 }
 
@@ -65,28 +62,23 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
         let share = ((value - low) / (high - low)).clamp(0.0, 1.0);
         (STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round()
     };
-    let (left, right) = (at(low), at(high));
+    let quartiles = path::rectangle(at(d.p25), 10.0, (at(d.p75) - at(d.p25)).max(1.0), 20.0);
     let mut svg = html!(
-        "<path class=\"whisker\" d=\"M{} 20H{}\"/><path class=\"reach\" d=\"M{} 20H{}\"/>\
-         <path class=\"box\" d=\"{}\"/><path class=\"median\" d=\"M{} 7V33\"/>",
-        left,
-        right,
-        at(d.p5),
-        at(d.p95),
-        path::rectangle(at(d.p25), 10.0, (at(d.p75) - at(d.p25)).max(1.0), 20.0),
-        at(d.p50)
+        "{}{}{}{}",
+        path::element("whisker", path::horizontal(at(low), at(high), 20.0)),
+        path::element("reach", path::horizontal(at(d.p5), at(d.p95), 20.0)),
+        path::element("box", quartiles),
+        path::element("median", path::vertical(at(d.p50), 7.0, 33.0))
     );
-    for mode in &summary.modes {
-        svg.push(html!("<path class=\"mode\" d=\"M{} 5l-4-5h8z\"/>", at(mode.center)));
-    }
-    let text = |value: f64| units::value_text(value, unit);
-    svg.push(html!(
-        "<text x=\"{}\" y=\"50\">{}</text><text x=\"{}\" y=\"50\" text-anchor=\"end\">p99 {}</text>",
-        left,
-        text(low),
-        right,
-        text(high)
-    ));
+    svg.push(
+        summary
+            .modes
+            .iter()
+            .map(|mode| path::element("mode", path::move_to(at(mode.center), 5.0) + "l-4-5h8z"))
+            .collect(),
+    );
+    svg.push(text_at(at(low), 50.0, units::value_text(low, unit)));
+    svg.push(anchored_text([at(high), 50.0], "end", format!("p99 {}", units::value_text(high, unit))));
     unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], svg)
 }
 
@@ -105,14 +97,13 @@ pub(super) fn rounds(summary: &Summary) -> Markup {
     }
     let x = |time: f64| (STRIP_MARGIN + time / end * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round();
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
-    let dots: String =
-        summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot_at(x(time), y(value))).collect();
+    let dots = summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot_at(x(time), y(value)));
+    let band = path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0));
     let drawn = html!(
-        "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{}\"/><path class=\"dots\" d=\"{}\"/>",
-        path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0)),
-        path::move_to(0.0, y(summary.headline)),
-        STRIP_WIDTH,
-        dots
+        "{}{}{}",
+        path::element("fine", band),
+        path::element("median", path::horizontal(0.0, STRIP_WIDTH, y(summary.headline))),
+        path::element("dots", dots.collect::<String>())
     );
     unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], drawn)
 }

@@ -2,8 +2,7 @@
 
 use kelvin_analysis::{Figure, StudyTable};
 
-use super::CHARACTER_WIDTH;
-use super::path::{self, number};
+use super::{CHARACTER_WIDTH, anchored_text, labelled, path, text_at};
 use crate::escape::{Markup, html};
 use crate::units;
 
@@ -24,7 +23,7 @@ const HALF_MARK_SIZE: f64 = 7.0;
 
 /// The bars of a table; nothing without figures. A mark that would make all bars short lies at the edge, as a triangle.
 pub(crate) fn inline(table: &StudyTable) -> Markup {
-    let Some([column, beside]) = table.bars else { return Markup::new() };
+    let Some([column, mark]) = table.bars else { return Markup::new() };
     let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
     let most = figures.iter().flatten().map(upper_end).fold(0.0, f64::max);
     if most <= 0.0 {
@@ -35,17 +34,11 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
     let figures = figures.iter().flatten().map(|figure| units::figure_text(figure, unit).to_string().chars().count());
     let figures = FIGURE_GAP + figures.max().unwrap_or(0) as f64 * CHARACTER_WIDTH;
     let scale = BarScale { max: most, labels: (longest * CHARACTER_WIDTH + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
-    let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, beside])).collect();
+    let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, mark])).collect();
     let height = ROW_HEIGHT * table.rows.len() as f64;
-    html!(
-        "<div class=\"static bars\"><svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\">{}{}</svg></div>",
-        WIDTH,
-        number(height + LEGEND_HEIGHT),
-        table.title,
-        table.columns[column].label,
-        rows,
-        legend(table, [column, beside], (height, scale.labels))
-    )
+    let label = format!("{}: {}", table.title, table.columns[column].label);
+    let drawn = html!("{}{}", rows, legend(table, [column, mark], (height, scale.labels)));
+    html!("<div class=\"static bars\">{}</div>", labelled([WIDTH, height + LEGEND_HEIGHT], &label, drawn))
 }
 
 /// The upper end of a figure.
@@ -65,27 +58,24 @@ impl BarScale {
         self.labels + (value / self.max).clamp(0.0, 1.0) * (WIDTH - self.labels - self.figures)
     }
 
-    fn row(&self, table: &StudyTable, at: usize, [column, beside]: [usize; 2]) -> Markup {
+    fn row(&self, table: &StudyTable, at: usize, [column, mark]: [usize; 2]) -> Markup {
         let (row, middle) = (&table.rows[at], ROW_HEIGHT * (at as f64 + 0.5));
         let Some(figure) = row.cells[column] else { return Markup::new() };
         let bar =
             path::rectangle(self.labels, middle - BAR_HEIGHT / 2.0, self.x_of(figure.value) - self.labels, BAR_HEIGHT);
         let whisker = figure.interval.map(|interval| {
             let ends = [interval.lower, interval.upper].map(|end| self.x_of(end));
-            html!("<path class=\"whisker\" d=\"{}\"/>", path::whisker(ends, middle, WHISKER_HEIGHT))
+            path::element("whisker", path::whisker(ends, middle, WHISKER_HEIGHT))
         });
-        let mark = row.cells[beside].map(|figure| self.mark(figure.value, middle));
+        let mark = row.cells[mark].map(|figure| self.mark(figure.value, middle));
+        let text = units::figure_text(&figure, table.columns[column].unit).to_string();
         html!(
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><path class=\"bar s0\" d=\"{}\"/>{}{}\
-             <text x=\"{}\" y=\"{1}\">{}</text>",
-            number(self.labels - LABEL_GAP),
-            number(middle + 4.0),
-            row.label,
-            bar,
+            "{}{}{}{}{}",
+            anchored_text([self.labels - LABEL_GAP, middle + 4.0], "end", &row.label),
+            path::element("bar s0", bar),
             whisker,
             mark,
-            number(WIDTH - self.figures + FIGURE_GAP),
-            units::figure_text(&figure, table.columns[column].unit).to_string()
+            text_at(WIDTH - self.figures + FIGURE_GAP, middle + 4.0, text)
         )
     }
 
@@ -96,31 +86,21 @@ impl BarScale {
         } else {
             format!("{}v{}", path::move_to(x, middle - HALF_MARK_SIZE), 2.0 * HALF_MARK_SIZE)
         };
-        html!("<path class=\"beside s1\" d=\"{}\"/>", outline)
+        path::element("beside s1", outline)
     }
 }
 
-fn legend(table: &StudyTable, [column, beside]: [usize; 2], (height, left): (f64, f64)) -> Markup {
+fn legend(table: &StudyTable, [column, mark]: [usize; 2], (height, left): (f64, f64)) -> Markup {
     let baseline = height + 18.0;
     let bar = path::rectangle(left, baseline - 9.0, 18.0, 9.0);
-    let has_marks = table.rows.iter().any(|row| row.cells[beside].is_some());
+    let has_marks = table.rows.iter().any(|row| row.cells[mark].is_some());
     let marks = has_marks.then(|| {
-        html!(
-            "<path class=\"beside s1\" d=\"{}v12\"/><text x=\"{}\" y=\"{}\">{} (a triangle: beyond the edge)</text>",
-            path::move_to(left + 190.0, baseline - 10.0),
-            number(left + 200.0),
-            number(baseline),
-            table.columns[beside].label
-        )
+        let text = format!("{} (a triangle: beyond the edge)", table.columns[mark].label);
+        let mark = path::move_to(left + 190.0, baseline - 10.0) + "v12";
+        html!("{}{}", path::element("beside s1", mark), text_at(left + 200.0, baseline, text))
     });
-    html!(
-        "<path class=\"bar s0\" d=\"{}\"/><text x=\"{}\" y=\"{}\">{}, with its interval</text>{}",
-        bar,
-        number(left + 26.0),
-        number(baseline),
-        table.columns[column].label,
-        marks
-    )
+    let text = format!("{}, with its interval", table.columns[column].label);
+    html!("{}{}{}", path::element("bar s0", bar), text_at(left + 26.0, baseline, text), marks)
 }
 
 #[cfg(test)]

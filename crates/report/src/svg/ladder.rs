@@ -6,8 +6,7 @@ mod frame;
 use kelvin_core::{Estimate, PredictionVerdict, Rung};
 
 use self::frame::{LadderFrame, LadderMark, LadderRow, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond};
-use super::SvgFile;
-use super::path::{self, number};
+use super::{SvgFile, path, title_lines};
 use crate::escape::{Markup, html};
 use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
 use crate::text::wrap;
@@ -58,12 +57,9 @@ impl<'a> Ladder<'a> {
         let machine = labels::machine_line(self.report.run);
         let title = wrap(&machine, MAX_TITLE_CHARS);
         let above = TITLE_HEIGHT * title.len() as f64;
-        let title = title.iter().enumerate().map(|(line, text)| {
-            let y = TITLE_HEIGHT * (line as f64 + 0.7) - above;
-            html!("<text class=\"title\" x=\"0\" y=\"{}\">{}</text>", number(y), text)
-        });
+        let title = title_lines(&title, [0.0, 0.7 * TITLE_HEIGHT - above], TITLE_HEIGHT, "title");
         let legend = self.legend_entries();
-        let drawn = html!("{}{}{}", title.collect::<Markup>(), self.body(&|_: &Rung| None), self.frame.legend(&legend));
+        let drawn = html!("{}{}{}", title, self.body(&|_: &Rung| None), self.frame.legend(&legend));
         let size = [self.frame.layout.width + 2.0 * MARGIN, self.frame.height(&legend) + above];
         SvgFile { title: &machine, description: None, margin: MARGIN, above, size, drawn }.text()
     }
@@ -79,29 +75,20 @@ impl<'a> Ladder<'a> {
             let (low, high) = (self.frame.x_of(predicted.low), self.frame.x_of(predicted.high));
             let width = (high - low).max(MIN_RANGE_WIDTH);
             let from = f64::midpoint(low, high) - width / 2.0;
-            html!(
-                "<path class=\"ladder-range\" d=\"{}\"/>",
-                path::rectangle(from, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT)
-            )
+            path::element("ladder-range", path::rectangle(from, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT))
         });
-        let class = figure.class_range.as_ref().map(|class| {
-            let ends = format!(
-                "{}H{}",
-                path::move_to(self.frame.x_of(class.low), middle),
-                number(self.frame.x_of(class.high))
-            );
-            html!("<path class=\"ladder-class\" d=\"{}\"/>", ends)
-        });
+        let line = |low, high| path::horizontal(self.frame.x_of(low), self.frame.x_of(high), middle);
+        let class = figure.class_range.as_ref();
+        let class = class.map(|class| path::element("ladder-class", line(class.low, class.high)));
         let there = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
         let there = there.map(|seconds| circle("ladder-published", self.frame.x_of(seconds), middle));
         let drawn = figure.drawn_value().map(|Estimate { value, low, high, .. }| {
-            let ends = format!("{}H{}", path::move_to(self.frame.x_of(low), middle), number(self.frame.x_of(high)));
-            let at = self.frame.x_of(value);
+            let x = self.frame.x_of(value);
             let mark = match figure.measured {
-                Some(_) => circle(dot_class(figure.verdict), at, middle),
-                None => diamond(AS_FOUND_CLASS, at, middle),
+                Some(_) => circle(dot_class(figure.verdict), x, middle),
+                None => diamond(AS_FOUND_CLASS, x, middle),
             };
-            html!("<path class=\"ladder-interval\" d=\"{}\"/>{}", ends, mark)
+            html!("{}{}", path::element("ladder-interval", line(low, high)), mark)
         });
         let text_class = if figure.measured.is_some() { dot_class(figure.verdict) } else { "" };
         let hover = hover_text(self.report, rung);

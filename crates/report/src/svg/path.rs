@@ -1,5 +1,7 @@
 //! Path data in few characters: tenths of a unit, finer than a screen, with each point relative to the last.
 
+use crate::escape::{Markup, html};
+
 /// A length in tenths of a unit, the precision of drawings.
 fn tenths(length: f64) -> i64 {
     (length * 10.0).round() as i64
@@ -13,6 +15,11 @@ fn shortest_number(tenths: i64) -> String {
         (0, tenth) => format!("{sign}.{tenth}"),
         (whole, tenth) => format!("{sign}{whole}.{tenth}"),
     }
+}
+
+/// A path of a class of the style sheet.
+pub(crate) fn element(class: &str, d: impl AsRef<str>) -> Markup {
+    html!("<path class=\"{}\" d=\"{}\"/>", class, d.as_ref())
 }
 
 /// A length as an attribute or in a path.
@@ -30,17 +37,25 @@ pub(crate) fn dot_at(x: f64, y: f64) -> String {
     move_to(x, y) + "h0"
 }
 
+/// A horizontal line.
+pub(crate) fn horizontal(from: f64, to: f64, y: f64) -> String {
+    format!("{}H{}", move_to(from, y), number(to))
+}
+
+/// A vertical line.
+pub(crate) fn vertical(x: f64, from: f64, to: f64) -> String {
+    format!("{}V{}", move_to(x, from), number(to))
+}
+
 /// A rectangle.
 pub(crate) fn rectangle(x: f64, y: f64, width: f64, height: f64) -> String {
-    let (x, y, width, height) = (tenths(x), tenths(y), shortest_number(tenths(width)), shortest_number(tenths(height)));
-    format!("M{} {}h{width}v{height}H{}z", shortest_number(x), shortest_number(y), shortest_number(x))
+    format!("{}h{}v{}H{}z", move_to(x, y), number(width), number(height), number(x))
 }
 
 /// An interval as a line with ends of this height.
 pub(crate) fn whisker([low, high]: [f64; 2], middle: f64, height: f64) -> String {
     let (top, end) = (middle - height / 2.0, number(height));
-    let ends = format!("{}v{end}{}v{end}", move_to(low, top), move_to(high, top));
-    format!("{ends}{}H{}", move_to(low, middle), number(high))
+    format!("{}v{end}{}v{end}{}", move_to(low, top), move_to(high, top), horizontal(low, high, middle))
 }
 
 /// A line through points; rounding does not add up along it.

@@ -3,8 +3,7 @@
 use kelvin_analysis::wording::explanation::ExplanationText;
 use kelvin_core::{Estimate, ExplainedPart, Explanation, PartKind};
 
-use super::path::{self, number};
-use super::{CHARACTER_WIDTH, GridLines, SvgFile, unlabelled};
+use super::{CHARACTER_WIDTH, GridLines, SvgFile, anchored_text, path, text_at, title_lines, unlabelled};
 use crate::escape::{Markup, html};
 use crate::text::wrap;
 
@@ -122,14 +121,13 @@ impl<'w> Waterfall<'w> {
 
     /// As a file of its own, with title, colours and a white ground.
     pub(crate) fn standalone(&self) -> String {
-        let lines: Vec<String> = self.worded.sentences.iter().flat_map(|text| wrap(text, MAX_TITLE_CHARS)).collect();
-        let lines: Vec<&String> = lines.iter().filter(|line| !line.is_empty()).collect();
+        let lines = self.worded.sentences.iter().flat_map(|text| wrap(text, MAX_TITLE_CHARS));
+        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
         let above = TITLE_HEIGHT * lines.len() as f64;
-        let title = lines.iter().enumerate().map(|(at, text)| {
-            let class = if at == 0 { "title" } else { "" };
-            let y = TITLE_HEIGHT * (at as f64 + 0.8) - above;
-            html!("<text class=\"{}\" x=\"0\" y=\"{}\">{}</text>", class, number(y), text.as_str())
-        });
+        let (title, more) = lines.split_at(lines.len().min(1));
+        let baseline = 0.8 * TITLE_HEIGHT - above;
+        let title = title_lines(title, [0.0, baseline], TITLE_HEIGHT, "title");
+        let more = title_lines(more, [0.0, baseline + TITLE_HEIGHT], TITLE_HEIGHT, "");
         let (drawn, height) = self.body(WIDE_LAYOUT);
         let rows = self.bars.iter().map(|bar| format!("{}: {}", bar.what, bar.text)).collect::<Vec<_>>().join("; ");
         let file = SvgFile {
@@ -138,7 +136,7 @@ impl<'w> Waterfall<'w> {
             margin: MARGIN,
             above: above + MARGIN,
             size: [WIDE_LAYOUT.width + 2.0 * MARGIN, height + above + 2.0 * MARGIN],
-            drawn: html!("{}{}", title.collect::<Markup>(), drawn),
+            drawn: html!("{}{}{}", title, more, drawn),
         };
         file.text()
     }
@@ -154,9 +152,8 @@ impl<'w> Waterfall<'w> {
             if let Some(bottom) = before.replace(top + ROW_HEIGHT / 2.0 + BAR_HEIGHT / 2.0) {
                 let is_whole = std::ptr::eq(bar, &self.bars[self.bars.len() - 1]);
                 let x = across(if is_whole { bar.to } else { bar.from });
-                let link =
-                    format!("{}V{}", path::move_to(x, bottom), number(top + ROW_HEIGHT / 2.0 - BAR_HEIGHT / 2.0));
-                rows.push(html!("<path class=\"mark-line\" d=\"{}\"/>", link));
+                let link = path::vertical(x, bottom, top + ROW_HEIGHT / 2.0 - BAR_HEIGHT / 2.0);
+                rows.push(path::element("mark-line", link));
             }
             rows.push(row);
             top += height;
@@ -187,33 +184,22 @@ impl WaterfallBar<'_> {
     fn row(&self, layout: WaterfallLayout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
         let middle = top + ROW_HEIGHT / 2.0;
         let names = wrap(self.what, (layout.names / CHARACTER_WIDTH) as usize);
-        let name = names.iter().enumerate().map(|(at, line)| {
-            let x = if self.is_within { INDENT_WIDTH } else { 0.0 };
-            html!(
-                "<text x=\"{}\" y=\"{}\">{}</text>",
-                x,
-                number(middle + 4.0 + TEXT_LINE_HEIGHT * at as f64),
-                line.as_str()
-            )
-        });
+        let x = if self.is_within { INDENT_WIDTH } else { 0.0 };
+        let name = names.iter().enumerate();
+        let name = name.map(|(index, line)| text_at(x, middle + 4.0 + TEXT_LINE_HEIGHT * index as f64, line));
         // What lies beyond the axis ends at its edge.
         let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.amounts);
-        let [one, other] = [self.from, self.to].map(within);
-        let width = (other - one).abs().max(MIN_BAR_WIDTH);
-        let bar = path::rectangle(one.min(other), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
-        let whisker = self.ends.map(|ends| {
-            html!("<path class=\"whisker\" d=\"{}\"/>", path::whisker(ends.map(within), middle, WHISKER_HEIGHT))
-        });
+        let [from, to] = [self.from, self.to].map(within);
+        let width = (to - from).abs().max(MIN_BAR_WIDTH);
+        let bar = path::rectangle(from.min(to), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
+        let whisker = |ends: [f64; 2]| path::whisker(ends.map(within), middle, WHISKER_HEIGHT);
         let row = html!(
-            "<g><title>{}</title>{}<path class=\"{}\" d=\"{}\"/>{}<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text></g>",
+            "<g><title>{}</title>{}{}{}{}</g>",
             [self.what, &self.text, self.shown_by].join("\n").trim_end(),
             name.collect::<Markup>(),
-            self.class,
-            bar,
-            whisker,
-            layout.width,
-            number(middle + 4.0),
-            self.text.as_str()
+            path::element(self.class, bar),
+            self.ends.map(|ends| path::element("whisker", whisker(ends))),
+            anchored_text([layout.width, middle + 4.0], "end", self.text.as_str())
         );
         (row, ROW_HEIGHT + TEXT_LINE_HEIGHT * (names.len().max(1) - 1) as f64)
     }

@@ -122,7 +122,8 @@ pub(crate) fn to_ascii(text: &str) -> String {
 pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Overview) -> Vec<String> {
     let of = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
     let drawing = ScreenDrawing { options: of, report, screen };
-    let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], drawing.rates()].concat();
+    let rates = screen.rates.iter().flat_map(|row| drawing.rate(row)).collect();
+    let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], rates].concat();
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
@@ -147,12 +148,11 @@ impl ScreenDrawing<'_> {
     }
 
     fn lines(&self) -> Vec<String> {
-        let (head, rates) = (self.head(), self.rates());
+        let (head, rates) = (self.head(), self.screen.rates.iter().flat_map(|row| self.rate(row)).collect::<Vec<_>>());
         let mut after = self.remedies();
-        let precision = labels::precision(self.report.analysis);
-        after.extend(
-            precision.iter().flat_map(|text| self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, text, 1)),
-        );
+        if let Some(precision) = labels::precision(self.report.analysis) {
+            after.extend(self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, &precision, 1));
+        }
         after.extend(self.missing());
         after.extend(self.options.more_lines());
         // The blank lines around ladder and rates, the axis and the legend.
@@ -162,8 +162,7 @@ impl ScreenDrawing<'_> {
         let mut before = [head, vec![String::new()], self.ladder(&rungs), vec![String::new()], rates].concat();
         // Blank lines and the title around what stands out.
         let room = MAX_SCREEN_LINES.saturating_sub(before.len() + after.len() + 3);
-        let stand_outs = self.stand_outs(room);
-        before.extend(stand_outs);
+        before.extend(self.stand_outs(room));
         before.push(String::new());
         before.extend(after);
         before
@@ -218,7 +217,9 @@ impl ScreenDrawing<'_> {
         let behind = rungs.iter().map(|rung| display_width(&self.trailing_text(&rung.figure))).max().unwrap_or(0);
         let plot = self.width().saturating_sub(named + figures + 1 + behind).max(MIN_AXIS_WIDTH);
         let axis = LadderAxis::for_rungs(&self.screen.rungs);
-        let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(TextStyle::Faint, &axis_line(&axis, plot)))];
+        let times = centred_labels(axis.labels().map(|(share, text)| (column_of(share, plot), text)), plot);
+        let times = self.paint(TextStyle::Faint, &pad_right(&times, plot));
+        let mut lines = vec![format!("{}{times}", " ".repeat(named))];
         for rung in rungs {
             let name = format!("{:named$}", format!("  {}", clean(&label(rung))));
             if !is_short(&rung.figure) {
@@ -237,12 +238,10 @@ impl ScreenDrawing<'_> {
     /// What stands behind a figure of the ladder: a word where it is not as predicted, a mark where it is only as found. The word is the
     /// same for a time and a rate, where an arrow would point the other way.
     fn trailing_text(&self, figure: &OverviewFigure) -> String {
-        match figure.verdict {
-            against @ (PredictionVerdict::Slower | PredictionVerdict::Faster) => {
-                format!(" {}", pad_right(labels::against_prediction(against), VERDICT_WIDTH))
-            }
-            _ if figure.as_found.is_some() => format!(" {}", self.marks().as_found),
-            _ => String::new(),
+        match labels::as_found_suffix(figure) {
+            "" => String::new(),
+            labels::AS_FOUND_MARK => format!(" {}", self.marks().as_found),
+            word => format!(" {}", pad_right(word, VERDICT_WIDTH)),
         }
     }
 
@@ -297,9 +296,9 @@ impl ScreenDrawing<'_> {
             let machine: String = title.chars().take(MAX_TITLE_CHARS).collect();
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
-        let mut words = vec![PredictionVerdict::Slower, PredictionVerdict::Faster];
-        words.retain(|against| self.figures().any(|figure| figure.verdict == *against));
-        let words: Vec<&str> = words.into_iter().map(labels::against_prediction).collect();
+        let verdicts = [PredictionVerdict::Slower, PredictionVerdict::Faster].into_iter();
+        let verdicts = verdicts.filter(|verdict| self.figures().any(|figure| figure.verdict == *verdict));
+        let words: Vec<&str> = verdicts.map(labels::against_prediction).collect();
         if self.figures().any(|figure| figure.as_found.is_some()) {
             parts.push(format!("{} {}", marks.as_found, labels::AS_FOUND_LABEL));
         }
@@ -318,10 +317,6 @@ impl ScreenDrawing<'_> {
         self.screen.rungs.iter().map(|rung| &rung.figure).chain(rates)
     }
 
-    fn rates(&self) -> Vec<String> {
-        self.screen.rates.iter().flat_map(|line| self.rate(line)).collect()
-    }
-
     /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
     fn rate(&self, line: &RateRow) -> Vec<String> {
         const INDENT: usize = 2 + RATE_WIDTH;
@@ -330,15 +325,14 @@ impl ScreenDrawing<'_> {
             return self.hanging((TextStyle::Faint, &what), INDENT, &why, 1);
         }
         let mut lines = vec![what];
-        let (mut said, mut used) = ("", INDENT);
-        let but = line.doubt.as_ref().map(|but| self.hanging((TextStyle::Faint, ""), INDENT, but, 2));
+        let (mut last_unit, mut used) = ("", INDENT);
         for (index, rate) in line.rates.iter().enumerate() {
             let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn_value().is_some());
             let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
-            let text = clean(if has_value && unit == said { value } else { text });
-            said = if has_value { unit } else { "" };
-            let of = clean(&rate.work);
-            let text = if has_value { format!("{text} {of}") } else { format!("{of} {text}") };
+            let text = clean(if has_value && unit == last_unit { value } else { text });
+            last_unit = if has_value { unit } else { "" };
+            let work = clean(&rate.work);
+            let text = if has_value { format!("{text} {work}") } else { format!("{work} {text}") };
             let text = match self.trailing_text(&rate.figure).trim() {
                 "" => text,
                 word if rate.figure.measured.is_none() => format!("{text} {word}"),
@@ -356,7 +350,7 @@ impl ScreenDrawing<'_> {
                 *last = format!("{last}{gap}{}{comma}", self.painted(&rate.figure, &text));
             }
         }
-        lines.extend(but.into_iter().flatten());
+        lines.extend(line.doubt.iter().flat_map(|doubt| self.hanging((TextStyle::Faint, ""), INDENT, doubt, 2)));
         lines
     }
 
@@ -426,19 +420,17 @@ fn is_short(figure: &OverviewFigure) -> bool {
     figure.drawn_value().is_some() || display_width(&figure.text) <= MAX_SHORT_TEXT
 }
 
-/// The times along the axis, each centred on its place.
-fn axis_line(axis: &LadderAxis, width: usize) -> String {
-    let mut line: Vec<char> = vec![' '; width];
-    let mut free_from = 0;
-    for (share, text) in axis.labels() {
-        let size = display_width(&text);
-        let from = column_of(share, width).saturating_sub(size / 2).min(width - size);
-        if from >= free_from {
-            text.chars().enumerate().for_each(|(index, c)| line[from + index] = c);
-            free_from = from + size + 1;
+/// Labels in a line, each centred on its column and none beyond an end; one that would touch the label before it is left out.
+pub(super) fn centred_labels(labels: impl Iterator<Item = (usize, String)>, end: usize) -> String {
+    let mut line = String::new();
+    for (column, label) in labels {
+        let size = display_width(&label);
+        let from = column.saturating_sub(size / 2).min(end.saturating_sub(size));
+        if line.is_empty() || from > display_width(&line) {
+            line = pad_right(&line, from) + &label;
         }
     }
-    line.into_iter().collect()
+    line
 }
 
 /// Which of this many columns a share of the axis is.

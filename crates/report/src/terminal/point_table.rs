@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use kelvin_analysis::MetricResult;
 use kelvin_analysis::wording::verdict_word;
-use kelvin_core::{AxisScale, Case, Value};
+use kelvin_core::{AxisScale, Case, Unit, Value};
 
 use super::first_screen::column_of;
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;
+use crate::scale::{min_max, share_between};
 use crate::sections::{CommonAxes, Curve, CurveSeries};
 use crate::text::{clean, display_width, grouped, wrap};
 use crate::{labels, units};
@@ -94,10 +95,11 @@ impl<'a> PointTable<'a> {
 
     /// Titles, then a row for each position.
     fn grid(&self, positions: &[u64]) -> TextGrid {
-        let first = axis_label(self.curve);
+        // The axis without its unit, which its values have.
+        let axis = self.curve.axis.label.split(',').next().map(clean).unwrap_or_default();
         let lone = || vec!["measured".to_owned()];
         let names = if self.names.iter().all(String::is_empty) { lone() } else { self.names.clone() };
-        let titles = std::iter::once(first).chain(names).collect();
+        let titles = std::iter::once(axis).chain(names).collect();
         let row = |&at: &u64| {
             let label = units::axis_value(Value::Integer(at), self.curve.axis.scale);
             std::iter::once(label).chain(self.lines.iter().map(|line| cell(line, at, self.curve))).collect()
@@ -110,17 +112,19 @@ impl<'a> PointTable<'a> {
         let table = aligned(grid, terminal);
         let room = terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
         let marks = if unicode { UNICODE_MARKS } else { ASCII_MARKS };
-        let Some(scale) =
-            TrackScale::for_curve(self.curve).filter(|_| self.names.len() <= marks.len() && room >= MIN_PLOT_WIDTH)
-        else {
+        let headlines = self.curve.results().filter_map(|result| Some(result.outcome.summary()?.headline));
+        let headlines: Vec<f64> = headlines.collect();
+        let is_log = needs_log_axis(headlines.iter().copied());
+        let track = PlotTrack::new(headlines.into_iter(), is_log, room);
+        let Some(track) = track.filter(|_| self.names.len() <= marks.len() && room >= MIN_PLOT_WIDTH) else {
             return table;
         };
         let gap = 2 * COLUMN_GAP;
         let mut lines = Vec::new();
         for (index, line) in table.into_iter().enumerate() {
             let picture = match index.checked_sub(1) {
-                None => scale.title(room, self.curve),
-                Some(row) => self.track(shown[row], &scale, (room, marks, unicode)),
+                None => track.title(self.curve.metric.unit),
+                Some(row) => self.track(shown[row], &track, (marks, unicode)),
             };
             // All lines are as wide as the grid, whatever styles they have.
             lines.push(format!("{line}{:gap$}{picture}", "").trim_end().to_owned());
@@ -130,21 +134,18 @@ impl<'a> PointTable<'a> {
     }
 
     /// The marks of all lines at one position; of a line alone also the range that was predicted.
-    fn track(&self, at: u64, scale: &TrackScale, (width, marks, unicode): (usize, [char; 4], bool)) -> String {
-        let mut cells = vec![' '; width];
-        let place = |value: f64| column_of(scale.share(value), width);
-        let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == at).map(|point| point.1);
-        if let [line] = self.lines[..]
-            && let Some(range) = result(line).and_then(|result| result.prediction.as_ref())
-        {
-            cells[place(range.low)..=place(range.high)].fill(predicted_mark(unicode));
-        }
-        for (line, mark) in self.lines.iter().copied().zip(marks) {
-            if let Some(summary) = result(line).and_then(|result| result.outcome.summary()) {
-                cells[place(summary.headline)] = mark;
-            }
-        }
-        cells.into_iter().collect()
+    fn track(&self, position: u64, track: &PlotTrack, (marks, unicode): ([char; 4], bool)) -> String {
+        let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == position).map(|point| point.1);
+        let range = match self.lines[..] {
+            [line] => result(line).and_then(|result| result.prediction.as_ref()),
+            _ => None,
+        };
+        let range = range.map(|range| ([range.low, range.high], predicted_mark(unicode)));
+        let headline = |(line, mark): (&&CurveSeries<'a>, char)| {
+            let headline = result(line)?.outcome.summary()?.headline;
+            Some(([headline; 2], mark))
+        };
+        track.row(range.into_iter().chain(self.lines.iter().zip(marks).filter_map(headline)))
     }
 
     fn legend(&self, marks: [char; 4], unicode: bool) -> String {
@@ -180,9 +181,9 @@ impl<'a> PointTable<'a> {
             (true, _) => None,
             (_, true) => Some(format!("all as predicted: {all}")),
             _ => {
-                let each =
+                let counts =
                     sides.iter().map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(points)));
-                Some(format!("of {all} {}", each.collect::<Vec<_>>().join(", ")))
+                Some(format!("of {all} {}", counts.collect::<Vec<_>>().join(", ")))
             }
         }
     }
@@ -216,17 +217,10 @@ fn line_name(curve: &Curve<'_>, case: &Case) -> String {
     each.collect::<Vec<_>>().join(" ")
 }
 
-/// The axis without its unit, which its values have.
-fn axis_label(curve: &Curve<'_>) -> String {
-    clean(curve.axis.label.split(',').next().unwrap_or(&curve.axis.label))
-}
-
 fn cell(line: &CurveSeries<'_>, at: u64, curve: &Curve<'_>) -> String {
     let Some((_, result)) = line.points.iter().find(|point| point.0 == at) else { return String::new() };
-    result
-        .outcome
-        .summary()
-        .map_or_else(|| "-".to_owned(), |summary| units::value_text(summary.headline, curve.metric.unit))
+    let text = result.outcome.summary().map(|summary| units::value_text(summary.headline, curve.metric.unit));
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// This many of some positions, evenly spread, the first and the last among them.
@@ -280,43 +274,43 @@ fn split_columns(grid: &TextGrid, most: usize) -> Vec<TextGrid> {
     parts
 }
 
-/// The axis of the picture: linear from zero, or logarithmic where values are of many magnitudes.
-struct TrackScale {
-    low: f64,
-    high: f64,
+/// The axis of a picture beside a table: linear from zero, or logarithmic where values are of many magnitudes.
+pub(super) struct PlotTrack {
+    ends: (f64, f64),
     is_log: bool,
+    width: usize,
 }
 
-impl TrackScale {
-    /// The scale of all points of a curve; `None` where there is nothing to draw.
-    fn for_curve(curve: &Curve<'_>) -> Option<Self> {
-        let values: Vec<f64> = curve.results().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
-        let high = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::max)?;
-        let least = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::min)?;
-        let is_log = needs_log_axis(values.iter().copied());
+impl PlotTrack {
+    /// The axis of some values, in this many columns; `None` where there is nothing to draw.
+    pub fn new(values: impl Iterator<Item = f64>, is_log: bool, width: usize) -> Option<Self> {
+        let (least, high) = min_max(values.filter(|value| value.is_finite()))?;
         let low = if is_log { least } else { least.min(0.0) };
-        (high > low).then_some(Self { low, high, is_log })
+        (high > low).then_some(Self { ends: (low, high), is_log, width })
     }
 
-    fn share(&self, value: f64) -> f64 {
-        let share = match self.is_log {
-            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-            false => (value - self.low) / (self.high - self.low),
-        };
-        share.clamp(0.0, 1.0)
+    fn column(&self, value: f64) -> usize {
+        let value = if self.is_log { value.max(self.ends.0) } else { value };
+        column_of(share_between(value, self.ends, self.is_log), self.width)
+    }
+
+    /// Marks from one value to another, later ones over earlier ones.
+    pub fn row(&self, marks: impl Iterator<Item = ([f64; 2], char)>) -> String {
+        let mut cells = vec![' '; self.width];
+        for (ends, mark) in marks {
+            let [from, to] = ends.map(|end| self.column(end));
+            cells[from..=to].fill(mark);
+        }
+        cells.into_iter().collect()
     }
 
     /// Its ends above the picture.
-    fn title(&self, width: usize, curve: &Curve<'_>) -> String {
-        let text = |value: f64| if value == 0.0 { "0".to_owned() } else { units::value_text(value, curve.metric.unit) };
-        let (low, high) = (text(self.low), text(self.high));
+    pub fn title(&self, unit: Unit) -> String {
+        let text = |value: f64| if value == 0.0 { "0".to_owned() } else { units::value_text(value, unit) };
+        let (low, high) = (text(self.ends.0), text(self.ends.1));
         let kind = if self.is_log { " log " } else { "" };
-        let between = width.saturating_sub(display_width(&low) + display_width(&high));
+        let between = self.width.saturating_sub(display_width(&low) + display_width(&high));
         let half = between.saturating_sub(display_width(kind)) / 2;
-        format!(
-            "{low}{}{kind}{}{high}",
-            " ".repeat(half),
-            " ".repeat(between.saturating_sub(display_width(kind) + half))
-        )
+        format!("{low}{:half$}{kind:<rest$}{high}", "", rest = between - half)
     }
 }

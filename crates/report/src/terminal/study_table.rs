@@ -1,11 +1,11 @@
 //! The tables of a study: the main columns, in the width that there is.
 
-use kelvin_analysis::{StudyColumn, StudyTable};
+use kelvin_analysis::{StudyColumn, StudyRow, StudyTable};
 
-use super::first_screen::column_of;
+use super::point_table::PlotTrack;
 use super::{Terminal, TextStyle};
 use crate::study_tables::{self, cell_text};
-use crate::text::{clean, display_width, pad_left};
+use crate::text::{clean, display_width};
 
 /// Widest label beside figures; a longer one has a line of its own.
 const MAX_LABEL_WIDTH: usize = 48;
@@ -28,21 +28,21 @@ impl Terminal {
         let taken: usize = widths.iter().map(|width| width + 1).sum();
         let longest = table.rows.iter().map(|row| display_width(&clean(&row.label))).max().unwrap_or(0);
         let label = self.width().saturating_sub(taken).min(MAX_LABEL_WIDTH).min(longest);
-        let picture = Picture::of(table, self.width().saturating_sub(label + taken + BESIDE));
+        let picture = Picture::new(table, self.width().saturating_sub(label + taken + PICTURE_GAP));
         let line = |name: &str, cells: Vec<String>, picture: Option<String>| {
             let cells: String = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$}")).collect();
-            let line = format!("{name:label$}{cells}{:BESIDE$}{}", "", picture.unwrap_or_default());
+            let line = format!("{name:label$}{cells}{:PICTURE_GAP$}{}", "", picture.unwrap_or_default());
             line.trim_end().to_owned()
         };
         let titles = shown.iter().map(|(_, column)| clean(&column.label)).collect();
         lines.push(self.paint(TextStyle::Faint, &line("", titles, picture.as_ref().map(Picture::title))));
-        for (at, row) in table.rows.iter().enumerate() {
+        for row in &table.rows {
             let mut name = clean(&row.label);
             if display_width(&name) > label {
                 lines.push(std::mem::take(&mut name));
             }
             let cells = shown.iter().map(|&column| cell_text(row, column)).collect();
-            lines.push(line(&name, cells, picture.as_ref().map(|picture| picture.track(at))));
+            lines.push(line(&name, cells, picture.as_ref().map(|picture| picture.row(row))));
         }
         lines.extend(picture.map(|picture| self.paint(TextStyle::Faint, &picture.legend())));
         lines
@@ -50,47 +50,36 @@ impl Terminal {
 }
 
 /// Columns between a table and its picture, and of the picture: with less room there is none.
-const BESIDE: usize = 2;
-const LEAST_PICTURE: usize = 12;
-const MOST_PICTURE: usize = 40;
+const PICTURE_GAP: usize = 2;
+const MIN_PICTURE_WIDTH: usize = 12;
+const MAX_PICTURE_WIDTH: usize = 40;
 
 /// The figures of a column as bars beside their rows, and marks of another column.
 struct Picture<'t> {
     table: &'t StudyTable,
     columns: [usize; 2],
-    most: f64,
-    width: usize,
+    track: PlotTrack,
 }
 
 impl<'t> Picture<'t> {
     /// `None` where nothing is to be drawn, or there is no room.
-    fn of(table: &'t StudyTable, room: usize) -> Option<Self> {
-        let columns = table.bars.filter(|_| room >= LEAST_PICTURE)?;
-        let all = table.rows.iter().flat_map(|row| columns.map(|column| row.cells[column])).flatten();
-        let most = all.map(|figure| figure.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
-        (most > 0.0).then_some(Self { table, columns, most, width: room.min(MOST_PICTURE) })
-    }
-
-    fn place(&self, value: f64) -> usize {
-        column_of(value / self.most, self.width)
+    fn new(table: &'t StudyTable, room: usize) -> Option<Self> {
+        let columns = table.bars.filter(|_| room >= MIN_PICTURE_WIDTH)?;
+        let figures = table.rows.iter().flat_map(|row| columns.map(|column| row.cells[column])).flatten();
+        let values = figures.map(|figure| figure.value.max(0.0));
+        let track = PlotTrack::new(values, false, room.min(MAX_PICTURE_WIDTH))?;
+        Some(Self { table, columns, track })
     }
 
     /// The ends of its axis.
     fn title(&self) -> String {
-        let most = crate::units::value_text(self.most, self.table.columns[self.columns[0]].unit);
-        format!("0{}", pad_left(&most, self.width - 1))
+        self.track.title(self.table.columns[self.columns[0]].unit)
     }
 
-    fn track(&self, row: usize) -> String {
-        let value = |column: usize| self.table.rows[row].cells[column].map(|figure| figure.value);
-        let mut cells = vec![' '; self.width];
-        if let Some(value) = value(self.columns[0]) {
-            cells[..=self.place(value)].fill('=');
-        }
-        if let Some(value) = value(self.columns[1]) {
-            cells[self.place(value)] = '|';
-        }
-        cells.into_iter().collect()
+    fn row(&self, row: &StudyRow) -> String {
+        let [bar, mark] = self.columns.map(|column| row.cells[column].map(|figure| figure.value));
+        let bar = bar.map(|value| ([0.0, value], '='));
+        self.track.row(bar.into_iter().chain(mark.map(|value| ([value; 2], '|'))))
     }
 
     fn legend(&self) -> String {

@@ -1,6 +1,6 @@
 //! The table of one area: a line for each metric, one for each line of a curve, and what has no number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_analysis::wording::{class_comparison, half_width_count};
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning};
@@ -24,6 +24,9 @@ const VERDICT_WIDTH: usize = 10;
 
 /// A small plot of a curve and the range of its ratios replace cycles, prediction and ratio of a row.
 const SPARKLINE_WIDTH: usize = 12;
+
+/// Minimum rows without a number for one reason that become one paragraph: as rows they would hide the others.
+const MIN_SHARED_REASON: usize = 3;
 
 /// Widest label column: with a wider one the eye loses the row.
 const MAX_LABEL_WIDTH: usize = 48;
@@ -58,51 +61,36 @@ impl<'a> TableColumns<'a> {
 #[derive(Default)]
 struct Footnotes {
     numbered: Vec<String>,
-    lettered: BTreeMap<char, usize>,
+    lettered: BTreeMap<(char, &'static str), usize>,
 }
 
 /// Letter and meaning of the warnings on precision; the page has the figures of each.
-fn warning_letter(warning: &Warning) -> Option<char> {
+fn warning_letter(warning: &Warning) -> Option<(char, &'static str)> {
     match warning {
-        Warning::WideInterval { .. } => Some('w'),
-        Warning::FewEffectiveSamples { .. } => Some('s'),
-        Warning::Disturbed { .. } => Some('d'),
+        Warning::WideInterval { .. } => Some(('w', "its interval is wider than the target")),
+        Warning::FewEffectiveSamples { .. } => Some(('s', "its samples are correlated: few are independent")),
+        Warning::Disturbed { .. } => Some(('d', "few of its samples were undisturbed")),
         _ => None,
-    }
-}
-
-fn letter_meaning(letter: char) -> &'static str {
-    match letter {
-        'w' => "its interval is wider than the target",
-        's' => "its samples are correlated: few are independent",
-        _ => "few of its samples were undisturbed",
     }
 }
 
 impl Footnotes {
     /// The marks of a result's warnings: ` [1,2,w]`.
     fn marks(&mut self, results: &[&MetricResult]) -> String {
-        let mut numbers: Vec<usize> = Vec::new();
-        let mut letters: Vec<char> = Vec::new();
+        let (mut numbers, mut letters) = (BTreeSet::new(), BTreeSet::new());
         for warning in results.iter().flat_map(|result| &result.warnings) {
             if let Some(letter) = warning_letter(warning) {
                 *self.lettered.entry(letter).or_default() += 1;
-                letters.push(letter);
+                letters.insert(letter.0.to_string());
                 continue;
             }
             let known = self.numbered.iter().position(|text| text == warning.text());
-            let index = known.unwrap_or_else(|| {
+            numbers.insert(1 + known.unwrap_or(self.numbered.len()));
+            if known.is_none() {
                 self.numbered.push(warning.text().to_owned());
-                self.numbered.len() - 1
-            });
-            numbers.push(index + 1);
+            }
         }
-        numbers.sort_unstable();
-        numbers.dedup();
-        letters.sort_unstable();
-        letters.dedup();
-        let marks: Vec<String> =
-            numbers.iter().map(usize::to_string).chain(letters.iter().map(char::to_string)).collect();
+        let marks: Vec<String> = numbers.iter().map(usize::to_string).chain(letters).collect();
         if marks.is_empty() { String::new() } else { format!(" [{}]", marks.join(",")) }
     }
 }
@@ -117,14 +105,16 @@ impl Terminal {
         let mut lines = if has_table { self.column_titles(&title, columns) } else { self.heading(&title) };
         lines.extend(section.common_axes.sentence().iter().flat_map(|alike| self.paragraph(&clean(alike))));
         let mut footnotes = Footnotes::default();
-        let missing = match has_table {
-            true => shared_reasons(asked()),
+        let is_row = |entry: &&SectionEntry<'_>| matches!(entry, SectionEntry::Single(_));
+        let mut missing = match has_table {
+            true => MissingResults::group(asked().filter(is_row).flat_map(SectionEntry::results)),
             // Nobody asked for an input: it matters only where there is nothing else.
             false if section.entries.iter().any(SectionEntry::has_figures) => {
                 MissingResults::group(asked().flat_map(SectionEntry::results))
             }
             false => MissingResults::group(section.entries.iter().flat_map(SectionEntry::results)),
         };
+        missing.retain(|reason| !has_table || reason.results.len() >= MIN_SHARED_REASON);
         for entry in asked().filter(|_| has_table) {
             lines.extend(match entry {
                 SectionEntry::Single(result) if missing.iter().any(|reason| reason.includes(result)) => Vec::new(),
@@ -139,8 +129,8 @@ impl Terminal {
         for (index, text) in footnotes.numbered.iter().enumerate() {
             lines.extend(self.hanging((TextStyle::Odd, &format!("[{}]", index + 1)), 5, text));
         }
-        for (&letter, &count) in &footnotes.lettered {
-            let text = format!("{} ({count} of this area)", letter_meaning(letter));
+        for ((letter, meaning), count) in &footnotes.lettered {
+            let text = format!("{meaning} ({count} of this area)");
             lines.extend(self.hanging((TextStyle::Faint, &format!("[{letter}]")), 5, &text));
         }
         lines
@@ -221,9 +211,7 @@ impl Terminal {
         columns: TableColumns<'_>,
     ) -> Vec<String> {
         let room = columns.measured_end();
-        let is_long = display_width(label) + 1 + display_width(value) > room;
-        let mut lines = if is_long { vec![label.to_owned()] } else { Vec::new() };
-        let label = if is_long { "" } else { label };
+        let (mut lines, label) = own_line(label, display_width(label) + 1 + display_width(value) > room);
         let line = format!("{label}{}{middle}", pad_left(value, room - display_width(label)));
         lines.push(match verdict {
             "" => line.trim_end().to_owned(),
@@ -237,9 +225,7 @@ impl Terminal {
             return Vec::new();
         };
         let indent = columns.label + columns.gap.len();
-        let is_long = display_width(label) > columns.label;
-        let mut lines = if is_long { vec![label.to_owned()] } else { Vec::new() };
-        let label = if is_long { "" } else { label };
+        let (mut lines, label) = own_line(label, display_width(label) > columns.label);
         for (index, line) in wrap(&format!("{word}: {reason}"), self.width() - indent).iter().enumerate() {
             lines.push(match line.strip_prefix(word).filter(|_| index == 0) {
                 Some(rest) => format!("{label:indent$}{}{rest}", self.paint(word_paint(word), word)),
@@ -339,20 +325,14 @@ impl Terminal {
     }
 }
 
-/// Minimum rows without a number for one reason that become one paragraph: as rows they would hide the others.
-const MIN_SHARED_REASON: usize = 3;
-
-/// The reasons shared by enough rows.
-fn shared_reasons<'e, 'a: 'e>(entries: impl Iterator<Item = &'e SectionEntry<'a>>) -> Vec<MissingResults<'a>> {
-    let rows = entries.filter_map(|entry| if let SectionEntry::Single(result) = entry { Some(*result) } else { None });
-    let mut missing = MissingResults::group(rows);
-    missing.retain(|reason| reason.results.len() >= MIN_SHARED_REASON);
-    missing
-}
-
 /// The colour of the word for a missing number.
 fn word_paint(word: &str) -> TextStyle {
     if matches!(word, "failed" | "invalid") { TextStyle::Bad } else { TextStyle::Odd }
+}
+
+/// A label with a line of its own where it is long, and what is left of it for the line of the figures.
+fn own_line(label: &str, is_long: bool) -> (Vec<String>, &str) {
+    if is_long { (vec![label.to_owned()], "") } else { (Vec::new(), label) }
 }
 
 /// The id without its area, which is in the table's title.

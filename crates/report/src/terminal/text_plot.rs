@@ -1,6 +1,6 @@
 //! A plot in characters: lines of markers between two axes.
 
-use super::first_screen::column_of;
+use super::first_screen::{centred_labels, column_of};
 use crate::figures::{Plot, Point};
 use crate::plot_layout::PlotLayout;
 use crate::scale::AxisScaling;
@@ -20,17 +20,17 @@ const CONNECTING_DOT: char = '·';
 pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
     let picture = PlotLayout::new(plot);
     let ticks = picture.y.scale().ticks();
-    let beside = ticks.iter().map(|tick| display_width(&clean(&tick.label))).max().unwrap_or(0);
-    let width = width.saturating_sub(beside + 2).max(MIN_WIDTH);
+    let margin = ticks.iter().map(|tick| display_width(&clean(&tick.label))).max().unwrap_or(0);
+    let width = width.saturating_sub(margin + 2).max(MIN_WIDTH);
     let mut lines = vec![clean(picture.y.label)];
     for (number, row) in draw_lines(&picture, width).iter().enumerate() {
-        let at = ticks.iter().find(|tick| row_of(picture.y.scale().share(tick.position)) == number);
-        let (label, edge) = at.map_or((String::new(), '│'), |tick| (clean(&tick.label), '┤'));
+        let tick = ticks.iter().find(|tick| row_of(picture.y.scale().share(tick.position)) == number);
+        let (label, edge) = tick.map_or((String::new(), '│'), |tick| (clean(&tick.label), '┤'));
         lines.push(
-            format!("{} {edge}{}", pad_left(&label, beside), row.iter().collect::<String>()).trim_end().to_owned(),
+            format!("{} {edge}{}", pad_left(&label, margin), row.iter().collect::<String>()).trim_end().to_owned(),
         );
     }
-    let indent = " ".repeat(beside + 1);
+    let indent = " ".repeat(margin + 1);
     let (edge, labels) = x_axis_lines(picture.x.scale(), width);
     lines.extend([format!("{indent}└{edge}"), format!("{indent} {labels}")]);
     lines.push(format!("{indent} {}", clean(picture.x.label)));
@@ -42,18 +42,10 @@ pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
 
 /// The axis below with its ticks, and their labels as far as there is room.
 fn x_axis_lines(scale: &AxisScaling, width: usize) -> (String, String) {
-    let (mut edge, mut labels) = (vec!['─'; width], String::new());
-    for tick in scale.ticks() {
-        let column = column_of(scale.share(tick.position), width);
-        edge[column] = '┬';
-        let label = clean(&tick.label);
-        let from = column.saturating_sub(display_width(&label) / 2);
-        if labels.is_empty() || from > display_width(&labels) {
-            labels.push_str(&" ".repeat(from - display_width(&labels)));
-            labels.push_str(&label);
-        }
-    }
-    (edge.into_iter().collect(), labels)
+    let mut edge = vec!['─'; width];
+    let labels = scale.ticks().iter().map(|tick| (column_of(scale.share(tick.position), width), clean(&tick.label)));
+    labels.clone().for_each(|(column, _)| edge[column] = '┬');
+    (edge.into_iter().collect(), centred_labels(labels, usize::MAX))
 }
 
 /// Which row a place up an axis has, from the top.

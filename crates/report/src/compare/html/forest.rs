@@ -4,8 +4,7 @@ use kelvin_core::{ChangeVerdict, ComparedFigure};
 
 use crate::escape::{Markup, html};
 use crate::svg::ladder::compared::verdict_class;
-use crate::svg::path::{self, number};
-use crate::svg::unlabelled;
+use crate::svg::{path, text_at, unlabelled};
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 22.0;
@@ -50,14 +49,13 @@ impl Forest {
 
     /// The labels of the axis.
     pub fn axis(&self) -> Markup {
-        let farthest = |of: &[f64]| of.iter().copied().rfind(|label| label.ln().abs() <= self.reach);
-        let label =
-            |ratio: f64| html!("<text x=\"{}\" y=\"14\">{}</text>", number(self.x_of(ratio)), ratio.to_string());
-        let labels = [farthest(&TICKS_BELOW), Some(1.0), farthest(&TICKS_ABOVE)];
+        let farthest = |ticks: &[f64]| ticks.iter().copied().rfind(|tick| tick.ln().abs() <= self.reach);
+        let ticks = [farthest(&TICKS_BELOW), Some(1.0), farthest(&TICKS_ABOVE)].into_iter().flatten();
+        let labels: Markup = ticks.map(|ratio| text_at(self.x_of(ratio), 14.0, ratio.to_string())).collect();
         html!(
             "<svg class=\"drawing forest\" viewBox=\"0 0 {} 18\"><g text-anchor=\"middle\">{}</g></svg>",
             WIDTH,
-            labels.into_iter().flatten().map(label).collect::<Markup>()
+            labels
         )
     }
 
@@ -68,13 +66,10 @@ impl Forest {
         let (from, to) = (self.clamped_x(figure.ratio.low), self.clamped_x(figure.ratio.high));
         let class = if figure.ratio.is_range { "range" } else { "reach" };
         let drawn = html!(
-            "<path class=\"same\" d=\"{}\"/><path class=\"one\" d=\"M{} 0V{}\"/><path class=\"{}\" d=\"{}H{}\"/>{}",
-            path::rectangle(low, 0.0, high - low, HEIGHT),
-            WIDTH / 2.0,
-            HEIGHT,
-            class,
-            path::move_to(from, middle),
-            number(to),
+            "{}{}{}{}",
+            path::element("same", path::rectangle(low, 0.0, high - low, HEIGHT)),
+            path::element("one", path::vertical(WIDTH / 2.0, 0.0, HEIGHT)),
+            path::element(class, path::horizontal(from, to, middle)),
             self.mark(figure, middle)
         );
         unlabelled("forest", [WIDTH, HEIGHT], drawn)
@@ -94,7 +89,7 @@ impl Forest {
             ChangeVerdict::Lower => path::move_to(x, y + r) + "l5-9h-10z",
             ChangeVerdict::NotKnown(_) => path::move_to(x, y - r - 0.5) + "l5 5-5 5-5-5z",
         };
-        html!("<path class=\"{}\" d=\"{}\"/>", verdict_class(&figure.verdict), d)
+        path::element(verdict_class(&figure.verdict), d)
     }
 }
 

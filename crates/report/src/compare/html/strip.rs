@@ -6,7 +6,7 @@ use super::SIDES;
 use crate::escape::{Markup, html};
 use crate::figures::{FigureAxis, needs_log_axis};
 use crate::scale::{AxisScaling, Tick};
-use crate::svg::{GridLines, path, unlabelled};
+use crate::svg::{GridLines, path, text_at, unlabelled};
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 84.0;
@@ -65,24 +65,18 @@ impl StripAxis {
         lines.markup(self.scale.ticks().iter().map(place))
     }
 
-    fn side(&self, at: usize, value: f64, side: &SideFigure) -> Markup {
-        let y = ROWS[at];
+    fn side(&self, index: usize, value: f64, side: &SideFigure) -> Markup {
+        let y = ROWS[index];
         let interval = side.interval.map(|[low, high]| {
             let (from, to) = (self.x_of(low), self.x_of(high));
             let bar = path::rectangle(from, y - INTERVAL_HEIGHT / 2.0, (to - from).max(1.0), INTERVAL_HEIGHT);
-            html!("<path class=\"interval\" d=\"{}\"/>", bar)
+            path::element("interval", bar)
         });
         let dots = dot_values(side).into_iter().zip(LANES.into_iter().cycle());
         let dots: String = dots.map(|(value, lane)| path::dot_at(self.x_of(value), y + lane)).collect();
-        html!(
-            "<text x=\"2\" y=\"{}\">{}</text>{}<path class=\"dots\" d=\"{}\"/><path class=\"median\" d=\"{}v{}\"/>",
-            y + 4.0,
-            SIDES[at],
-            interval,
-            dots,
-            path::move_to(self.x_of(value), y - MEDIAN_HEIGHT / 2.0),
-            MEDIAN_HEIGHT
-        )
+        let median = format!("{}v{MEDIAN_HEIGHT}", path::move_to(self.x_of(value), y - MEDIAN_HEIGHT / 2.0));
+        let (dots, median) = (path::element("dots", dots), path::element("median", median));
+        html!("{}{}{}{}", text_at(2.0, y + 4.0, SIDES[index]), interval, dots, median)
     }
 }
 

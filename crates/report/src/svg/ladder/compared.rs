@@ -3,7 +3,7 @@
 use kelvin_analysis::wording::compare::{change_word, ratio_text};
 use kelvin_core::{ChangeVerdict, ComparedRung, Comparison};
 
-use super::super::path::{self, number};
+use super::super::path;
 use super::frame::{LadderFrame, LadderLayout, LadderMark, LadderRow, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};
 use crate::escape::{Markup, html};
 use crate::labels;
@@ -58,7 +58,7 @@ impl<'a> ComparedLadders<'a> {
         let class = figure.map_or(OPEN_CLASS, |figure| verdict_class(&figure.verdict));
         let [base, other] = rung.seconds.map(|seconds| seconds.map(|seconds| self.frame.x_of(seconds)));
         let shift = base.zip(other).map(|(base, other)| {
-            html!("<path class=\"ladder-shift {}\" d=\"{}H{}\"/>", class, path::move_to(base, middle), number(other))
+            path::element(&format!("ladder-shift {class}"), path::horizontal(base, other, middle))
         });
         let marks = html!(
             "{}{}{}",

@@ -1,7 +1,7 @@
 //! What ladders have in common: rows on one axis of times, its lines, and what the marks mean.
 
 use super::super::path::{self, number};
-use super::super::{GridLines, text_width, unlabelled};
+use super::super::{GridLines, text_at, text_width, unlabelled};
 use crate::escape::{Markup, html};
 use crate::ladder::LadderAxis;
 
@@ -118,19 +118,19 @@ impl LadderFrame {
     /// A row: what it is of, its marks, and what stands behind the axis, so far from the edge.
     pub fn row(&self, row: &LadderRow<'_>, marks: &Markup, behind: (&Markup, f64)) -> Markup {
         let (text, from_edge) = behind;
+        let baseline = row.middle + 4.0;
         html!(
-            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>\
-             <text x=\"{}\" y=\"{}\">{}</text>{}<text class=\"ladder-figure {}\" x=\"{}\" y=\"{5}\" text-anchor=\"end\">{}</text></g>",
+            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>{}{}\
+             <text class=\"ladder-figure {}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text></g>",
             row.hover,
             number(row.middle - ROW_HEIGHT / 2.0),
             self.layout.width,
             ROW_HEIGHT,
-            number(if row.continues { INDENT_WIDTH } else { 0.0 }),
-            number(row.middle + 4.0),
-            row.what,
+            text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.what),
             marks,
             row.class,
             self.layout.width - from_edge,
+            number(baseline),
             text
         )
     }
@@ -143,16 +143,14 @@ impl LadderFrame {
             let shape = match mark {
                 LadderMark::Range => {
                     let shape = path::rectangle(x - 2.0, y - RANGE_HEIGHT / 2.0, 16.0, RANGE_HEIGHT);
-                    html!("<path class=\"ladder-range\" d=\"{}\"/>", shape)
+                    path::element("ladder-range", shape)
                 }
-                LadderMark::Line(class) => {
-                    html!("<path class=\"{}\" d=\"{}H{}\"/>", class, path::move_to(x - 2.0, y), number(x + 14.0))
-                }
+                LadderMark::Line(class) => path::element(class, path::horizontal(x - 2.0, x + 14.0, y)),
                 LadderMark::Circle(class) => circle(class, x + 6.0, y),
                 LadderMark::Diamond(class) => diamond(class, x + 6.0, y),
                 LadderMark::Ring(class) => ring(class, x + 6.0, y),
             };
-            legend.push(html!("{}<text x=\"{}\" y=\"{}\">{}</text>", shape, number(x + 18.0), number(y + 4.0), text));
+            legend.push(html!("{}{}", shape, text_at(x + 18.0, y + 4.0, *text)));
         }
         legend
     }
@@ -164,7 +162,7 @@ pub(super) fn circle(class: &str, x: f64, y: f64) -> Markup {
 
 pub(super) fn diamond(class: &str, x: f64, y: f64) -> Markup {
     let corners = [(x, y - MARK_RADIUS), (x + MARK_RADIUS, y), (x, y + MARK_RADIUS), (x - MARK_RADIUS, y)];
-    html!("<path class=\"{}\" d=\"{}z\"/>", class, path::polyline(corners.into_iter()))
+    path::element(class, path::polyline(corners.into_iter()) + "z")
 }
 
 /// A circle wide enough to be seen around another one.
