@@ -4,10 +4,9 @@
 //! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
 use kelvin_core::catalogue::cpu::BRANCH_MISPREDICT;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, BranchOutcomes};
 
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -4,11 +4,9 @@
 //! mispredicted one, or of the work of a callee.
 
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, CallLoop, MAX_ARGUMENTS};
 
-use crate::formula::{fact, measured};
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -4,12 +4,10 @@
 //! in user mode, through the vDSO.
 
 use kelvin_core::catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gettime_loop};
 
-use crate::formula::{given, measured, published};
 use crate::os::syscall_null;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_GETTIME.id.as_str(),

@@ -4,11 +4,10 @@
 //! measurement, which batching refines, nor as the cost of clock_gettime.
 
 use kelvin_core::catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -6,12 +6,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, kernels};
 
-use crate::formula::{Expr, published};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FREQUENCY.id.as_str(),

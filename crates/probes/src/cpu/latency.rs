@@ -4,11 +4,9 @@
 //! independent ones at a time.
 
 use kelvin_core::catalogue::cpu::{LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
-use crate::formula::published as published_figure;
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -68,7 +66,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
         metric if *metric == LATENCY_LOAD => ("load", core.load),
         _ => ("add", core.add),
     };
-    let cycles = published_figure(what, cycles, Unit::Cycles, core.source).within_share(TOLERANCE);
+    let cycles = published(what, cycles, Unit::Cycles, core.source).within_share(TOLERANCE);
     let latency = cycles / published::measured_frequency(facts)?;
     Ok(latency.predict(PredictionBasis::Published, "published latency"))
 }

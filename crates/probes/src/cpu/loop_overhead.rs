@@ -4,11 +4,9 @@
 //! a loop in a program, where counting overlaps with the work.
 
 use kelvin_core::catalogue::cpu::LOOP;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
-use crate::formula::published as published_figure;
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -49,7 +47,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let source =
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
-    let cycle = published_figure("an iteration", 1.0, Unit::Cycles, source).within(2.0).within_share(0.02);
+    let cycle = published("an iteration", 1.0, Unit::Cycles, source).within(2.0).within_share(0.02);
     let iteration = cycle / published::measured_frequency(facts)?;
     Ok(iteration.predict(PredictionBasis::Published, "one cycle"))
 }

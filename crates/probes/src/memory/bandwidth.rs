@@ -11,8 +11,7 @@ use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ,
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, MemoryCpus,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, units};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
+use kelvin_core::units;
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
@@ -26,6 +25,7 @@ use super::memory_budget::{
     allowed_cpu_count, data_caches, largest_working_set, last_level_bytes, memory_budget, second_level_bytes,
     sharing_cpus,
 };
+use crate::prelude::*;
 
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED_OPERATIONS: [(Operation, &Metric); 7] = [

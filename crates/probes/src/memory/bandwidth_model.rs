@@ -1,17 +1,16 @@
 //! Predicted bandwidth: cache widths, lines in flight, the peak of the memory channels, and what loops do that read and write.
 
+use kelvin_core::Cache;
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, LATENCY, LATENCY_PARALLEL,
     MemoryCpus,
 };
-use kelvin_core::{Cache, Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::PredictionInputs;
 use kelvin_sys::kernels::bandwidth::Operation;
 
 use super::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
 use super::published::{CACHE_LATENCIES, CACHE_WIDTHS, CacheWidths};
 use super::{bandwidth, core_to_core, latency, parallel_chains};
-use crate::formula::{Expr, fact, given, measured, published};
+use crate::prelude::*;
 use crate::published::measured_frequency;
 
 /// Predicted range as shares of the published width of a cache: the upper one allows for errors of the frequency.

@@ -5,16 +5,15 @@
 
 use std::sync::Arc;
 
+use kelvin_core::Axis;
 use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
-use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
 use super::latency_model;
 use super::published::CORE_TO_CORE_LATENCIES;
-use crate::formula::{Expr, measured, published};
 use crate::os::partner::TokenPartner;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CORE_TO_CORE.id.as_str(),

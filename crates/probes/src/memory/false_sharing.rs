@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use kelvin_core::catalogue::cpu::{LATENCY_ADD, LATENCY_LOAD};
 use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
 
 use super::core_to_core::{self, SETTLE_ROUND_TRIPS};
-use crate::formula::{fact, measured};
 use crate::os::partner::TokenPartner;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),

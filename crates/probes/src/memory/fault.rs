@@ -8,8 +8,6 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, FAULT_MINOR, FaultPage, PageSize};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::{self, FileMapping, page_bytes};
@@ -18,8 +16,8 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::axes::page_sizes;
 use super::bandwidth;
-use crate::formula::{self, fact, given, measured};
 use crate::os::trap::steered_return_cost;
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -357,8 +355,8 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction
     }
     let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
     let software = hardware / HARDWARE_SHARE - hardware;
-    let mut cycles = formula::published("exception and return", hardware, Unit::Cycles, TORVALDS_SOURCE)
-        + formula::published("kernel work", software, Unit::Cycles, TORVALDS_SOURCE);
+    let mut cycles = published("exception and return", hardware, Unit::Cycles, TORVALDS_SOURCE)
+        + published("kernel work", software, Unit::Cycles, TORVALDS_SOURCE);
     if let Some(steered) = steered_return_cost(facts, CACHED_FAULT_RETURNS)? {
         cycles = cycles + steered.source(COUNTED_SOURCE);
     }

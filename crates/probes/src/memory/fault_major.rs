@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::{BlockOrder, BlockRequests, random_data};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 
 use super::fault::{self, CountedTouches};
-use crate::formula::{Expr, fact, given, measured, published};
+use crate::prelude::*;
 use crate::room::has_room;
 
 /// Samples count as found: waiting for the disk is the point, not a disturbance.

@@ -4,15 +4,13 @@
 //! machine its memory page by page, most of it may be the host's.
 
 use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::mapping::{self, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::memory_budget::memory_budget;
 use super::{bandwidth, latency};
-use crate::formula::{given, measured};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FIRST_TOUCH.id.as_str(),

@@ -4,14 +4,12 @@
 //! loads, of which a core has many in flight.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
-use kelvin_core::{Case, Machine, NoPrediction, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::memory::PointerRing;
 
 use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
 use super::{latency_model, memory_budget};
-use crate::formula::{Expr, given, measured};
+use crate::prelude::*;
 
 /// Id of the probe and of its metric.
 pub(crate) static PROBE: Probe = Probe {

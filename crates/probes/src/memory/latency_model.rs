@@ -6,13 +6,12 @@
 
 use kelvin_core::catalogue::cpu::LATENCY_LOAD;
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_core::{Cache, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::PredictionInputs;
+use kelvin_core::{Cache, CacheKind};
 
 use super::latency;
 use super::memory_budget::{allowed_cpu_count, data_caches};
 use super::published::{CACHE_LATENCIES, MEMORY_LATENCIES};
-use crate::formula::{Expr, fact, given, measured, published as published_figure};
+use crate::prelude::*;
 use crate::published;
 
 /// Core cycles, lowest and highest published, that a hit in the L2 TLB adds.
@@ -302,8 +301,8 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
         LatencyLevel::Memory => {
             let row = MEMORY_LATENCIES.row(facts.machine()).map_err(|_| none("its servers' memory"))?;
             let [least, most] = row.figures;
-            let least = published_figure("main memory, lowest", least, Unit::Nanoseconds, row.source);
-            let most = published_figure("main memory, highest", most, Unit::Nanoseconds, row.source);
+            let least = published("main memory, lowest", least, Unit::Nanoseconds, row.source);
+            let most = published("main memory, highest", most, Unit::Nanoseconds, row.source);
             let latency = least.spanning(most).within_share(TOLERANCE);
             return Ok(latency.predict(PredictionBasis::Published, "published main memory"));
         }
@@ -320,7 +319,7 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
         }
     };
     let name = level.name();
-    let cycles = published_figure(name, f64::midpoint(least, most), Unit::Cycles, source);
+    let cycles = published(name, f64::midpoint(least, most), Unit::Cycles, source);
     let cycles = cycles.with_interval((least, most + SECOND_TLB_CYCLES[1])).within_share(TOLERANCE);
     let latency = cycles / published::measured_frequency(facts)?;
     Ok(latency.predict(PredictionBasis::Published, &format!("published latency of {name}")))
@@ -443,8 +442,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
             sum = sum.beside(there).beside(&share);
         } else if self.caches.is_virtual && self.names.len() > 1 {
             let bytes = LAST_LEVEL_PER_CPU as f64;
-            sum =
-                sum.beside(&published_figure("share of L3, for each CPU", bytes, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE));
+            sum = sum.beside(&published("share of L3, for each CPU", bytes, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE));
         }
         sum.with_interval((low, high)).within_share(TOLERANCE).predict(PredictionBasis::Derived, &name)
     }

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LOADED_BANDWIDTH, LOADED_LATENCY, LOADED_PROBE,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{BandwidthKernel, Operation};
@@ -20,7 +18,7 @@ use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{self, BandwidthArrays, widest_kernel};
 use super::latency;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget};
-use crate::formula::{fact, given, measured};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED_PROBE.as_str(),

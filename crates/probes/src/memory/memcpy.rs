@@ -6,14 +6,12 @@
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus, RequestedPages,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::bandwidth::{Operation, library_copy, memcpy_library};
 use kelvin_sys::memory::PagePolicy;
 
 use super::axes::{number, page_sizes, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case};
-use crate::formula::{fact, measured};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_MEMCPY.id.as_str(),

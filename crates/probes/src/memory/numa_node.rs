@@ -4,8 +4,7 @@
 //! migration, nor of lines cached on another node (that is mem.core_to_core).
 
 use kelvin_core::catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
-use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::{Axis, NumaNode};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
@@ -14,7 +13,7 @@ use kelvin_sys::numa::{self, NodeBinding, is_cpu_of_node, page_nodes};
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, widest_kernel};
 use super::memory_budget;
-use crate::formula::{measured, published};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: NODE_PROBE.as_str(),

@@ -9,8 +9,6 @@ use std::sync::Arc;
 use kelvin_core::catalogue::mem::{
     MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO, PageSize,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
@@ -18,7 +16,7 @@ use kelvin_sys::pagemap::{PageState, frame_flags, page_states};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 
 use super::axes::page_sizes;
-use crate::formula::{fact, given};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PAGE_STUDY.as_str(),

@@ -4,15 +4,13 @@
 //! not be used as the latency of a load, which it hides, nor as the rate of a sequential loop, for which prefetchers fetch as well.
 
 use kelvin_core::catalogue::mem::{BYTES, CHAINS, LATENCY, LATENCY_PARALLEL, PageSize};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{ParallelChases, PointerRing};
 
 use super::axes::{check_pages, number, page_kind, skip_if_out_of_memory};
 use super::latency;
 use super::memory_budget::memory_budget;
 use super::published::CACHE_LATENCIES;
-use crate::formula::{fact, measured, published};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_PARALLEL.id.as_str(),

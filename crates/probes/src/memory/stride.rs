@@ -5,13 +5,11 @@
 
 use kelvin_core::catalogue::cpu::LATENCY_LOAD;
 use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
 use super::{bandwidth, latency, memory_budget};
-use crate::formula::{Expr, given, measured};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),

@@ -4,13 +4,11 @@
 //! are mapped.
 
 use kelvin_core::catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
 use super::{latency_model, memory_budget};
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TLB.id.as_str(),

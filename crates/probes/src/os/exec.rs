@@ -4,10 +4,9 @@
 //! that load many libraries.
 
 use kelvin_core::catalogue::os::PROCESS_EXEC;
-use kelvin_core::{Case, NoPrediction};
-use kelvin_harness::{Method, Probe, ProbeKind};
 
 use super::process_lifetime::{TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_EXEC.id.as_str(),

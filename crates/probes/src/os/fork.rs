@@ -4,15 +4,13 @@
 //! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
 use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::process_lifetime::{shrink_fork_image, small_image_text, time_lifetimes};
-use crate::formula::{Expr, measured};
-use crate::{formula, published};
+use crate::prelude::*;
+use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK.id.as_str(),
@@ -142,7 +140,7 @@ const RANGE_FACTOR: f64 = 3.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
-        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION) / published::measured_frequency(facts)?)
+        Ok(published(name, cycles, Unit::Cycles, PUBLICATION) / published::measured_frequency(facts)?)
     };
     if *metric == PROCESS_FORK {
         let fork = cycles("fork, published", PUBLISHED_FORK_CYCLES)?;

@@ -5,14 +5,13 @@
 
 use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, PageSize};
 use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_core::units;
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
-use crate::formula::{Expr, fact, given, measured};
 use crate::memory::axes::{check_pages, page_kind, page_sizes};
 use crate::memory::{bandwidth, memory_budget};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK_RSS.id.as_str(),

@@ -10,12 +10,11 @@ use kelvin_core::catalogue::os::{
     RIVALS_PIPE_OTHER, RIVALS_SYSCALL, RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
 };
 use kelvin_core::catalogue::{Rival, RivalComparison};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::syscall_loops;
 
 use super::partner::TokenPartner;
+use crate::prelude::*;
 use crate::program::{Program, equal_speed, run_alternating};
 
 const PREDICTION_TEXT: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \

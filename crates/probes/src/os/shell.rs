@@ -3,13 +3,11 @@
 //! It is the cost of system(3). It must not be used to compare kernels on machines with different shells.
 
 use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::process_lifetime::{
     SHELL_TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index,
 };
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SHELL.id.as_str(),

@@ -4,11 +4,10 @@
 //! be woken first.
 
 use kelvin_core::catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_sys::signal_handler::CountingHandler;
 
 use super::syscall_work::short_path;
+use crate::prelude::*;
 
 pub(crate) static INSTALL_PROBE: Probe = Probe {
     id: SIGNAL_INSTALL.id.as_str(),

@@ -4,11 +4,9 @@
 //! nor used for programs that load many libraries.
 
 use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index};
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SPAWN.id.as_str(),

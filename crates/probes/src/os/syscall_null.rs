@@ -7,11 +7,10 @@ use std::hint::black_box;
 
 pub(crate) use kelvin_core::catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::{kernels, syscall_loops};
 
 use super::trap;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYSCALL_NULL.id.as_str(),

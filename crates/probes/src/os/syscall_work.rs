@@ -13,12 +13,10 @@ use kelvin_core::catalogue::os::{
 pub(crate) use kelvin_core::catalogue::os::{
     SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE,
 };
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops::{self, SelectSet};
 
 use super::syscall_null::kernel_entry_case;
-use crate::formula::{fact, measured};
+use crate::prelude::*;
 
 /// Bytes mapped and unmapped.
 const MAPPED_BYTES: usize = 64 << 10;

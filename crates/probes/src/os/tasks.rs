@@ -7,14 +7,12 @@ use kelvin_core::catalogue::os::{
     PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_SYSTEM, TASKS_UNACCOUNTED, TASKS_USER,
     THREAD_CREATE, TaskKind,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::process::{Child, fork_worker};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{Usage, UsageScope, clock_ticks, read_usage};
 use kelvin_sys::{cpu, kernels};
 
-use crate::formula::{Expr, fact, given, measured};
+use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -6,12 +6,10 @@
 use kelvin_core::catalogue::os::{
     HandoffMechanism, PROCESS_FORK, SWITCH_COST, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN,
 };
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::thread_start::ThreadStarter;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use crate::formula::{measured, published};
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: THREAD_CREATE.id.as_str(),

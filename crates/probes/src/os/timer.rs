@@ -4,13 +4,11 @@
 //! scheduler latency, and a run's few hundred samples are too few for a worst case.
 
 use kelvin_core::catalogue::os::{HandoffMechanism, TIMER_SLACK, TIMER_WAKEUP};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::syscall_loops::{set_timer_slack, sleep_until, timer_slack};
 
 use super::switch::cross_cpu;
-use crate::formula::{fact, given, measured, published};
+use crate::prelude::*;
 
 /// The requested length of each sleep, in nanoseconds.
 const SLEEP_NANOSECONDS: u64 = 1_000_000;

@@ -1,9 +1,8 @@
 //! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
-use kelvin_core::{Mitigation, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::PredictionInputs;
+use kelvin_core::Mitigation;
 
-use crate::formula::{Expr, fact, published};
+use crate::prelude::*;
 use crate::published;
 
 pub(super) use crate::published::BEHRENS_SOURCE;

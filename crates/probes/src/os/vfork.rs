@@ -4,11 +4,10 @@
 //! program, which adds execve and the program's start-up.
 
 use kelvin_core::catalogue::os::PROCESS_VFORK;
-use kelvin_core::{Case, NoPrediction};
-use kelvin_harness::{Method, Probe, ProbeKind};
 use kelvin_sys::process::vfork_and_exit;
 
 use super::process_lifetime::time_lifetimes;
+use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_VFORK.id.as_str(),

@@ -1,9 +1,9 @@
 //! A wait of known length: it ends by the kernel's clock and is timed by kelvin's.
 
 use kelvin_core::catalogue::truth::WAIT;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
+
+use crate::prelude::*;
 
 /// Nanoseconds of one wait.
 const WAIT_NANOSECONDS: u64 = 10_000;

@@ -10,8 +10,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_stats::median;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
@@ -22,6 +20,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use super::link::configure;
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, is_timeout};
+use crate::prelude::*;
 
 /// Nanoseconds of delay per frame, each way.
 const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];

@@ -13,17 +13,16 @@ use std::process::Command;
 
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::truth::{DISK, DISK_COUNTED_RATIO};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::{
     BlockOrder, BlockRequest, BlockRequests, Engine, Observer, PagePolicy, ReadOptions, Target, random_data,
 };
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::{enter_private_mounts, major, minor};
 use kelvin_sys::thread_spawn::process_error;
 
+use crate::prelude::*;
 use crate::room::has_room;
 
 /// Bytes per second that the group may read: far below the rate of memory, which backs the loop device.

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::{FAULT, InjectedFault};
-use kelvin_core::{Case, Machine};
-use kelvin_harness::{Effort, Probe, ProbeError, ProbeKind};
+
+use crate::prelude::*;
 
 /// A probe with the given fault.
 macro_rules! fault {

@@ -1,10 +1,9 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
 use kelvin_core::catalogue::truth::CYCLES;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
+use crate::prelude::*;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {

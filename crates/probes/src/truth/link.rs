@@ -7,17 +7,15 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::net::SendMethod;
 use kelvin_core::catalogue::truth::{LINK, LINK_COUNTED_RATIO, LINK_RATE};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::net::iproute::{self, ConfigureError, limit_rate};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::qdisc::{Qdisc, QdiscCounts};
 use kelvin_sys::net::set_congestion_control;
 
-use crate::formula::{fact, given};
 use crate::net::bandwidth::stream_cpus;
 use crate::net::bulk::{BulkStreams, StreamPlan, place_streams};
 use crate::net::link::{Link, Protocol};
+use crate::prelude::*;
 
 /// Bits per second that the shaper passes.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];

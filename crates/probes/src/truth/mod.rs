@@ -1,6 +1,8 @@
 //! Known truths: probes whose answer is fixed by construction, measured by the same harness as everything else, to show
 //! kelvin's own error. And known faults, to check that a failing probe costs only itself.
 
+use crate::prelude::*;
+
 mod busy_wait;
 mod delay;
 mod disk;
@@ -9,10 +11,6 @@ mod latency_ratio;
 mod link;
 mod pipe_rate;
 mod quota;
-
-use crate::formula::fact;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Method, PredictionInputs, Probe, ProbeError};
 
 pub(crate) static PROBES: &[&Probe] = &[
     &busy_wait::PROBE,

@@ -4,10 +4,10 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::PIPE;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
-use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+
+use crate::prelude::*;
 
 const CHUNK_BYTES: usize = 16 << 10;
 const CHUNK_PERIOD: u64 = 1_000_000;

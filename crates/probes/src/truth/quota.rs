@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::QUOTA;
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cgroup::{Cgroup, Controller};
-use kelvin_harness::{Bench, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::usage::{UsageScope, read_usage};
+
+use crate::prelude::*;
 
 /// Microseconds of CPU time in each period, and the period.
 const QUOTA_MICROSECONDS: u64 = 4_000;

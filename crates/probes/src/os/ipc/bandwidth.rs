@@ -10,16 +10,14 @@ use kelvin_core::catalogue::net::BANDWIDTH_UNIX;
 use kelvin_core::catalogue::os::{
     HandoffMechanism, IPC_BANDWIDTH, MESSAGE, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_CROSS_CPU,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::message_stream::{MessageStream, StreamKind};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::{FutexScope, Shared};
 
 use super::{MECHANISMS, mechanism_of};
-use crate::formula::{given, measured};
 use crate::memory::{bandwidth, core_to_core};
+use crate::prelude::*;
 
 /// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
 /// between two, is then within a few percent of the shortest batch.

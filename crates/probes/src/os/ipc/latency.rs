@@ -7,12 +7,10 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{
     HandoffMechanism, HandoffTask, IPC_LATENCY, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_CROSS_CPU,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::super::partner::TokenPartner;
 use super::{MECHANISMS, mechanism_of};
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: IPC_LATENCY.id.as_str(),

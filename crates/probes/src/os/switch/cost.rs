@@ -8,12 +8,10 @@ use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
 use kelvin_core::catalogue::os::{
     HandoffMechanism, HandoffTask, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::handoff::HandoffChannel;
 
 use super::super::partner::{TokenPartner, handoff_method, partner_kind};
-use crate::formula::{Expr, fact, measured, published};
+use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_COST.id.as_str(),

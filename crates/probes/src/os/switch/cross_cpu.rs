@@ -5,11 +5,9 @@
 
 pub(crate) use kelvin_core::catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::super::partner::TokenPartner;
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_CROSS_CPU.id.as_str(),

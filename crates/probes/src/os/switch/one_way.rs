@@ -7,11 +7,9 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{
     HandoffMechanism, HandoffTask, ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_ROUND_TRIP,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::super::partner::TokenPartner;
-use crate::formula::measured;
+use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: METRIC.id.as_str(),

@@ -6,21 +6,20 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use kelvin_core::Axis;
 use kelvin_core::catalogue::mem::BANDWIDTH_WRITE;
 use kelvin_core::catalogue::os::{
     HandoffMechanism, PROCESSES, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_RING, SWITCH_RING_CALLS,
     SWITCH_RING_SWITCHES, WORKING_SET,
 };
-use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::handoff::Pipe;
 use kelvin_sys::memory::{Arena, LINE_BYTES, PagePolicy};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{bandwidth, memory_budget};
+use crate::prelude::*;
 use crate::published;
 
 pub(in crate::os) static PROBE: Probe = Probe {
