@@ -262,6 +262,11 @@ impl Expr {
         self.explained(basis, name, "")
     }
 
+    /// A prediction by this formula from lower metrics of the run.
+    pub(crate) fn derived(self, name: &str) -> Prediction {
+        self.predict(PredictionBasis::Derived, name)
+    }
+
     /// A prediction by this formula, and a remark that follows its derivation.
     pub(crate) fn explained(self, basis: PredictionBasis, name: &str, remark: &str) -> Prediction {
         let result = units::value_text(self.value, self.unit);

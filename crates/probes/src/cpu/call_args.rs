@@ -101,7 +101,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
         let source = "one instruction per argument in the callee's chain, one cycle each";
         let chain = fact("adds", arguments as f64, Unit::Cycles, source) / published::measured_frequency(facts)?;
-        return Ok(call.max(chain).within(1.2).predict(PredictionBasis::Derived, "call or adds"));
+        return Ok(call.max(chain).within(1.2).derived("call or adds"));
     }
     let pair = published::published_cycles(facts, |core| core.source, |core| core.call_and_return)?;
     let cycles = pair.expr("call and return").within(SPREAD).within_share(0.02);

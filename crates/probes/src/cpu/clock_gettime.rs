@@ -96,7 +96,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         Some(cpu::KernelClock::MonotonicCoarse) => {
             let source = "Linux lib/vdso/gettimeofday.c, do_coarse: at most 60 instructions";
             let around = published("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds, source);
-            Ok(around.of_value([0.25, 2.0]).predict(PredictionBasis::Derived, "no counter read"))
+            Ok(around.of_value([0.25, 2.0]).derived("no counter read"))
         }
         _ => match facts.machine().kernel.clock_source.get() {
             None => Err(NoPrediction::new("the kernel's clock source is unknown")),

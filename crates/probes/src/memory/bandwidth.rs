@@ -148,18 +148,21 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
     if own < most { own } else { 1 << most.max(1).ilog2() }
 }
 
+/// The case of one CPU for a set of this many bytes.
+pub(super) fn one_cpu_case(bytes: u64) -> Case {
+    Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One)
+}
+
 /// The case of memory and one CPU, part of every run.
 pub(crate) fn memory_case(machine: &Machine) -> Case {
-    Case::new().with_number(BYTES, largest_set(machine, false)).with_word(MemoryCpus::One)
+    one_cpu_case(largest_set(machine, false))
 }
 
 /// The case of one CPU for a set of this many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
 /// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
 pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
-        Some(&set) if 2 * bytes <= last_level_bytes(machine) => {
-            Case::new().with_number(BYTES, set).with_word(MemoryCpus::One)
-        }
+        Some(&set) if 2 * bytes <= last_level_bytes(machine) => one_cpu_case(set),
         _ => memory_case(machine),
     }
 }
@@ -170,28 +173,28 @@ pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
 /// The machine does not report the size of its L2.
 pub(crate) fn second_level_case(machine: &Machine) -> Result<Case, NoPrediction> {
     let unknown = || NoPrediction::new("the machine does not report the size of its L2 cache");
-    Ok(Case::new().with_number(BYTES, second_level_bytes(machine).ok_or_else(unknown)? / 2).with_word(MemoryCpus::One))
+    Ok(one_cpu_case(second_level_bytes(machine).ok_or_else(unknown)? / 2))
 }
 
 /// The case of memory and all CPUs, part of every run on more than one.
 pub(crate) fn all_cpus_memory_case(machine: &Machine) -> Option<Case> {
-    let case = || Case::new().with_number(BYTES, largest_set(machine, true)).with_word(MemoryCpus::All);
-    (allowed_cpu_count(machine) > 1).then(case)
+    (allowed_cpu_count(machine) > 1).then(|| one_cpu_case(largest_set(machine, true)).with_word(MemoryCpus::All))
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |many: bool| {
-        let cpus = if many { MemoryCpus::All } else { MemoryCpus::One };
+    let several = allowed_cpu_count(machine) > 1;
+    let mut cases = Vec::new();
+    for &cpus in MemoryCpus::ALL.iter().filter(|&&cpus| several || cpus == MemoryCpus::One) {
+        let many = cpus == MemoryCpus::All;
         let mut sets = cached_sets(machine, many);
         if effort == Effort::Quick {
             sets.truncate(if many { 0 } else { 1 });
         }
         sets.retain(|&bytes| bytes < largest_set(machine, many));
         sets.push(largest_set(machine, many));
-        sets.into_iter().map(move |bytes| Case::new().with_number(BYTES, bytes).with_word(cpus))
-    };
-    let all = (allowed_cpu_count(machine) > 1).then(|| of(true));
-    of(false).chain(all.into_iter().flatten()).collect()
+        cases.extend(numbers(BYTES, &sets).words(&[cpus]));
+    }
+    cases
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

@@ -43,49 +43,76 @@ enum SetLevel {
     Memory,
 }
 
+impl SetLevel {
+    fn of_set(machine: &Machine, bytes: u64) -> Result<Self, NoPrediction> {
+        let caches = data_caches(machine);
+        if caches.is_empty() {
+            return Err(NoPrediction::new("the machine reports no caches"));
+        }
+        // Of a last level, no more than is believed of a virtual machine's.
+        let holds = |cache: &Cache| {
+            bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }
+        };
+        Ok(match caches.iter().find(|cache| holds(cache)).map(|cache| cache.level) {
+            Some(1) => Self::First,
+            Some(2) => Self::Second,
+            Some(_) => Self::Outer,
+            None => Self::Memory,
+        })
+    }
+}
+
+/// Why the rate of one operation is that of another.
+const AROUND_CACHES: &str = "non-temporal stores go to memory, whatever the working set";
+const FASTEST_STORES: &str = "the fastest means are non-temporal stores";
+
 /// The limit of one operation at one working set.
 pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let machine = facts.machine();
     if metric.id == BANDWIDTH_CORE_TO_CORE.id {
-        return core_to_core_rate(facts);
+        // A line from core to core in the crew, as between two CPUs apart from it.
+        let line = core_to_core::default_pair_latency(facts)?;
+        return Ok(line.within(LINE_BOUNCE_RANGE).derived("core to core"));
     }
-    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+    let bytes = required(BYTES.number_in(case), case)?;
     let known = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
     let &(operation, _) = known.ok_or_else(|| NoPrediction::new("this metric belongs to no operation"))?;
-    let caches = data_caches(machine);
-    // Of a last level, no more than is believed of a virtual machine's.
-    let holds = |cache: &Cache| {
-        bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }
+    let level = SetLevel::of_set(facts.machine(), bytes)?;
+    let of_one = match level {
+        SetLevel::Memory => bandwidth::memory_case(facts.machine()),
+        _ => bandwidth::one_cpu_case(bytes),
     };
-    let level = match caches.iter().find(|cache| holds(cache)).map(|cache| cache.level) {
-        _ if caches.is_empty() => return Err(NoPrediction::new("the machine reports no caches")),
-        Some(1) => SetLevel::First,
-        Some(2) => SetLevel::Second,
-        Some(_) => SetLevel::Outer,
-        None => SetLevel::Memory,
-    };
-    let in_memory = bandwidth::memory_case(machine);
-    let of_one = if level == SetLevel::Memory {
-        in_memory.clone()
-    } else {
-        Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One)
-    };
-    if MemoryCpus::of(case) == Some(MemoryCpus::All) {
+    let predicted = match MemoryCpus::of(case) {
         // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
-        let together = all_cpus_rate(facts, operation, level, case);
-        let all = together.unwrap_or_else(|| scaled_from_one_cpu(facts, metric, &of_one));
-        return limited_by_peak(all, facts, operation, (level, case));
+        Some(MemoryCpus::All) => {
+            all_cpus_rate(facts, operation, level, case).map_or_else(|| scaled_from_one_cpu(facts, metric, &of_one), Ok)
+        }
+        _ => one_cpu_rate(facts, operation, level, &of_one),
+    };
+    let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
+    match (predicted, peak) {
+        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
+            Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
+        }
+        // It is less, or nothing else tells.
+        (_, Some(peak)) => Ok(peak),
+        (predicted, None) => predicted,
     }
+}
+
+/// Of one CPU, at a case of it.
+fn one_cpu_rate(
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    level: SetLevel,
+    case: &Case,
+) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
     match (operation, level) {
-        (Operation::NonTemporalWrite, SetLevel::Memory) => limited_by_peak(
-            Err(NoPrediction::new("what a non-temporal store waits for is not published")),
-            facts,
-            operation,
-            (level, case),
-        ),
+        (Operation::NonTemporalWrite, SetLevel::Memory) => {
+            Err(NoPrediction::new("what a non-temporal store waits for is not published"))
+        }
         (Operation::NonTemporalWrite, _) => {
-            let there = measured(facts, &BANDWIDTH_NTWRITE, &in_memory)?;
-            Ok(same_as_operation(there, "non-temporal stores go to memory, whatever the working set"))
+            as_fast_as(facts, &BANDWIDTH_NTWRITE, &bandwidth::memory_case(machine), AROUND_CACHES)
         }
         (Operation::Read | Operation::Write, SetLevel::First) => {
             let row = CACHE_WIDTHS.row(machine)?;
@@ -99,46 +126,58 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         (Operation::Write, SetLevel::Second) => Err(NoPrediction::new(
             "it is not published how long a store holds up L1 that fetches its line from L2 and sends another one there",
         )),
-        (Operation::Read, SetLevel::Outer) => lines_in_flight_rate(facts, bytes),
+        (Operation::Read, SetLevel::Outer) => lines_in_flight_rate(facts, case),
         (Operation::Write, SetLevel::Outer) => {
-            let reading = measured(facts, &BANDWIDTH_READ, &of_one)?;
-            Ok(same_as_operation(reading, "each line is read before it is written to, and goes back meanwhile"))
+            let why = "each line is read before it is written to, and goes back meanwhile";
+            as_fast_as(facts, &BANDWIDTH_READ, case, why)
         }
-        (Operation::Read, SetLevel::Memory) => {
-            limited_by_peak(memory_read_rate(facts), facts, operation, (level, case))
-        }
+        (Operation::Read, SetLevel::Memory) => memory_read_rate(facts),
         (Operation::Fill | Operation::Zero, SetLevel::Memory) => {
-            let stores = measured(facts, &BANDWIDTH_NTWRITE, &in_memory)?;
-            limited_by_peak(
-                Ok(same_as_operation(stores, "the fastest means are non-temporal stores")),
-                facts,
-                operation,
-                (level, case),
-            )
+            as_fast_as(facts, &BANDWIDTH_NTWRITE, case, FASTEST_STORES)
         }
-        (Operation::Fill | Operation::Zero, _) => {
-            let stores = measured(facts, &BANDWIDTH_WRITE, &of_one)?;
-            Ok(same_as_operation(stores, "as ordinary stores"))
+        (Operation::Fill | Operation::Zero, _) => as_fast_as(facts, &BANDWIDTH_WRITE, case, "as ordinary stores"),
+        (Operation::Write, SetLevel::Memory) => memory_write_rate(facts, case, MemoryCpus::One).or_else(|_| {
+            // No set in L2 was measured, as in a quick run: with what a store around the caches takes.
+            let name = "reading each line from memory and writing it there, one after the other";
+            sequential_rate(facts, case, (&BANDWIDTH_NTWRITE, case), name)
+        }),
+        (Operation::Copy | Operation::Triad, _) => read_write_rate(facts, operation, level, case),
+    }
+}
+
+/// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
+fn all_cpus_rate(
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    level: SetLevel,
+    case: &Case,
+) -> Option<Prediction> {
+    let rate = match (operation, level) {
+        (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => {
+            let in_memory = bandwidth::all_cpus_memory_case(facts.machine())?;
+            as_fast_as(facts, &BANDWIDTH_NTWRITE, &in_memory, AROUND_CACHES)
         }
-        (Operation::Write, SetLevel::Memory) => {
-            let written =
-                bandwidth::second_level_case(machine).and_then(|second| memory_write_rate(facts, [&of_one, &second]));
-            limited_by_peak(written.or_else(|_| write_back_rate(facts, &of_one)), facts, operation, (level, case))
-        }
-        (Operation::Copy | Operation::Triad, _) => {
-            limited_by_peak(read_write_rate(facts, operation, level, &of_one), facts, operation, (level, case))
-        }
+        (Operation::Fill, SetLevel::Memory) => as_fast_as(facts, &BANDWIDTH_NTWRITE, case, FASTEST_STORES),
+        (Operation::Copy | Operation::Triad, SetLevel::Memory) => read_write_rate(facts, operation, level, case),
+        (Operation::Write, SetLevel::Memory) => memory_write_rate(facts, case, MemoryCpus::All),
+        _ => return None,
+    };
+    rate.ok()
+}
+
+/// Arrays that an operation reads, and that it writes.
+const fn arrays_of(operation: Operation) -> [f64; 2] {
+    match operation {
+        Operation::Read => [1.0, 0.0],
+        Operation::Write | Operation::Fill | Operation::Zero | Operation::NonTemporalWrite => [0.0, 1.0],
+        Operation::Copy => [1.0, 1.0],
+        Operation::Triad => [2.0, 1.0],
     }
 }
 
 /// Maximum bytes that an operation counts per core cycle within L1: loads and stores run in parallel, and the slower decides.
 fn first_level_width(widths: &CacheWidths, operation: Operation) -> f64 {
-    let (read, written) = match operation {
-        Operation::Read => (1.0, 0.0),
-        Operation::Write | Operation::Fill | Operation::Zero | Operation::NonTemporalWrite => (0.0, 1.0),
-        Operation::Copy => (1.0, 1.0),
-        Operation::Triad => (2.0, 1.0),
-    };
+    let [read, written] = arrays_of(operation);
     (read + written) / f64::max(read / widths.load, written / widths.store)
 }
 
@@ -162,42 +201,17 @@ fn scaled_from_one_cpu(
 ) -> Result<Prediction, NoPrediction> {
     let one = measured(facts, metric, of_one)?;
     let all = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * one.clone();
-    let range = all.clone().between(&one, &all).within_share(TOLERANCE);
-    Ok(range.predict(PredictionBasis::Derived, "CPUs times one"))
-}
-
-/// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
-fn all_cpus_rate(
-    facts: &PredictionInputs<'_>,
-    operation: Operation,
-    level: SetLevel,
-    case: &Case,
-) -> Option<Result<Prediction, NoPrediction>> {
-    let machine = facts.machine();
-    let stores = |case: &Case| measured(facts, &BANDWIDTH_NTWRITE, case).ok();
-    let found = match (operation, level) {
-        (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => same_as_operation(
-            stores(&bandwidth::all_cpus_memory_case(machine)?)?,
-            "non-temporal stores go to memory, whatever the working set",
-        ),
-        (Operation::Fill, SetLevel::Memory) => {
-            same_as_operation(stores(case)?, "the fastest means are non-temporal stores")
-        }
-        (Operation::Copy | Operation::Triad, SetLevel::Memory) => {
-            read_write_rate(facts, operation, level, case).ok()?
-        }
-        (Operation::Write, SetLevel::Memory) => {
-            let second = bandwidth::second_level_case(machine).ok()?.with_word(MemoryCpus::All);
-            memory_write_rate(facts, [case, &second]).ok()?
-        }
-        _ => return None,
-    };
-    Some(Ok(found))
+    Ok(all.clone().between(&one, &all).within_share(TOLERANCE).derived("CPUs times one"))
 }
 
 /// As fast as another operation.
-fn same_as_operation(other: Expr, why: &'static str) -> Prediction {
-    other.within_share(TOLERANCE).predict(PredictionBasis::Derived, why)
+fn as_fast_as(
+    facts: &PredictionInputs<'_>,
+    metric: &Metric,
+    case: &Case,
+    why: &str,
+) -> Result<Prediction, NoPrediction> {
+    Ok(measured(facts, metric, case)?.within_share(TOLERANCE).derived(why))
 }
 
 /// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
@@ -206,43 +220,36 @@ fn read_write_rate(
     facts: &PredictionInputs<'_>,
     operation: Operation,
     level: SetLevel,
-    there: &Case,
+    case: &Case,
 ) -> Result<Prediction, NoPrediction> {
-    let reading = measured(facts, &BANDWIDTH_READ, there)?;
-    let writing =
-        measured(facts, if level == SetLevel::Memory { &BANDWIDTH_NTWRITE } else { &BANDWIDTH_WRITE }, there)?;
-    let arrays_read = if operation == Operation::Triad { 2.0 } else { 1.0 };
+    let (stores, name) = match level {
+        SetLevel::First => (&BANDWIDTH_WRITE, "at once in L1"),
+        SetLevel::Second => (&BANDWIDTH_WRITE, "between in L2"),
+        SetLevel::Outer => (&BANDWIDTH_WRITE, "between beyond L2"),
+        SetLevel::Memory => (&BANDWIDTH_NTWRITE, "between in memory"),
+    };
+    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, case)?, measured(facts, stores, case)?);
+    let [arrays_read, arrays_written] = arrays_of(operation);
     let read = fact("bytes read", arrays_read, Unit::Bytes, "arrays of the operation");
-    let written = fact("bytes written", 1.0, Unit::Bytes, "arrays of the operation");
+    let written = fact("bytes written", arrays_written, Unit::Bytes, "arrays of the operation");
     let (reads, writes) = (read.clone() / reading, written.clone() / writing);
     let (apart, together) = (reads.clone() + writes.clone(), reads.max(writes));
-    let (expected, name) = match level {
-        SetLevel::First => (together.clone(), "at once in L1"),
-        SetLevel::Second => (apart.clone().geometric_mean(together.clone()), "between in L2"),
-        SetLevel::Outer => (apart.clone().geometric_mean(together.clone()), "between beyond L2"),
-        SetLevel::Memory => (apart.clone().geometric_mean(together.clone()), "between in memory"),
+    let expected = match level {
+        SetLevel::First => together.clone(),
+        _ => apart.clone().geometric_mean(together.clone()),
     };
     let [low, high, rate] = [apart, together, expected].map(|time| (read.clone() + written.clone()) / time);
-    Ok(rate.between(&low, &high).within_share(TOLERANCE).predict(PredictionBasis::Derived, name))
+    Ok(rate.between(&low, &high).within_share(TOLERANCE).derived(name))
 }
 
 /// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
 /// Between the rate of memory and that of as many lines in flight, by Little's law.
-fn lines_in_flight_rate(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let reading = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
     let far = latency::memory_latency(facts)?;
-    let near = measured(facts, &LATENCY, &latency_case(bytes))?;
+    let near = measured(facts, &LATENCY, &latency_case(required(BYTES.number_in(case), case)?))?;
     let rate = reading.clone().spanning(reading * far / near).source(LITTLES_LAW_SOURCE);
-    Ok(rate.within_share(TOLERANCE).predict(PredictionBasis::Derived, "lines in flight"))
-}
-
-/// The lines in flight that are published of this core; `why` they were not measured, of a core in no table.
-fn published_lines(facts: &PredictionInputs<'_>, why: NoPrediction) -> Result<Expr, NoPrediction> {
-    let row = CACHE_LATENCIES.row(facts.machine()).map_err(|_| why)?;
-    let lines = row.figures.outstanding.ok_or_else(|| {
-        NoPrediction::new("the table of published figures has no number of lines in flight for this core")
-    })?;
-    Ok(fact("lines in flight", lines, Unit::Count, row.source))
+    Ok(rate.within_share(TOLERANCE).derived("lines in flight"))
 }
 
 /// Reading memory as many independent chains of loads do, of which each brings a line, and prefetchers more: between none and all
@@ -252,8 +259,12 @@ fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredic
     let line = given("line", LINE_BYTES, Unit::Bytes);
     let (loads, name) = match measured(facts, &LATENCY_PARALLEL, &parallel_chains::max_chains_case(machine)) {
         Ok(chains) => (line / chains, "chains"),
+        // As published of this core, if it is in the table.
         Err(why) => {
-            let lines = published_lines(facts, why)?;
+            let row = CACHE_LATENCIES.row(machine).map_err(|_| why)?;
+            let none = "the table of published figures has no number of lines in flight for this core";
+            let lines = row.figures.outstanding.ok_or_else(|| NoPrediction::new(none))?;
+            let lines = fact("lines in flight", lines, Unit::Count, row.source);
             (lines * line / measured(facts, &LATENCY, &latency::memory_case(machine))?, "published lines")
         }
     };
@@ -261,56 +272,35 @@ fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredic
         published("lines in flight of L2 over those of loads", PREFETCH_FACTOR, Unit::Count, PREFETCH_SOURCE);
     let [low, high] = CHAIN_RANGE.map(|factor| factor * loads.value());
     let rate = loads.clone().geometric_mean(prefetched * loads).with_interval((low, high));
-    Ok(rate.source(LITTLES_LAW_SOURCE).predict(PredictionBasis::Derived, name))
+    Ok(rate.source(LITTLES_LAW_SOURCE).derived(name))
 }
 
 /// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
 /// one leaves it.
-fn memory_write_rate(facts: &PredictionInputs<'_>, [far, near]: [&Case; 2]) -> Result<Prediction, NoPrediction> {
-    let (reading, within) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, &BANDWIDTH_WRITE, near)?);
-    Ok(sequential_rate(reading, within, "reading each line from memory and writing it in L2, one after the other"))
+fn memory_write_rate(facts: &PredictionInputs<'_>, far: &Case, cpus: MemoryCpus) -> Result<Prediction, NoPrediction> {
+    let near = bandwidth::second_level_case(facts.machine())?.with_word(cpus);
+    let name = "reading each line from memory and writing it in L2, one after the other";
+    sequential_rate(facts, far, (&BANDWIDTH_WRITE, &near), name)
 }
 
-/// Like `memory_write_rate`, where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
-fn write_back_rate(facts: &PredictionInputs<'_>, far: &Case) -> Result<Prediction, NoPrediction> {
-    let (reading, around) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, &BANDWIDTH_NTWRITE, far)?);
-    Ok(sequential_rate(reading, around, "reading each line from memory and writing it there, one after the other"))
-}
-
-fn sequential_rate(reading: Expr, writing: Expr, name: &'static str) -> Prediction {
+/// Reading a line from memory, and then writing it as fast as this was measured.
+fn sequential_rate(
+    facts: &PredictionInputs<'_>,
+    far: &Case,
+    (written, near): (&Metric, &Case),
+    name: &str,
+) -> Result<Prediction, NoPrediction> {
+    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, written, near)?);
     let line = given("line", LINE_BYTES, Unit::Bytes);
     let high = reading.value() * (1.0 + TOLERANCE);
     let rate = line.clone() / (line.clone() / reading + line / writing);
     let low = rate.value() / 2.0;
-    rate.with_interval((low, high)).predict(PredictionBasis::Derived, name)
+    Ok(rate.with_interval((low, high)).derived(name))
 }
 
 /// The point of the latency curve for a working set in a cache.
 fn latency_case(bytes: u64) -> Case {
     latency::base_page_case(1 << bytes.max(1).ilog2())
-}
-
-/// A line from core to core in the crew, as between two CPUs apart from it.
-fn core_to_core_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let line = core_to_core::default_pair_latency(facts)?;
-    Ok(line.within(LINE_BOUNCE_RANGE).predict(PredictionBasis::Derived, "core to core"))
-}
-
-/// A prediction of an operation on memory, or the peak of the memory channels where that is less or nothing else tells.
-fn limited_by_peak(
-    predicted: Result<Prediction, NoPrediction>,
-    facts: &PredictionInputs<'_>,
-    operation: Operation,
-    (level, case): (SetLevel, &Case),
-) -> Result<Prediction, NoPrediction> {
-    let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
-    match (predicted, peak) {
-        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
-            Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
-        }
-        (_, Some(peak)) => Ok(peak),
-        (predicted, None) => predicted,
-    }
 }
 
 /// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
@@ -319,20 +309,17 @@ fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) ->
     let stated = &facts.machine().memory.peak_bytes_per_second;
     let &peak = stated.get()?;
     let arrays = operation.arrays() as f64;
-    let on_bus = match operation {
-        Operation::Read | Operation::NonTemporalWrite => arrays,
-        Operation::Write | Operation::Fill | Operation::Zero | Operation::Copy | Operation::Triad => arrays + 1.0,
-    };
+    let allocates = !matches!(operation, Operation::Read | Operation::NonTemporalWrite);
+    let on_bus = arrays + f64::from(u8::from(allocates));
     let rate = published("peak", peak, Unit::BytesPerSecond, stated.source_or_reason())
         * fact("bytes counted", arrays, Unit::Count, "arrays of the operation, as STREAM counts")
         / fact("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads");
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.
     let most = if operation == Operation::Write { rate.value() } else { (peak * PEAK_RANGE[1]).max(rate.value()) };
     let low = PEAK_RANGE[0] * rate.value();
-    let name = if MemoryCpus::of(case) == Some(MemoryCpus::All) {
-        "peak of all CPUs"
-    } else {
-        "peak, which one CPU may not reach"
+    let name = match MemoryCpus::of(case) {
+        Some(MemoryCpus::All) => "peak of all CPUs",
+        _ => "peak, which one CPU may not reach",
     };
     Some(rate.with_interval((low, most)).with_maximum(most).predict(PredictionBasis::Spec, name))
 }

@@ -222,7 +222,7 @@ fn through_last_level(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPred
     let (second, third) = (measured(facts, &LATENCY, &second)?, measured(facts, &LATENCY, &third)?);
     // L3 is no nearer than L2, whatever their noise.
     let line = (2.0 * third.clone() - second).max(third);
-    Ok(line.within(SPREAD).predict(PredictionBasis::Derived, "by way of the cache"))
+    Ok(line.within(SPREAD).derived("by way of the cache"))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {

@@ -136,7 +136,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             (time.clone().between(&time, &most).within(SPREAD), name)
         }
     };
-    Ok(time.predict(PredictionBasis::Derived, name))
+    Ok(time.derived(name))
 }
 
 #[cfg(test)]

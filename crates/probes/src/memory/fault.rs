@@ -383,10 +383,7 @@ fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Result<Prediction,
     let least = trap.clone() + page.clone() / near.clone().max(far.clone());
     let most = most + page.clone() / near.clone().min(far.clone());
     let fault = trap + page / near.geometric_mean(far);
-    Ok(fault
-        .between(&least, &most)
-        .within(FRESH_BOUND_TOLERANCE)
-        .predict(PredictionBasis::Derived, "fault and clearing"))
+    Ok(fault.between(&least, &most).within(FRESH_BOUND_TOLERANCE).derived("fault and clearing"))
 }
 
 /// Pages that fault-around maps by default.
@@ -400,7 +397,7 @@ fn fault_around(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction
         .source(FAULT_AROUND_SOURCE)
         * one.clone();
     let fault = one.clone().geometric_mean(all.clone()).between(&one, &all);
-    Ok(fault.within(FAULT_AROUND_SPREAD).predict(PredictionBasis::Derived, "between one and all"))
+    Ok(fault.within(FAULT_AROUND_SPREAD).derived("between one and all"))
 }
 
 /// Tolerance of the two bounds, as a factor, for errors of the measured fault.

@@ -279,7 +279,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 fn single_page_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let minor = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?;
     let read = measured(facts, &DEVICE_LATENCY, &Case::new())?;
-    Ok((minor + read).within(SPREAD).predict(PredictionBasis::Derived, "fault and read"))
+    Ok((minor + read).within(SPREAD).derived("fault and read"))
 }
 
 /// Bytes of a window that is read around a touch, and the time of its pages, the device's latency and the transfer.
@@ -305,7 +305,7 @@ const FADVISE_SOURCE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles 
 /// A touch that reads a window around its page, beside which the fault is little.
 fn window_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let (_, window) = window_around(facts)?;
-    Ok(window.within(SPREAD).predict(PredictionBasis::Derived, "a window"))
+    Ok(window.within(SPREAD).derived("a window"))
 }
 
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
@@ -321,7 +321,7 @@ fn row_of_faults(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredictio
     );
     let windows = ((ROW_PAGES * page_bytes()) as f64 / bytes).ceil().max(1.0);
     let row = given("windows", windows, Unit::Count) * window + pages.clone() / mapped * minor;
-    Ok((row / pages).within(SPREAD).predict(PredictionBasis::Derived, "windows of a row"))
+    Ok((row / pages).within(SPREAD).derived("windows of a row"))
 }
 
 /// Predicted range, factor either way: device latency varies.

@@ -88,7 +88,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
     let zeroed = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
     let load = measured(facts, &LATENCY, &latency::memory_case(facts.machine()))?;
     let touch = fault + given("page", page_bytes() as f64, Unit::Bytes) / zeroed + load;
-    Ok(touch.within(SPREAD).predict(PredictionBasis::Derived, "fault, clearing and load"))
+    Ok(touch.within(SPREAD).derived("fault, clearing and load"))
 }
 
 #[cfg(test)]

@@ -271,7 +271,7 @@ pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -
         return first_level_latency(facts);
     }
     let there = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
-    Ok(there.within_share(TOLERANCE).predict(PredictionBasis::Derived, "load of that set"))
+    Ok(there.within_share(TOLERANCE).derived("load of that set"))
 }
 
 /// A load from one line in each of this many base pages: as from adjacent lines, and what translation adds.
@@ -291,7 +291,7 @@ pub(super) fn one_line_per_page_latency(
 
 fn first_level_latency(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
-    Ok(load.within_share(TOLERANCE).predict(PredictionBasis::Derived, "load from L1"))
+    Ok(load.within_share(TOLERANCE).derived("load from L1"))
 }
 
 /// The point of a level, which nothing measured tells: what is published of it.
@@ -329,7 +329,7 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
 fn second_level_from_first(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let accesses = fact("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2");
     let latency = accesses * measured(facts, &LATENCY_LOAD, &Case::new())?;
-    Ok(latency.of_value(SECOND_LEVEL_RANGE).predict(PredictionBasis::Derived, "three accesses"))
+    Ok(latency.of_value(SECOND_LEVEL_RANGE).derived("three accesses"))
 }
 
 /// Accesses of a hit in L2.
@@ -444,7 +444,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
             let bytes = LAST_LEVEL_PER_CPU as f64;
             sum = sum.beside(&published("share of L3, for each CPU", bytes, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE));
         }
-        sum.with_interval((low, high)).within_share(TOLERANCE).predict(PredictionBasis::Derived, &name)
+        sum.with_interval((low, high)).within_share(TOLERANCE).derived(&name)
     }
 }
 

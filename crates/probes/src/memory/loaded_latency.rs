@@ -443,7 +443,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
     let idle = latency::untranslated_latency_at(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
-        return Ok(idle.of_value(LATENCY_RANGE).predict(PredictionBasis::Derived, "idle latency"));
+        return Ok(idle.of_value(LATENCY_RANGE).derived("idle latency"));
     }
     let one = bandwidth::memory_case(machine);
     let (reading, writing) = (measured(facts, &BANDWIDTH_READ, &one)?, measured(facts, &BANDWIDTH_WRITE, &one)?);
@@ -453,7 +453,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let line = given("line", LINE_BYTES as f64, Unit::Bytes);
     let each = 2.0 * line.clone() / (line.clone() / reading + line.clone() / writing);
     let rate = injectors * each * given("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
-    Ok(rate.within(BANDWIDTH_RANGE_FACTOR).predict(PredictionBasis::Derived, "injectors in memory"))
+    Ok(rate.within(BANDWIDTH_RANGE_FACTOR).derived("injectors in memory"))
 }
 
 #[cfg(test)]

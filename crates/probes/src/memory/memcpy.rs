@@ -102,7 +102,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let [low, rate, high] = [apart.clone(), apart.geometric_mean(together), reads.max(writes.min(streams))]
         .map(|time| (read.clone() + written.clone()) / time);
     let rate = rate.between(&low, &high).within_share(TOLERANCE);
-    Ok(rate.predict(PredictionBasis::Derived, "reading and ordinary stores"))
+    Ok(rate.derived("reading and ordinary stores"))
 }
 
 #[cfg(test)]

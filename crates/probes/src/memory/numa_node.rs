@@ -146,7 +146,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
     let other = published("distance", f64::from(other), Unit::Count, DISTANCES);
     let there = if metric.id == NODE_LATENCY.id { local * (other / own) } else { local * (own / other) };
-    Ok(there.within(SPREAD).predict(PredictionBasis::Derived, "by distance"))
+    Ok(there.within(SPREAD).derived("by distance"))
 }
 
 const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";

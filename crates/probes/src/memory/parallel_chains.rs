@@ -94,7 +94,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         name = "published lines in flight";
     }
     let load = one.clone() / in_flight;
-    Ok(load.clone().between(&load, &one).within_share(TOLERANCE).predict(PredictionBasis::Derived, name))
+    Ok(load.clone().between(&load, &one).within_share(TOLERANCE).derived(name))
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 fn predict_between(expected: Expr, load: Expr, random: Expr, share: f64, name: &str) -> Prediction {
     let most = load.clone() + given("share of new lines", share, Unit::Ratio) * random;
     let (low, high) = (load.min(expected.clone()), most.max(expected.clone()));
-    expected.between(&low, &high).within_share(TOLERANCE).predict(PredictionBasis::Derived, name)
+    expected.between(&low, &high).within_share(TOLERANCE).derived(name)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
         let child = fork.clone() + cycles("context switch, published", PUBLISHED_SWITCH_CYCLES)?;
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
         let most = 2.0 * child.clone();
-        return Ok(child.between(&fork, &most).predict(PredictionBasis::Derived, "fork and a switch"));
+        return Ok(child.between(&fork, &most).derived("fork and a switch"));
     }
     let remark = "what fork makes is taken down again";
     Ok((2.0 * fork).within(1.5).explained(PredictionBasis::Derived, "made and taken down", remark))

@@ -150,7 +150,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             (usual + pages(bytes - DEFAULT_RSS) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
         }
     };
-    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
+    Ok(time.within(1.5).derived(name))
 }
 
 /// The smallest size, which costs little more than a process without memory.

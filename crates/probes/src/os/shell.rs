@@ -47,7 +47,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (exec, fork) = (measured(facts, &PROCESS_EXEC, case)?, measured(facts, &PROCESS_FORK, case)?);
-    Ok((2.0 * exec - fork).within(2.0).predict(PredictionBasis::Derived, "two programs"))
+    Ok((2.0 * exec - fork).within(2.0).derived("two programs"))
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let exec = measured(facts, &PROCESS_EXEC, case)?;
     let (fork, vfork) = (measured(facts, &PROCESS_FORK, case)?, measured(facts, &PROCESS_VFORK, case)?);
-    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).predict(PredictionBasis::Derived, "exec with vfork"))
+    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).derived("exec with vfork"))
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
             let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
             let each = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
-            Ok((null + count * each).within(3.0).predict(PredictionBasis::Derived, "by descriptors"))
+            Ok((null + count * each).within(3.0).derived("by descriptors"))
         }
         _ => Err(NoPrediction::new(UNPUBLISHED_WORK_TEXT)),
     }
@@ -194,7 +194,7 @@ pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Result<P
     let work = SHORT_PATH_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION;
     let work = fact("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source).source(source);
     let most = 3.0 * null.clone() + work.clone();
-    Ok((null.clone() + work).between(&null, &most).predict(PredictionBasis::Derived, "null call and a short path"))
+    Ok((null.clone() + work).between(&null, &most).derived("null call and a short path"))
 }
 
 #[cfg(test)]

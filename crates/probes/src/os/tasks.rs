@@ -303,7 +303,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             (shared.between(&least, &longest.within(TOLERANCE)), "shared by CPUs")
         }
     };
-    Ok(time.predict(PredictionBasis::Derived, name))
+    Ok(time.derived(name))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
         let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
         let share = (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt();
         let share = published("pthread_create over fork", share, Unit::Ratio, PUBLICATION);
-        return Ok((share * fork).within(RANGE_FACTOR).predict(PredictionBasis::Derived, "published share of fork"));
+        return Ok((share * fork).within(RANGE_FACTOR).derived("published share of fork"));
     }
     // Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
     let create = measured(facts, &THREAD_CREATE, &Case::new())?;
@@ -104,7 +104,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
         true => (create + switches, "created and run"),
         false => (2.0 * create + switches, "created, run and ended"),
     };
-    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
+    Ok(time.within(1.5).derived(name))
 }
 
 #[cfg(test)]

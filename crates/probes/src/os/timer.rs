@@ -82,7 +82,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         let sum = slack.clone() + waking.clone();
         let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
-        return Ok(sum.between(&least, &most).predict(PredictionBasis::Derived, "slack and measured waking"));
+        return Ok(sum.between(&least, &most).derived("slack and measured waking"));
     }
     // By publications, from the fastest wake-up, as a timer may be coalesced with an earlier one.
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \

@@ -223,7 +223,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             }
         }
     };
-    Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, name))
+    Ok((message / time).within(SPREAD).derived(name))
 }
 
 /// Predicted range, factor either way.

@@ -71,13 +71,13 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         let is_futex = mechanism == HandoffMechanism::Futex;
         let wake = Case::new().with_word(if is_futex { HandoffMechanism::Futex } else { HandoffMechanism::Pipe });
         let woken = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
-        return Ok((2.0 * woken).within(1.4).predict(PredictionBasis::Derived, &format!("two wake-ups, {name}")));
+        return Ok((2.0 * woken).within(1.4).derived(&format!("two wake-ups, {name}")));
     }
     let pipe = HandoffMechanism::Pipe.between_processes();
     let [switch, calls] = [&SWITCH_COST, &SWITCH_CHANNEL_CALLS].map(|metric| measured(facts, metric, &pipe));
     let factor = if mechanism == HandoffMechanism::Pipe { 1.25 } else { 1.6 };
     let trip = (2.0 * (switch? + calls?)).within(factor);
-    Ok(trip.predict(PredictionBasis::Derived, &format!("two switches and calls, {name}")))
+    Ok(trip.derived(&format!("two switches and calls, {name}")))
 }
 
 #[cfg(test)]

@@ -168,14 +168,14 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         }
         _ if is_published => {
             let trip = 2.0 * (published_switch() + measured(facts, &SWITCH_CHANNEL_CALLS, case)?);
-            trip.predict(PredictionBasis::Derived, "two published switches")
+            trip.derived("two published switches")
         }
         _ => {
             let mut pass = pass(facts, task, mechanism)?;
             if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
                 pass = pass + measured(facts, &SWITCH_CHANNEL_CALLS, case)?;
             }
-            (2.0 * pass).within(factor).predict(PredictionBasis::Derived, "two as over pipes")
+            (2.0 * pass).within(factor).derived("two as over pipes")
         }
     };
     // How far a formula is off differs between tasks and mechanisms.
@@ -262,14 +262,14 @@ fn channel_calls(facts: &PredictionInputs<'_>, mechanism: HandoffMechanism) -> R
     match mechanism {
         HandoffMechanism::Pipe | HandoffMechanism::Unix | HandoffMechanism::Eventfd | HandoffMechanism::Futex => {
             let [write, read] = [&SYSCALL_WRITE, &SYSCALL_READ].map(|call| measured(facts, call, &Case::new()));
-            Ok((write? + read?).within(2.0).predict(PredictionBasis::Derived, "two short calls"))
+            Ok((write? + read?).within(2.0).derived("two short calls"))
         }
         HandoffMechanism::Condvar => {
             let separate = Case::new().with_word(IncrementKind::Atomic).with_word(LinePlacement::Separate);
             let atomics =
                 fact("locked instructions", UNCONTENDED_ATOMICS, Unit::Count, "a mutex locked and unlocked, twice");
             let calls = atomics * measured(facts, &FALSE_SHARING, &separate)?;
-            Ok(calls.within(2.0).predict(PredictionBasis::Derived, "locked instructions"))
+            Ok(calls.within(2.0).derived("locked instructions"))
         }
         HandoffMechanism::Yield => Err(NoPrediction::new("a task that yields makes no calls that are subtracted")),
     }

@@ -93,12 +93,12 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         let is_pipe = mechanism == HandoffMechanism::Pipe;
         let wake = Case::new().with_word(if is_pipe { HandoffMechanism::Pipe } else { HandoffMechanism::Futex });
         let half = measured(facts, &SWITCH_CROSS_CPU, &wake)?;
-        return Ok(half.within(2.0).predict(PredictionBasis::Derived, "half between two CPUs"));
+        return Ok(half.within(2.0).derived("half between two CPUs"));
     }
     let trip = Case::new().with_word(task).with_word(mechanism);
     let half = measured(facts, &SWITCH_ROUND_TRIP, &trip)? / 2.0;
     let name = format!("half of a round trip, {} {}", task.name(), mechanism.name());
-    Ok(half.within(1.5).predict(PredictionBasis::Derived, &name))
+    Ok(half.within(1.5).derived(&name))
 }
 
 #[cfg(test)]

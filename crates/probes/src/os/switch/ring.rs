@@ -259,7 +259,7 @@ fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Resu
         measured(facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0u64))?;
     let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
     let pass = empty + (together - alone).at_least_zero();
-    Ok(pass.within(1.5).predict(PredictionBasis::Derived, "refilled"))
+    Ok(pass.within(1.5).derived("refilled"))
 }
 
 /// Adding one to a word in every line of a set, of this many bytes among all that are used in turn. A cache holds what takes two thirds of
@@ -291,7 +291,7 @@ fn switch_count(processes: u64) -> Prediction {
         }
     };
     let processes = fact("processes", processes as f64, Unit::Count, "the case");
-    value.beside(&processes).predict(PredictionBasis::Derived, name)
+    value.beside(&processes).derived(name)
 }
 
 /// Address spaces whose translations a CPU keeps at a time.
@@ -313,18 +313,18 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Resu
         // Up to twice that for translations that are not kept.
         let twice = 2.0 * kept;
         let pass = once.geometric_mean(twice.clone()).between(&least, &twice.within(1.3));
-        return Ok(pass.predict(PredictionBasis::Derived, "switches and translations"));
+        return Ok(pass.derived("switches and translations"));
     }
-    Ok(once.within(1.3).predict(PredictionBasis::Derived, "switches of a pass"))
+    Ok(once.within(1.3).derived("switches of a pass"))
 }
 
 /// A pass of one task alone: its calls, and a store to each line of its set.
 fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPrediction> {
     let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
     if set == 0 {
-        return Ok(calls.within(1.3).predict(PredictionBasis::Derived, "own calls"));
+        return Ok(calls.within(1.3).derived("own calls"));
     }
-    Ok((calls + writing(facts, set, set)?).within(1.3).predict(PredictionBasis::Derived, "own calls and writing"))
+    Ok((calls + writing(facts, set, set)?).within(1.3).derived("own calls and writing"))
 }
 
 #[cfg(test)]
