@@ -18,6 +18,7 @@ mod os;
 mod prelude;
 mod program;
 mod published;
+mod reasons;
 mod reference_machines;
 mod room;
 #[cfg(test)]

@@ -5,3 +5,4 @@ pub(crate) use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, 
 
 pub(crate) use crate::cases::{AtEach, by_effort, numbers, required, words};
 pub(crate) use crate::formula::{Expr, fact, given, measured, published};
+pub(crate) use crate::reasons::{OrReason, Predicted, ProbeResult, fail_if, skip_if};

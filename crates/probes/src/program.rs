@@ -12,14 +12,15 @@ use kelvin_core::{Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, ProbeError};
 
 use crate::formula::fact;
+use crate::reasons::{OrReason, ProbeResult};
 use kelvin_sys::thread_spawn::process_error;
 
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
 pub(crate) fn run_alternating<T>(
     bench: &Bench<'_>,
-    ours: impl FnOnce() -> Result<T, ProbeError>,
-    theirs: impl FnOnce() -> Result<T, ProbeError>,
-) -> Result<[T; 2], ProbeError> {
+    ours: impl FnOnce() -> ProbeResult<T>,
+    theirs: impl FnOnce() -> ProbeResult<T>,
+) -> ProbeResult<[T; 2]> {
     if bench.round().is_multiple_of(2) {
         let ours = ours()?;
         return Ok([ours, theirs()?]);
@@ -59,14 +60,16 @@ pub(crate) struct Program {
 
 impl Program {
     /// The program, if it is installed.
-    pub(crate) fn find(rival: Rival) -> Result<Self, ProbeError> {
+    pub(crate) fn find(rival: Rival) -> ProbeResult<Self> {
         Self::find_in(&std::env::var_os("PATH").unwrap_or_default(), rival)
     }
 
-    pub(crate) fn find_in(search: &OsStr, rival: Rival) -> Result<Self, ProbeError> {
-        let path = candidate_paths(search, rival).into_iter().find(|path| is_program(path)).ok_or_else(|| {
-            ProbeError::skip(format!("needs the program {}; on Debian: {}", rival.name(), debian_package(rival)))
-        })?;
+    pub(crate) fn find_in(search: &OsStr, rival: Rival) -> ProbeResult<Self> {
+        let path = candidate_paths(search, rival).into_iter().find(|path| is_program(path)).or_skip(format!(
+            "needs the program {}; on Debian: {}",
+            rival.name(),
+            debian_package(rival)
+        ))?;
         let mut program = Self { rival, path, version: "lmbench's, which reports no version".into() };
         if rival != Rival::BwFileRd {
             let output = program.run(program.command().arg("--version"))?;
@@ -89,12 +92,12 @@ impl Program {
     }
 
     /// Starts it.
-    pub(crate) fn spawn(&self, command: &mut Command) -> Result<RunningProgram, ProbeError> {
+    pub(crate) fn spawn(&self, command: &mut Command) -> ProbeResult<RunningProgram> {
         command.spawn().map(RunningProgram).map_err(|error| self.start_error(error))
     }
 
     /// Runs it to its end, well or not.
-    pub(crate) fn run(&self, command: &mut Command) -> Result<ProgramOutput, ProbeError> {
+    pub(crate) fn run(&self, command: &mut Command) -> ProbeResult<ProgramOutput> {
         let done = command.output().map_err(|error| self.start_error(error))?;
         Ok(ProgramOutput {
             printed: String::from_utf8_lossy(&done.stdout).into_owned(),
@@ -108,7 +111,7 @@ impl Program {
     }
 
     /// Runs it to its end, which must be a good one.
-    pub(crate) fn run_checked(&self, command: &mut Command) -> Result<ProgramOutput, ProbeError> {
+    pub(crate) fn run_checked(&self, command: &mut Command) -> ProbeResult<ProgramOutput> {
         let output = self.run(command)?;
         match &output.failed {
             None => Ok(output),

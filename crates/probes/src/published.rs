@@ -11,6 +11,7 @@ use kelvin_harness::PredictionInputs;
 use serde::Deserialize;
 
 use crate::formula::{self, Expr};
+use crate::reasons::{OrReason, Predicted};
 
 /// Published figures of the cores of one or a few microarchitectures, which share a row where they are the same core: one row of
 /// `data/published_cores.json`.
@@ -53,13 +54,13 @@ pub(crate) const BEHRENS_SOURCE: &str =
     "Behrens, Belay, Kaashoek: Performance Evolution of Mitigating Transient Execution Attacks, EuroSys 2022";
 
 /// The row of this machine's cores.
-pub(crate) fn published_core(facts: &PredictionInputs<'_>) -> Result<&'static PublishedCore, NoPrediction> {
+pub(crate) fn published_core(facts: &PredictionInputs<'_>) -> Predicted<&'static PublishedCore> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
+    let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
     PUBLISHED_CORES
         .iter()
         .find(|core| core.names.contains(&name))
-        .ok_or_else(|| NoPrediction::new(format!("the table of published costs has no row for {name}")))
+        .or_unpredicted(format!("the table of published costs has no row for {name}"))
 }
 
 /// A published figure for this machine's cores, in core cycles.
@@ -86,7 +87,7 @@ pub(crate) fn published_cycles(
     facts: &PredictionInputs<'_>,
     source: impl Fn(&PublishedCore) -> &'static str,
     pick: fn(&PublishedCore) -> Option<f64>,
-) -> Result<PublishedCycles, NoPrediction> {
+) -> Predicted<PublishedCycles> {
     let name = facts.machine().cpu.microarchitecture.get().map_or("an unknown core", String::as_str);
     let core = published_core(facts).ok();
     if let Some((core, value)) = core.and_then(|core| Some((core, pick(core)?))) {
@@ -104,7 +105,7 @@ pub(crate) fn published_cycles(
 }
 
 /// The measured frequency of the core, in hertz.
-pub(crate) fn measured_frequency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+pub(crate) fn measured_frequency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     formula::measured(facts, &FREQUENCY, &Case::new().with_word(BusyCpus::One))
 }
 

@@ -7,6 +7,7 @@ use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
 use super::interventions::nearest_unlimited;
+use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "group_quota",
@@ -28,9 +29,8 @@ pub(crate) static CAUSE: Cause = Cause {
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let file = scene.setup.throttle_file.as_deref().map(Path::new);
-    let group = file.and_then(Path::parent).ok_or_else(|| SkipReason::new("needs to see its control group"))?;
-    let above = nearest_unlimited(group, has_quota)
-        .ok_or_else(|| SkipReason::new("needs a control group above that has no quota"))?;
+    let group = file.and_then(Path::parent).or_refuse("needs to see its control group")?;
+    let above = nearest_unlimited(group, has_quota).or_refuse("needs a control group above that has no quota")?;
     conditions.setup.cgroups = vec![above.into()];
     Ok(())
 }

@@ -5,6 +5,7 @@ use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH
 use kelvin_sys::net::congestion_controls;
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, small_datagram};
+use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "congestion_control",
@@ -33,8 +34,7 @@ pub(crate) static CAUSE: Cause = Cause {
 const UNPACED_ALGORITHMS: [&str; 2] = ["cubic", "reno"];
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let known =
-        congestion_controls().map_err(|error| SkipReason::new(format!("cannot tell what the kernel has: {error}")))?;
+    let known = congestion_controls().or_refuse("cannot tell what the kernel has")?;
     let has = |name: &str| known.iter().any(|one| one == name);
     let is_systems = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
     let found = if is_systems {
@@ -43,10 +43,9 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
         let usual = UNPACED_ALGORITHMS.into_iter().find(|name| has(name));
         scene.setup.sockets.congestion_control.as_deref().or(usual)
     };
-    let found = found.ok_or_else(|| SkipReason::new("cannot tell which congestion control the stream has"))?;
+    let found = found.or_refuse("cannot tell which congestion control the stream has")?;
     let other = UNPACED_ALGORITHMS.into_iter().find(|name| *name != found && has(name));
-    let other =
-        other.ok_or_else(|| SkipReason::new(format!("needs another congestion control than {found} in the kernel")))?;
+    let other = other.or_refuse(format!("needs another congestion control than {found} in the kernel"))?;
     conditions.setup.sockets.congestion_control = Some(other.to_owned());
     conditions.setup.sockets.override_system = is_systems;
     Ok(())

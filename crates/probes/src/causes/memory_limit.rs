@@ -9,6 +9,7 @@ use kelvin_file::cgroup::{Controller, own_cgroup};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
 use super::interventions::nearest_unlimited;
+use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "memory_limit",
@@ -34,8 +35,8 @@ const MIN_CONTROLLED_ROUNDS: u32 = 2;
 
 fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let group = own_cgroup(Controller::Memory).map_err(|error| SkipReason::new(error.to_string()))?;
-    let above = nearest_unlimited(&group, is_limited)
-        .ok_or_else(|| SkipReason::new("needs a control group above that has no memory limit"))?;
+    let above =
+        nearest_unlimited(&group, is_limited).or_refuse("needs a control group above that has no memory limit")?;
     let tried = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
     tried.set(tried.get() + 1);
     if tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0) {

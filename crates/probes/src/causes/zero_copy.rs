@@ -11,6 +11,7 @@ use kelvin_sys::net::socket_send::{ZeroCopyCompletions, send_without_copy, set_z
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, small_datagram};
+use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "zero_copy",
@@ -38,9 +39,8 @@ const TRIAL_BYTES: usize = 64 << 10;
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let trial = conditions.keep_for_experiment(CAUSE.id, || {
-        try_zero_copy().map_err(|error| SkipReason::new(format!("cannot see whether zero copy copies here: {error}")))
-    })?;
+    let trial = conditions
+        .keep_for_experiment(CAUSE.id, || try_zero_copy().or_refuse("cannot see whether zero copy copies here"))?;
     let ZeroCopyCompletions { calls, copied } = *trial;
     if copied < calls {
         return Err(SkipReason::new(format!("of {calls} zero-copy calls the kernel marked {copied} as copied")));

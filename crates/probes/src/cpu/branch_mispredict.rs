@@ -51,7 +51,7 @@ const SPREAD: f64 = 1.4;
 /// Maximum deviation of the share of branches taken, in standard deviations.
 const MAX_DEVIATIONS: f64 = 6.0;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut random = BranchOutcomes::random(bench.seed());
     bench.time_parts([&BRANCH_MISPREDICT], |clock, mispredictions| {
         let timed = |outcomes: &mut BranchOutcomes| {
@@ -72,7 +72,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 /// Fails if the branches not taken are not about half of all.
-fn check_randomness(not_taken: u64, all: u64) -> Result<(), ProbeError> {
+fn check_randomness(not_taken: u64, all: u64) -> ProbeResult {
     let deviation = (not_taken as f64 - all as f64 / 2.0) / (all as f64 / 4.0).sqrt();
     match deviation.abs() <= MAX_DEVIATIONS {
         true => Ok(()),
@@ -82,7 +82,7 @@ fn check_randomness(not_taken: u64, all: u64) -> Result<(), ProbeError> {
     }
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let cost = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
     let time = cost.expr("misprediction").within(SPREAD) / published::measured_frequency(facts)?;
     Ok(time.predict(PredictionBasis::Published, "published misprediction"))

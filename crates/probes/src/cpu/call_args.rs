@@ -76,26 +76,22 @@ fn parameters(case: &Case) -> Option<(usize, kernels::CallPath)> {
     Some((usize::try_from(ARGUMENTS.number_in(case)?).ok()?, via))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (arguments, loop_of_calls) = parameters(case)
         .and_then(|(arguments, via)| Some((arguments as u64, CallLoop::new(arguments, via)?)))
-        .ok_or_else(|| ProbeError::fail(format!("there is no call loop for the case {case}")))?;
+        .or_fail(format!("there is no call loop for the case {case}"))?;
     let each = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
-        if sum != calls.wrapping_mul(each) {
-            return Err(ProbeError::fail(format!(
-                "{calls} calls passed {sum} instead of {}",
-                calls.wrapping_mul(each)
-            )));
-        }
+        fail_if(sum != calls.wrapping_mul(each), || {
+            format!("{calls} calls passed {sum} instead of {}", calls.wrapping_mul(each))
+        })?;
         Ok(())
     })
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (arguments, _) =
-        parameters(case).ok_or_else(|| NoPrediction::new(format!("there is no call loop for the case {case}")))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let (arguments, _) = parameters(case).or_unpredicted(format!("there is no call loop for the case {case}"))?;
     if arguments > 0 {
         // The same call without arguments, or a cycle for each, whichever takes longer.
         let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;

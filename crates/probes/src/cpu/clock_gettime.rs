@@ -53,20 +53,19 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     all[..wanted].iter().map(|&clock| Case::new().with_word(clock)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let clock = match cpu::KernelClock::of(case) {
-        Some(cpu::KernelClock::Monotonic) => KernelClock::Monotonic,
-        Some(cpu::KernelClock::MonotonicRaw) => KernelClock::MonotonicRaw,
-        Some(cpu::KernelClock::MonotonicCoarse) => KernelClock::MonotonicCoarse,
-        Some(cpu::KernelClock::ThreadCpu) => KernelClock::ThreadCpu,
-        None => return Err(ProbeError::fail(format!("the case {case} names no clock"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let clock = match required(cpu::KernelClock::of(case), case)? {
+        cpu::KernelClock::Monotonic => KernelClock::Monotonic,
+        cpu::KernelClock::MonotonicRaw => KernelClock::MonotonicRaw,
+        cpu::KernelClock::MonotonicCoarse => KernelClock::MonotonicCoarse,
+        cpu::KernelClock::ThreadCpu => KernelClock::ThreadCpu,
     };
     bench.note(describe_kernel_entry(bench, clock)?);
     bench.time(&CLOCK_GETTIME, |calls| Ok(libc_clock_gettime_loop(clock, calls)?))
 }
 
 /// Whether the library's call enters the kernel, by its time against the bare system call's, in words.
-fn describe_kernel_entry(bench: &Bench<'_>, clock: KernelClock) -> Result<String, ProbeError> {
+fn describe_kernel_entry(bench: &Bench<'_>, clock: KernelClock) -> ProbeResult<String> {
     const CALLS: u64 = 500;
     let (mut library, mut kernel) = (u64::MAX, u64::MAX);
     for _ in 0..7 {
@@ -81,14 +80,14 @@ fn describe_kernel_entry(bench: &Bench<'_>, clock: KernelClock) -> Result<String
     })
 }
 
-fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Result<u64, ProbeError> {
+fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> ProbeResult<u64> {
     let clock = bench.clock();
     let begun = clock.start();
     work()?;
     Ok(clock.stop().wrapping_sub(begun))
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     match cpu::KernelClock::of(case) {
         Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::new(
             "it is a system call that locks the run queue; its cost is not published, and os.syscall.null is its floor",

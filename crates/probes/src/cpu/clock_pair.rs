@@ -48,7 +48,7 @@ pub(crate) static PROBE: Probe = Probe {
 /// tables.
 const SPREAD: f64 = 1.5;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let clock = bench.clock();
     bench.note(match clock {
         Clock::Counter => format!("pair: {}; {}", kernels::COUNTER_START_TEXT, kernels::COUNTER_STOP_TEXT),
@@ -93,7 +93,7 @@ fn median_empty_pair(clock: Clock) -> u64 {
     ticks[ticks.len() / 2]
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     if *metric == CLOCK_PAIR_DIFFERENCE {
         return Err(NoPrediction::new(
             "it is not published when, within its latency, the instruction samples the counter; the figure is at most \

@@ -55,7 +55,7 @@ fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     loads.iter().map(|&load| Case::new().with_word(load)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     if BusyCpus::of(case) == Some(BusyCpus::All) {
         return time_chain_with_busy_cpus(bench);
     }
@@ -63,7 +63,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     time_chain(bench)
 }
 
-fn time_chain(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+fn time_chain(bench: &mut Bench<'_>) -> ProbeResult {
     let cycles = kernels::CHAIN_LENGTH * u64::from(bench.multiply_cycles()?);
     bench.time_work(&FREQUENCY, cycles as f64, |iterations| {
         kernels::chain_multiply(iterations);
@@ -72,12 +72,10 @@ fn time_chain(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
 }
 
 /// Like `time_chain`, while every other allowed CPU does the same work.
-fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> ProbeResult {
     let here = bench.cpu();
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();
-    if others.is_empty() {
-        return Err(ProbeError::skip("needs two CPUs; this process may use one"));
-    }
+    skip_if(others.is_empty(), || "needs two CPUs; this process may use one")?;
     bench.note(format!("{} other CPUs ran the same chain", others.len()));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -105,7 +103,7 @@ fn run_busy_loop(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let cpu = &facts.machine().cpu;
     let stated = |name: &str, fact: &kelvin_core::Fact<f64>| {
         fact.get().map(|&hertz| published(name, hertz, Unit::Hertz, fact.source_or_reason()))

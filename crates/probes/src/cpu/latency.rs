@@ -39,7 +39,7 @@ pub(crate) static PROBE: Probe = Probe {
 /// Predicted range around a published latency, as a share.
 const TOLERANCE: f64 = 0.02;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     for (metric, chain) in [
         (&LATENCY_ADD, kernels::chain_add as fn(u64)),
         (&LATENCY_MULTIPLY, kernels::chain_multiply as fn(u64)),
@@ -59,7 +59,7 @@ fn loops_for(instructions: u64) -> u64 {
     instructions.div_ceil(kernels::CHAIN_LENGTH)
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     let core = published::published_core(facts)?;
     let (what, cycles) = match metric {
         metric if *metric == LATENCY_MULTIPLY => ("multiply", core.multiply),

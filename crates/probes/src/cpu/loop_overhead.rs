@@ -37,14 +37,14 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     bench.time(&LOOP, |turns| {
         kernels::counted_loop(turns);
         Ok(())
     })
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let source =
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
     let cycle = published("an iteration", 1.0, Unit::Cycles, source).within(2.0).within_share(0.02);

@@ -1,5 +1,6 @@
 //! The shared parameters of memory probes, and the memory that the kernel provided.
 
+use crate::reasons::{OrReason, ProbeResult, fail_if};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::{Axis, Case, Machine, units};
 use kelvin_harness::ProbeError;
@@ -14,7 +15,7 @@ pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
 }
 
 /// The pages that a case asks for.
-pub(crate) fn page_kind(case: &Case) -> Result<PagePolicy, ProbeError> {
+pub(crate) fn page_kind(case: &Case) -> ProbeResult<PagePolicy> {
     match PageSize::of(case) {
         Some(PageSize::Base) => Ok(PagePolicy::Base),
         Some(PageSize::Huge) => Ok(PagePolicy::Huge),
@@ -23,20 +24,20 @@ pub(crate) fn page_kind(case: &Case) -> Result<PagePolicy, ProbeError> {
 }
 
 /// A number that a case must have.
-pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, ProbeError> {
-    let value = axis.number_in(case).ok_or_else(|| ProbeError::fail(format!("the case has no {}", axis.name)))?;
+pub(crate) fn number(case: &Case, axis: Axis) -> ProbeResult<usize> {
+    let value = axis.number_in(case).or_fail(format!("the case has no {}", axis.name))?;
     usize::try_from(value)
         .map_err(|_| ProbeError::fail(format!("{} {value} exceeds this machine's address range", axis.name)))
 }
 
 /// Lack of memory is not a failure of the probe: it is skipped, with what it needs.
-pub(crate) fn skip_if_out_of_memory<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, ProbeError> {
+pub(crate) fn skip_if_out_of_memory<T>(bytes: usize, made: kelvin_sys::Result<T>) -> ProbeResult<T> {
     let needed = units::bytes(bytes as u64);
-    made.map_err(|error| ProbeError::skip(format!("needs {needed} of memory, which cannot be allocated: {error}")))
+    made.or_skip(format!("needs {needed} of memory, which cannot be allocated"))
 }
 
 /// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
-pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> Result<String, ProbeError> {
+pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<String> {
     let asked = arena.len() as u64;
     let mut resident = resident_around(arena.address())?;
     if resident.bytes < asked {
@@ -46,12 +47,9 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> Result<String, Pr
         });
         resident = resident_around(arena.address())?;
     }
-    if resident.bytes < asked {
-        return Err(ProbeError::fail(format!(
-            "only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed",
-            resident.bytes
-        )));
-    }
+    fail_if(resident.bytes < asked, || {
+        format!("only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed", resident.bytes)
+    })?;
     match pages {
         PagePolicy::Base if resident.huge > 0 => {
             Err(ProbeError::fail(format!("{} bytes are in huge pages despite MADV_NOHUGEPAGE", resident.huge)))

@@ -171,7 +171,7 @@ pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
 ///
 /// # Errors
 /// The machine does not report the size of its L2.
-pub(crate) fn second_level_case(machine: &Machine) -> Result<Case, NoPrediction> {
+pub(crate) fn second_level_case(machine: &Machine) -> Predicted<Case> {
     let unknown = || NoPrediction::new("the machine does not report the size of its L2 cache");
     Ok(one_cpu_case(second_level_bytes(machine).ok_or_else(unknown)? / 2))
 }
@@ -197,15 +197,14 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
-    let cpus = match MemoryCpus::of(case) {
-        Some(MemoryCpus::One) => vec![bench.cpu()],
-        Some(MemoryCpus::All) if bench.allowed_cpus().len() < 2 => {
+    let cpus = match required(MemoryCpus::of(case), case)? {
+        MemoryCpus::One => vec![bench.cpu()],
+        MemoryCpus::All if bench.allowed_cpus().len() < 2 => {
             return Err(ProbeError::skip("needs two CPUs; this process may use one"));
         }
-        Some(MemoryCpus::All) => bench.allowed_cpus().to_vec(),
-        None => return Err(ProbeError::fail(format!("the case needs cpus=one or cpus=all, not {case}"))),
+        MemoryCpus::All => bench.allowed_cpus().to_vec(),
     };
     let crew = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
     bench.run_workers(
@@ -315,7 +314,7 @@ impl BandwidthArrays {
     }
 
     /// The memory requested and obtained, in words.
-    pub(super) fn describe_pages(&self) -> Result<String, ProbeError> {
+    pub(super) fn describe_pages(&self) -> ProbeResult<String> {
         let resident = resident_around(self.arena().address())?;
         Ok(format!(
             "{} bytes requested; by smaps {} bytes resident, {} of them in huge pages",
@@ -353,7 +352,7 @@ struct BandwidthWorkers {
 }
 
 impl BandwidthWorkers {
-    fn new(bytes: usize, members: usize, clock: Clock) -> Result<Self, ProbeError> {
+    fn new(bytes: usize, members: usize, clock: Clock) -> ProbeResult<Self> {
         let of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
         Ok(Self {
             bytes,
@@ -397,11 +396,7 @@ impl BandwidthWorkers {
     }
 
     /// Core-to-core latency from the first worker in nanoseconds, the median over partners; `None` without partners.
-    fn core_to_core(
-        &self,
-        bench: &Bench<'_>,
-        round: &mut dyn FnMut(u64) -> Result<(), ProbeError>,
-    ) -> Result<Option<f64>, ProbeError> {
+    fn core_to_core(&self, bench: &Bench<'_>, round: &mut dyn FnMut(u64) -> ProbeResult) -> ProbeResult<Option<f64>> {
         let others = self.arrays.len() - 1;
         self.job.store(BOUNCE_JOB, Ordering::Release);
         let mut ways = Vec::new();
@@ -415,7 +410,7 @@ impl BandwidthWorkers {
     }
 
     /// A look at the first worker's memory, once all workers have theirs.
-    fn with_first<R>(&self, look: impl FnOnce(&BandwidthArrays) -> R) -> Result<R, ProbeError> {
+    fn with_first<R>(&self, look: impl FnOnce(&BandwidthArrays) -> R) -> ProbeResult<R> {
         for mover in &self.arrays {
             if let Some(Err(error)) = &*lock(mover) {
                 let (members, each) = (self.arrays.len(), units::bytes(self.bytes as u64));
@@ -428,7 +423,7 @@ impl BandwidthWorkers {
         }
     }
 
-    fn iteration_bytes(&self, operation: Operation) -> Result<usize, ProbeError> {
+    fn iteration_bytes(&self, operation: Operation) -> ProbeResult<usize> {
         self.with_first(|mover| mover.iteration_bytes(operation))
     }
 
@@ -442,8 +437,8 @@ impl BandwidthWorkers {
         &self,
         operation: Operation,
         bench: &Bench<'_>,
-        round: &mut dyn FnMut(u64) -> Result<(), ProbeError>,
-    ) -> Result<String, ProbeError> {
+        round: &mut dyn FnMut(u64) -> ProbeResult,
+    ) -> ProbeResult<String> {
         let each = self.iteration_bytes(operation)?;
         let comes_back = self.with_first(|mover| mover.fits_one_iteration(operation))?;
         if comes_back && operation == Operation::NonTemporalWrite {
@@ -454,7 +449,7 @@ impl BandwidthWorkers {
             true => CACHED_TRIAL_BYTES.div_ceil(each).max(MIN_CACHED_ITERATIONS),
             false => TRIAL_BYTES.div_ceil(each),
         } as u64;
-        let mut timed = |job: usize| -> Result<f64, ProbeError> {
+        let mut timed = |job: usize| -> ProbeResult<f64> {
             self.job.store(job, Ordering::Release);
             let begun = bench.clock().start();
             round(iterations)?;
@@ -476,8 +471,7 @@ impl BandwidthWorkers {
         let bytes = (each as u64 * iterations) as f64 * self.arrays.len() as f64;
         let mut ranking: Vec<(f64, VariantTrial)> = trials.into_iter().filter_map(|t| Some((t.median()?, t))).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
-        let (_, best) =
-            ranking.first().ok_or_else(|| ProbeError::fail(format!("there is no kernel for {operation:?}")))?;
+        let (_, best) = ranking.first().or_fail(format!("there is no kernel for {operation:?}"))?;
         self.job.store(best.job, Ordering::Release);
         let figure = |(time, trial): &(f64, VariantTrial)| format!("{} {:.1} GB/s", trial.name, bytes / time);
         let figures: Vec<String> = ranking.iter().map(figure).collect();
@@ -490,9 +484,9 @@ impl BandwidthWorkers {
 }
 
 /// The kernel of an operation with the widest ordinary loads and stores.
-pub(super) fn widest_kernel(operation: Operation) -> Result<BandwidthKernel, ProbeError> {
+pub(super) fn widest_kernel(operation: Operation) -> ProbeResult<BandwidthKernel> {
     let plain = operation.kernels().into_iter().rev().find(|kernel| !kernel.name().contains(' '));
-    plain.ok_or_else(|| ProbeError::fail(format!("there is no kernel for {operation:?}")))
+    plain.or_fail(format!("there is no kernel for {operation:?}"))
 }
 
 /// The trials of one variant.

@@ -44,7 +44,7 @@ enum SetLevel {
 }
 
 impl SetLevel {
-    fn of_set(machine: &Machine, bytes: u64) -> Result<Self, NoPrediction> {
+    fn of_set(machine: &Machine, bytes: u64) -> Predicted<Self> {
         let caches = data_caches(machine);
         if caches.is_empty() {
             return Err(NoPrediction::new("the machine reports no caches"));
@@ -67,7 +67,7 @@ const AROUND_CACHES: &str = "non-temporal stores go to memory, whatever the work
 const FASTEST_STORES: &str = "the fastest means are non-temporal stores";
 
 /// The limit of one operation at one working set.
-pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     if metric.id == BANDWIDTH_CORE_TO_CORE.id {
         // A line from core to core in the crew, as between two CPUs apart from it.
         let line = core_to_core::default_pair_latency(facts)?;
@@ -75,7 +75,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     }
     let bytes = required(BYTES.number_in(case), case)?;
     let known = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
-    let &(operation, _) = known.ok_or_else(|| NoPrediction::new("this metric belongs to no operation"))?;
+    let &(operation, _) = known.or_unpredicted("this metric belongs to no operation")?;
     let level = SetLevel::of_set(facts.machine(), bytes)?;
     let of_one = match level {
         SetLevel::Memory => bandwidth::memory_case(facts.machine()),
@@ -100,12 +100,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
 }
 
 /// Of one CPU, at a case of it.
-fn one_cpu_rate(
-    facts: &PredictionInputs<'_>,
-    operation: Operation,
-    level: SetLevel,
-    case: &Case,
-) -> Result<Prediction, NoPrediction> {
+fn one_cpu_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLevel, case: &Case) -> Predicted {
     let machine = facts.machine();
     match (operation, level) {
         (Operation::NonTemporalWrite, SetLevel::Memory) => {
@@ -187,41 +182,27 @@ fn width_rate(
     (width, level): (f64, &str),
     source: &'static str,
     range: [f64; 2],
-) -> Result<Prediction, NoPrediction> {
+) -> Predicted {
     let width = published("bytes per cycle", width, Unit::Bytes, source);
     let rate = (width * measured_frequency(facts)?).of_value(range);
     Ok(rate.predict(PredictionBasis::Published, &format!("published width of {level}")))
 }
 
 /// All CPUs as this many of one.
-fn scaled_from_one_cpu(
-    facts: &PredictionInputs<'_>,
-    metric: &Metric,
-    of_one: &Case,
-) -> Result<Prediction, NoPrediction> {
+fn scaled_from_one_cpu(facts: &PredictionInputs<'_>, metric: &Metric, of_one: &Case) -> Predicted {
     let one = measured(facts, metric, of_one)?;
     let all = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * one.clone();
     Ok(all.clone().between(&one, &all).within_share(TOLERANCE).derived("CPUs times one"))
 }
 
 /// As fast as another operation.
-fn as_fast_as(
-    facts: &PredictionInputs<'_>,
-    metric: &Metric,
-    case: &Case,
-    why: &str,
-) -> Result<Prediction, NoPrediction> {
+fn as_fast_as(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, why: &str) -> Predicted {
     Ok(measured(facts, metric, case)?.within_share(TOLERANCE).derived(why))
 }
 
 /// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
 /// takes if they overlap. In L1 they do; beyond, the middle of the two is expected.
-fn read_write_rate(
-    facts: &PredictionInputs<'_>,
-    operation: Operation,
-    level: SetLevel,
-    case: &Case,
-) -> Result<Prediction, NoPrediction> {
+fn read_write_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLevel, case: &Case) -> Predicted {
     let (stores, name) = match level {
         SetLevel::First => (&BANDWIDTH_WRITE, "at once in L1"),
         SetLevel::Second => (&BANDWIDTH_WRITE, "between in L2"),
@@ -244,7 +225,7 @@ fn read_write_rate(
 
 /// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
 /// Between the rate of memory and that of as many lines in flight, by Little's law.
-fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let reading = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
     let far = latency::memory_latency(facts)?;
     let near = measured(facts, &LATENCY, &latency_case(required(BYTES.number_in(case), case)?))?;
@@ -254,7 +235,7 @@ fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Pre
 
 /// Reading memory as many independent chains of loads do, of which each brings a line, and prefetchers more: between none and all
 /// that an L2 can have in flight.
-fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn memory_read_rate(facts: &PredictionInputs<'_>) -> Predicted {
     let machine = facts.machine();
     let line = given("line", LINE_BYTES, Unit::Bytes);
     let (loads, name) = match measured(facts, &LATENCY_PARALLEL, &parallel_chains::max_chains_case(machine)) {
@@ -263,7 +244,7 @@ fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredic
         Err(why) => {
             let row = CACHE_LATENCIES.row(machine).map_err(|_| why)?;
             let none = "the table of published figures has no number of lines in flight for this core";
-            let lines = row.figures.outstanding.ok_or_else(|| NoPrediction::new(none))?;
+            let lines = row.figures.outstanding.or_unpredicted(none)?;
             let lines = fact("lines in flight", lines, Unit::Count, row.source);
             (lines * line / measured(facts, &LATENCY, &latency::memory_case(machine))?, "published lines")
         }
@@ -277,7 +258,7 @@ fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredic
 
 /// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
 /// one leaves it.
-fn memory_write_rate(facts: &PredictionInputs<'_>, far: &Case, cpus: MemoryCpus) -> Result<Prediction, NoPrediction> {
+fn memory_write_rate(facts: &PredictionInputs<'_>, far: &Case, cpus: MemoryCpus) -> Predicted {
     let near = bandwidth::second_level_case(facts.machine())?.with_word(cpus);
     let name = "reading each line from memory and writing it in L2, one after the other";
     sequential_rate(facts, far, (&BANDWIDTH_WRITE, &near), name)
@@ -289,7 +270,7 @@ fn sequential_rate(
     far: &Case,
     (written, near): (&Metric, &Case),
     name: &str,
-) -> Result<Prediction, NoPrediction> {
+) -> Predicted {
     let (reading, writing) = (measured(facts, &BANDWIDTH_READ, far)?, measured(facts, written, near)?);
     let line = given("line", LINE_BYTES, Unit::Bytes);
     let high = reading.value() * (1.0 + TOLERANCE);

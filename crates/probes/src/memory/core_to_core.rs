@@ -71,7 +71,7 @@ pub(crate) fn extra_line_times(bytes: f64) -> f64 {
 }
 
 /// What a line takes between a pair that every run measures.
-pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     measured(facts, &CORE_TO_CORE, &default_pair(facts.machine()))
 }
 
@@ -136,14 +136,12 @@ fn last_level_cpus(machine: &Machine) -> &[u32] {
     caches.iter().max_by_key(|cache| cache.level).map_or(&[], |cache| cache.shared_by.as_slice())
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
     let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
         return Err(ProbeError::fail(format!("the case needs from and to, CPU numbers, not {case}")));
     };
-    if from == to {
-        return Err(ProbeError::skip("needs two CPUs; this process may use one"));
-    }
+    skip_if(from == to, || "needs two CPUs; this process may use one")?;
     pin_to(from)?;
     let line = BouncingLine::new()?;
     let far = Arc::clone(&line);
@@ -165,8 +163,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Pins this thread to a CPU.
-fn pin_to(target: u32) -> Result<(), ProbeError> {
-    cpu::pin(&[target]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {target}: {error}")))
+fn pin_to(target: u32) -> ProbeResult {
+    cpu::pin(&[target]).or_fail(format!("cannot run on CPU {target}"))
 }
 
 /// Predicted range, factor beyond the published medians: core and interconnect clocks differ by that much between
@@ -216,7 +214,7 @@ impl SharedLevel {
 
 /// A line that another core has, between two cores of one last-level cache: the way to that cache, from there to the other core, and
 /// back.
-fn through_last_level(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn through_last_level(facts: &PredictionInputs<'_>) -> Predicted {
     let unknown = || NoPrediction::new("no working sets are known that L2 alone and L3 alone serve");
     let [second, third] = latency_model::outer_cache_cases(facts.machine()).ok_or_else(unknown)?;
     let (second, third) = (measured(facts, &LATENCY, &second)?, measured(facts, &LATENCY, &third)?);
@@ -225,7 +223,7 @@ fn through_last_level(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPred
     Ok(line.within(SPREAD).derived("by way of the cache"))
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
     let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
     let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
@@ -238,8 +236,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         return Ok(prediction);
     }
     let row = CORE_TO_CORE_LATENCIES.row(machine)?;
-    let common = common
-        .ok_or_else(|| NoPrediction::new(format!("the machine does not report what CPU {from} and CPU {to} share")))?;
+    let common = common.or_unpredicted(format!("the machine does not report what CPU {from} and CPU {to} share"))?;
     let figures = match common {
         SharedLevel::Core => row.figures.core,
         SharedLevel::Cache => Some(row.figures.cache),
@@ -248,7 +245,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     };
     let name = machine.cpu.microarchitecture.get().map_or("this core", String::as_str);
     let name = format!("{name}, {}", common.describe());
-    let [low, high] = figures.ok_or_else(|| NoPrediction::new(format!("nothing is published for {name}")))?;
+    let [low, high] = figures.or_unpredicted(format!("nothing is published for {name}"))?;
     let line = published(name, f64::midpoint(low, high), Unit::Nanoseconds, row.source);
     let line = line.with_interval((low, high)).within(SPREAD);
     Ok(line.predict(PredictionBasis::Published, common.describe()))

@@ -57,18 +57,14 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     increments.iter().flat_map(cases).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let places = match LinePlacement::of(case) {
-        Some(LinePlacement::Same) => WordLayout::SameLine,
-        Some(LinePlacement::Separate) => WordLayout::SeparateLines,
-        None => return Err(ProbeError::fail(format!("the case needs lines=same or lines=separate, not {case}"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let places = match required(LinePlacement::of(case), case)? {
+        LinePlacement::Same => WordLayout::SameLine,
+        LinePlacement::Separate => WordLayout::SeparateLines,
     };
-    let increment = match IncrementKind::of(case) {
-        Some(IncrementKind::NonAtomic) => Increment::Plain,
-        Some(IncrementKind::Atomic) => Increment::Atomic,
-        None => {
-            return Err(ProbeError::fail(format!("the case needs increment=plain or increment=atomic, not {case}")));
-        }
+    let increment = match required(IncrementKind::of(case), case)? {
+        IncrementKind::NonAtomic => Increment::Plain,
+        IncrementKind::Atomic => Increment::Atomic,
     };
     let to = bench.partner_cpu()?;
     let (line, counters) = (BouncingLine::new()?, PairCounters::new(places)?);
@@ -93,9 +89,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     })?;
     other.finish()?;
     let values = [counters.value(false), counters.value(true)];
-    if values != [total; 2] {
-        return Err(ProbeError::fail(format!("the words hold {values:?} after {total} increments each")));
-    }
+    fail_if(values != [total; 2], || format!("the words hold {values:?} after {total} increments each"))?;
     Ok(())
 }
 
@@ -106,7 +100,7 @@ const INCREMENT_ACCESSES: f64 = 2.0;
 /// CPUs that increment.
 const WRITING_CPUS: f64 = 2.0;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let unknown = || NoPrediction::new("the case has no lines or no increment");
     let (lines, increment) = LinePlacement::of(case).zip(IncrementKind::of(case)).ok_or_else(unknown)?;
     let (time, name) = match (lines, increment) {

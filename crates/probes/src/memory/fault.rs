@@ -112,9 +112,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     FaultPage::ALL.iter().copied().filter(wanted).map(|page| Case::new().with_word(page)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let kind = FaultPage::of(case)
-        .ok_or_else(|| ProbeError::fail("the case needs kind=anonymous, huge, file or file_around"))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let kind = required(FaultPage::of(case), case)?;
     let mut subject = FaultSubject::new(kind, bench)?;
     subject.warm_up(bench)?;
     let (mut expected, mut counted) = (0, 0);
@@ -129,7 +128,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Fails if the counted faults are not the expected ones.
-fn check_fault_count(expected: u64, counted: u64) -> Result<(), ProbeError> {
+fn check_fault_count(expected: u64, counted: u64) -> ProbeResult {
     let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
     if miscount <= MAX_MISCOUNT {
         return Ok(());
@@ -183,7 +182,7 @@ enum FaultMemory {
 }
 
 impl FaultSubject {
-    fn new(kind: FaultPage, bench: &Bench<'_>) -> Result<Self, ProbeError> {
+    fn new(kind: FaultPage, bench: &Bench<'_>) -> ProbeResult<Self> {
         let page = page_bytes();
         let (memory, step, touches, touches_per_fault) = match kind {
             FaultPage::Anonymous => {
@@ -211,12 +210,10 @@ impl FaultSubject {
     }
 
     /// Touches everything twice: the first pass warms, the second shows the number of touches per fault.
-    fn warm_up(&mut self, bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+    fn warm_up(&mut self, bench: &mut Bench<'_>) -> ProbeResult {
         self.touch_and_free(bench.clock(), self.touches)?;
         let pass = self.touch_and_free(bench.clock(), self.touches)?;
-        if pass.minor_faults == 0 {
-            return Err(ProbeError::fail(format!("{} touches of freed pages caused no fault", pass.pages)));
-        }
+        fail_if(pass.minor_faults == 0, || format!("{} touches of freed pages caused no fault", pass.pages))?;
         let nanoseconds = bench.nanoseconds(pass.ticks);
         let mut note = format!("{} faults by getrusage in {} touches", pass.minor_faults, pass.pages);
         match self.kind {
@@ -242,7 +239,7 @@ impl FaultSubject {
     }
 
     /// Bytes in huge pages after all of them were touched.
-    fn huge_bytes(&mut self) -> Result<u64, ProbeError> {
+    fn huge_bytes(&mut self) -> ProbeResult<u64> {
         let FaultMemory::Anonymous(arena) = &mut self.memory else {
             return Err(ProbeError::fail("only anonymous memory requests huge pages"));
         };
@@ -250,17 +247,17 @@ impl FaultSubject {
         let huge = resident_around(arena.address())?.huge;
         let asked = arena.len() as u64;
         mapping::discard_pages(arena, usize::MAX)?;
-        if huge < asked {
-            return Err(ProbeError::skip(format!(
+        skip_if(huge < asked, || {
+            format!(
                 "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or \
                  transparent huge pages are off"
-            )));
-        }
+            )
+        })?;
         Ok(huge)
     }
 
     /// Causes this many faults.
-    fn cause_faults(&mut self, clock: Clock, faults: u64) -> Result<CountedTouches, ProbeError> {
+    fn cause_faults(&mut self, clock: Clock, faults: u64) -> ProbeResult<CountedTouches> {
         let mut all = CountedTouches::default();
         let mut left_out = 0;
         let wanted = faults * self.touches_per_fault;
@@ -272,11 +269,10 @@ impl FaultSubject {
                 left_out += 1;
                 continue;
             }
-            if pass.major_faults > 0 {
-                return Err(ProbeError::fail(
-                    "pages of the file are evicted from the page cache repeatedly: memory is short",
-                ));
-            }
+            fail_if(
+                pass.major_faults > 0,
+                || "pages of the file are evicted from the page cache repeatedly: memory is short",
+            )?;
             all.ticks += pass.ticks;
             all.pages += pass.pages;
             all.minor_faults += pass.minor_faults;
@@ -285,7 +281,7 @@ impl FaultSubject {
     }
 
     /// Touches the first pages and frees them; only the touches are timed.
-    fn touch_and_free(&mut self, clock: Clock, touches: usize) -> Result<CountedTouches, ProbeError> {
+    fn touch_and_free(&mut self, clock: Clock, touches: usize) -> ProbeResult<CountedTouches> {
         let (step, touched) = (self.step, touches * self.step);
         Ok(match &mut self.memory {
             FaultMemory::Anonymous(arena) => {
@@ -303,7 +299,7 @@ impl FaultSubject {
 }
 
 /// An unlinked file in the scratch directory, with all its pages cached and clean.
-fn cached_unlinked_file(bench: &Bench<'_>) -> Result<File, ProbeError> {
+fn cached_unlinked_file(bench: &Bench<'_>) -> ProbeResult<File> {
     let path: PathBuf = bench.scratch().join(format!("kelvin-minor-faults-{}", std::process::id()));
     let failed = |error: std::io::Error| ProbeError::fail(format!("cannot make {}: {error}", path.display()));
     let mut file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
@@ -338,8 +334,8 @@ const FRESH_MARGIN: f64 = 1.0;
 /// Tolerance of the bounds of a fresh page, as a factor, for errors of the measured inputs.
 const FRESH_BOUND_TOLERANCE: f64 = 1.25;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match FaultPage::of(case).ok_or_else(|| NoPrediction::new(format!("there is no prediction for {case}")))? {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    match required(FaultPage::of(case), case)? {
         FaultPage::File => cached_fault(facts),
         FaultPage::FileAround => fault_around(facts),
         FaultPage::Anonymous => fresh_fault(facts, page_bytes()),
@@ -349,7 +345,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 /// A fault that maps a cached page: the published exception, return and kernel work, plus what a mitigation adds to the
 /// kernel's returns.
-fn cached_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn cached_fault(facts: &PredictionInputs<'_>) -> Predicted {
     if facts.machine().architecture != *"x86_64" {
         return Err(NoPrediction::new("the table of published costs has no fault for this processor"));
     }
@@ -366,7 +362,7 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction
 
 /// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
 /// a cache and in part in memory: between filling L2 and filling memory, the geometric mean.
-fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
+fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Predicted {
     let machine = facts.machine();
     let mut trap = measured(facts, &FAULT_MINOR, &cached_file_case())?;
     let far = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(machine))?;
@@ -391,7 +387,7 @@ pub(crate) const FAULT_AROUND_PAGES: f64 = 16.0;
 pub(crate) const FAULT_AROUND_SOURCE: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
 
 /// A fault with fault-around: between one single-page fault and as many as it maps pages.
-fn fault_around(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn fault_around(facts: &PredictionInputs<'_>) -> Predicted {
     let one = measured(facts, &FAULT_MINOR, &cached_file_case())?;
     let all = fact("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE)
         .source(FAULT_AROUND_SOURCE)

@@ -90,7 +90,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let step = TOUCH_STEP.number_in(case).map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
     let order = match (ReadAhead::of(case), step) {
         (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
@@ -112,12 +112,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Times touches alone, each of a page that is not resident.
-fn time_single_faults(
-    bench: &mut Bench<'_>,
-    mut cold: ColdFile,
-    order: &[usize],
-    proof: &str,
-) -> Result<(), ProbeError> {
+fn time_single_faults(bench: &mut Bench<'_>, mut cold: ColdFile, order: &[usize], proof: &str) -> ProbeResult {
     let clock = bench.clock();
     let trial = cold.touch(clock, order[0], 1)?;
     let read = cold.resident()?.iter().filter(|&&page| page).count();
@@ -145,17 +140,17 @@ fn time_single_faults(
         Ok([touch.ticks])
     })?;
     let others = touches - single;
-    if others as f64 > MAX_MISCOUNT * touches as f64 {
-        return Err(ProbeError::fail(format!(
+    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, || {
+        format!(
             "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
              time is not that of a major fault"
-        )));
-    }
+        )
+    })?;
     Ok(())
 }
 
 /// Times rows of pages, each row in a file with nothing resident.
-fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> Result<(), ProbeError> {
+fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> ProbeResult {
     let row_bytes = ROW_PAGES * page_bytes();
     // Backwards: the kernel reads ahead beyond the end of a row, and none may begin there.
     let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
@@ -181,7 +176,7 @@ struct ColdFile {
 
 impl ColdFile {
     /// Drops the file from the page cache and maps it afresh; returns the proof that nothing of it is left.
-    fn make_cold(&mut self) -> Result<String, ProbeError> {
+    fn make_cold(&mut self) -> ProbeResult<String> {
         // A mapped page is not dropped.
         self.mapping = None;
         let mut left = 0;
@@ -211,45 +206,42 @@ impl ColdFile {
         )))
     }
 
-    fn mapping(&self) -> Result<&FileMapping, ProbeError> {
-        self.mapping.as_ref().ok_or_else(|| ProbeError::fail("the file is not mapped"))
+    fn mapping(&self) -> ProbeResult<&FileMapping> {
+        self.mapping.as_ref().or_fail("the file is not mapped")
     }
 
-    fn resident(&self) -> Result<Vec<bool>, ProbeError> {
+    fn resident(&self) -> ProbeResult<Vec<bool>> {
         Ok(self.mapping()?.resident(0, FILE_BYTES)?)
     }
 
-    fn is_absent(&self, place: usize) -> Result<bool, ProbeError> {
+    fn is_absent(&self, place: usize) -> ProbeResult<bool> {
         Ok(self.mapping()?.resident(place, page_bytes())? == [false])
     }
 
     /// Touches `pages` pages in a row.
-    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<CountedTouches, ProbeError> {
+    fn touch(&self, clock: Clock, place: usize, pages: usize) -> ProbeResult<CountedTouches> {
         let (mapping, page) = (self.mapping()?, page_bytes());
         Ok(CountedTouches::count(clock, pages, || mapping.read(place, page, pages)))
     }
 
     /// Touches a row of absent pages, at least one of which waits for the disk.
-    fn touch_row(&self, clock: Clock, place: usize) -> Result<CountedTouches, ProbeError> {
+    fn touch_row(&self, clock: Clock, place: usize) -> ProbeResult<CountedTouches> {
         let touched = self.touch(clock, place, ROW_PAGES)?;
-        if touched.major_faults == 0 {
-            return Err(ProbeError::fail(format!(
-                "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
-            )));
-        }
+        fail_if(touched.major_faults == 0, || {
+            format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")
+        })?;
         Ok(touched)
     }
 }
 
 /// The file shared by all rounds of a run: if it exists, it is complete and synced.
-fn shared_cold_file(scratch: &Path) -> Result<PathBuf, ProbeError> {
+fn shared_cold_file(scratch: &Path) -> ProbeResult<PathBuf> {
     let path = scratch.join(FILE_NAME);
     if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
         return Ok(path);
     }
     has_room(scratch, FREE_SPACE_FACTOR * FILE_BYTES as u64)?;
-    random_data::write_file(&path, FILE_BYTES as u64, SEED)
-        .map_err(|error| ProbeError::fail(format!("cannot write {}: {error}", path.display())))?;
+    random_data::write_file(&path, FILE_BYTES as u64, SEED).or_fail(format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
@@ -266,7 +258,7 @@ fn shuffled_pages(pages: usize, seed: u64) -> Vec<usize> {
         .collect()
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     match (ReadAhead::of(case), TOUCH_STEP.number_in(case)) {
         (Some(ReadAhead::Off), _) => single_page_fault(facts),
         (Some(ReadAhead::On), Some(step)) if step == page_bytes() as u64 => row_of_faults(facts),
@@ -276,7 +268,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 }
 
 /// A touch that reads its page and no other.
-fn single_page_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn single_page_fault(facts: &PredictionInputs<'_>) -> Predicted {
     let minor = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?;
     let read = measured(facts, &DEVICE_LATENCY, &Case::new())?;
     Ok((minor + read).within(SPREAD).derived("fault and read"))
@@ -286,7 +278,7 @@ fn single_page_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPredi
 ///
 /// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It allocates all pages
 /// and asks for them before it waits.
-fn window_around(facts: &PredictionInputs<'_>) -> Result<(f64, Expr), NoPrediction> {
+fn window_around(facts: &PredictionInputs<'_>) -> Predicted<(f64, Expr)> {
     let announced = measured(facts, &READ_AHEAD, &Case::new())?;
     let case = Case::new().with_word(CacheState::Uncached).with_word(AccessOrder::Sequential);
     let page = measured(facts, &PAGE_READ, &case)?;
@@ -303,13 +295,13 @@ const SEQUENTIAL_WINDOW_FACTOR: f64 = 2.0;
 const FADVISE_SOURCE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles ra_pages";
 
 /// A touch that reads a window around its page, beside which the fault is little.
-fn window_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn window_fault(facts: &PredictionInputs<'_>) -> Predicted {
     let (_, window) = window_around(facts)?;
     Ok(window.within(SPREAD).derived("a window"))
 }
 
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
-fn row_of_faults(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn row_of_faults(facts: &PredictionInputs<'_>) -> Predicted {
     let minor = measured(facts, &FAULT_MINOR, &fault::fault_around_case())?;
     let (bytes, window) = window_around(facts)?;
     let pages = fact("pages of a row", ROW_PAGES as f64, Unit::Count, "the case");

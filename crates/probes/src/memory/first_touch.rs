@@ -52,7 +52,7 @@ pub(crate) static PROBE: Probe = Probe {
 /// machine.
 const TOUCHED_BYTES: usize = 128 << 20;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base)?;
     let first = time_touch(bench, &mut arena)?;
     mapping::discard_pages(&mut arena, TOUCHED_BYTES)?;
@@ -64,7 +64,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 /// Nanoseconds of a page, of touching all.
-fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, ProbeError> {
+fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> ProbeResult<f64> {
     let (page, clock) = (page_bytes(), bench.clock());
     let pages = TOUCHED_BYTES / page;
     let before = read_usage(UsageScope::Thread).minor_faults;
@@ -72,18 +72,16 @@ fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, ProbeError> {
     mapping::write_pages(arena, page, pages);
     let ticks = clock.stop().wrapping_sub(begun);
     let faults = read_usage(UsageScope::Thread).minor_faults - before;
-    if faults < pages as u64 {
-        return Err(ProbeError::fail(format!(
-            "{faults} faults by getrusage of {pages} pages: some were there already"
-        )));
-    }
+    fail_if(faults < pages as u64, || {
+        format!("{faults} faults by getrusage of {pages} pages: some were there already")
+    })?;
     Ok(bench.nanoseconds(ticks) / pages as f64)
 }
 
 /// Factor either way within which a page of 128 MiB costs as much as one of a few.
 const SPREAD: f64 = 1.5;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let fault = measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
     let zeroed = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
     let load = measured(facts, &LATENCY, &latency::memory_case(facts.machine()))?;

@@ -113,7 +113,7 @@ const HUGE_STEP_OCTAVES: u32 = 4;
 ///
 /// # Errors
 /// None of them was measured.
-pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let largest = largest_latency_set(facts.machine());
     large_set_latency(facts, largest).or_else(|why| {
         let found = (1..=MAX_EXTRA_OCTAVES)
@@ -130,7 +130,7 @@ pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Expr,
 ///
 /// # Errors
 /// None was measured.
-pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
+pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted<Expr> {
     let larger = bytes.next_power_of_two();
     let beyond =
         (larger > largest_latency_set(facts.machine())).then(|| large_set_latency(facts, larger).ok()).flatten();
@@ -138,12 +138,12 @@ pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) 
 }
 
 /// The latency of a large set with the fewest misses of the TLB.
-fn large_set_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
+fn large_set_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted<Expr> {
     measured(facts, &LATENCY, &fewest_tlb_misses_case(facts.machine()).with_number(BYTES, bytes))
 }
 
 /// The latency of memory with the fewest misses of the TLB that were measured: in huge pages, else in base pages.
-pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     untranslated_latency(facts).or_else(|_| measured(facts, &LATENCY, &memory_case(facts.machine())))
 }
 
@@ -186,7 +186,7 @@ fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     sizes
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
     let pages = page_kind(case)?;
     let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;

@@ -73,11 +73,11 @@ impl LatencyLevel {
 }
 
 impl CacheModel {
-    fn new(machine: &Machine) -> Result<Self, NoPrediction> {
+    fn new(machine: &Machine) -> Predicted<Self> {
         let caches = data_caches(machine);
         let level = |level: u32, name: &str| {
             let found = caches.iter().find(|cache| cache.level == level);
-            found.ok_or_else(|| NoPrediction::new(format!("the machine reports no size of its {name} cache")))
+            found.or_unpredicted(format!("the machine reports no size of its {name} cache"))
         };
         let (first, second) = (level(1, "L1")?, level(2, "L2")?);
         let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
@@ -230,8 +230,8 @@ pub(super) fn outer_cache_cases(machine: &Machine) -> Option<[Case; 2]> {
 }
 
 /// The latency at one working set.
-pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let bytes = required(BYTES.number_in(case), case)?;
     let is_base = PageSize::of(case) == Some(PageSize::Base);
     let machine = facts.machine();
     let known = CacheModel::new(machine)?;
@@ -266,7 +266,7 @@ fn is_memory_set(machine: &Machine, case: &Case, bytes: u64) -> bool {
 }
 
 /// A load from this many bytes of adjacent lines.
-pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted {
     if bytes <= CacheModel::new(facts.machine())?.first {
         return first_level_latency(facts);
     }
@@ -275,11 +275,7 @@ pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -
 }
 
 /// A load from one line in each of this many base pages: as from adjacent lines, and what translation adds.
-pub(super) fn one_line_per_page_latency(
-    facts: &PredictionInputs<'_>,
-    adjacent: Expr,
-    count: u64,
-) -> Result<Prediction, NoPrediction> {
+pub(super) fn one_line_per_page_latency(facts: &PredictionInputs<'_>, adjacent: Expr, count: u64) -> Predicted {
     let known = CacheModel::new(facts.machine())?;
     let mut sum = LatencySum::new(facts, &known)?;
     (sum.low, sum.high) = (adjacent.value(), adjacent.value());
@@ -289,13 +285,13 @@ pub(super) fn one_line_per_page_latency(
     Ok(sum.into_prediction())
 }
 
-fn first_level_latency(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn first_level_latency(facts: &PredictionInputs<'_>) -> Predicted {
     let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
     Ok(load.within_share(TOLERANCE).derived("load from L1"))
 }
 
 /// The point of a level, which nothing measured tells: what is published of it.
-fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Result<Prediction, NoPrediction> {
+fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Predicted {
     let none = |name: &str| NoPrediction::new(format!("no latency of {name} is published for this core"));
     let ([least, most], source) = match level {
         LatencyLevel::Memory => {
@@ -326,7 +322,7 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
 }
 
 /// A hit in L2 of which nothing is published: L1 is asked first, then the tags of L2, and its data once they have told where.
-fn second_level_from_first(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+fn second_level_from_first(facts: &PredictionInputs<'_>) -> Predicted {
     let accesses = fact("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2");
     let latency = accesses * measured(facts, &LATENCY_LOAD, &Case::new())?;
     Ok(latency.of_value(SECOND_LEVEL_RANGE).derived("three accesses"))
@@ -353,7 +349,7 @@ struct LatencySum<'a, 'b> {
 }
 
 impl<'a, 'b> LatencySum<'a, 'b> {
-    fn new(facts: &'a PredictionInputs<'b>, caches: &'a CacheModel) -> Result<Self, NoPrediction> {
+    fn new(facts: &'a PredictionInputs<'b>, caches: &'a CacheModel) -> Predicted<Self> {
         let frequency = published::measured_frequency(facts)?;
         Ok(Self {
             facts,
@@ -368,10 +364,9 @@ impl<'a, 'b> LatencySum<'a, 'b> {
     }
 
     /// A level's latency without translation, as measured at its point.
-    fn latency(&self, level: LatencyLevel) -> Result<Expr, NoPrediction> {
+    fn latency(&self, level: LatencyLevel) -> Predicted<Expr> {
         let point = self.caches.level_case(level, self.facts.machine());
-        let point =
-            point.ok_or_else(|| NoPrediction::new(format!("no working set is served by {} alone", level.name())))?;
+        let point = point.or_unpredicted(format!("no working set is served by {} alone", level.name()))?;
         let measured = match level {
             LatencyLevel::Memory => latency::untranslated_latency(self.facts)?,
             _ => measured(self.facts, &LATENCY, &point)?,
@@ -398,7 +393,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
         });
     }
 
-    fn add_level(&mut self, level: LatencyLevel, share: f64) -> Result<(), NoPrediction> {
+    fn add_level(&mut self, level: LatencyLevel, share: f64) -> Predicted<()> {
         if share < NEGLIGIBLE_SHARE {
             return Ok(());
         }
@@ -410,7 +405,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
     }
 
     /// What base pages add: hits in the second TLB, and beyond it entries read from where the page tables lie.
-    fn add_translation(&mut self, bytes: u64) -> Result<(), NoPrediction> {
+    fn add_translation(&mut self, bytes: u64) -> Predicted<()> {
         let (first, second) = (self.caches.tlb_miss_rate(bytes, 0), self.caches.tlb_miss_rate(bytes, 1));
         if first < NEGLIGIBLE_SHARE {
             return Ok(());

@@ -96,14 +96,12 @@ fn working_set(machine: &Machine) -> u64 {
     (2 * last_level_bytes(machine)).max(2 * of_all / MAX_INJECTED_SETS as u64).max(MIN_SET).min(most)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let load = INJECTED_LOAD.number_in(case).filter(|&load| load <= 100);
-    let load = load.ok_or_else(|| ProbeError::fail("the case needs an injection of 0 to 100 %"))?;
+    let load = load.or_fail("the case needs an injection of 0 to 100 %")?;
     let bytes = number(case, BYTES)?;
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
-    if others.is_empty() {
-        return Err(ProbeError::skip("needs two CPUs; this process may use one"));
-    }
+    skip_if(others.is_empty(), || "needs two CPUs; this process may use one")?;
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
     // Flush what building the ring left in the caches.
     ring.evict_end(usize::MAX);
@@ -126,7 +124,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Full injection for a moment, then the chase beside the requested share of it.
-fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing, load: u64) -> Result<(), ProbeError> {
+fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing, load: u64) -> ProbeResult {
     let clock = bench.clock();
     if load > 0 {
         let full = full_injection(bench, injection, ring.arena().len())?;
@@ -148,7 +146,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing,
 }
 
 /// Bytes per tick at full injection, shown to come from memory.
-fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> Result<f64, ProbeError> {
+fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> ProbeResult<f64> {
     let (own, rates) = find_uncached_size(set, injection.injectors(), |own| injection.measure_rates(bench, own))?;
     let gigabytes = |rate: f64| rate / bench.nanoseconds(1);
     bench.note(format!(
@@ -169,8 +167,8 @@ fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> R
 fn find_uncached_size(
     set: usize,
     injectors: usize,
-    mut rates_of: impl FnMut(usize) -> Result<Option<InjectionRates>, ProbeError>,
-) -> Result<(usize, InjectionRates), ProbeError> {
+    mut rates_of: impl FnMut(usize) -> ProbeResult<Option<InjectionRates>>,
+) -> ProbeResult<(usize, InjectionRates)> {
     let mut own = (set / injectors).max(MIN_INJECTOR_BYTES);
     let most = MAX_INJECTED_SETS * set / injectors;
     loop {
@@ -260,7 +258,7 @@ struct Injection {
 struct PaddedCounter(AtomicU64);
 
 impl Injection {
-    fn new(clock: Clock, injectors: usize) -> Result<Self, ProbeError> {
+    fn new(clock: Clock, injectors: usize) -> ProbeResult<Self> {
         // Consistency matters more here than a little speed.
         Ok(Self {
             clock,
@@ -291,21 +289,19 @@ impl Injection {
     }
 
     /// Lets every injector have this many bytes of memory, none of them in a cache.
-    fn flush(&self, own: usize) -> Result<(), ProbeError> {
+    fn flush(&self, own: usize) -> ProbeResult {
         self.ready.store(0, Ordering::Release);
         self.working_bytes.store(own, Ordering::Release);
         self.requested_flush.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < self.injectors() {
-            if self.over.load(Ordering::Acquire) {
-                return Err(ProbeError::fail("an injector could not start"));
-            }
+            fail_if(self.over.load(Ordering::Acquire), || "an injector could not start")?;
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         Ok(())
     }
 
     /// The rates of injectors with this many bytes each; `None` if this thread could not watch their first pass to its end.
-    fn measure_rates(&self, bench: &Bench<'_>, own: usize) -> Result<Option<InjectionRates>, ProbeError> {
+    fn measure_rates(&self, bench: &Bench<'_>, own: usize) -> ProbeResult<Option<InjectionRates>> {
         self.flush(own)?;
         let pass = WatchedPass { injection: self, before: self.bytes_per_injector().collect(), own: own as u64 };
         self.interval.store(0, Ordering::Release);
@@ -315,7 +311,7 @@ impl Injection {
     }
 
     /// The loop of one injector.
-    fn run_injector(&self, number: usize, cpu: u32) -> Result<(), ProbeError> {
+    fn run_injector(&self, number: usize, cpu: u32) -> ProbeResult {
         let stop_all = || self.over.store(true, Ordering::Release);
         skip_if_out_of_memory(0, cpu::pin(&[cpu])).inspect_err(|_| stop_all())?;
         let mut memory: Option<BandwidthArrays> = None;
@@ -378,7 +374,7 @@ impl WatchedPass<'_> {
     }
 
     /// Waits until injectors have moved so much.
-    fn wait_until(&self, bench: &Bench<'_>, is_there: impl Fn() -> bool) -> Result<(), ProbeError> {
+    fn wait_until(&self, bench: &Bench<'_>, is_there: impl Fn() -> bool) -> ProbeResult {
         let clock = self.injection.clock;
         let most = bench.ticks(u64::from(MAX_INTERVALS) * INTERVAL_NANOSECONDS);
         let (mut since, mut moved) = (clock.start(), self.injection.total_bytes());
@@ -395,7 +391,7 @@ impl WatchedPass<'_> {
     }
 
     /// The rate in the second half of the pass, when the caches are full of lines to write back, and that after the pass.
-    fn watch_rates(&self, bench: &Bench<'_>) -> Result<Option<InjectionRates>, ProbeError> {
+    fn watch_rates(&self, bench: &Bench<'_>) -> ProbeResult<Option<InjectionRates>> {
         let moment = bench.ticks(INTERVAL_NANOSECONDS);
         self.wait_until(bench, || self.most_bytes() >= self.own / 2)?;
         let flushed = self.best_rate(moment, |_| self.most_bytes() >= self.own - self.own / 8);
@@ -437,10 +433,10 @@ const LATENCY_RANGE: [f64; 2] = [0.9, 3.0];
 /// Predicted range of the bandwidth, factor either way.
 const BANDWIDTH_RANGE_FACTOR: f64 = 1.5;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let load = INJECTED_LOAD.number_in(case).ok_or_else(|| NoPrediction::new("the case has no load"))?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let load = required(INJECTED_LOAD.number_in(case), case)?;
     let machine = facts.machine();
-    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+    let bytes = required(BYTES.number_in(case), case)?;
     let idle = latency::untranslated_latency_at(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
         return Ok(idle.of_value(LATENCY_RANGE).derived("idle latency"));

@@ -64,12 +64,11 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
-    let pages = match RequestedPages::of(case) {
-        Some(RequestedPages::Default) => PagePolicy::Default,
-        Some(RequestedPages::Huge) => PagePolicy::Huge,
-        None => return Err(ProbeError::fail(format!("the case needs pages=default or pages=huge, not {case}"))),
+    let pages = match required(RequestedPages::of(case), case)? {
+        RequestedPages::Default => PagePolicy::Default,
+        RequestedPages::Huge => PagePolicy::Huge,
     };
     let (mut mover, memcpy) =
         (skip_if_out_of_memory(bytes, BandwidthArrays::with_pages(bytes, PART_BYTES, pages))?, library_copy());
@@ -89,8 +88,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 /// Predicted range beyond what is expected, as a share.
 const TOLERANCE: f64 = 0.1;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let bytes = required(BYTES.number_in(case), case)?;
     let there = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
     let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
     let (read, written) = (byte("bytes read"), byte("bytes written"));

@@ -80,25 +80,22 @@ fn set_bytes(machine: &Machine) -> u64 {
         .min(most.max(PART_BYTES as u64))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let of = |axis: Axis| axis.number_in(case).and_then(|node| u32::try_from(node).ok());
     let (Some(from), Some(to)) = (of(FROM_NODE), of(TO_NODE)) else {
         return Err(ProbeError::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
     };
-    if numa::nodes().len() < 2 {
-        return Err(ProbeError::skip("needs two NUMA nodes; this machine shows one"));
-    }
+    skip_if(numa::nodes().len() < 2, || "needs two NUMA nodes; this machine shows one")?;
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
-    let cpu = cpu.ok_or_else(|| ProbeError::skip(format!("needs a CPU of node {from}; this process may use none")))?;
-    cpu::pin(&[cpu]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {cpu}: {error}")))?;
+    let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
+    cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
     measure_node(bench, to, number(case, BYTES)?)
 }
 
 /// Both figures of memory of a node, from the CPU that this thread is on.
-fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), ProbeError> {
-    let bound = NodeBinding::bind(node).map_err(|error| {
-        ProbeError::skip(format!("needs memory of node {node}, which this process cannot allocate: {error}"))
-    })?;
+fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
+    let bound =
+        NodeBinding::bind(node).or_skip(format!("needs memory of node {node}, which this process cannot allocate"))?;
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
     bench.note(check_node(ring.arena(), node)?);
     ring.evict_end(usize::MAX);
@@ -122,26 +119,24 @@ fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Pr
 const PART_BYTES: usize = 2 << 20;
 
 /// The result of move_pages in words, if all pages are on the node.
-fn check_node(arena: &Arena, node: u32) -> Result<String, ProbeError> {
+fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
     let found = page_nodes(arena, CHECKED_PAGES)?;
     let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
-    if elsewhere > 0 {
-        return Err(ProbeError::fail(format!("{elsewhere} of {} checked pages are not on node {node}", found.len())));
-    }
+    fail_if(elsewhere > 0, || format!("{elsewhere} of {} checked pages are not on node {node}", found.len()))?;
     Ok(format!("all {} checked pages are on node {node} by move_pages", found.len()))
 }
 
 /// Predicted range, factor around the ratio of distances.
 const SPREAD: f64 = 1.6;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let of = |axis: Axis| axis.number_in(case).unwrap_or(0);
     let (from, to) = (of(FROM_NODE), of(TO_NODE));
     if from == to {
         return Err(NoPrediction::new("mem.latency and mem.bandwidth predict local memory"));
     }
     let (own, other) = distances(facts.machine(), from, to)
-        .ok_or_else(|| NoPrediction::new(format!("the firmware states no distance from node {from} to node {to}")))?;
+        .or_unpredicted(format!("the firmware states no distance from node {from} to node {to}"))?;
     let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;
     let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
     let other = published("distance", f64::from(other), Unit::Count, DISTANCES);

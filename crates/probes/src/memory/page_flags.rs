@@ -67,10 +67,9 @@ fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     pages.map(|page| Case::new().with_word(page)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let page = page_bytes();
-    let mapped = MappedPage::of(case)
-        .ok_or_else(|| ProbeError::fail(format!("there is no kind of page for the case {case}")))?;
+    let mapped = required(MappedPage::of(case), case)?;
     let ObservedPages { pages: found, text } = match mapped {
         MappedPage::Untouched => observe_pages(Arena::map(BASE_PAGES * page, PagePolicy::Base)?.address())?,
         MappedPage::Read => {
@@ -89,12 +88,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         }
         MappedPage::Huge => observe_pages(written_arena(PagePolicy::Huge)?.address())?,
     };
-    if mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)) {
-        return Err(ProbeError::skip(
-            "needs a huge page, which the kernel did not provide: memory is fragmented, or huge \
-                               pages are off",
-        ));
-    }
+    skip_if(mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)), || {
+        "needs a huge page, which the kernel did not provide: memory is fragmented, or huge \
+                               pages are off"
+    })?;
     bench.note(text);
     bench.record(&PAGE_PRESENT, vec![share_of(&found, |page| page.present)]);
     bench.record(&PAGE_FILE, vec![share_of(&found, |page| page.file)]);
@@ -112,20 +109,20 @@ struct ObservedPages {
     text: String,
 }
 
-fn observe_pages(address: usize) -> Result<ObservedPages, ProbeError> {
+fn observe_pages(address: usize) -> ProbeResult<ObservedPages> {
     let pages = page_states(address, BASE_PAGES)?;
     let text = describe(&pages)?;
     Ok(ObservedPages { pages, text })
 }
 
-fn written_arena(kind: PagePolicy) -> Result<Arena, ProbeError> {
+fn written_arena(kind: PagePolicy) -> ProbeResult<Arena> {
     let mut arena = Arena::map(BASE_PAGES * page_bytes(), kind)?;
     mapping::write_pages(&mut arena, page_bytes(), BASE_PAGES);
     Ok(arena)
 }
 
 /// Written pages while a child has a copy of the page tables.
-fn observe_forked(bench: &Bench<'_>) -> Result<ObservedPages, ProbeError> {
+fn observe_forked(bench: &Bench<'_>) -> ProbeResult<ObservedPages> {
     let arena = written_arena(PagePolicy::Base)?;
     let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, PartnerKind::Process.scope())?);
     let (board, far) = (PartnerStatus::new()?, Arc::clone(&channel));
@@ -136,7 +133,7 @@ fn observe_forked(bench: &Bench<'_>) -> Result<ObservedPages, ProbeError> {
 }
 
 /// Pages of a file, written page by page, mapped and read.
-fn observe_file(mut file: std::fs::File) -> Result<ObservedPages, ProbeError> {
+fn observe_file(mut file: std::fs::File) -> ProbeResult<ObservedPages> {
     let (page, bytes) = (page_bytes(), vec![1; page_bytes()]);
     (0..BASE_PAGES).try_for_each(|_| file.write_all(&bytes))?;
     let mapping = FileMapping::whole(&file, BASE_PAGES * page)?;
@@ -149,7 +146,7 @@ fn share_of(pages: &[PageState], is: impl Fn(&PageState) -> bool) -> f64 {
 }
 
 /// What was found, in words.
-fn describe(pages: &[PageState]) -> Result<String, ProbeError> {
+fn describe(pages: &[PageState]) -> ProbeResult<String> {
     let count = |is: fn(&PageState) -> bool| pages.iter().filter(|page| is(page)).count();
     let mut text = format!(
         "of {} pages {} present, {} of a file or shared memory, {} exclusive, {} swapped, {} soft-dirty",
@@ -179,7 +176,7 @@ fn describe(pages: &[PageState]) -> Result<String, ProbeError> {
     Ok(text)
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let column = [&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO]
         .iter()
         .position(|known| known.id == metric.id);

@@ -66,7 +66,7 @@ pub(super) fn max_chains_case(machine: &Machine) -> Case {
     chain_case(machine, MAX_DEFAULT_CHAINS)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (bytes, chains, pages) = (number(case, BYTES)?, number(case, CHAINS)?, page_kind(case)?);
     let ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
@@ -81,9 +81,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 /// Beyond the range, for what is wrong with the latency that it begins with.
 const TOLERANCE: f64 = 0.1;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let chains = CHAINS.number_in(case).ok_or_else(|| NoPrediction::new("the case has no chains"))? as f64;
-    let pages = PageSize::of(case).ok_or_else(|| NoPrediction::new("the case has no pages"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let chains = required(CHAINS.number_in(case), case)? as f64;
+    let pages = required(PageSize::of(case), case)?;
     let one = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
     let row = CACHE_LATENCIES.row(facts.machine()).ok();
     let lines = row.and_then(|row| Some((row.figures.outstanding?, row.source)));

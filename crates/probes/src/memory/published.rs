@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use kelvin_core::{Machine, NoPrediction};
+use crate::reasons::{OrReason, Predicted};
+use kelvin_core::Machine;
 use serde::Deserialize;
 
 /// The figures of one or a few microarchitectures.
@@ -30,11 +31,11 @@ impl<T: Deserialize<'static>> PublishedTable<T> {
     }
 
     /// The row of this machine's cores.
-    pub(super) fn row(&self, machine: &Machine) -> Result<&PublishedRow<T>, NoPrediction> {
+    pub(super) fn row(&self, machine: &Machine) -> Predicted<&PublishedRow<T>> {
         let name = machine.cpu.microarchitecture.get().map(String::as_str);
-        let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
+        let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
         let row = self.rows.iter().find(|row| row.cores.contains(&name));
-        row.ok_or_else(|| NoPrediction::new(format!("{} {name}", self.no_row)))
+        row.or_unpredicted(format!("{} {name}", self.no_row))
     }
 }
 

@@ -83,7 +83,7 @@ fn large_set(machine: &Machine) -> u64 {
     (wanted / largest_stride).max(2) * largest_stride
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (bytes, stride) = (number(case, BYTES)?, number(case, STRIDE)?);
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::descending(bytes, stride, PagePolicy::Base))?;
     bench.note(check_pages(ring.arena(), PagePolicy::Base)?);
@@ -99,9 +99,9 @@ const PAGE_BYTES: u64 = 4096;
 /// Tolerance of the bounds, as a share.
 const TOLERANCE: f64 = 0.1;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stride = STRIDE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no stride"))?;
-    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let stride = required(STRIDE.number_in(case), case)?;
+    let bytes = required(BYTES.number_in(case), case)?;
     let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
     if bytes < large_set(facts.machine()) {
         // Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.

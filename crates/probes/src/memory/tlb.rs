@@ -56,7 +56,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     fitting.map(|&count| Case::new().with_number(TOUCHED_PAGES, count)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let count = number(case, TOUCHED_PAGES)?;
     let bytes = count * PAGE_BYTES as usize;
     let mut packed = skip_if_out_of_memory(
@@ -69,7 +69,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     time_chase(bench, &TLB, &mut spread)
 }
 
-fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) -> Result<(), ProbeError> {
+fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) -> ProbeResult {
     ring.chase(ring.lines() as u64);
     bench.time(metric, |loads| {
         ring.chase(loads);
@@ -77,8 +77,8 @@ fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) ->
     })
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let count = TOUCHED_PAGES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no count"))?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let count = required(TOUCHED_PAGES.number_in(case), case)?;
     if metric.id == TLB_PACKED.id {
         return latency_model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
     }

@@ -59,7 +59,7 @@ pub(crate) static PROBE: Probe = Probe {
 /// Untimed forks, which show who runs first.
 const UNTIMED_FORKS: u64 = 16;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let cell = SharedCell::new()?;
     let _image = shrink_fork_image(bench)?;
     bench.note(who_runs_first(bench.clock(), &cell)?);
@@ -73,24 +73,22 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 
 /// Ticks of one fork until it returned, and until the child ran.
 #[inline(always)]
-fn time_fork(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), ProbeError> {
+fn time_fork(clock: Clock, cell: &SharedCell) -> ProbeResult<(u64, u64)> {
     let begun = clock.start();
     let child = fork_and_stamp(clock, cell)?;
     let returned = clock.stop();
     child.wait_for_success()?;
     let reaped = clock.stop();
     let since = |moment: u64| moment.wrapping_sub(begun);
-    if since(cell.get()) > since(reaped) {
-        return Err(ProbeError::fail(
-            "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
-                               counters differ",
-        ));
-    }
+    fail_if(since(cell.get()) > since(reaped), || {
+        "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
+                               counters differ"
+    })?;
     Ok((since(returned), since(cell.get())))
 }
 
 /// How often the child ran before fork returned, and the parent's switches, over a few untimed forks.
-fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, ProbeError> {
+fn who_runs_first(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
     let before = read_usage(UsageScope::Thread);
     let mut child_first = 0;
     for _ in 0..UNTIMED_FORKS {
@@ -99,11 +97,9 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, ProbeError>
     }
     let after = read_usage(UsageScope::Thread);
     let waits = after.voluntary_switches - before.voluntary_switches;
-    if waits + child_first < UNTIMED_FORKS / 2 {
-        return Err(ProbeError::fail(format!(
-            "the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU"
-        )));
-    }
+    fail_if(waits + child_first < UNTIMED_FORKS / 2, || {
+        format!("the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU")
+    })?;
     Ok(format!(
         "the child ran before fork returned in {child_first} of {UNTIMED_FORKS} forks; the parent waited (switched \
          voluntarily) {:.2} times per fork by getrusage",
@@ -112,7 +108,7 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, ProbeError>
 }
 
 /// The page faults of a fork + exit + wait, by getrusage over a few untimed ones: each is a kernel entry.
-fn describe_faults() -> Result<String, ProbeError> {
+fn describe_faults() -> ProbeResult<String> {
     fork_and_exit()?.wait_for_success()?;
     let counted = || [UsageScope::Children, UsageScope::Thread].map(|who| read_usage(who).minor_faults);
     let before = counted();
@@ -138,8 +134,8 @@ const PUBLICATION: &str = "reference machine zenbook-2011 (Core i5-2557M at 1.6 
 /// page.
 const RANGE_FACTOR: f64 = 3.0;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
+    let cycles = |name: &str, cycles: f64| -> Predicted<Expr> {
         Ok(published(name, cycles, Unit::Cycles, PUBLICATION) / published::measured_frequency(facts)?)
     };
     if *metric == PROCESS_FORK {

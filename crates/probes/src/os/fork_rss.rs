@@ -85,8 +85,8 @@ fn max_bytes(machine: &Machine) -> u64 {
     available.unwrap_or(UNKNOWN_MEMORY_BYTES).min(limit)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let bytes = RESIDENT.number_in(case).ok_or_else(|| ProbeError::fail("the case has no resident"))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let bytes = required(RESIDENT.number_in(case), case)?;
     let pages = page_kind(case)?;
     check_free_memory(bytes)?;
     let mut arena = Arena::populated(bytes as usize, pages)?;
@@ -103,10 +103,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Skips sizes that do not fit now, whatever was available when the run was planned.
-fn check_free_memory(bytes: u64) -> Result<(), ProbeError> {
+fn check_free_memory(bytes: u64) -> ProbeResult {
     let information = std::fs::read_to_string("/proc/meminfo")?;
-    let available =
-        available_bytes(&information).ok_or_else(|| ProbeError::fail("/proc/meminfo has no MemAvailable"))?;
+    let available = available_bytes(&information).or_fail("/proc/meminfo has no MemAvailable")?;
     if bytes > available / 2 {
         let [needed, available] = [bytes, available].map(units::bytes);
         return Err(ProbeError::skip(format!("needs {needed} of memory, more than half of the {available} available")));
@@ -119,8 +118,8 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = RESIDENT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no resident"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let bytes = required(RESIDENT.number_in(case), case)?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
     let size = page_size(facts.machine(), huge)?;
     let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
@@ -158,12 +157,12 @@ const SMALL_RSS: u64 = MIB;
 /// A size whose entries cost several times that, and which every run measures.
 const DEFAULT_RSS: u64 = 16 * MIB;
 
-fn measured_fork(facts: &PredictionInputs<'_>, bytes: u64, pages: PageSize) -> Result<Expr, NoPrediction> {
+fn measured_fork(facts: &PredictionInputs<'_>, bytes: u64, pages: PageSize) -> Predicted<Expr> {
     measured(facts, &PROCESS_FORK_RSS, &Case::new().with_number(RESIDENT, bytes).with_word(pages))
 }
 
 /// The time of a page-table entry, by the two sizes that it follows from.
-fn entry_cost(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+fn entry_cost(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let (small, usual) =
         (measured_fork(facts, SMALL_RSS, PageSize::Base)?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
     let pages = (DEFAULT_RSS - SMALL_RSS) as f64 / page_size(facts.machine(), false)? as f64;
@@ -171,13 +170,13 @@ fn entry_cost(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
 }
 
 /// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
-fn huge_entry(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+fn huge_entry(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(facts.machine()))?;
     let table = given("page-table page", page_size(facts.machine(), false)? as f64, Unit::Bytes);
     Ok(entry_cost(facts)? + table / fill)
 }
 
-fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
+fn page_size(machine: &Machine, huge: bool) -> Predicted<u64> {
     let base = memory_budget::page_bytes(machine);
     if !huge {
         return Ok(base);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::reasons::ProbeResult;
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask};
 use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
@@ -60,16 +61,16 @@ impl SwitchCounts {
 
     /// Fails unless each round trip switched this task out once: with fewer the token moved without a switch; with many
     /// more a pass is more than one switch. A busy machine preempts now and then, hence the tolerance above.
-    pub(crate) fn check_one_switch_each_way(&self) -> Result<(), ProbeError> {
+    pub(crate) fn check_one_switch_each_way(&self) -> ProbeResult {
         self.check_switches(1.25)
     }
 
     /// Fails unless each round trip switched this task out at least once.
-    pub(crate) fn check_min_switches(&self) -> Result<(), ProbeError> {
+    pub(crate) fn check_min_switches(&self) -> ProbeResult {
         self.check_switches(f64::INFINITY)
     }
 
-    fn check_switches(&self, most: f64) -> Result<(), ProbeError> {
+    fn check_switches(&self, most: f64) -> ProbeResult {
         let per_trip = self.switches_per_trip();
         if (0.98..=most).contains(&per_trip) {
             return Ok(());
@@ -99,7 +100,7 @@ impl SwitchCounts {
 
 impl TokenPartner {
     /// Starts the partner on a CPU.
-    pub(super) fn start(mechanism: HandoffMechanism, task: HandoffTask, cpu: u32) -> Result<Self, ProbeError> {
+    pub(super) fn start(mechanism: HandoffMechanism, task: HandoffTask, cpu: u32) -> ProbeResult<Self> {
         Self::start_with_action(mechanism, task, cpu, |_| ())
     }
 
@@ -109,7 +110,7 @@ impl TokenPartner {
         task: HandoffTask,
         cpu: u32,
         clock: Clock,
-    ) -> Result<Self, ProbeError> {
+    ) -> ProbeResult<Self> {
         Self::start_with_action(mechanism, task, cpu, move |board| board.report_done(clock.stop()))
     }
 
@@ -120,7 +121,7 @@ impl TokenPartner {
     }
 
     /// Starts a thread on a CPU that does batches of work for whoever holds it.
-    pub(crate) fn start_batches(cpu: u32, work: impl Fn(u64) + Send + 'static) -> Result<Self, ProbeError> {
+    pub(crate) fn start_batches(cpu: u32, work: impl Fn(u64) + Send + 'static) -> ProbeResult<Self> {
         Self::start_with_action(HandoffMechanism::Futex, HandoffTask::Thread, cpu, move |board| {
             if !board.is_stopping() {
                 work(board.work());
@@ -129,14 +130,14 @@ impl TokenPartner {
     }
 
     /// Lets the thread begin a batch of this amount.
-    pub(crate) fn start_batch(&self, amount: u64) -> Result<(), ProbeError> {
+    pub(crate) fn start_batch(&self, amount: u64) -> ProbeResult {
         self.board.check()?;
         self.board.set_work(amount);
         Ok(self.channel.hand_over(HandoffSide::Near)?)
     }
 
     /// Waits, asleep, until the batch is done.
-    pub(crate) fn finish_batch(&self) -> Result<(), ProbeError> {
+    pub(crate) fn finish_batch(&self) -> ProbeResult {
         Ok(self.channel.wait_for_turn(HandoffSide::Near)?)
     }
 
@@ -146,7 +147,7 @@ impl TokenPartner {
         task: HandoffTask,
         cpu: u32,
         taken: impl Fn(&PartnerStatus) + Send + 'static,
-    ) -> Result<Self, ProbeError> {
+    ) -> ProbeResult<Self> {
         let starting = |error| ProbeError::fail(format!("cannot start the partner on CPU {cpu}: {error}"));
         let task = partner_kind(task);
         let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).map_err(starting)?);
@@ -166,7 +167,7 @@ impl TokenPartner {
 
     /// Passes the token to the partner and takes it back, `count` times.
     #[inline(always)]
-    pub(super) fn round_trips(&mut self, count: u64) -> Result<(), ProbeError> {
+    pub(super) fn round_trips(&mut self, count: u64) -> ProbeResult {
         for _ in 0..count {
             self.channel.hand_over(HandoffSide::Near)?;
             self.channel.wait_for_turn(HandoffSide::Near)?;
@@ -177,7 +178,7 @@ impl TokenPartner {
     }
 
     /// Makes round trips under the counters of this task.
-    pub(super) fn count_round_trips(&mut self, trips: u64) -> Result<SwitchCounts, ProbeError> {
+    pub(super) fn count_round_trips(&mut self, trips: u64) -> ProbeResult<SwitchCounts> {
         let (before, yields) = (read_usage(UsageScope::Thread), self.channel.yields());
         self.round_trips(trips)?;
         let after = read_usage(UsageScope::Thread);
@@ -190,7 +191,7 @@ impl TokenPartner {
     }
 
     /// Ends the partner; returns its own count of context switches per round trip.
-    pub(crate) fn finish(mut self) -> Result<f64, ProbeError> {
+    pub(crate) fn finish(mut self) -> ProbeResult<f64> {
         self.board.stop();
         self.channel.hand_over(HandoffSide::Near)?;
         if let Some(partner) = self.partner.take() {

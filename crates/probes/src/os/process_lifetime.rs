@@ -1,7 +1,8 @@
 //! Shared by the process probes: the programs that they start, and the loop.
 
+use crate::reasons::{OrReason, ProbeResult};
 use kelvin_core::Metric;
-use kelvin_harness::{Bench, ProbeError};
+use kelvin_harness::Bench;
 use kelvin_sys::fork_image::{self, ForkCopy, SmallImage};
 use kelvin_sys::process::{Child, SpawnProgram};
 
@@ -16,11 +17,11 @@ pub(crate) const SHELL_TRUE_PROGRAMS: [SpawnProgram; 2] = [
 ];
 
 /// The path of `true` on this machine, as an index into [`TRUE_PROGRAMS`] and [`SHELL_TRUE_PROGRAMS`].
-pub(crate) fn true_program_index() -> Result<usize, ProbeError> {
+pub(crate) fn true_program_index() -> ProbeResult<usize> {
     TRUE_PROGRAMS
         .iter()
         .position(SpawnProgram::is_executable)
-        .ok_or_else(|| ProbeError::skip("needs /bin/true or /usr/bin/true, and there is neither"))
+        .or_skip("needs /bin/true or /usr/bin/true, and there is neither")
 }
 
 /// Times processes one by one: from before the child is created until it is reaped; it must have succeeded.
@@ -28,7 +29,7 @@ pub(crate) fn time_lifetimes(
     bench: &mut Bench<'_>,
     metric: &Metric,
     mut make: impl FnMut() -> kelvin_sys::Result<Child>,
-) -> Result<(), ProbeError> {
+) -> ProbeResult {
     bench.time_each([metric], |clock| {
         let begun = clock.start();
         make()?.wait_for_success()?;
@@ -41,14 +42,14 @@ pub(crate) fn time_lifetimes_from_small_image(
     bench: &mut Bench<'_>,
     metric: &Metric,
     make: impl FnMut() -> kelvin_sys::Result<Child>,
-) -> Result<(), ProbeError> {
+) -> ProbeResult {
     let _image = shrink_fork_image(bench)?;
     time_lifetimes(bench, metric, make)
 }
 
 /// Shrinks the image that fork copies until the result is dropped, and notes what is left. A multi-threaded process, as
 /// where kelvin is embedded, stays as it is, and the note says so.
-pub(crate) fn shrink_fork_image(bench: &mut Bench<'_>) -> Result<Option<SmallImage>, ProbeError> {
+pub(crate) fn shrink_fork_image(bench: &mut Bench<'_>) -> ProbeResult<Option<SmallImage>> {
     let threads = fork_image::thread_count()?;
     let small = if threads == 1 { Some(SmallImage::enter()?) } else { None };
     bench.note(describe_image(fork_image::fork_copy()?));

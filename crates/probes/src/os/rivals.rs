@@ -56,7 +56,7 @@ const fn rival_probe(
     summary: &'static str,
     how: &'static str,
     metrics: &'static [&'static Metric],
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
+    run: fn(&mut Bench<'_>, &Case) -> ProbeResult,
 ) -> Probe {
     Probe {
         id: metrics[0].id.as_str(),
@@ -87,7 +87,7 @@ const SPREAD: f64 = 1.15;
 struct PerfComparison {
     metrics: &'static RivalComparison,
     /// Nanoseconds of one, of this many.
-    ours: fn(&Bench<'_>, u64) -> Result<f64, ProbeError>,
+    ours: fn(&Bench<'_>, u64) -> ProbeResult<f64>,
     /// The arguments of perf bench.
     perf_arguments: [&'static str; 2],
 }
@@ -97,7 +97,7 @@ static SYSCALL_COMPARISON: PerfComparison =
 static PIPE_COMPARISON: PerfComparison =
     PerfComparison { metrics: &RIVAL_COMPARISON_PIPE, ours: time_round_trips, perf_arguments: ["sched", "pipe"] };
 
-fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> ProbeResult {
     let perf = Program::find(Rival::Perf)?;
     let count = (SIDE_NANOSECONDS / (work.ours)(bench, TRIAL_OPERATIONS)?) as u64;
     let [ours, theirs] = run_alternating(bench, || (work.ours)(bench, count), || run_perf(&perf, work, count))?;
@@ -110,13 +110,13 @@ fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn time_calls(_: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
+fn time_calls(_: &Bench<'_>, count: u64) -> ProbeResult<f64> {
     let begun = monotonic();
     black_box(syscall_loops::libc_getppid_loop(count));
     Ok((monotonic() - begun) as f64 / count as f64)
 }
 
-fn time_round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
+fn time_round_trips(bench: &Bench<'_>, count: u64) -> ProbeResult<f64> {
     let mut partner = TokenPartner::start(HandoffMechanism::Pipe, HandoffTask::Process, bench.cpu())?;
     let begun = monotonic();
     partner.round_trips(count)?;
@@ -126,7 +126,7 @@ fn time_round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
 }
 
 /// Nanoseconds of one by perf, of this many.
-fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> Result<f64, ProbeError> {
+fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> ProbeResult<f64> {
     let output = perf.run(perf.command().arg("bench").args(work.perf_arguments).args(["-l", &count.to_string()]))?;
     if output.failed.is_some() {
         let [group, name] = work.perf_arguments;
@@ -136,7 +136,7 @@ fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> Result<f64, Pr
         )));
     }
     parse_time_per_operation(&output.printed)
-        .ok_or_else(|| ProbeError::fail(format!("perf bench reports no time of an operation: {}", output.one_line())))
+        .or_fail(format!("perf bench reports no time of an operation: {}", output.one_line()))
 }
 
 /// Nanoseconds of one operation in perf's words: `0.163410 usecs/op`.
@@ -146,7 +146,7 @@ fn parse_time_per_operation(printed: &str) -> Option<f64> {
     (microseconds > 0.0).then_some(microseconds * 1e3)
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     if [&RIVALS_SYSCALL, &RIVALS_PIPE].iter().all(|ratio| ratio.id != metric.id) {
         return Err(NoPrediction::new(
             "os.syscall.null and os.ipc.latency predict the time; here only the ratio of two programs counts",

@@ -35,17 +35,15 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let program = SHELL_TRUE_PROGRAMS[true_program_index()?];
-    if !program.is_executable() {
-        return Err(ProbeError::skip("needs /bin/sh, and there is none"));
-    }
+    skip_if(!program.is_executable(), || "needs /bin/sh, and there is none")?;
     let shell = std::fs::canonicalize("/bin/sh")?;
     bench.note(format!("/bin/sh is {}", shell.display()));
     time_lifetimes_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (exec, fork) = (measured(facts, &PROCESS_EXEC, case)?, measured(facts, &PROCESS_FORK, case)?);
     Ok((2.0 * exec - fork).within(2.0).derived("two programs"))
 }

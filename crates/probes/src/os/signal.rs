@@ -62,7 +62,7 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
     predict,
 };
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     if *metric != SIGNAL_INSTALL {
         return Err(NoPrediction::new(
             "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor",

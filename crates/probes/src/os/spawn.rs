@@ -33,13 +33,13 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let program = TRUE_PROGRAMS[true_program_index()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
     time_lifetimes(bench, &PROCESS_SPAWN, || program.spawn())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let exec = measured(facts, &PROCESS_EXEC, case)?;
     let (fork, vfork) = (measured(facts, &PROCESS_FORK, case)?, measured(facts, &PROCESS_VFORK, case)?);
     Ok(((exec - fork).at_least_zero() + vfork).within(1.4).derived("exec with vfork"))

@@ -60,13 +60,12 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     calls.iter().map(|&call| Case::new().with_word(call)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let call: fn(u64) -> i64 = match NullCall::of(case) {
-        Some(NullCall::Getppid) => kernels::null_system_calls,
-        Some(NullCall::Gettid) => syscall_loops::gettid_loop,
-        Some(NullCall::LibraryGetppid) => syscall_loops::libc_getppid_loop,
-        Some(NullCall::LibraryGetpid) => syscall_loops::libc_getpid_loop,
-        None => return Err(ProbeError::fail(format!("there is no null call for the case {case}"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let call: fn(u64) -> i64 = match required(NullCall::of(case), case)? {
+        NullCall::Getppid => kernels::null_system_calls,
+        NullCall::Gettid => syscall_loops::gettid_loop,
+        NullCall::LibraryGetppid => syscall_loops::libc_getppid_loop,
+        NullCall::LibraryGetpid => syscall_loops::libc_getpid_loop,
     };
     if NullCall::LibraryGetpid.point().is_in_case(case) {
         bench.note(describe_getpid(bench));
@@ -101,6 +100,6 @@ fn describe_getpid(bench: &Bench<'_>) -> &'static str {
     }
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     trap::predict(facts)
 }

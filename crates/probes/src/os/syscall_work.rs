@@ -42,7 +42,7 @@ const fn syscall_probe(
     summary: &'static str,
     method: Method,
     metrics: &'static [&'static Metric],
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
+    run: fn(&mut Bench<'_>, &Case) -> ProbeResult,
 ) -> Probe {
     let id = metrics[0].id.as_str();
     Probe { id, summary, kind: ProbeKind::Measure, method, metrics, cases: |_, _| vec![Case::new()], run, predict }
@@ -149,10 +149,8 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
     |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(syscall_loops::mmap_munmap_loop(MAPPED_BYTES, count)?)),
 );
 
-fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let count = DESCRIPTORS
-        .number_in(case)
-        .ok_or_else(|| ProbeError::fail(format!("the case {case} has no number of descriptors")))?;
+fn select(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let count = DESCRIPTORS.number_in(case).or_fail(format!("the case {case} has no number of descriptors"))?;
     let selected = SelectSet::new(count as usize)?;
     bench.time(&SYSCALL_SELECT, |looks| Ok(selected.select_loop(looks)?))
 }
@@ -163,7 +161,7 @@ pub(crate) const SHORT_PATH_INSTRUCTIONS: f64 = 150.0;
 /// Two per cycle at 3 GHz, typical of current servers.
 pub(crate) const NANOSECONDS_PER_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     match metric {
         _ if *metric == SYSCALL_READ => {
             short_path(facts, "Linux fs/read_write.c, drivers/char/mem.c, for the instruction count")
@@ -175,7 +173,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         // More descriptors than the fewest: each is looked up and polled by itself.
         _ if *metric == SYSCALL_SELECT => {
             let count = DESCRIPTORS.number_in(case).filter(|&count| count > MIN_DESCRIPTORS);
-            let count = count.ok_or_else(|| NoPrediction::new(UNPUBLISHED_WORK_TEXT))? as f64;
+            let count = count.or_unpredicted(UNPUBLISHED_WORK_TEXT)? as f64;
             let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
             let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
             let each = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
@@ -189,7 +187,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
 const MIN_DESCRIPTORS: u64 = 10;
 
 /// A null call and a short path beyond it, whose length is from this source.
-pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Result<Prediction, NoPrediction> {
+pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Predicted {
     let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
     let work = SHORT_PATH_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION;
     let work = fact("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source).source(source);

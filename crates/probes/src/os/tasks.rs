@@ -78,16 +78,14 @@ fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
     (1..=most).filter(keep).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let tasks =
-        TASK_COUNT.number_in(case).filter(|&n| n > 0).ok_or_else(|| ProbeError::fail("the case has no tasks"))?;
-    let start: fn(u64) -> Result<(), ProbeError> = match TaskKind::of(case) {
-        Some(TaskKind::Threads) => work_in_threads,
-        Some(TaskKind::Processes) => work_in_processes,
-        None => return Err(ProbeError::fail(format!("the case needs kind=threads or kind=processes, not {case}"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let tasks = TASK_COUNT.number_in(case).filter(|&n| n > 0).or_fail("the case has no tasks")?;
+    let start: fn(u64) -> ProbeResult = match required(TaskKind::of(case), case)? {
+        TaskKind::Threads => work_in_threads,
+        TaskKind::Processes => work_in_processes,
     };
     let cpus = bench.allowed_cpus().to_vec();
-    cpu::pin(&cpus).map_err(|error| ProbeError::fail(format!("cannot run on all allowed CPUs: {error}")))?;
+    cpu::pin(&cpus).or_fail("cannot run on all allowed CPUs")?;
     let alone = observe(bench, &cpus, || start(1))?;
     let shared = if tasks == 1 { alone } else { observe(bench, &cpus, || start(tasks))? };
     let filled = tasks.min(cpus.len() as u64) as f64;
@@ -102,7 +100,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn work_in_threads(tasks: u64) -> Result<(), ProbeError> {
+fn work_in_threads(tasks: u64) -> ProbeResult {
     std::thread::scope(|scope| {
         let started: Result<Vec<_>, _> = (0..tasks)
             .map(|task| {
@@ -114,7 +112,7 @@ fn work_in_threads(tasks: u64) -> Result<(), ProbeError> {
     })
 }
 
-fn work_in_processes(tasks: u64) -> Result<(), ProbeError> {
+fn work_in_processes(tasks: u64) -> ProbeResult {
     let work = |task| {
         move || {
             kernels::chain_add(task_iterations(tasks, task));
@@ -171,11 +169,7 @@ impl ObservedTimes {
     }
 }
 
-fn observe(
-    bench: &Bench<'_>,
-    cpus: &[u32],
-    work: impl FnOnce() -> Result<(), ProbeError>,
-) -> Result<ObservedTimes, ProbeError> {
+fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) -> ProbeResult<ObservedTimes> {
     let stat_before = cpu_times(cpus)?;
     let before = [read_usage(UsageScope::Process), read_usage(UsageScope::Children)];
     let clock = bench.clock();
@@ -210,10 +204,9 @@ impl CpuTimes {
     }
 }
 
-fn cpu_times(cpus: &[u32]) -> Result<CpuTimes, ProbeError> {
+fn cpu_times(cpus: &[u32]) -> ProbeResult<CpuTimes> {
     let stat = std::fs::read_to_string("/proc/stat")?;
-    parse_cpu_times(&stat, cpus, clock_ticks())
-        .ok_or_else(|| ProbeError::fail("/proc/stat lacks a line of an allowed CPU"))
+    parse_cpu_times(&stat, cpus, clock_ticks()).or_fail("/proc/stat lacks a line of an allowed CPU")
 }
 
 /// Adds up the lines of these CPUs: user nice system idle iowait irq softirq steal, in ticks (guest time is within
@@ -245,11 +238,11 @@ fn longest_share(tasks: u64, cpus: u64) -> f64 {
     tasks.div_ceil(cpus) as f64 / tasks as f64
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let tasks = TASK_COUNT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no tasks"))?.max(1);
-    let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::new("the case has no kind"))?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let tasks = required(TASK_COUNT.number_in(case), case)?.max(1);
+    let kind = required(TaskKind::of(case), case)?;
     let allowed = facts.machine().topology.allowed.get().map(Vec::len);
-    let cpus = allowed.ok_or_else(|| NoPrediction::new("the number of allowed CPUs is unknown"))?.max(1) as u64;
+    let cpus = allowed.or_unpredicted("the number of allowed CPUs is unknown")?.max(1) as u64;
     let busy_cpus = tasks.min(cpus) as f64;
     let filled_cpus = || fact("CPUs that the tasks can fill", busy_cpus, Unit::Count, "min(tasks, allowed CPUs)");
     let alone = |metric| measured(facts, metric, &Case::new().with_number(TASK_COUNT, 1).with_word(kind));

@@ -42,7 +42,7 @@ pub(crate) static PROBE: Probe = Probe {
 /// Untimed threads, whose faults and switches are counted.
 const UNTIMED_THREADS: u32 = 16;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut starter = ThreadStarter::new(bench.clock());
     bench.note(describe_counts(&mut starter)?);
     bench.time_each([&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN], |clock| {
@@ -52,18 +52,16 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
         let ran = thread.join()?;
         let joined = clock.stop();
         let since = |moment: u64| moment.wrapping_sub(begun);
-        if since(ran) > since(joined) {
-            return Err(ProbeError::fail(
-                "the thread's clock reading is outside the interval of its creation and join: the \
-                                   CPUs' counters differ",
-            ));
-        }
+        fail_if(since(ran) > since(joined), || {
+            "the thread's clock reading is outside the interval of its creation and join: the \
+                                   CPUs' counters differ"
+        })?;
         Ok([since(created), since(ran), since(joined)])
     })
 }
 
 /// Faults and switches of a thread, over a few untimed ones after a first.
-fn describe_counts(starter: &mut ThreadStarter) -> Result<String, ProbeError> {
+fn describe_counts(starter: &mut ThreadStarter) -> ProbeResult<String> {
     starter.start()?.join()?;
     let before = read_usage(UsageScope::Process);
     for _ in 0..UNTIMED_THREADS {
@@ -73,11 +71,7 @@ fn describe_counts(starter: &mut ThreadStarter) -> Result<String, ProbeError> {
     let each = |before: u64, after: u64| (after - before) as f64 / f64::from(UNTIMED_THREADS);
     let switches = each(before.voluntary_switches, after.voluntary_switches)
         + each(before.involuntary_switches, after.involuntary_switches);
-    if switches < 0.5 {
-        return Err(ProbeError::fail(format!(
-            "{switches:.2} switches per thread: the new threads did not run on this CPU"
-        )));
-    }
+    fail_if(switches < 0.5, || format!("{switches:.2} switches per thread: the new threads did not run on this CPU"))?;
     Ok(format!(
         "{:.2} page faults and {switches:.2} switches per thread by getrusage",
         each(before.minor_faults, after.minor_faults)
@@ -90,7 +84,7 @@ const PUBLICATION: &str = "reference machines zenbook-2011 and os-bench-2013";
 /// The two shares differ by 11 %; virtualisation or a larger image makes fork costlier and lowers the share.
 const RANGE_FACTOR: f64 = 2.0;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     if *metric == THREAD_CREATE {
         let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
         let share = (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt();

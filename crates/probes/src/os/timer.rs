@@ -49,10 +49,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     slacks.iter().map(|&slack| Case::new().with_number(TIMER_SLACK, slack)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let slack = TIMER_SLACK
-        .number_in(case)
-        .ok_or_else(|| ProbeError::fail(format!("the case {case} does not name a timer slack")))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let slack = TIMER_SLACK.number_in(case).or_fail(format!("the case {case} does not name a timer slack"))?;
     set_timer_slack(slack)?;
     let obtained = timer_slack()?;
     if obtained != slack {
@@ -63,9 +61,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     bench.time_each([&TIMER_WAKEUP], |_| {
         let deadline = monotonic() + SLEEP_NANOSECONDS;
         sleep_until(deadline)?;
-        let late = monotonic()
-            .checked_sub(deadline)
-            .ok_or_else(|| ProbeError::fail("the sleep ended before its time without an error"))?;
+        let late = monotonic().checked_sub(deadline).or_fail("the sleep ended before its time without an error")?;
         Ok([(late as f64 / nanoseconds_per_tick).round() as u64])
     })
 }
@@ -75,9 +71,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 const PUBLISHED_WAKE_NANOSECONDS: f64 = 5_000.0;
 const PUBLISHED_WAKE_RANGE: (f64, f64) = (1_700.0, 45_000.0);
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let slack = TIMER_SLACK.number_in(case);
-    let slack = slack.ok_or_else(|| NoPrediction::new("the case does not name a timer slack"))? as f64;
+    let slack = slack.or_unpredicted("the case does not name a timer slack")? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
     if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         let sum = slack.clone() + waking.clone();

@@ -24,7 +24,7 @@ const ENTRY_RETURNS: f64 = 4.0;
 const SPREAD: f64 = 1.5;
 
 /// Predicts a null call on this machine.
-pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
     if facts.machine().architecture != *"x86_64" {
         return Err(NoPrediction::new("the table of published costs has no trap for this processor"));
     }
@@ -44,7 +44,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPred
 }
 
 /// The cost of the mitigations in force per call, and those without a published figure.
-fn mitigation_costs(facts: &PredictionInputs<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPrediction> {
+fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<String>)> {
     let Some(all) = facts.machine().cpu.mitigations.get() else {
         return Ok((Vec::new(), vec!["mitigations, which are unknown".into()]));
     };
@@ -91,7 +91,7 @@ fn are_returns_steered(mitigations: &[Mitigation]) -> bool {
 ///
 /// # Errors
 /// If no cost of a misprediction is published.
-pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) -> Result<Option<Expr>, NoPrediction> {
+pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) -> Predicted<Option<Expr>> {
     if !facts.machine().cpu.mitigations.get().is_some_and(|all| are_returns_steered(all)) {
         return Ok(None);
     }
@@ -99,7 +99,7 @@ pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) ->
 }
 
 /// Branches that the mitigation deliberately makes mispredict.
-fn misprediction_cost(facts: &PredictionInputs<'_>, name: &str, branches: f64) -> Result<Expr, NoPrediction> {
+fn misprediction_cost(facts: &PredictionInputs<'_>, name: &str, branches: f64) -> Predicted<Expr> {
     let one = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
     let source = format!(
         "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \

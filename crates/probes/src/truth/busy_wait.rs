@@ -22,7 +22,7 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     bench.time(&WAIT, |iterations| {
         let end = monotonic() + iterations * WAIT_NANOSECONDS;
         while monotonic() < end {}
@@ -30,7 +30,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     })
 }
 
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     // A batch of at least 50 us ends at most one reading of the kernel's clock, some 50 ns, late.
     Ok(super::known_prediction(
         WAIT_NANOSECONDS as f64,

@@ -57,9 +57,9 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let delay = RELAY_DELAY.number_in(case).filter(|delay| (1..=100_000_000).contains(delay));
-    let delay = delay.ok_or_else(|| ProbeError::fail(format!("the case needs a delay of up to 100 ms, not {case}")))?;
+    let delay = delay.or_fail(format!("the case needs a delay of up to 100 ms, not {case}"))?;
     let mut path = RelayedPath::open()?;
     let clock = bench.clock();
     let undelayed = path.round_trips(clock)?;
@@ -68,8 +68,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let log = path.close()?;
     let pair = |trips: Vec<u64>, wanted| {
         let trips = trips.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
-        RelayedTrip::pair(trips, &log, wanted)
-            .ok_or_else(|| ProbeError::fail("the relay's log has another number of messages than were sent"))
+        RelayedTrip::pair(trips, &log, wanted).or_fail("the relay's log has another number of messages than were sent")
     };
     let (undelayed, delayed) = (pair(undelayed, 0)?, pair(delayed, delay)?);
     let median_of =
@@ -127,7 +126,7 @@ struct RelayedPath {
 }
 
 impl RelayedPath {
-    fn open() -> Result<Self, ProbeError> {
+    fn open() -> ProbeResult<Self> {
         let [here, there] = [Ipv4Addr::new(10, 83, 78, 1), Ipv4Addr::new(10, 83, 78, 2)];
         let (far_tap, far) = tap_end("far", there)?;
         let (near_tap, near) = tap_end("near", here)?;
@@ -144,7 +143,7 @@ impl RelayedPath {
         [near_tap, far_tap]: [Tap; 2],
         delay: Arc<AtomicU64>,
         is_over: &Arc<AtomicBool>,
-    ) -> Result<Self, ProbeError> {
+    ) -> ProbeResult<Self> {
         let (near_tap, far_tap) = (Arc::new(near_tap), Arc::new(far_tap));
         let mut relays = Vec::new();
         for (from, to) in [(&near_tap, &far_tap), (&far_tap, &near_tap)] {
@@ -161,12 +160,12 @@ impl RelayedPath {
     }
 
     /// Round trips one after another, in ticks; the first ones warm up.
-    fn round_trips(&mut self, clock: Clock) -> Result<Vec<u64>, ProbeError> {
+    fn round_trips(&mut self, clock: Clock) -> ProbeResult<Vec<u64>> {
         (0..WARM_UP_TRIPS + ROUND_TRIPS).map(|_| self.echo.time_round_trip(clock)).collect()
     }
 
     /// Ends it; returns the relay's log of messages, in both directions.
-    fn close(self) -> Result<[Vec<RelayedDelay>; 2], ProbeError> {
+    fn close(self) -> ProbeResult<[Vec<RelayedDelay>; 2]> {
         self.is_over.store(true, Ordering::Relaxed);
         let panicked = |_| ProbeError::fail("a thread of the path panicked");
         self.far.join().map_err(panicked)??;
@@ -180,11 +179,10 @@ impl RelayedPath {
 }
 
 /// A new network namespace with a tap interface of this address, and a socket in it; the calling thread stays in it.
-fn tap_end(name: &str, address: Ipv4Addr) -> Result<(Tap, UdpSocket), ProbeError> {
+fn tap_end(name: &str, address: Ipv4Addr) -> ProbeResult<(Tap, UdpSocket)> {
     let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));
     Namespace::enter_new().map_err(forbidden)?;
-    let tap =
-        Tap::new(name).map_err(|error| ProbeError::skip(format!("needs /dev/net/tun and CAP_NET_ADMIN: {error}")))?;
+    let tap = Tap::new(name).or_skip("needs /dev/net/tun and CAP_NET_ADMIN")?;
     // Neighbour discovery would send other frames, which delay messages; a kernel without IPv6 has none.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     configure("ip", &["address", "add", &format!("{address}/30"), "dev", name])?;
@@ -237,7 +235,7 @@ fn echo_loop(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
     Ok(())
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     if *metric == DELAY {
         return Err(NoPrediction::new(
             "the relay wakes late, and logs it: the known value is its log, truth.delay.ratio_to_log",

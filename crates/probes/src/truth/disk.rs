@@ -65,22 +65,18 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let state = match CacheState::of(case) {
-        Some(CacheState::Direct) => PageCacheState::Direct,
-        Some(CacheState::Uncached) => PageCacheState::Uncached,
-        Some(CacheState::Cached) | None => {
-            return Err(ProbeError::fail(format!("the case needs cache=direct or cache=uncached, not {case}")));
-        }
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let state = match required(CacheState::of(case).filter(|state| *state != CacheState::Cached), case)? {
+        CacheState::Direct => PageCacheState::Direct,
+        CacheState::Uncached | CacheState::Cached => PageCacheState::Uncached,
     };
     let disk = LoopDisk::open(&shared_image(bench)?, bench.scratch())?;
     let group = Cgroup::create(Controller::BlockIo).map_err(super::probe_error)?;
     group.limit_read_rate(&disk.numbers, THROTTLE_RATE).map_err(super::probe_error)?;
     group.enter().map_err(super::probe_error)?;
     let held = read_throttled(&disk, &group, (state, bench.seed()))?;
-    let (first, last) = timed_window(&held).ok_or_else(|| {
-        ProbeError::fail(format!("the kernel throttled reads only {} times: the limit is not in force", held.len()))
-    })?;
+    let (first, last) = timed_window(&held)
+        .or_fail(format!("the kernel throttled reads only {} times: the limit is not in force", held.len()))?;
     let (bytes, counted) = (last.bytes - first.bytes, last.counted - first.counted);
     let nanoseconds = last.time - first.time;
     bench.note(format!(
@@ -141,7 +137,7 @@ fn read_throttled(
     disk: &LoopDisk,
     group: &Cgroup,
     (state, seed): (PageCacheState, u64),
-) -> Result<Vec<ThrottlePause>, ProbeError> {
+) -> ProbeResult<Vec<ThrottlePause>> {
     // In random order, against read-ahead: requested bytes would be counted before they are read.
     let order = BlockOrder::Random { seed };
     cache::set_cache_state(&disk.target, state).map_err(super::probe_error)?;
@@ -161,7 +157,7 @@ fn timed_window(held: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)
     (kept.len() > MIN_PERIODS).then(|| (*kept[0], *kept[kept.len() - 1]))
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     Ok(match metric.unit {
         Unit::BytesPerSecond => super::known_prediction(
             THROTTLE_RATE as f64,
@@ -179,7 +175,7 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Predic
 }
 
 /// A file-system image with the file in it, made by the first round that needs it.
-fn shared_image(bench: &Bench<'_>) -> Result<PathBuf, ProbeError> {
+fn shared_image(bench: &Bench<'_>) -> ProbeResult<PathBuf> {
     let path = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}.image"));
     if path.exists() {
         return Ok(path);
@@ -197,7 +193,7 @@ fn shared_image(bench: &Bench<'_>) -> Result<PathBuf, ProbeError> {
     made.map(|()| path)
 }
 
-fn make_image(content: &Path, image: &Path) -> Result<(), ProbeError> {
+fn make_image(content: &Path, image: &Path) -> ProbeResult {
     fs::create_dir(content)?;
     random_data::write_file(&content.join(DATA), FILE_BYTES, 1)?;
     File::create_new(image)?.set_len(IMAGE_BYTES)?;
@@ -220,9 +216,8 @@ struct LoopDisk {
 }
 
 impl LoopDisk {
-    fn open(image: &Path, scratch: &Path) -> Result<Self, ProbeError> {
-        enter_private_mounts()
-            .map_err(|error| ProbeError::skip(format!("needs a mount namespace (root may create one): {error}")))?;
+    fn open(image: &Path, scratch: &Path) -> ProbeResult<Self> {
+        enter_private_mounts().or_skip("needs a mount namespace (root may create one)")?;
         // Each process mounts it in its own namespace.
         let place = scratch.join(TRUTH_DISK_PREFIX);
         fs::create_dir_all(&place)?;
@@ -234,15 +229,13 @@ impl LoopDisk {
         let numbers = format!("{}:{}", major(device), minor(device));
         let backed = fs::read_to_string(format!("/sys/dev/block/{numbers}/loop/backing_file"));
         // Limiting any other device would affect others.
-        backed.map_err(|error| {
-            ProbeError::fail(format!("{numbers}, on which the image was mounted, is not a loop device: {error}"))
-        })?;
+        backed.or_fail(format!("{numbers}, on which the image was mounted, is not a loop device"))?;
         Ok(Self { _root: root, target, numbers })
     }
 }
 
 /// Runs a program to its end; a missing program or permission is a reason to skip.
-fn run_command(command: &mut Command, name: &str) -> Result<(), ProbeError> {
+fn run_command(command: &mut Command, name: &str) -> ProbeResult {
     // These programs are often not in the PATH of ordinary users.
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

@@ -25,7 +25,7 @@ pub(super) static PROBE: Probe = Probe {
 const RATIO_SAMPLES: usize = 41;
 const CHAIN_PAIRS: usize = 8;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let clock = bench.clock();
     let timed = |kernel: fn(u64), iterations| {
         let start = clock.start();
@@ -44,7 +44,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let core = published::published_core(facts)?;
     let text = format!("a multiply takes {} cycles and an add {}: {}", core.multiply, core.add, core.source);
     Ok(super::known_prediction(core.multiply / core.add, 0.02, Unit::Ratio, &text))

@@ -56,10 +56,9 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let rate = LINK_RATE.number_in(case).filter(|&rate| rate >= 1_000_000);
-    let rate =
-        rate.ok_or_else(|| ProbeError::fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}")))?;
+    let rate = rate.or_fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}"))?;
     let (link, mut shaper) = shaped_link(rate)?;
     let plan = StreamPlan {
         protocol: Protocol::Tcp,
@@ -92,7 +91,7 @@ fn payload_since(now: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
 }
 
 /// Both ends of a connection over a link shaped to this many bits per second, and its counter.
-fn shaped_link(rate: u64) -> Result<((Link, Link), Qdisc), ProbeError> {
+fn shaped_link(rate: u64) -> ProbeResult<((Link, Link), Qdisc)> {
     let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
     let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));
     let far = Namespace::enter_new().map_err(forbidden)?;
@@ -109,12 +108,12 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Qdisc), ProbeError> {
     let listener = TcpListener::bind((there, 0))?;
     near.enter()?;
     let link = Link::tcp_pair(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
-        .map_err(|error| ProbeError::fail(format!("the two ends of the link do not reach each other: {error}")))?;
+        .or_fail("the two ends of the link do not reach each other")?;
     Ok((link, shaper))
 }
 
 /// Runs ip or tc in this thread's namespace.
-pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), ProbeError> {
+pub(super) fn configure(program: &str, arguments: &[&str]) -> ProbeResult {
     iproute::configure(program, arguments).map_err(configure_error)
 }
 
@@ -125,7 +124,7 @@ fn configure_error(error: ConfigureError) -> ProbeError {
     })
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     if *metric == LINK_COUNTED_RATIO {
         return Ok(super::known_prediction(
             1.0,

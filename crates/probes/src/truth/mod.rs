@@ -59,6 +59,6 @@ const fn method(how: &'static str) -> Method {
 }
 
 /// A fault has no value to predict.
-fn no_prediction(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn no_prediction(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     Err(NoPrediction::new("a deliberately faulty probe has no value"))
 }

@@ -28,7 +28,7 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let (mut reader, writer) = std::io::pipe()?;
     std::thread::scope(|scope| {
         let feeding = ThreadBuilder::named("feed").start_in(scope, || feed(writer))?;
@@ -40,7 +40,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     })
 }
 
-fn feed(mut writer: PipeWriter) -> Result<(), ProbeError> {
+fn feed(mut writer: PipeWriter) -> ProbeResult {
     let chunk = [0x5a; CHUNK_BYTES];
     let begun = monotonic();
     for number in 0..=CHUNK_COUNT {
@@ -54,7 +54,7 @@ fn feed(mut writer: PipeWriter) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> Result<f64, ProbeError> {
+fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> ProbeResult<f64> {
     let clock = bench.clock();
     let mut chunk = [0; CHUNK_BYTES];
     reader.read_exact(&mut chunk)?;
@@ -66,7 +66,7 @@ fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> Result<f64, ProbeError> 
     Ok(CHUNK_COUNT as f64 * CHUNK_BYTES as f64 / seconds)
 }
 
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let rate = CHUNK_BYTES as f64 * 1e9 / CHUNK_PERIOD as f64;
     Ok(super::known_prediction(rate, 0.01, Unit::BytesPerSecond, "16 KiB every millisecond is 16.384 MB/s"))
 }

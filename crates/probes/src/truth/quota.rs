@@ -30,7 +30,7 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let group = Cgroup::create(Controller::Cpu).map_err(super::probe_error)?;
     group.limit_cpu(QUOTA_MICROSECONDS, Duration::from_micros(PERIOD_MICROSECONDS)).map_err(super::probe_error)?;
     group.enter().map_err(super::probe_error)?;
@@ -65,7 +65,7 @@ fn wait_for_throttle_end() -> (u64, u64) {
     }
 }
 
-fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let share = QUOTA_MICROSECONDS as f64 / PERIOD_MICROSECONDS as f64;
     // A group may overrun by up to a tick, which the kernel deducts from the next period.
     Ok(super::known_prediction(share, 0.1, Unit::Ratio, "4 ms of CPU time every 20 ms"))

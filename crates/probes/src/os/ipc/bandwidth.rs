@@ -82,7 +82,7 @@ struct StreamReceiver {
 }
 
 impl StreamReceiver {
-    fn start(kind: StreamKind, message: usize, cpu: u32) -> Result<Self, ProbeError> {
+    fn start(kind: StreamKind, message: usize, cpu: u32) -> ProbeResult<Self> {
         let starting = |error| ProbeError::fail(format!("cannot start the receiver: {error}"));
         let stream = Arc::new(MessageStream::new(kind).map_err(starting)?);
         let acknowledgement =
@@ -97,7 +97,7 @@ impl StreamReceiver {
     }
 
     /// Sends this many messages, and waits until the receiver has them all.
-    fn send(&mut self, messages: u64) -> Result<(), ProbeError> {
+    fn send(&mut self, messages: u64) -> ProbeResult {
         self.board.set_work(self.sent + messages);
         for _ in 0..messages {
             self.sent += 1;
@@ -107,14 +107,12 @@ impl StreamReceiver {
         self.acknowledgement.wait_for_turn(HandoffSide::Near)?;
         self.board.check()?;
         let arrived = self.board.done_work();
-        if arrived != self.sent {
-            return Err(ProbeError::fail(format!("{} messages were sent but {arrived} arrived", self.sent)));
-        }
+        fail_if(arrived != self.sent, || format!("{} messages were sent but {arrived} arrived", self.sent))?;
         Ok(())
     }
 
     /// Ends the receiver with one last message.
-    fn finish(mut self) -> Result<(), ProbeError> {
+    fn finish(mut self) -> ProbeResult {
         self.board.stop();
         self.send(1)?;
         self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(ProbeError::from))
@@ -156,16 +154,14 @@ fn receive_loop(
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let kind = match mechanism_of(case)? {
         HandoffMechanism::Pipe => StreamKind::Pipe,
         HandoffMechanism::Unix => StreamKind::Unix,
         _ => StreamKind::Shared,
     };
     let size = MESSAGE.number_in(case).filter(|&size| size >= 8 && ITERATION_BYTES.is_multiple_of(size));
-    let size = size.ok_or_else(|| {
-        ProbeError::fail(format!("the case needs a message of 8 to {ITERATION_BYTES} bytes, a power of two"))
-    })?;
+    let size = size.or_fail(format!("the case needs a message of 8 to {ITERATION_BYTES} bytes, a power of two"))?;
     let cpu = super::partner_cpu(bench, case)?;
     let mut receiver = StreamReceiver::start(kind, size as usize, cpu)?;
     receiver.send(ITERATION_BYTES / size)?;
@@ -176,10 +172,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     receiver.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let mechanism =
         mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
-    let bytes = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    let bytes = required(MESSAGE.number_in(case), case)?;
     let placement = PairPlacement::of(case).unwrap_or(PairPlacement::TwoCpus);
     let message = given("message", bytes as f64, Unit::Bytes);
     let sockets = |placement: PairPlacement| {

@@ -50,7 +50,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     MECHANISMS.iter().flat_map(of).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = super::partner_cpu(bench, case)?;
     let mut partner = TokenPartner::start(mechanism_of(case)?, HandoffTask::Process, cpu)?;
     let counts = partner.count_round_trips(64)?;
@@ -62,7 +62,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     partner.finish().map(drop)
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let mechanism =
         mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
     let name = mechanism.name();

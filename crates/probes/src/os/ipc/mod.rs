@@ -3,13 +3,14 @@
 pub(super) mod bandwidth;
 pub(super) mod latency;
 
+use crate::reasons::{OrReason, ProbeResult};
 use kelvin_core::Case;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::HandoffMechanism;
 use kelvin_harness::{Bench, ProbeError};
 
 /// The CPU of the partner.
-pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, ProbeError> {
+pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> ProbeResult<u32> {
     match PairPlacement::of(case) {
         Some(PairPlacement::SameCpu) => Ok(bench.cpu()),
         Some(PairPlacement::TwoCpus) => bench.partner_cpu(),
@@ -20,8 +21,8 @@ pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, ProbeEr
 /// What two processes communicate by.
 const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechanism::Unix, HandoffMechanism::Futex];
 
-fn mechanism_of(case: &Case) -> Result<HandoffMechanism, ProbeError> {
-    HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)).ok_or_else(|| {
-        ProbeError::fail(format!("the case needs mechanism=pipe, mechanism=unix or mechanism=futex, not {case}"))
-    })
+fn mechanism_of(case: &Case) -> ProbeResult<HandoffMechanism> {
+    HandoffMechanism::of(case)
+        .filter(|mechanism| MECHANISMS.contains(mechanism))
+        .or_fail(format!("the case needs mechanism=pipe, mechanism=unix or mechanism=futex, not {case}"))
 }

@@ -107,7 +107,7 @@ fn switch_case(task: HandoffTask, mechanism: HandoffMechanism) -> Case {
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 256;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (Some(task), Some(mechanism)) = (HandoffTask::of(case), HandoffMechanism::of(case)) else {
         return Err(ProbeError::fail(format!("the case needs the task and the mechanism, not {case}")));
     };
@@ -137,16 +137,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         })?;
     }
     let of_partner = partner.finish()?;
-    if of_partner < 0.98 {
-        return Err(ProbeError::fail(format!(
+    fail_if(of_partner < 0.98, || {
+        format!(
             "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
              without a switch"
-        )));
-    }
+        )
+    })?;
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism));
     let (Some(task), Some(mechanism)) = (HandoffTask::of(case), mechanism) else {
         return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
@@ -202,7 +202,7 @@ fn difference_from_pipes(mechanism: HandoffMechanism) -> &'static str {
 }
 
 /// One pass: the switch over pipes, of threads that between processes, and the calls that are not subtracted.
-fn pass(facts: &PredictionInputs<'_>, task: HandoffTask, mechanism: HandoffMechanism) -> Result<Expr, NoPrediction> {
+fn pass(facts: &PredictionInputs<'_>, task: HandoffTask, mechanism: HandoffMechanism) -> Predicted<Expr> {
     let of = if mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
     let switch = measured(facts, &SWITCH_COST, &switch_case(of, HandoffMechanism::Pipe))?;
     if mechanism != HandoffMechanism::Condvar {
@@ -258,7 +258,7 @@ fn describe_mitigations(machine: &Machine) -> String {
 const UNCONTENDED_ATOMICS: f64 = 4.0;
 
 /// The calls of a pass and a take, made by one task: two short ways into the kernel, or where nobody waits none.
-fn channel_calls(facts: &PredictionInputs<'_>, mechanism: HandoffMechanism) -> Result<Prediction, NoPrediction> {
+fn channel_calls(facts: &PredictionInputs<'_>, mechanism: HandoffMechanism) -> Predicted {
     match mechanism {
         HandoffMechanism::Pipe | HandoffMechanism::Unix | HandoffMechanism::Eventfd | HandoffMechanism::Futex => {
             let [write, read] = [&SYSCALL_WRITE, &SYSCALL_READ].map(|call| measured(facts, call, &Case::new()));

@@ -51,10 +51,10 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     MECHANISMS.iter().map(|&mechanism| Case::new().with_word(mechanism)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mechanism = HandoffMechanism::of(case)
         .filter(|mechanism| MECHANISMS.contains(mechanism))
-        .ok_or_else(|| ProbeError::fail(format!("the case needs mechanism=pipe or mechanism=futex, not {case}")))?;
+        .or_fail(format!("the case needs mechanism=pipe or mechanism=futex, not {case}"))?;
     let mut partner = TokenPartner::start(mechanism, HandoffTask::Process, bench.partner_cpu()?)?;
     let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
@@ -66,7 +66,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     partner.finish().map(drop)
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     if HandoffMechanism::of(case) == Some(HandoffMechanism::Futex) {
         let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(HandoffMechanism::Pipe))?;
         return Ok(woken.within(1.3).explained(

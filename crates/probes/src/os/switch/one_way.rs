@@ -57,7 +57,7 @@ fn parse_case(case: &Case) -> Option<(HandoffTask, HandoffMechanism, PairPlaceme
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 64;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let Some((task, mechanism, placement)) = parse_case(case) else {
         return Err(ProbeError::fail(format!("the case needs what is woken, and where, not {case}")));
     };
@@ -75,16 +75,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         let start = clock.start();
         partner.round_trips(1)?;
         let way = partner.last_ticks().checked_sub(start);
-        way.map(|ticks| [ticks]).ok_or_else(|| {
-            ProbeError::fail(
-                "the woken task read the clock before it was woken: the CPUs' counters do not run together",
-            )
-        })
+        way.map(|ticks| [ticks])
+            .or_fail("the woken task read the clock before it was woken: the CPUs' counters do not run together")
     })?;
     partner.finish().map(drop)
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let Some((task, mechanism, placement)) = parse_case(case) else {
         return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
     };

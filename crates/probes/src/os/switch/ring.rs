@@ -122,7 +122,7 @@ struct ProcessRing {
 }
 
 impl ProcessRing {
-    fn new(processes: usize, set: usize, cpu: u32) -> Result<Self, ProbeError> {
+    fn new(processes: usize, set: usize, cpu: u32) -> ProbeResult<Self> {
         let starting = |error| ProbeError::fail(format!("cannot build a ring of {processes} processes: {error}"));
         let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
         let pipes = Arc::new(pipes.map_err(starting)?);
@@ -153,7 +153,7 @@ impl ProcessRing {
 
     /// Sends the byte around.
     #[inline(always)]
-    fn run_laps(&mut self, count: u64) -> Result<(), ProbeError> {
+    fn run_laps(&mut self, count: u64) -> ProbeResult {
         let (out, back) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
         for _ in 0..count {
             out.write_byte()?;
@@ -166,7 +166,7 @@ impl ProcessRing {
     }
 
     /// Ends the processes and checks their work and this one's; returns context switches per pass.
-    fn finish(mut self) -> Result<f64, ProbeError> {
+    fn finish(mut self) -> ProbeResult<f64> {
         self.board.stop();
         self.run_laps(1)?;
         for member in std::mem::take(&mut self.members) {
@@ -174,12 +174,12 @@ impl ProcessRing {
         }
         let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
         let each = switches as f64 / hand_overs as f64;
-        if each < 0.98 {
-            return Err(ProbeError::fail(format!(
+        fail_if(each < 0.98, || {
+            format!(
                 "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
                  moved without switches"
-            )));
-        }
+            )
+        })?;
         Ok(each)
     }
 
@@ -209,10 +209,8 @@ fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> ke
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let number = |axis: Axis| {
-        axis.number_in(case).ok_or_else(|| ProbeError::fail(format!("the case needs a number {}", axis.name)))
-    };
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
+    let number = |axis: Axis| axis.number_in(case).or_fail(format!("the case needs a number {}", axis.name));
     let (processes, set) = (number(PROCESSES)?.max(2), number(WORKING_SET)?);
     let mut ring = ProcessRing::new(processes as usize, set as usize, bench.cpu())?;
     let mut alone = WorkingSet::new(set as usize)?;
@@ -238,7 +236,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let unknown = || NoPrediction::new("the case has no number of processes and no working set");
     let (processes, set) = PROCESSES.number_in(case).zip(WORKING_SET.number_in(case)).ok_or_else(unknown)?;
     if *metric == SWITCH_RING_SWITCHES {
@@ -254,7 +252,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
 }
 
 /// A pass with working sets: one without, and what writing the set takes longer where all of them lie than where it lies alone.
-fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Result<Prediction, NoPrediction> {
+fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Predicted {
     let empty =
         measured(facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0u64))?;
     let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
@@ -264,7 +262,7 @@ fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Resu
 
 /// Adding one to a word in every line of a set, of this many bytes among all that are used in turn. A cache holds what takes two thirds of
 /// it: the rest is the kernel's, and physical pages do not spread evenly.
-fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> {
+fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Predicted<Expr> {
     let machine = facts.machine();
     let fits = |bytes: u64| 3 * all <= 2 * bytes;
     let first = memory_budget::data_caches(machine).first().map(|cache| cache.bytes);
@@ -299,7 +297,7 @@ const KEPT_ADDRESS_SPACES: u64 = 6;
 const KEPT_ADDRESS_SPACES_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS";
 
 /// A pass among this many processes without working sets.
-fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
+fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Predicted {
     let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
     if processes <= 2 {
         let remark = "without a working set there is nothing to refill";
@@ -319,7 +317,7 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Resu
 }
 
 /// A pass of one task alone: its calls, and a store to each line of its set.
-fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPrediction> {
+fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Predicted {
     let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
     if set == 0 {
         return Ok(calls.within(1.3).derived("own calls"));

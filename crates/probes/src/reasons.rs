@@ -1,0 +1,60 @@
+//! Failures and refusals, each with its reason.
+
+use std::fmt::Display;
+
+use kelvin_core::{NoPrediction, Prediction, SkipReason};
+use kelvin_harness::ProbeError;
+
+/// What a formula gives, or why it gives nothing.
+pub(crate) type Predicted<T = Prediction> = Result<T, NoPrediction>;
+
+/// What a part of a round gives.
+pub(crate) type ProbeResult<T = ()> = Result<T, ProbeError>;
+
+/// A round that goes wrong where this holds.
+pub(crate) fn fail_if<R: Into<String>>(is_wrong: bool, reason: impl FnOnce() -> R) -> ProbeResult {
+    if is_wrong { Err(ProbeError::fail(reason())) } else { Ok(()) }
+}
+
+/// A round that cannot be made where this holds.
+pub(crate) fn skip_if<R: Into<String>>(is_impossible: bool, reason: impl FnOnce() -> R) -> ProbeResult {
+    if is_impossible { Err(ProbeError::skip(reason())) } else { Ok(()) }
+}
+
+/// A missing value, or an error, as one of a probe with its reason. An error follows the reason, after a colon.
+pub(crate) trait OrReason<T>: Sized {
+    /// The value, or the error that is made of the reason.
+    fn or_reason<R: Into<String>, E>(self, reason: R, error: impl FnOnce(String) -> E) -> Result<T, E>;
+
+    /// The round goes wrong without it.
+    fn or_fail(self, reason: impl Into<String>) -> ProbeResult<T> {
+        self.or_reason(reason, ProbeError::fail)
+    }
+
+    /// The round cannot be made without it.
+    fn or_skip(self, reason: impl Into<String>) -> ProbeResult<T> {
+        self.or_reason(reason, ProbeError::skip)
+    }
+
+    /// An intervention cannot be made without it.
+    fn or_refuse(self, reason: impl Into<String>) -> Result<T, SkipReason> {
+        self.or_reason(reason, SkipReason::new)
+    }
+
+    /// There is no prediction without it.
+    fn or_unpredicted(self, reason: impl Into<String>) -> Predicted<T> {
+        self.or_reason(reason, NoPrediction::new)
+    }
+}
+
+impl<T> OrReason<T> for Option<T> {
+    fn or_reason<R: Into<String>, E>(self, reason: R, error: impl FnOnce(String) -> E) -> Result<T, E> {
+        self.ok_or_else(|| error(reason.into()))
+    }
+}
+
+impl<T, C: Display> OrReason<T> for Result<T, C> {
+    fn or_reason<R: Into<String>, E>(self, reason: R, error: impl FnOnce(String) -> E) -> Result<T, E> {
+        self.map_err(|cause| error(format!("{}: {cause}", reason.into())))
+    }
+}
