@@ -12,6 +12,11 @@ pub(crate) fn required<T>(value: Option<T>, case: &Case) -> Result<T, Incomplete
     value.ok_or_else(|| IncompleteCase(case.clone()))
 }
 
+/// A small number of a case, such as that of a CPU.
+pub(crate) fn required_u32(axis: Axis, case: &Case) -> Result<u32, IncompleteCase> {
+    required(axis.number_in(case).and_then(|number| number.try_into().ok()), case)
+}
+
 impl From<IncompleteCase> for ProbeError {
     fn from(IncompleteCase(case): IncompleteCase) -> Self {
         Self::fail(format!("there is nothing to measure for the case {case}"))

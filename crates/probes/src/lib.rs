@@ -4,6 +4,7 @@
 //! explicit because it fixes the order of runs and reports.
 #![forbid(unsafe_code)]
 
+mod background;
 pub mod calibration;
 mod cases;
 pub mod causes;

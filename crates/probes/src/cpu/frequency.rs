@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_sys::{cpu, kernels};
+use kelvin_sys::kernels;
 
+use crate::background::{measure_with_threads, other_cpus};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -73,34 +73,16 @@ fn time_chain(bench: &mut Bench<'_>) -> ProbeResult {
 
 /// Like `time_chain`, while every other allowed CPU does the same work.
 fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> ProbeResult {
-    let here = bench.cpu();
-    let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();
-    skip_if(others.is_empty(), || "needs two CPUs; this process may use one")?;
+    let others = other_cpus(bench)?;
     bench.note(format!("{} other CPUs ran the same chain", others.len()));
     let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let over = &over;
-        let start = |&cpu: &u32| {
-            let started = ThreadBuilder::named("busy").start_in(scope, move || run_busy_loop(cpu, over));
-            started.inspect_err(|_| over.store(true, Ordering::Relaxed))
-        };
-        let busy = others.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let outcome = time_chain(bench);
-        over.store(true, Ordering::Relaxed);
-        for thread in busy {
-            thread.join().map_err(|_| ProbeError::fail("a thread that keeps a CPU busy panicked"))??;
+    let keep_busy = |_| {
+        while !over.load(Ordering::Relaxed) {
+            kernels::chain_multiply(1000);
         }
-        outcome
-    })
-}
-
-/// Runs the chain on a CPU until it is over.
-fn run_busy_loop(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
-    cpu::pin(&[cpu])?;
-    while !over.load(Ordering::Relaxed) {
-        kernels::chain_multiply(1000);
-    }
-    Ok(())
+        Ok(())
+    };
+    measure_with_threads("busy", &others, &over, keep_busy, || time_chain(bench))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {

@@ -16,7 +16,7 @@ use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::kernels::bandwidth::{ArrayWindow, Arrays, BandwidthKernel, LOOP_BYTES, Operation};
-use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::memory::PagePolicy;
 
 use super::axes::number;
 use super::bandwidth_model;
@@ -201,11 +201,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
     let cpus = match required(MemoryCpus::of(case), case)? {
         MemoryCpus::One => vec![bench.cpu()],
-        MemoryCpus::All if bench.allowed_cpus().len() < 2 => {
-            return Err(ProbeError::skip("needs two CPUs; this process may use one"));
-        }
         MemoryCpus::All => bench.allowed_cpus().to_vec(),
     };
+    skip_if(
+        MemoryCpus::of(case) == Some(MemoryCpus::All) && cpus.len() < 2,
+        || "needs two CPUs; this process may use one",
+    )?;
     let crew = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
     bench.run_workers(
         &cpus,
@@ -216,9 +217,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
             let mut ways = Vec::new();
             for (operation, metric) in MEASURED_OPERATIONS {
                 ways.extend(crew.core_to_core(bench, round)?);
-                let note = crew.choose_fastest(operation, bench, round)?;
-                bench.note(note);
-                let work = crew.iteration_bytes(operation)? * cpus.len();
+                let work = crew.choose_fastest(operation, bench, round)?;
                 bench.time_work(metric, work as f64, &mut *round)?;
             }
             ways.extend(crew.core_to_core(bench, round)?);
@@ -249,20 +248,15 @@ const CLOSE_TRIAL_COUNT: usize = 7;
 /// The memory of one CPU and the position in it.
 #[derive(Debug)]
 pub(super) struct BandwidthArrays {
-    arrays: Arrays,
+    pub arrays: Arrays,
     part: usize,
     parts_done: usize,
 }
 
 impl BandwidthArrays {
-    /// Maps the memory, and touches it on the calling CPU. A working set of more than `part` bytes is processed in
-    /// parts of that size.
-    pub(super) fn new(bytes: usize, part: usize) -> kelvin_sys::Result<Self> {
-        Self::with_pages(bytes, part, PagePolicy::Huge)
-    }
-
-    /// Like `new`, in these pages.
-    pub(super) fn with_pages(bytes: usize, part: usize, pages: PagePolicy) -> kelvin_sys::Result<Self> {
+    /// Maps the memory in such pages, and touches it on the calling CPU. A working set of more than `part` bytes is
+    /// processed in parts of that size.
+    pub(super) fn new(bytes: usize, part: usize, pages: PagePolicy) -> kelvin_sys::Result<Self> {
         Ok(Self { arrays: Arrays::new(bytes, pages)?, part, parts_done: 0 })
     }
 
@@ -293,34 +287,13 @@ impl BandwidthArrays {
         }
     }
 
-    /// Bytes that it was made for.
-    pub(super) fn working_set(&self) -> usize {
-        self.arrays.working_set()
-    }
-
-    /// Flushes all of it from every cache.
-    pub(super) fn evict(&self) {
-        self.arrays.evict();
-    }
-
-    /// The memory itself.
-    pub(super) fn arena(&self) -> &Arena {
-        self.arrays.arena()
-    }
-
-    /// Whether each iteration covers the whole working set, and so finds it in the caches.
-    fn fits_one_iteration(&self, operation: Operation) -> bool {
-        self.part_bytes(operation) == self.arrays.array_bytes(operation)
-    }
-
     /// The memory requested and obtained, in words.
     pub(super) fn describe_pages(&self) -> ProbeResult<String> {
-        let resident = resident_around(self.arena().address())?;
+        let arena = self.arrays.arena();
+        let (requested, resident) = (arena.len(), resident_around(arena.address())?);
         Ok(format!(
-            "{} bytes requested; by smaps {} bytes resident, {} of them in huge pages",
-            self.arena().len(),
-            resident.bytes,
-            resident.huge
+            "{requested} bytes requested; by smaps {} bytes resident, {} of them in huge pages",
+            resident.bytes, resident.huge
         ))
     }
 }
@@ -373,8 +346,8 @@ impl BandwidthWorkers {
         }
         let mut mover = lock(&self.arrays[member]);
         match (self.job.load(Ordering::Acquire), &mut *mover) {
-            (MAP_JOB, _) => *mover = Some(BandwidthArrays::new(self.bytes, PART_BYTES)),
-            (EVICT_JOB, Some(Ok(mover))) => mover.evict(),
+            (MAP_JOB, _) => *mover = Some(BandwidthArrays::new(self.bytes, PART_BYTES, PagePolicy::Huge)),
+            (EVICT_JOB, Some(Ok(mover))) => mover.arrays.evict(),
             (job, Some(Ok(mover))) => {
                 let (operation, kernel) = &self.jobs[job - 1];
                 mover.run(*operation, kernel, iterations);
@@ -406,7 +379,7 @@ impl BandwidthWorkers {
             let trips = bench.nanoseconds(self.bounce_ticks.load(Ordering::Acquire));
             ways.push(trips / ROUND_TRIPS_PER_PARTNER as f64 / 2.0);
         }
-        Ok(upper_median(ways))
+        Ok(upper_median(&ways))
     }
 
     /// A look at the first worker's memory, once all workers have theirs.
@@ -423,12 +396,8 @@ impl BandwidthWorkers {
         }
     }
 
-    fn iteration_bytes(&self, operation: Operation) -> ProbeResult<usize> {
-        self.with_first(|mover| mover.iteration_bytes(operation))
-    }
-
-    /// Tries the variants of an operation on all workers at once, makes the fastest the next job, and returns the
-    /// figures of each in words.
+    /// Tries the variants of an operation on all workers at once, notes the figures of each, and makes the fastest the
+    /// next job. Returns the bytes of an iteration of all workers.
     ///
     /// Non-temporal stores leave nothing in the caches for the next pass. Over a set that stays in a cache they would
     /// run, while it lasts, on what other variants left: so they are not tried there as a variant, and as the operation
@@ -436,11 +405,13 @@ impl BandwidthWorkers {
     fn choose_fastest(
         &self,
         operation: Operation,
-        bench: &Bench<'_>,
+        bench: &mut Bench<'_>,
         round: &mut dyn FnMut(u64) -> ProbeResult,
-    ) -> ProbeResult<String> {
-        let each = self.iteration_bytes(operation)?;
-        let comes_back = self.with_first(|mover| mover.fits_one_iteration(operation))?;
+    ) -> ProbeResult<usize> {
+        let (each, comes_back) = self.with_first(|mover| {
+            let is_whole = mover.part_bytes(operation) == mover.arrays.array_bytes(operation);
+            (mover.iteration_bytes(operation), is_whole)
+        })?;
         if comes_back && operation == Operation::NonTemporalWrite {
             self.job.store(EVICT_JOB, Ordering::Release);
             round(1)?;
@@ -458,28 +429,30 @@ impl BandwidthWorkers {
         let is_tried =
             |(of, kernel): &(Operation, BandwidthKernel)| *of == operation && !(comes_back && kernel.bypasses_caches());
         let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_tried(job));
-        let mut trials: Vec<VariantTrial> =
-            jobs.map(|(job, (_, kernel))| VariantTrial { job, name: kernel.name(), times: Vec::new() }).collect();
+        // Nanoseconds of each trial of a variant.
+        let mut trials: Vec<(usize, Vec<f64>)> = jobs.map(|(job, _)| (job, Vec::new())).collect();
         for turn in 0..CLOSE_TRIAL_COUNT {
-            let fastest = trials.iter().filter_map(VariantTrial::median).fold(f64::INFINITY, f64::min);
-            for trial in &mut trials {
-                if turn < TRIAL_COUNT || trial.median().is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
-                    trial.times.push(timed(trial.job)?);
+            let fastest = trials.iter().filter_map(|(_, times)| upper_median(times)).fold(f64::INFINITY, f64::min);
+            for (job, times) in &mut trials {
+                if turn < TRIAL_COUNT || upper_median(times).is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
+                    times.push(timed(*job)?);
                 }
             }
         }
         let bytes = (each as u64 * iterations) as f64 * self.arrays.len() as f64;
-        let mut ranking: Vec<(f64, VariantTrial)> = trials.into_iter().filter_map(|t| Some((t.median()?, t))).collect();
+        let median = |(job, times): &(usize, Vec<f64>)| Some((upper_median(times)?, *job));
+        let mut ranking: Vec<(f64, usize)> = trials.iter().filter_map(median).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
-        let (_, best) = ranking.first().or_fail(format!("there is no kernel for {operation:?}"))?;
-        self.job.store(best.job, Ordering::Release);
-        let figure = |(time, trial): &(f64, VariantTrial)| format!("{} {:.1} GB/s", trial.name, bytes / time);
+        let &(_, best) = ranking.first().or_fail(format!("there is no kernel for {operation:?}"))?;
+        self.job.store(best, Ordering::Release);
+        let figure = |(time, job): &(f64, usize)| format!("{} {:.1} GB/s", self.jobs[job - 1].1.name(), bytes / time);
         let figures: Vec<String> = ranking.iter().map(figure).collect();
-        Ok(format!(
+        bench.note(format!(
             "{}; median of {TRIAL_COUNT} trials of each, of those close to the fastest {CLOSE_TRIAL_COUNT}: {}",
             describe_counting(operation),
             figures.join(", ")
-        ))
+        ));
+        Ok(each * self.arrays.len())
     }
 }
 
@@ -489,23 +462,9 @@ pub(super) fn widest_kernel(operation: Operation) -> ProbeResult<BandwidthKernel
     plain.or_fail(format!("there is no kernel for {operation:?}"))
 }
 
-/// The trials of one variant.
-struct VariantTrial {
-    job: usize,
-    name: &'static str,
-    /// Nanoseconds of each.
-    times: Vec<f64>,
-}
-
-impl VariantTrial {
-    /// The median of its times so far.
-    fn median(&self) -> Option<f64> {
-        upper_median(self.times.clone())
-    }
-}
-
 /// The median of some times; of an even number the upper one.
-fn upper_median(mut times: Vec<f64>) -> Option<f64> {
+fn upper_median(times: &[f64]) -> Option<f64> {
+    let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied()
 }
@@ -598,12 +557,12 @@ pub(super) mod tests {
 
     #[test]
     fn a_large_working_set_is_processed_in_parts() {
-        let mut mover = BandwidthArrays::new(2 * PART_BYTES + 3 * LOOP_BYTES, PART_BYTES).unwrap();
+        let mut mover = BandwidthArrays::new(2 * PART_BYTES + 3 * LOOP_BYTES, PART_BYTES, PagePolicy::Huge).unwrap();
         let kernel = Operation::Copy.kernels()[0];
         assert_eq!(mover.iteration_bytes(Operation::Copy), PART_BYTES);
         mover.run(Operation::Copy, &kernel, 3);
         assert_eq!(mover.parts_done, 3);
-        let mut small = BandwidthArrays::new(48 << 10, PART_BYTES).unwrap();
+        let mut small = BandwidthArrays::new(48 << 10, PART_BYTES, PagePolicy::Huge).unwrap();
         assert_eq!(small.iteration_bytes(Operation::Triad), 48 << 10);
         small.run(Operation::Copy, &kernel, 3);
         assert_eq!(small.parts_done, 0);

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use kelvin_core::Axis;
 use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
@@ -137,12 +136,9 @@ fn last_level_cpus(machine: &Machine) -> &[u32] {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
-    let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
-        return Err(ProbeError::fail(format!("the case needs from and to, CPU numbers, not {case}")));
-    };
+    let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
     skip_if(from == to, || "needs two CPUs; this process may use one")?;
-    pin_to(from)?;
+    cpu::pin(&[from]).or_fail(format!("cannot run on CPU {from}"))?;
     let line = BouncingLine::new()?;
     let far = Arc::clone(&line);
     let other = TokenPartner::start_batches(to, move |trips| far.pong(trips))?;
@@ -160,11 +156,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         Ok([ticks as f64 / 2.0])
     })?;
     other.finish().map(drop)
-}
-
-/// Pins this thread to a CPU.
-fn pin_to(target: u32) -> ProbeResult {
-    cpu::pin(&[target]).or_fail(format!("cannot run on CPU {target}"))
 }
 
 /// Predicted range, factor beyond the published medians: core and interconnect clocks differ by that much between
@@ -225,10 +216,7 @@ fn through_last_level(facts: &PredictionInputs<'_>) -> Predicted {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
-    let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
-    let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
-        return Err(NoPrediction::new("the case names no two CPUs"));
-    };
+    let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
     let common = SharedLevel::between(machine, from, to);
     if common == Some(SharedLevel::Cache)
         && let Ok(prediction) = through_last_level(facts)

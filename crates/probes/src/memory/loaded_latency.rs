@@ -9,15 +9,14 @@ use kelvin_core::catalogue::mem::{
     BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LOADED_BANDWIDTH, LOADED_LATENCY, LOADED_PROBE,
 };
 use kelvin_sys::clock::Clock;
-use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{BandwidthKernel, Operation};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
-use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{self, BandwidthArrays, widest_kernel};
 use super::latency;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget};
+use crate::background::{measure_with_threads, other_cpus};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -67,6 +66,8 @@ const MIN_SET: u64 = 64 << 20;
 const MIN_INJECTOR_BYTES: usize = 8 << 20;
 /// Bytes that an injector moves between two readings of the clock.
 const PIECE_BYTES: usize = 16 << 10;
+/// Bytes of a block, read and written.
+const BLOCK_BYTES: u64 = 2 * PIECE_BYTES as u64;
 /// Maximum memory of the injectors, as a multiple of the working set.
 const MAX_INJECTED_SETS: usize = 4;
 /// The caches serve the injectors if these are faster by this factor than when everything comes from memory: by less, the rates of two
@@ -100,27 +101,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let load = INJECTED_LOAD.number_in(case).filter(|&load| load <= 100);
     let load = load.or_fail("the case needs an injection of 0 to 100 %")?;
     let bytes = number(case, BYTES)?;
-    let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
-    skip_if(others.is_empty(), || "needs two CPUs; this process may use one")?;
+    let others = other_cpus(bench)?;
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
     // Flush what building the ring left in the caches.
     ring.evict_end(usize::MAX);
     let injection = Injection::new(bench.clock(), others.len())?;
-    std::thread::scope(|scope| {
-        let injection = &injection;
-        let start = |(number, &cpu): (usize, &u32)| {
-            let started = ThreadBuilder::named("injector").start_in(scope, move || injection.run_injector(number, cpu));
-            started.inspect_err(|_| injection.over.store(true, Ordering::Release))
-        };
-        let threads = others.iter().enumerate().map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let outcome = measure(bench, injection, &mut ring, load);
-        injection.over.store(true, Ordering::Release);
-        let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-        for end in ends {
-            end.map_err(|_| ProbeError::fail("an injector thread panicked"))??;
-        }
-        outcome
-    })
+    measure_with_threads(
+        "injector",
+        &others,
+        &injection.over,
+        |number| injection.run_injector(number),
+        || measure(bench, &injection, &mut ring, load),
+    )
 }
 
 /// Full injection for a moment, then the chase beside the requested share of it.
@@ -128,7 +120,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing,
     let clock = bench.clock();
     if load > 0 {
         let full = full_injection(bench, injection, ring.arena().len())?;
-        let ticks_per_piece = injection.piece_bytes as f64 * injection.injectors() as f64 / full;
+        let ticks_per_piece = BLOCK_BYTES as f64 * injection.injectors() as f64 / full;
         injection.interval.store(injection_interval(load, ticks_per_piece), Ordering::Release);
     }
     let (begun, moved_before, mut hops_done) = (clock.start(), injection.total_bytes(), 0);
@@ -187,17 +179,16 @@ fn find_uncached_size(
         match best {
             Some(rates) => return Ok((own, rates)),
             None if own < most => own = (2 * own).min(most),
-            None if are_faster => {
-                return Err(ProbeError::skip(format!(
-                    "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
-                     flush of the caches, so that these may serve them",
-                    own >> 20
-                )));
-            }
             None => {
-                return Err(ProbeError::fail(
-                    "the injectors moved nothing at first: their CPUs were busy with other work",
-                ));
+                skip_if(are_faster, || {
+                    format!(
+                        "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
+                         flush of the caches, so that these may serve them",
+                        own >> 20
+                    )
+                })?;
+                let reason = "the injectors moved nothing at first: their CPUs were busy with other work";
+                return Err(ProbeError::fail(reason));
             }
         }
     }
@@ -238,8 +229,6 @@ struct Injection {
     clock: Clock,
     read: BandwidthKernel,
     write: BandwidthKernel,
-    /// Bytes of a block, read and written.
-    piece_bytes: u64,
     /// Ticks from block to block: 0 is without a pause, [`IDLE_INTERVAL`] is no injection.
     interval: AtomicU64,
     /// Bytes of memory that each injector is to have.
@@ -264,7 +253,6 @@ impl Injection {
             clock,
             read: widest_kernel(Operation::Read)?,
             write: widest_kernel(Operation::Write)?,
-            piece_bytes: 2 * PIECE_BYTES as u64,
             interval: AtomicU64::new(IDLE_INTERVAL),
             working_bytes: AtomicUsize::new(0),
             requested_flush: AtomicUsize::new(0),
@@ -303,32 +291,39 @@ impl Injection {
     /// The rates of injectors with this many bytes each; `None` if this thread could not watch their first pass to its end.
     fn measure_rates(&self, bench: &Bench<'_>, own: usize) -> ProbeResult<Option<InjectionRates>> {
         self.flush(own)?;
-        let pass = WatchedPass { injection: self, before: self.bytes_per_injector().collect(), own: own as u64 };
+        let (own, moment) = (own as u64, bench.ticks(INTERVAL_NANOSECONDS));
+        let before: Vec<u64> = self.bytes_per_injector().collect();
+        let passed = || self.bytes_per_injector().zip(&before).map(|(now, before)| now - before);
+        let (most, fewest) = (|| passed().max().unwrap_or(0), || passed().min().unwrap_or(0));
         self.interval.store(0, Ordering::Release);
-        let rates = pass.watch_rates(bench);
+        // In the second half of the pass the caches are full of lines to write back.
+        self.wait_until(bench, || most() >= own / 2)?;
+        let flushed = self.best_rate(moment, |_| most() >= own - own / 8);
+        let mut rates = None;
+        if most() <= own {
+            self.wait_until(bench, || fewest() >= own)?;
+            let passed = self.best_rate(moment, |moments| moments >= MIN_INTERVALS);
+            rates = Some(InjectionRates { flushed, passed });
+        }
         self.interval.store(IDLE_INTERVAL, Ordering::Release);
-        rates
+        Ok(rates)
     }
 
     /// The loop of one injector.
-    fn run_injector(&self, number: usize, cpu: u32) -> ProbeResult {
-        let stop_all = || self.over.store(true, Ordering::Release);
-        skip_if_out_of_memory(0, cpu::pin(&[cpu])).inspect_err(|_| stop_all())?;
+    fn run_injector(&self, number: usize) -> ProbeResult {
         let mut memory: Option<BandwidthArrays> = None;
         let (mut answered, mut due) = (0, 0);
         while !self.over.load(Ordering::Relaxed) {
             let asked = self.requested_flush.load(Ordering::Acquire);
             if asked != answered {
                 let own = self.working_bytes.load(Ordering::Acquire);
-                if memory.as_ref().is_none_or(|mover| mover.working_set() != own) {
+                if memory.as_ref().is_none_or(|mover| mover.arrays.working_set() != own) {
                     // The old memory goes before the new one comes.
                     drop(memory.take());
-                    memory = Some(
-                        skip_if_out_of_memory(own, BandwidthArrays::new(own, PIECE_BYTES))
-                            .inspect_err(|_| stop_all())?,
-                    );
+                    let arrays = BandwidthArrays::new(own, PIECE_BYTES, PagePolicy::Huge);
+                    memory = Some(skip_if_out_of_memory(own, arrays)?);
                 }
-                memory.iter().for_each(BandwidthArrays::evict);
+                memory.iter().for_each(|mover| mover.arrays.evict());
                 answered = asked;
                 self.ready.fetch_add(1, Ordering::AcqRel);
             }
@@ -342,45 +337,20 @@ impl Injection {
             };
             mover.run(Operation::Read, &self.read, 1);
             mover.run(Operation::Write, &self.write, 1);
-            self.moved[number].0.fetch_add(self.piece_bytes, Ordering::Relaxed);
+            self.moved[number].0.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
             due = due.max(now.saturating_sub(MAX_LATE_INTERVALS.saturating_mul(interval))).saturating_add(interval);
         }
         Ok(())
     }
-}
-
-/// The first pass of the injectors over memory that was flushed from the caches, and what follows.
-struct WatchedPass<'i> {
-    injection: &'i Injection,
-    /// Bytes that each injector had moved before.
-    before: Vec<u64>,
-    /// Bytes of memory of each.
-    own: u64,
-}
-
-impl WatchedPass<'_> {
-    /// Bytes that each injector has moved since.
-    fn bytes_per_injector(&self) -> impl Iterator<Item = u64> {
-        self.injection.bytes_per_injector().zip(&self.before).map(|(now, before)| now - before)
-    }
-
-    /// Bytes moved by the injector that is furthest, and by the one that is least far.
-    fn most_bytes(&self) -> u64 {
-        self.bytes_per_injector().max().unwrap_or(0)
-    }
-
-    fn fewest_bytes(&self) -> u64 {
-        self.bytes_per_injector().min().unwrap_or(0)
-    }
 
     /// Waits until injectors have moved so much.
     fn wait_until(&self, bench: &Bench<'_>, is_there: impl Fn() -> bool) -> ProbeResult {
-        let clock = self.injection.clock;
+        let clock = self.clock;
         let most = bench.ticks(u64::from(MAX_INTERVALS) * INTERVAL_NANOSECONDS);
-        let (mut since, mut moved) = (clock.start(), self.injection.total_bytes());
+        let (mut since, mut moved) = (clock.start(), self.total_bytes());
         while !is_there() {
             std::hint::spin_loop();
-            let now = self.injection.total_bytes();
+            let now = self.total_bytes();
             if now != moved {
                 (since, moved) = (clock.stop(), now);
             } else if clock.stop().wrapping_sub(since) > most {
@@ -390,25 +360,12 @@ impl WatchedPass<'_> {
         Ok(())
     }
 
-    /// The rate in the second half of the pass, when the caches are full of lines to write back, and that after the pass.
-    fn watch_rates(&self, bench: &Bench<'_>) -> ProbeResult<Option<InjectionRates>> {
-        let moment = bench.ticks(INTERVAL_NANOSECONDS);
-        self.wait_until(bench, || self.most_bytes() >= self.own / 2)?;
-        let flushed = self.best_rate(moment, |_| self.most_bytes() >= self.own - self.own / 8);
-        if self.most_bytes() > self.own {
-            return Ok(None);
-        }
-        self.wait_until(bench, || self.fewest_bytes() >= self.own)?;
-        let passed = self.best_rate(moment, |moments| moments >= MIN_INTERVALS);
-        Ok(Some(InjectionRates { flushed, passed }))
-    }
-
     /// Bytes per tick in the best of moments of this many ticks, of which the last may be shorter.
     fn best_rate(&self, moment: u64, is_over: impl Fn(u32) -> bool) -> f64 {
-        let clock = self.injection.clock;
+        let clock = self.clock;
         let (mut best, mut moments) = (0.0f64, 0);
         loop {
-            let (begun, before) = (clock.start(), self.injection.total_bytes());
+            let (begun, before) = (clock.start(), self.total_bytes());
             let mut ticks = 0;
             while ticks < moment && !is_over(moments) {
                 std::hint::spin_loop();
@@ -417,7 +374,7 @@ impl WatchedPass<'_> {
             // Blocks are counted as a whole: of a short while the rate is rough.
             if moments == 0 || ticks >= moment / 4 {
                 // The clock after the bytes, as before them at first: a pause of this thread makes a rate smaller, and never larger.
-                let bytes = self.injection.total_bytes() - before;
+                let bytes = self.total_bytes() - before;
                 best = best.max(bytes as f64 / (clock.stop() - begun) as f64);
             }
             moments += 1;
@@ -568,7 +525,10 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            let injector = scope.spawn(|| injection.run_injector(0, cpu));
+            let injector = scope.spawn(|| {
+                kelvin_sys::cpu::pin(&[cpu]).unwrap();
+                injection.run_injector(0)
+            });
             injection.flush(MIN_INJECTOR_BYTES).unwrap();
             assert_eq!(injection.total_bytes(), 0);
             injection.interval.store(0, Ordering::Release);
@@ -577,7 +537,7 @@ mod tests {
             injection.over.store(true, Ordering::Release);
             injector.join().unwrap().unwrap();
         });
-        assert_eq!(injection.total_bytes() % injection.piece_bytes, 0);
+        assert_eq!(injection.total_bytes() % BLOCK_BYTES, 0);
     }
 
     #[test]
@@ -589,19 +549,22 @@ mod tests {
             let injection = Injection::new(clock, 1).unwrap();
             let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
             std::thread::scope(|scope| {
-                let injector = scope.spawn(|| injection.run_injector(0, cpu));
+                let injector = scope.spawn(|| {
+                    kelvin_sys::cpu::pin(&[cpu]).unwrap();
+                    injection.run_injector(0)
+                });
                 injection.flush(MIN_INJECTOR_BYTES).unwrap();
                 let begun = clock.start();
                 injection.interval.store(injection_interval(load, of_a_block), Ordering::Release);
                 const BLOCKS: u64 = 200;
-                while injection.total_bytes() < BLOCKS * injection.piece_bytes {
+                while injection.total_bytes() < BLOCKS * BLOCK_BYTES {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 let (moved, ticks) = (injection.total_bytes(), clock.stop() - begun);
                 injection.over.store(true, Ordering::Release);
                 injector.join().unwrap().unwrap();
                 // Blocks that were late come at once, but no more than this many: the share can only be too small otherwise.
-                let blocks = moved / injection.piece_bytes - MAX_LATE_INTERVALS - 1;
+                let blocks = moved / BLOCK_BYTES - MAX_LATE_INTERVALS - 1;
                 let share = blocks as f64 * of_a_block / ticks as f64;
                 assert!(share <= load as f64 / 100.0, "{load} %: {moved} bytes in {ticks} ns");
             });

@@ -71,7 +71,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         RequestedPages::Huge => PagePolicy::Huge,
     };
     let (mut mover, memcpy) =
-        (skip_if_out_of_memory(bytes, BandwidthArrays::with_pages(bytes, PART_BYTES, pages))?, library_copy());
+        (skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, pages))?, library_copy());
     let counted = mover.iteration_bytes(Operation::Copy);
     bench.note(mover.describe_pages()?);
     bench.note(format!(

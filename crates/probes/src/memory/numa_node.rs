@@ -3,8 +3,8 @@
 //! The matrix shows the cost of running on another node than one's memory. It must not be used as the cost of page
 //! migration, nor of lines cached on another node (that is mem.core_to_core).
 
+use kelvin_core::NumaNode;
 use kelvin_core::catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
-use kelvin_core::{Axis, NumaNode};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
@@ -81,10 +81,7 @@ fn set_bytes(machine: &Machine) -> u64 {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let of = |axis: Axis| axis.number_in(case).and_then(|node| u32::try_from(node).ok());
-    let (Some(from), Some(to)) = (of(FROM_NODE), of(TO_NODE)) else {
-        return Err(ProbeError::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
-    };
+    let (from, to) = (required_u32(FROM_NODE, case)?, required_u32(TO_NODE, case)?);
     skip_if(numa::nodes().len() < 2, || "needs two NUMA nodes; this machine shows one")?;
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
     let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
@@ -104,9 +101,9 @@ fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
         Ok(())
     })?;
     drop(ring);
-    let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES))?;
+    let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
     drop(bound);
-    bench.note(check_node(mover.arena(), node)?);
+    bench.note(check_node(mover.arrays.arena(), node)?);
     let kernel = widest_kernel(Operation::Read)?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
     bench.time_work(&NODE_BANDWIDTH, work, |parts| {
@@ -130,8 +127,7 @@ fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
 const SPREAD: f64 = 1.6;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let of = |axis: Axis| axis.number_in(case).unwrap_or(0);
-    let (from, to) = (of(FROM_NODE), of(TO_NODE));
+    let (from, to) = (required(FROM_NODE.number_in(case), case)?, required(TO_NODE.number_in(case), case)?);
     if from == to {
         return Err(NoPrediction::new("mem.latency and mem.bandwidth predict local memory"));
     }
