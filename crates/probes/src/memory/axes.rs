@@ -1,6 +1,6 @@
 //! The shared parameters of memory probes, and the memory that the kernel provided.
 
-use crate::reasons::{OrReason, ProbeResult, fail_if};
+use crate::reasons::{OrReason, ProbeResult, fail_if, skip_if};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::{Axis, Case, Machine, units};
 use kelvin_harness::ProbeError;
@@ -50,20 +50,24 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<Strin
     fail_if(resident.bytes < asked, || {
         format!("only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed", resident.bytes)
     })?;
-    match pages {
-        PagePolicy::Base if resident.huge > 0 => {
-            Err(ProbeError::fail(format!("{} bytes are in huge pages despite MADV_NOHUGEPAGE", resident.huge)))
-        }
-        PagePolicy::Huge if resident.huge < asked => Err(ProbeError::skip(format!(
-            "needs {asked} bytes in huge pages, but the kernel provided {}: memory is fragmented, or transparent huge \
-             pages are off",
-            resident.huge
-        ))),
-        _ => Ok(format!(
-            "{asked} bytes requested; by smaps {} resident, {} in huge pages",
-            resident.bytes, resident.huge
-        )),
+    let huge = resident.huge;
+    fail_if(pages == PagePolicy::Base && huge > 0, || {
+        format!("{huge} bytes are in huge pages despite MADV_NOHUGEPAGE")
+    })?;
+    if pages == PagePolicy::Huge {
+        check_all_huge(asked, huge)?;
     }
+    Ok(format!("{asked} bytes requested; by smaps {} resident, {huge} in huge pages", resident.bytes))
+}
+
+/// Checks that memory that asked for huge pages has them.
+pub(super) fn check_all_huge(asked: u64, huge: u64) -> ProbeResult {
+    skip_if(huge < asked, || {
+        format!(
+            "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
+             pages are off"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::{self, FileMapping, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
-use kelvin_sys::usage::{UsageScope, read_usage};
+use kelvin_sys::usage::{Usage, UsageScope, read_usage};
 
-use super::axes::page_sizes;
+use super::axes::{check_all_huge, page_sizes};
 use super::bandwidth;
 use crate::os::trap::steered_return_cost;
 use crate::prelude::*;
@@ -95,21 +95,19 @@ pub(crate) fn fault_around_case() -> Case {
 
 /// The case of the largest pages of anonymous memory that there are, which are nearly all clearing, and their bytes.
 pub(crate) fn largest_anonymous_case(machine: &Machine) -> (Case, usize) {
-    if page_sizes(machine).contains(&PageSize::Huge) {
-        (Case::new().with_word(FaultPage::Huge), HUGE_BYTES)
-    } else {
-        (Case::new().with_word(FaultPage::Anonymous), page_bytes())
-    }
+    let is_huge = page_sizes(machine).contains(&PageSize::Huge);
+    let (page, bytes) = if is_huge { (FaultPage::Huge, HUGE_BYTES) } else { (FaultPage::Anonymous, page_bytes()) };
+    (Case::new().with_word(page), bytes)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let offers_huge = page_sizes(machine).contains(&PageSize::Huge);
-    let wanted = |kind: &FaultPage| match kind {
-        FaultPage::Huge => offers_huge,
+    let mut pages = FaultPage::ALL.to_vec();
+    pages.retain(|page| match page {
+        FaultPage::Huge => page_sizes(machine).contains(&PageSize::Huge),
         FaultPage::FileAround => effort > Effort::Quick,
         _ => true,
-    };
-    FaultPage::ALL.iter().copied().filter(wanted).map(|page| Case::new().with_word(page)).collect()
+    });
+    words(&pages)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -130,10 +128,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 /// Fails if the counted faults are not the expected ones.
 fn check_fault_count(expected: u64, counted: u64) -> ProbeResult {
     let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
-    if miscount <= MAX_MISCOUNT {
-        return Ok(());
-    }
-    Err(ProbeError::fail(format!("{counted} faults by getrusage instead of {expected}: the time is not valid")))
+    fail_if(miscount > MAX_MISCOUNT, || {
+        format!("{counted} faults by getrusage instead of {expected}: the time is not valid")
+    })
 }
 
 /// Touches under the clock and the counters.
@@ -154,13 +151,8 @@ impl CountedTouches {
         let begun = clock.start();
         touch();
         let ended = clock.stop();
-        let after = read_usage(UsageScope::Thread);
-        Self {
-            ticks: ended.wrapping_sub(begun),
-            pages: pages as u64,
-            minor_faults: after.minor_faults - before.minor_faults,
-            major_faults: after.major_faults - before.major_faults,
-        }
+        let Usage { minor_faults, major_faults, .. } = read_usage(UsageScope::Thread).since(before);
+        Self { ticks: ended.wrapping_sub(begun), pages: pages as u64, minor_faults, major_faults }
     }
 }
 
@@ -184,27 +176,22 @@ enum FaultMemory {
 impl FaultSubject {
     fn new(kind: FaultPage, bench: &Bench<'_>) -> ProbeResult<Self> {
         let page = page_bytes();
-        let (memory, step, touches, touches_per_fault) = match kind {
-            FaultPage::Anonymous => {
-                (FaultMemory::Anonymous(Arena::map(MAX_PAGES * page, PagePolicy::Base)?), page, MAX_PAGES, 1)
-            }
-            FaultPage::Huge if page != 4096 => {
-                return Err(ProbeError::skip(format!(
-                    "needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes"
-                )));
-            }
-            FaultPage::Huge => {
-                let arena = Arena::map(MAX_HUGE_PAGES * HUGE_BYTES, PagePolicy::Huge)?;
-                (FaultMemory::Anonymous(arena), HUGE_BYTES / 2, 2 * MAX_HUGE_PAGES, 2)
-            }
+        skip_if(kind == FaultPage::Huge && page != 4096, || {
+            format!("needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes")
+        })?;
+        let memory = match kind {
+            FaultPage::Anonymous => FaultMemory::Anonymous(Arena::map(MAX_PAGES * page, PagePolicy::Base)?),
+            FaultPage::Huge => FaultMemory::Anonymous(Arena::map(MAX_HUGE_PAGES * HUGE_BYTES, PagePolicy::Huge)?),
             FaultPage::File => {
-                let mapping = FileMapping::page_by_page(&cached_unlinked_file(bench)?, MAX_PAGES * page)?;
-                (FaultMemory::Mapped(mapping), page, MAX_PAGES, 1)
+                FaultMemory::Mapped(FileMapping::page_by_page(&cached_unlinked_file(bench)?, MAX_PAGES * page)?)
             }
             FaultPage::FileAround => {
-                let mapping = FileMapping::whole(&cached_unlinked_file(bench)?, MAX_PAGES * page)?;
-                (FaultMemory::Mapped(mapping), page, MAX_PAGES, 1)
+                FaultMemory::Mapped(FileMapping::whole(&cached_unlinked_file(bench)?, MAX_PAGES * page)?)
             }
+        };
+        let (step, touches, touches_per_fault) = match kind {
+            FaultPage::Huge => (HUGE_BYTES / 2, 2 * MAX_HUGE_PAGES, 2),
+            _ => (page, MAX_PAGES, 1),
         };
         Ok(Self { memory, kind, step, touches, touches_per_fault })
     }
@@ -247,54 +234,47 @@ impl FaultSubject {
         let huge = resident_around(arena.address())?.huge;
         let asked = arena.len() as u64;
         mapping::discard_pages(arena, usize::MAX)?;
-        skip_if(huge < asked, || {
-            format!(
-                "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or \
-                 transparent huge pages are off"
-            )
-        })?;
+        check_all_huge(asked, huge)?;
         Ok(huge)
     }
 
     /// Causes this many faults.
     fn cause_faults(&mut self, clock: Clock, faults: u64) -> ProbeResult<CountedTouches> {
-        let mut all = CountedTouches::default();
+        let mut sum = CountedTouches::default();
         let mut left_out = 0;
-        let wanted = faults * self.touches_per_fault;
-        while all.pages < wanted {
-            let touches = (wanted - all.pages).min(self.touches as u64) as usize;
+        let pages = faults * self.touches_per_fault;
+        while sum.pages < pages {
+            let touches = (pages - sum.pages).min(self.touches as u64) as usize;
             let pass = self.touch_and_free(clock, touches)?;
             // A page of the file, or of this program, had been evicted, and this pass has read it back.
             if pass.major_faults > 0 && left_out < MAX_DROPPED_PASSES {
                 left_out += 1;
                 continue;
             }
-            fail_if(
-                pass.major_faults > 0,
-                || "pages of the file are evicted from the page cache repeatedly: memory is short",
-            )?;
-            all.ticks += pass.ticks;
-            all.pages += pass.pages;
-            all.minor_faults += pass.minor_faults;
+            let reason = "pages of the file are evicted from the page cache repeatedly: memory is short";
+            fail_if(pass.major_faults > 0, || reason)?;
+            sum.ticks += pass.ticks;
+            sum.pages += pass.pages;
+            sum.minor_faults += pass.minor_faults;
         }
-        Ok(all)
+        Ok(sum)
     }
 
     /// Touches the first pages and frees them; only the touches are timed.
     fn touch_and_free(&mut self, clock: Clock, touches: usize) -> ProbeResult<CountedTouches> {
-        let (step, touched) = (self.step, touches * self.step);
-        Ok(match &mut self.memory {
+        let step = self.step;
+        match &mut self.memory {
             FaultMemory::Anonymous(arena) => {
                 let pass = CountedTouches::count(clock, touches, || mapping::write_pages(arena, step, touches));
-                mapping::discard_pages(arena, touched)?;
-                pass
+                mapping::discard_pages(arena, touches * step)?;
+                Ok(pass)
             }
             FaultMemory::Mapped(mapping) => {
                 let pass = CountedTouches::count(clock, touches, || mapping.read(0, step, touches));
-                mapping.unmap_pages(0, touched)?;
-                pass
+                mapping.unmap_pages(0, touches * step)?;
+                Ok(pass)
             }
-        })
+        }
     }
 }
 
@@ -389,9 +369,8 @@ pub(crate) const FAULT_AROUND_SOURCE: &str = "Linux mm/memory.c: fault_around_pa
 /// A fault with fault-around: between one single-page fault and as many as it maps pages.
 fn fault_around(facts: &PredictionInputs<'_>) -> Predicted {
     let one = measured(facts, &FAULT_MINOR, &cached_file_case())?;
-    let all = fact("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE)
-        .source(FAULT_AROUND_SOURCE)
-        * one.clone();
+    let pages = published("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE);
+    let all = pages * one.clone();
     let fault = one.clone().geometric_mean(all.clone()).between(&one, &all);
     Ok(fault.within(FAULT_AROUND_SPREAD).derived("between one and all"))
 }

@@ -62,15 +62,15 @@ const EXPECTED_FLAGS: [(MappedPage, [bool; 5]); 7] = [
 ];
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
-    let offers_huge = page_sizes(machine).contains(&PageSize::Huge);
-    let pages = MappedPage::ALL.iter().copied().filter(|&page| page != MappedPage::Huge || offers_huge);
-    pages.map(|page| Case::new().with_word(page)).collect()
+    let mut pages = MappedPage::ALL.to_vec();
+    pages.retain(|&page| page != MappedPage::Huge || page_sizes(machine).contains(&PageSize::Huge));
+    words(&pages)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let page = page_bytes();
     let mapped = required(MappedPage::of(case), case)?;
-    let ObservedPages { pages: found, text } = match mapped {
+    let (pages, text) = match mapped {
         MappedPage::Untouched => observe_pages(Arena::map(BASE_PAGES * page, PagePolicy::Base)?.address())?,
         MappedPage::Read => {
             let arena = Arena::map(BASE_PAGES * page, PagePolicy::Base)?;
@@ -88,31 +88,35 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         }
         MappedPage::Huge => observe_pages(written_arena(PagePolicy::Huge)?.address())?,
     };
-    skip_if(mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)), || {
-        "needs a huge page, which the kernel did not provide: memory is fragmented, or huge \
-                               pages are off"
-    })?;
+    skip_if(
+        mapped == MappedPage::Huge && pages.iter().any(|page| page.huge == Some(false)),
+        || "needs a huge page, which the kernel did not provide: memory is fragmented, or huge pages are off",
+    )?;
     bench.note(text);
-    bench.record(&PAGE_PRESENT, vec![share_of(&found, |page| page.present)]);
-    bench.record(&PAGE_FILE, vec![share_of(&found, |page| page.file)]);
-    bench.record(&PAGE_EXCLUSIVE, vec![share_of(&found, |page| page.exclusive)]);
-    if found.iter().all(|page| page.huge.is_some()) {
-        bench.record(&PAGE_HUGE, vec![share_of(&found, |page| page.huge == Some(true))]);
-        bench.record(&PAGE_ZERO, vec![share_of(&found, |page| page.zero == Some(true))]);
+    for (metric, flag) in FLAGS {
+        // Before Linux 6.7 some are unknown.
+        if pages.iter().all(|page| flag(page).is_some()) {
+            let count = pages.iter().filter(|page| flag(page) == Some(true)).count();
+            bench.record(metric, vec![count as f64 / pages.len().max(1) as f64]);
+        }
     }
     Ok(())
 }
 
-/// What the pages were while they were mapped.
-struct ObservedPages {
-    pages: Vec<PageState>,
-    text: String,
-}
+/// The flags that are recorded, each with its metric.
+static FLAGS: [(&Metric, fn(&PageState) -> Option<bool>); 5] = [
+    (&PAGE_PRESENT, |page| Some(page.present)),
+    (&PAGE_FILE, |page| Some(page.file)),
+    (&PAGE_EXCLUSIVE, |page| Some(page.exclusive)),
+    (&PAGE_HUGE, |page| page.huge),
+    (&PAGE_ZERO, |page| page.zero),
+];
 
-fn observe_pages(address: usize) -> ProbeResult<ObservedPages> {
+/// What the pages are while they are mapped, also in words.
+fn observe_pages(address: usize) -> ProbeResult<(Vec<PageState>, String)> {
     let pages = page_states(address, BASE_PAGES)?;
     let text = describe(&pages)?;
-    Ok(ObservedPages { pages, text })
+    Ok((pages, text))
 }
 
 fn written_arena(kind: PagePolicy) -> ProbeResult<Arena> {
@@ -122,7 +126,7 @@ fn written_arena(kind: PagePolicy) -> ProbeResult<Arena> {
 }
 
 /// Written pages while a child has a copy of the page tables.
-fn observe_forked(bench: &Bench<'_>) -> ProbeResult<ObservedPages> {
+fn observe_forked(bench: &Bench<'_>) -> ProbeResult<(Vec<PageState>, String)> {
     let arena = written_arena(PagePolicy::Base)?;
     let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, PartnerKind::Process.scope())?);
     let (board, far) = (PartnerStatus::new()?, Arc::clone(&channel));
@@ -133,16 +137,12 @@ fn observe_forked(bench: &Bench<'_>) -> ProbeResult<ObservedPages> {
 }
 
 /// Pages of a file, written page by page, mapped and read.
-fn observe_file(mut file: std::fs::File) -> ProbeResult<ObservedPages> {
+fn observe_file(mut file: std::fs::File) -> ProbeResult<(Vec<PageState>, String)> {
     let (page, bytes) = (page_bytes(), vec![1; page_bytes()]);
     (0..BASE_PAGES).try_for_each(|_| file.write_all(&bytes))?;
     let mapping = FileMapping::whole(&file, BASE_PAGES * page)?;
     mapping.read(0, page, BASE_PAGES);
     observe_pages(mapping.address())
-}
-
-fn share_of(pages: &[PageState], is: impl Fn(&PageState) -> bool) -> f64 {
-    pages.iter().filter(|page| is(page)).count() as f64 / pages.len().max(1) as f64
 }
 
 /// What was found, in words.
@@ -177,9 +177,7 @@ fn describe(pages: &[PageState]) -> ProbeResult<String> {
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let column = [&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO]
-        .iter()
-        .position(|known| known.id == metric.id);
+    let column = FLAGS.iter().position(|(known, _)| known.id == metric.id);
     let row = EXPECTED_FLAGS.iter().find(|(page, _)| MappedPage::of(case) == Some(*page));
     let (Some(column), Some((_, row))) = (column, row) else {
         return Err(NoPrediction::new(format!("{} of {case} is not documented", metric.id)));

@@ -66,9 +66,10 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let state = match required(CacheState::of(case).filter(|state| *state != CacheState::Cached), case)? {
-        CacheState::Direct => PageCacheState::Direct,
-        CacheState::Uncached | CacheState::Cached => PageCacheState::Uncached,
+    let state = match CacheState::of(case) {
+        Some(CacheState::Direct) => PageCacheState::Direct,
+        Some(CacheState::Uncached) => PageCacheState::Uncached,
+        _ => return Err(ProbeError::fail(format!("the case needs cache=direct or cache=uncached, not {case}"))),
     };
     let disk = LoopDisk::open(&shared_image(bench)?, bench.scratch())?;
     let group = Cgroup::create(Controller::BlockIo).map_err(super::probe_error)?;
