@@ -33,6 +33,26 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// A probe of a plain run that measures these metrics and has the id of the first, with one case that has no axes. Its other
+    /// fields are to be given: `Probe { summary, .., ..Probe::measure(&[&METRIC]) }`.
+    pub const fn measure(metrics: &'static [&'static Metric]) -> Self {
+        Self {
+            id: metrics[0].id.as_str(),
+            summary: "",
+            kind: ProbeKind::Measure,
+            method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+            metrics,
+            cases: |_, _| vec![Case::new()],
+            run: |_, _| Err(ProbeError::Fail("the probe measures nothing".to_owned())),
+            predict: |_, _, _| Err(NoPrediction::new("the probe predicts nothing")),
+        }
+    }
+
+    /// Like [`Probe::measure`], for a long experiment.
+    pub const fn study(metrics: &'static [&'static Metric]) -> Self {
+        Self { kind: ProbeKind::Study, ..Self::measure(metrics) }
+    }
+
     /// Whether a name on the command line selects it: its id, a prefix of it up to a dot, or those of one of its
     /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {

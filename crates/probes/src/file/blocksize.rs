@@ -18,9 +18,7 @@ use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 use crate::prelude::*;
 
 pub(super) static READ_PROBE: Probe = Probe {
-    id: BLOCKSIZE_READ.id.as_str(),
     summary: "Reading by one thread, by block size: from the page cache, through it, and past it",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread reads a file of noise in order by pread, into one buffer used again. cached: 64 MiB, all in \
               memory by mincore and cachestat before and after, read repeatedly, timed in batches. uncached: 16 MiB, \
@@ -53,16 +51,14 @@ pub(super) static READ_PROBE: Probe = Probe {
             "posix_fadvise(2), mincore(2), cachestat(2)",
         ],
     },
-    metrics: &[&BLOCKSIZE_READ],
     cases: read_cases,
     run: read,
     predict,
+    ..Probe::measure(&[&BLOCKSIZE_READ])
 };
 
 pub(super) static WRITE_PROBE: Probe = Probe {
-    id: BLOCKSIZE_WRITE.id.as_str(),
     summary: "Writing by one thread, by block size: into the page cache, and past it",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread writes over a file of noise of 64 MiB in order by pwrite, from one buffer. Nothing is \
               flushed: the sync policy names what a call waits for. buffered: the file is all in memory by mincore and \
@@ -87,10 +83,10 @@ pub(super) static WRITE_PROBE: Probe = Probe {
             "Documentation/admin-guide/sysctl/vm.rst on dirty_background_ratio",
         ],
     },
-    metrics: &[&BLOCKSIZE_WRITE],
     cases: write_cases,
     run: write,
     predict,
+    ..Probe::measure(&[&BLOCKSIZE_WRITE])
 };
 
 /// Size of the file that is read whole each time: small, as each pass takes disk time, but longer than read-ahead needs to

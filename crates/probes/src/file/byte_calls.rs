@@ -21,9 +21,7 @@ use crate::os::syscall_null;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: BYTE_CALLS.id.as_str(),
     summary: "One-byte requests on a cached file by read, pread and lseek, by size of the file",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "Loops of the bare system call on a file of noise in the scratch directory, all in the page cache \
               (checked by mincore and cachestat before and after, or the round fails). call=read and call=pread read \
@@ -54,10 +52,10 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read, ksys_lseek",
         ],
     },
-    metrics: &[&BYTE_CALLS],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&BYTE_CALLS])
 };
 
 /// The smallest file: fits the L2 cache of most processors.

@@ -20,9 +20,7 @@ use crate::memory::{bandwidth, memory_budget};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CACHE_SIZE.id.as_str(),
     summary: "The size of the file cache under a limit of 128 MiB, found by reading",
-    kind: ProbeKind::Study,
     method: Method {
         how: "The round's process enters a control group of its own with 128 MiB of memory, and reads the beginning of one \
               file, twelve sizes from a quarter of the limit to 1.7 times it: dropped from memory, read once, then read \
@@ -38,16 +36,13 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
-    metrics: &[&CACHE_SIZE],
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| record_cache_size(bench),
     predict: |_, _, _| Ok(limit_prediction()),
+    ..Probe::study(&[&CACHE_SIZE])
 };
 
 pub(super) static BLOCK_PROBE: Probe = Probe {
-    id: CACHE_SIZE_BLOCK.id.as_str(),
     summary: "Reading a file again that was just read, by its size, under a limit of 128 MiB",
-    kind: ProbeKind::Study,
     method: Method {
         how: "As in file.cache_size, one size a round: under a limit of 128 MiB of memory the beginning of a file is dropped \
               from memory, read once from its beginning to its end, and read again in blocks of 64 KiB, which is timed: \
@@ -65,10 +60,10 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
         ],
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
-    metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_RETAINED],
     cases,
     run,
     predict,
+    ..Probe::study(&[&CACHE_SIZE_BLOCK, &CACHE_SIZE_RETAINED])
 };
 
 /// The limit: twice the least that can be found, so that the reading process is a small part of it. A round reads thirty times as

@@ -17,9 +17,7 @@ use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CONTENTION.id.as_str(),
     summary: "Reads past the page cache by 1 to 16 threads, each in its own file or all in one, by block",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "The threads read past the page cache (O_DIRECT) by pread, in order, from the beginning again at the end: \
               each its own file, or each its part of one file of 64 MiB. They may run on all allowed CPUs, begin \
@@ -45,10 +43,10 @@ pub(super) static PROBE: Probe = Probe {
             "fio --numjobs, which measures the same",
         ],
     },
-    metrics: &[&CONTENTION],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&CONTENTION])
 };
 
 /// A file for each thread in a run: small, for there are many.

@@ -26,7 +26,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
     summary: "Reading from the device below the scratch directory, past the page cache: rate and latency",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past \
               the page cache (O_DIRECT) with none of it in memory, by mincore and cachestat. Rate: parts of 16 MiB one \
@@ -63,23 +62,20 @@ pub(crate) static PROBE: Probe = Probe {
             "fio --direct=1 --ioengine=io_uring, which measures the same",
         ],
     },
-    metrics: &[
+    run: read,
+    predict,
+    ..Probe::measure(&[
         &DEVICE_READ,
         &DEVICE_READ_HUGE,
         &DEVICE_REPEAT_READ,
         &DEVICE_LATENCY,
         &DEVICE_MEAN_LATENCY,
         &DEVICE_REQUESTS,
-    ],
-    cases: |_, _| vec![Case::new()],
-    run: read,
-    predict,
+    ])
 };
 
 pub(crate) static WRITE_PROBE: Probe = Probe {
-    id: DEVICE_WRITE.id.as_str(),
     summary: "Writing to the device below the scratch directory, past the page cache: rate and latencies",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that \
               overwriting allocates nothing. It is overwritten past the page cache (O_DIRECT) with noise in which no \
@@ -106,10 +102,9 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
             "fio --direct=1 --rw=write, and --rw=randwrite --fdatasync=1, which measure the same",
         ],
     },
-    metrics: &[&DEVICE_WRITE, &DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE_LATENCY],
-    cases: |_, _| vec![Case::new()],
     run: write,
     predict,
+    ..Probe::measure(&[&DEVICE_WRITE, &DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE_LATENCY])
 };
 
 /// A block of a stream: the largest request of most devices, or several of them.

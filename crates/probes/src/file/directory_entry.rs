@@ -20,7 +20,6 @@ use crate::prelude::*;
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
     summary: "Creating files without a name (O_TMPFILE) and names of a file: the parts of creating and removing files",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a \
               file (linkat) and removed again (unlink), 16 of each in a row: a figure is the time of the 16, over 16. \
@@ -45,10 +44,9 @@ pub(super) static PROBE: Probe = Probe {
             "Linux fs/ext4/namei.c: ext4_tmpfile, ext4_link, ext4_unlink",
         ],
     },
-    metrics: &[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE])
 };
 
 /// Files already there: as in the case of file.metadata that every run has.

@@ -17,10 +17,8 @@ use super::test_files::{self, SHARED_BYTES};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: TUNE_RATE.id.as_str(),
     summary: "The block, threads and queue depth that read a file fastest, by successive halving, for each way of \
               reading",
-    kind: ProbeKind::Study,
     method: Method {
         how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring at queue depths of 1 to 64 \
               in each of up to 4 threads, with at most 16 MiB in flight) reads the shared file of 64 MiB in order for \
@@ -43,10 +41,10 @@ pub(crate) static PROBE: Probe = Probe {
             "fio: numjobs, iodepth, bs",
         ],
     },
-    metrics: &[&TUNE_RATE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH],
     cases,
     run,
     predict: |_, _, _| Err(NoPrediction::new("a search takes the best of what other measures explain one by one")),
+    ..Probe::study(&[&TUNE_RATE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH])
 };
 
 const KIB: usize = 1 << 10;

@@ -15,9 +15,7 @@ use super::test_files::{SHARED_BYTES, probe_error};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: ENGINES.id.as_str(),
     summary: "Reading a cached file by every method, by request size",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise, all of it in the page cache (checked by mincore and cachestat before and \
               after), is read from its beginning to its end repeatedly, by requests of one size, each copied into a \
@@ -56,10 +54,10 @@ pub(crate) static PROBE: Probe = Probe {
             "lmbench bw_file_rd",
         ],
     },
-    metrics: &[&ENGINES],
     cases,
     run,
     predict: engine_model::predict,
+    ..Probe::measure(&[&ENGINES])
 };
 
 /// Those of the older study, which every run measures at each of its sizes.

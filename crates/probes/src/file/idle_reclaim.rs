@@ -16,9 +16,7 @@ use super::test_files::{self, MIB};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: IDLE_RETAINED.id.as_str(),
     summary: "What stays of files in the page cache while nothing touches them for most of a run",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "The first round of a run writes eight files of 4 MiB of noise, flushes them, and reads them until mincore and \
               cachestat find all of them in memory. Nothing touches them until the other rounds, the last of the run, each \
@@ -38,10 +36,10 @@ pub(super) static PROBE: Probe = Probe {
             "mincore(2), cachestat(2)",
         ],
     },
-    metrics: &[&IDLE_RETAINED, &IDLE_TIME],
     cases: |_: &Machine, effort| if effort == Effort::Quick { Vec::new() } else { vec![Case::new()] },
     run,
     predict,
+    ..Probe::measure(&[&IDLE_RETAINED, &IDLE_TIME])
 };
 
 /// Files, and bytes of each: together more than a stray region of memory, and quickly written.

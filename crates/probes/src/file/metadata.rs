@@ -22,7 +22,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
     summary: "Creating, checking, opening, renaming, listing and removing files, in one directory and in many",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A tree with the given number of empty files is made once a run in the scratch directory: all in one \
               directory, or spread evenly over 100. Each round creates 16 more in it, renames them within their \
@@ -67,10 +66,17 @@ pub(crate) static PROBE: Probe = Probe {
             "glibc sysdeps/unix/sysv/linux/opendir.c, readdir64.c",
         ],
     },
-    metrics: &[&METADATA_CREATE, &METADATA_STAT, &METADATA_OPEN, &METADATA_RENAME, &METADATA_LIST, &METADATA_UNLINK],
     cases,
     run,
     predict,
+    ..Probe::measure(&[
+        &METADATA_CREATE,
+        &METADATA_STAT,
+        &METADATA_OPEN,
+        &METADATA_RENAME,
+        &METADATA_LIST,
+        &METADATA_UNLINK,
+    ])
 };
 
 /// Files that a round creates and removes: enough that a clock reading is nothing, and few, as some file systems remember each;

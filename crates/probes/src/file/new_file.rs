@@ -24,9 +24,7 @@ use crate::memory::memory_budget;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: NEW_FILE.id.as_str(),
     summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file is created under a new name in a directory of the round, which lies in a place of its own on the disk (see \
               file.metadata), filled from its beginning to its end, and \
@@ -61,10 +59,10 @@ pub(super) static PROBE: Probe = Probe {
             "lmbench lat_fs: creation of small files",
         ],
     },
-    metrics: &[&NEW_FILE],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&NEW_FILE])
 };
 
 /// A small file, which is nearly all creation; one that shows the cost of a page; and one in which folios have grown.

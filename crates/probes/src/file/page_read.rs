@@ -23,9 +23,7 @@ use crate::memory::{bandwidth, latency, memory_budget};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: PAGE_READ.id.as_str(),
     summary: "Adding pages to the page cache that no device has to fill, and finding them there",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB that is one hole: the kernel puts zeroed pages into the page cache, without the device. \
               One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
@@ -55,10 +53,10 @@ pub(super) static PROBE: Probe = Probe {
             "mincore(2), posix_fadvise(2)",
         ],
     },
-    metrics: &[&PAGE_READ],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&PAGE_READ])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -19,9 +19,7 @@ use crate::memory::bandwidth;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: PAGE_WRITE.id.as_str(),
     summary: "Writing a byte into one page of the page cache, and two across the border of two",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by \
               mincore and cachestat before and after; what is written is dirty and never flushed, and writes meet \
@@ -52,10 +50,10 @@ pub(super) static PROBE: Probe = Probe {
             "lmbench lat_syscall write, which writes one byte to /dev/null",
         ],
     },
-    metrics: &[&PAGE_WRITE],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&PAGE_WRITE])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -19,7 +19,6 @@ use crate::prelude::*;
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
     summary: "Random reads of 4 KiB past the page cache at queue depths of 1 to 256: rate and latency",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread keeps the given number of 4 KiB reads in flight by io_uring, past the page cache (O_DIRECT), \
               on a file of 64 MiB (4 MiB where the device would take more than 2 s for them, which is noted) of which none is in memory, each block once in random order, for the round's time \
@@ -47,13 +46,13 @@ pub(super) static PROBE: Probe = Probe {
             "fio --ioengine=io_uring --iodepth, which measures the same",
         ],
     },
-    metrics: &[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED],
     cases: |_, effort| {
         const THOROUGH: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
         numbers(QUEUE_DEPTH, by_effort(effort, [&[1, 16], &[1, 4, 16, 64, 256], THOROUGH]))
     },
     run,
     predict,
+    ..Probe::measure(&[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED])
 };
 
 const BLOCK: usize = 4096;

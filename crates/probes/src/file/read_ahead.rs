@@ -17,9 +17,7 @@ use crate::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
-    id: READ_AHEAD.id.as_str(),
     summary: "The kernel's read-ahead windows, observed in the page cache instead of read from a setting",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page \
               of it, opened afresh, and announced as read in order (POSIX_FADV_SEQUENTIAL). One thread reads the first \
@@ -39,10 +37,9 @@ pub(super) static PROBE: Probe = Probe {
             "mincore(2), posix_fadvise(2)",
         ],
     },
-    metrics: &[&READ_AHEAD],
-    cases: |_, _| vec![Case::new()],
     run,
     predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
+    ..Probe::measure(&[&READ_AHEAD])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {

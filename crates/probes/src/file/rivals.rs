@@ -51,9 +51,7 @@ const SOURCES: &[&str] = &[
 ];
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
-    id: RIVALS_CACHED.id.as_str(),
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A file of 64 MiB of noise, wholly in memory, is read by kelvin and by another program, each for some 200 \
               ms on the same CPU, one right after the other, in an order that alternates from round to round. kelvin \
@@ -67,16 +65,14 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&RIVALS_CACHED, &RIVALS_CACHED_KELVIN, &RIVALS_CACHED_OTHER],
     cases: cached_cases,
     run: |bench, case| run(bench, case, PageCacheState::Cached, &RIVAL_COMPARISON_CACHED),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_CACHED_KELVIN),
+    ..Probe::study(&[&RIVALS_CACHED, &RIVALS_CACHED_KELVIN, &RIVALS_CACHED_OTHER])
 };
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
-    id: RIVALS_DIRECT.id.as_str(),
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another \
               program, each for some 200 ms on the same CPU, one request at a time, one right after the other, in an \
@@ -90,10 +86,10 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&RIVALS_DIRECT, &RIVALS_DIRECT_KELVIN, &RIVALS_DIRECT_OTHER],
     cases: direct_cases,
     run: |bench, case| run(bench, case, PageCacheState::Direct, &RIVAL_COMPARISON_DIRECT),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),
+    ..Probe::study(&[&RIVALS_DIRECT, &RIVALS_DIRECT_KELVIN, &RIVALS_DIRECT_OTHER])
 };
 
 /// Bytes read past the page cache: few enough that a pass of dd ends in time on slow disks.

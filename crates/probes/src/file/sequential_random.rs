@@ -18,9 +18,7 @@ use crate::memory::{latency, memory_budget};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: READ_ORDER.id.as_str(),
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random \
               order, for the round's time. uncached: before each pass the file is dropped by posix_fadvise until \
@@ -54,10 +52,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
-    metrics: &[&READ_ORDER, &READ_ORDER_P99],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&READ_ORDER, &READ_ORDER_P99])
 };
 
 const BLOCK: usize = 4096;

@@ -23,9 +23,7 @@ use super::test_files::{check_free_space, io_failure, probe_error};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: SYNC_WRITE.id.as_str(),
     summary: "A write of 4 KiB made durable by fsync, fdatasync or O_DSYNC, and one that is not",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that \
               the distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to \
@@ -61,10 +59,10 @@ pub(crate) static PROBE: Probe = Probe {
             "fio fsync=1, fdatasync=1, sync=dsync; pg_test_fsync of PostgreSQL",
         ],
     },
-    metrics: &[&SYNC_WRITE],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&SYNC_WRITE])
 };
 
 /// Bytes of a write: a page, and a block of most file systems and databases.

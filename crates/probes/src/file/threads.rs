@@ -21,9 +21,7 @@ use crate::memory::{bandwidth, memory_budget};
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: THREADS.id.as_str(),
     summary: "Reading one file by 1 to 32 threads, by block size",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "The threads read a file of 64 MiB by pread, each into its own buffer. They may run on all allowed CPUs, \
               and begin together. cached: all of it is in memory by mincore and cachestat; a thread that has read a \
@@ -56,10 +54,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
-    metrics: &[&THREADS],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&THREADS])
 };
 
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.

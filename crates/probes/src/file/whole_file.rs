@@ -12,9 +12,7 @@ use super::{engine_model, test_files};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: METRIC.id.as_str(),
     summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A file of 100,000,000 bytes of noise, all of it in the page cache (checked by mincore and cachestat before \
               and after), is opened, read from its beginning to its end in requests of one size, each copied into a \
@@ -33,10 +31,10 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
     },
-    metrics: &[&METRIC, &WHOLE_FILE_REQUEST, &WHOLE_FILE_BYTE],
     cases,
     run,
     predict,
+    ..Probe::study(&[&METRIC, &WHOLE_FILE_REQUEST, &WHOLE_FILE_BYTE])
 };
 
 /// Bytes of the older study's file.

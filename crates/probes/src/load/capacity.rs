@@ -2,15 +2,13 @@
 //!
 //! It shows what to expect before the first visit. It must not be taken for the resource's best at other work.
 
-use kelvin_core::catalogue::load::{CAPACITY, CAPACITY_METRICS, Resource};
+use kelvin_core::catalogue::load::{CAPACITY_METRICS, Resource};
 
 use super::users::base_case;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CAPACITY.id.as_str(),
     summary: "A file server under load: what each of its resources gives alone",
-    kind: ProbeKind::Study,
     method: Method {
         how: "Three rounds of a second or more, before the first visit. Disk: a process in the server's control groups reads whole files \
               in random order, eight at a time, each dropped from the page cache before, and then 4 KiB at a time past the page cache: what it serves in requests, \
@@ -33,7 +31,6 @@ pub(super) static PROBE: Probe = Probe {
             "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapter 12: service demands",
         ],
     },
-    metrics: CAPACITY_METRICS,
     cases: |_, _| vec![base_case()].words(&[Resource::ServerCpu, Resource::ClientCpu, Resource::Generator]),
     run: super::refuse_single_round,
     predict: |_, _, _| {
@@ -41,4 +38,5 @@ pub(super) static PROBE: Probe = Probe {
             "it is measured as users will meet it, and is itself what predictions of the study rest on",
         ))
     },
+    ..Probe::study(CAPACITY_METRICS)
 };

@@ -3,15 +3,13 @@
 //! It shows what a limit comes from and what else was going on. It must not be read as the server's own use where others work on the
 //! same host.
 
-use kelvin_core::catalogue::load::hosts::{CPU_USER, HOST_METRICS, LoadHost};
+use kelvin_core::catalogue::load::hosts::{HOST_METRICS, LoadHost};
 
 use super::users;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CPU_USER.id.as_str(),
     summary: "A file server under load: what the hosts of server and load generator did by number of users",
-    kind: ProbeKind::Study,
     method: Method {
         how: "From looks at either end before a visit, and when its time that counts begins and ends: CPU time of the host by kind, periods \
               of a CPU quota that it cut short, threads that had to wait for a CPU, context switches, pressure (PSI), memory, the requests \
@@ -31,8 +29,8 @@ pub(super) static PROBE: Probe = Probe {
             "proc_stat(5), proc_pid_schedstat, proc_pid_net(5), Documentation/accounting/psi.rst, Documentation/scheduler/sched-bwc.rst",
         ],
     },
-    metrics: HOST_METRICS,
     cases: |machine, effort| (users::PROBE.cases)(machine, effort).words(&[LoadHost::Server, LoadHost::Client]),
     run: super::refuse_single_round,
     predict: |_, _, _| Err(NoPrediction::new("it tells what else happened on a host, which follows from no capacity")),
+    ..Probe::study(HOST_METRICS)
 };

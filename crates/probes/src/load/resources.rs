@@ -13,9 +13,7 @@ use crate::prelude::*;
 const RANGE_FACTOR: f64 = 1.5;
 
 pub(super) static PROBE: Probe = Probe {
-    id: UTILISATION.id.as_str(),
     summary: "A file server under load: how full each resource of either end is by number of users",
-    kind: ProbeKind::Study,
     method: Method {
         how: "From two looks at either end, when the time of a visit that counts begins and when it ends. Disk: bytes that the \
               kernel read from it for the server, over those that it was measured to give. Link: bytes that the server's interface sent, over those that it was \
@@ -39,7 +37,6 @@ pub(super) static PROBE: Probe = Probe {
             "proc_pid_schedstat, proc_diskstats(5), proc_pid_net(5); tcp(7): TCP_INFO",
         ],
     },
-    metrics: RESOURCE_METRICS,
     // Those of the published study: its disk, link and processors.
     cases: |machine, effort| {
         let all = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
@@ -47,6 +44,7 @@ pub(super) static PROBE: Probe = Probe {
     },
     run: super::refuse_single_round,
     predict,
+    ..Probe::study(RESOURCE_METRICS)
 };
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {

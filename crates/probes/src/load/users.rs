@@ -20,9 +20,7 @@ const PUBLISHED_USERS: [u64; 12] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20];
 const RANGE_FACTOR: f64 = 1.3;
 
 pub(super) static PROBE: Probe = Probe {
-    id: THROUGHPUT.id.as_str(),
     summary: "A file server under load: requests a second and response times by number of users",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A server (`kelvin serve`, or one that runs already and tells what it uses) has files of one size. Users in a closed loop \
               each ask for a file, wait for all of it, think, and ask again, over one connection each; answers are compared by their \
@@ -60,11 +58,11 @@ pub(super) static PROBE: Probe = Probe {
             "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapters 3, 5 and 6",
         ],
     },
-    metrics: USER_METRICS,
     // Those of the published study; those of a run follow from its capacities.
     cases: |_, _| vec![base_case()].numbers(USERS, &PUBLISHED_USERS).numbers(THINK_TIME, &[0]),
     run: super::refuse_single_round,
     predict,
+    ..Probe::study(USER_METRICS)
 };
 
 /// What the cases of the published study have in common.

@@ -3,15 +3,13 @@
 //! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many are enough to tell, not
 //! the best number.
 
-use kelvin_core::catalogue::load::{MORE_WORKERS, MORE_WORKERS_METRICS};
+use kelvin_core::catalogue::load::MORE_WORKERS_METRICS;
 
 use super::users;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: MORE_WORKERS.id.as_str(),
     summary: "A file server under load: requests a second of the same server with twice as many workers",
-    kind: ProbeKind::Study,
     method: Method {
         how: "Where the study starts the server itself, with a pool of workers and fewer of these than of the most users, a second one is \
               started for the same files with twice the workers, on the same CPUs and in the same control groups, and visited three times by \
@@ -26,9 +24,9 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["N. J. Gunther, Guerrilla Capacity Planning, Springer 2007: what contends does not scale"],
     },
-    metrics: MORE_WORKERS_METRICS,
     // With the most users of the published study.
     cases: |machine, effort| (users::PROBE.cases)(machine, effort).pop().into_iter().collect(),
     run: super::refuse_single_round,
     predict: |_, _, _| Err(NoPrediction::new("it depends on what the workers wait for, which is the question")),
+    ..Probe::study(MORE_WORKERS_METRICS)
 };

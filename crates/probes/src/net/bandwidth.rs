@@ -31,11 +31,8 @@ const COUNT_WINDOW: Duration = Duration::from_millis(10);
 /// Fewest windows of a round, which is made longer for them: rounds differ several times as much as windows.
 const MIN_WINDOWS: u32 = 3;
 pub(super) static TCP: Probe = Probe {
-    id: BANDWIDTH_TCP.id.as_str(),
     summary: "Bytes from one process to another over TCP, by message, streams and placement",
-    kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP),
     predict: |facts, metric, case| {
@@ -47,25 +44,21 @@ pub(super) static TCP: Probe = Probe {
         let remark = "less where each waits for the other in turn, and a little more by how CPU time is counted";
         Ok(busiest.with_interval((0.8, 1.05)).explained(PredictionBasis::Derived, "one always works", remark))
     },
+    ..Probe::measure(&[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU])
 };
 
 pub(super) static TCP_SEND_METHOD: Probe = Probe {
-    id: BANDWIDTH_TCP_METHOD.id.as_str(),
     summary: "Bytes from one process to another over TCP, with and without copying out of the program's memory",
-    kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_TCP_METHOD],
     cases: send_method_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP_METHOD),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+    ..Probe::measure(&[&BANDWIDTH_TCP_METHOD])
 };
 
 pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
-    id: BANDWIDTH_TCP_SYSTEM.id.as_str(),
     summary: "Bytes from one process to another over TCP, with the congestion control that programs have by default",
-    kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_TCP_SYSTEM],
     cases: |_, effort| {
         let of_calls = numbers(MESSAGE, &[CALL_BOUND_MESSAGE]).words(&[PairPlacement::TwoCpus]);
         let of_bytes: &[u64] = if effort == Effort::Quick { &[] } else { &[BYTE_BOUND_MESSAGE] };
@@ -73,14 +66,12 @@ pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
     },
     run: |bench, case| run(bench, case, Protocol::Tcp, &BANDWIDTH_TCP_SYSTEM),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+    ..Probe::measure(&[&BANDWIDTH_TCP_SYSTEM])
 };
 
 pub(super) static UDP: Probe = Probe {
-    id: BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams from one process to another: how many arrive, are lost, are reordered",
-    kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED],
     cases: |_, effort| {
         const THOROUGH: &[u64] = &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM];
         let usual = &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM];
@@ -88,20 +79,19 @@ pub(super) static UDP: Probe = Probe {
     },
     run: |bench, case| run(bench, case, Protocol::Udp, &BANDWIDTH_UDP),
     predict: predict_datagrams,
+    ..Probe::measure(&[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED])
 };
 
 pub(super) static UNIX: Probe = Probe {
-    id: BANDWIDTH_UNIX.id.as_str(),
     summary: "Bytes from one process to another over Unix sockets, by message and placement",
-    kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_UNIX],
     cases: |_, effort| {
         numbers(MESSAGE, if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] })
             .words(PairPlacement::ALL)
     },
     run: |bench, case| run(bench, case, Protocol::Unix, &BANDWIDTH_UNIX),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
+    ..Probe::measure(&[&BANDWIDTH_UNIX])
 };
 
 const METHOD: Method = Method {

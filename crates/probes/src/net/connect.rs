@@ -13,9 +13,7 @@ use crate::os::syscall_null;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CONNECT.id.as_str(),
     summary: "Connecting over TCP to a process that accepts, and closing",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "The calls socket and connect to a process that listens on the loopback device, timed together; then, \
               untimed, a request of one byte and its answer, so that the connection is accepted; then the call close, \
@@ -44,16 +42,14 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
-    metrics: &[&CONNECT, &CLOSE],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&CONNECT, &CLOSE])
 };
 
 pub(super) static RATE: Probe = Probe {
-    id: CRR.id.as_str(),
     summary: "Connecting, one request with its answer, and closing, repeatedly",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "A process connects over the loopback device to another one that listens, sends a byte, waits for a byte \
               in answer, and closes; one transaction after another, timed in batches. Both processes run on one CPU or \
@@ -70,10 +66,10 @@ pub(super) static RATE: Probe = Probe {
         ],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
-    metrics: &[&CRR],
     cases,
     run: run_transactions,
     predict: predict_transactions,
+    ..Probe::measure(&[&CRR])
 };
 
 /// Transactions of one iteration: enough that caches cold from the canaries at its beginning, and a close still to be answered

@@ -13,9 +13,7 @@ use crate::prelude::*;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
-    id: RTT_ICMP.id.as_str(),
     summary: "Round trip of an echo request (ping) over loopback",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is \
               in net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is \
@@ -41,13 +39,13 @@ pub(super) static PROBE: Probe = Probe {
             "Linux net/ipv4/icmp.c (icmp_rcv, icmp_push_reply); arch/x86/lib/csum-partial_64.c",
         ],
     },
-    metrics: &[&RTT_ICMP],
     cases: |_, effort| {
         let all = [SMALL_MESSAGE, 1 << 10, 16 << 10];
         numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
     },
     run,
     predict,
+    ..Probe::measure(&[&RTT_ICMP])
 };
 
 /// Bytes of the header: type, code, checksum, identifier, sequence number.

@@ -13,9 +13,7 @@ use crate::os::ipc::partner_cpu;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: LOADED_ROUND_TRIP.id.as_str(),
     summary: "Round trip of a small message over TCP beside a saturating stream",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this \
               CPU or one here and one on the next. Once its rate no longer rises, a message of 64 bytes goes over its \
@@ -32,10 +30,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
-    metrics: &[&LOADED_ROUND_TRIP],
     cases: |_, effort| words(if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL }),
     run,
     predict,
+    ..Probe::measure(&[&LOADED_ROUND_TRIP])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

@@ -20,9 +20,7 @@ use crate::prelude::*;
 use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {
-    id: RIVALS_TCP.id.as_str(),
     summary: "A local TCP stream by kelvin and by iperf3, in turn on the same CPUs (--rivals)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "One stream over the loopback device for a second, in messages of 128 KiB, from one process to another, both on \
               one CPU or each on its own: by kelvin, as in net.bandwidth.tcp, and by iperf3 (--affinity, --length, \
@@ -41,10 +39,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["iperf3(1); its JSON output: end.sum_received"],
     },
-    metrics: &[&RIVALS_TCP, &RIVALS_TCP_KELVIN, &RIVALS_TCP_OTHER],
     cases,
     run,
     predict,
+    ..Probe::study(&[&RIVALS_TCP, &RIVALS_TCP_KELVIN, &RIVALS_TCP_OTHER])
 };
 
 /// Bytes of a message: what iperf3 sends at a time by itself.

@@ -25,14 +25,12 @@ pub(super) static UNIX: Probe =
 
 const fn rtt_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
     Probe {
-        id: metrics[0].id.as_str(),
         summary,
-        kind: ProbeKind::Measure,
         method: METHOD,
-        metrics,
         cases: |_, effort| cases(effort, P::PROTOCOL),
         run: |bench, case| run(bench, case, P::PROTOCOL),
         predict: |facts, _, case| predict(facts, case, P::PROTOCOL),
+        ..Probe::measure(metrics)
     }
 }
 

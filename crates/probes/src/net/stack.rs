@@ -22,14 +22,12 @@ pub(super) static UNIX: Probe =
 
 const fn stack_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
     Probe {
-        id: metrics[0].id.as_str(),
         summary,
-        kind: ProbeKind::Measure,
         method: METHOD,
-        metrics,
         cases: |_, effort| numbers(MESSAGE, &round_trip_messages(P::PROTOCOL, effort)),
         run: |bench, case| run(bench, case, P::PROTOCOL),
         predict,
+        ..Probe::measure(metrics)
     }
 }
 

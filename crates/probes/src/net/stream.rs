@@ -38,14 +38,12 @@ pub(super) static UNIX: Probe = stream_probe::<Unix>(
 
 const fn stream_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
     Probe {
-        id: metrics[0].id.as_str(),
         summary,
-        kind: ProbeKind::Measure,
         method: METHOD,
-        metrics,
         cases: |_, effort| cases(effort, P::PROTOCOL),
         run: |bench, case| run(bench, case, P::PROTOCOL),
         predict: |facts, metric, case| predict(facts, metric, case, P::PROTOCOL),
+        ..Probe::measure(metrics)
     }
 }
 

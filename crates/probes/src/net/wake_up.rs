@@ -11,9 +11,7 @@ use super::stack::message_case;
 use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    id: WAKE_TCP.id.as_str(),
     summary: "A send over TCP that wakes its receiver on another CPU",
-    kind: ProbeKind::Measure,
     method: Method {
         how: "Round trips of 64 bytes between two processes, each on its own CPU, as in net.rtt.tcp with \
               placement=two_cpus; only the send call is timed. The receiver sleeps by then: the sender itself had to \
@@ -33,10 +31,9 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
-    metrics: &[&WAKE_TCP],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&WAKE_TCP])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {

@@ -11,9 +11,7 @@ use super::trials::run_trials;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: COLD_TIME.id.as_str(),
     summary: "Files that are not in memory moved between two processes over loopback, by every method of sending",
-    kind: ProbeKind::Study,
     method: Method {
         how: "As transfer.time, but before each trial the files of the sender are written back and dropped from the page cache \
               (posix_fadvise), which mincore and cachestat confirm. One connection, buffers of 64 KiB (windows of 16 pages), \
@@ -29,7 +27,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["posix_fadvise(2), mincore(2), cachestat(2), getrusage(2)", "Linux mm/readahead.c, fs/splice.c"],
     },
-    metrics: COLD_METRICS,
     cases: |_, effort| cells::cold_cells(effort),
     run,
     predict: |_, _, _| {
@@ -37,6 +34,7 @@ pub(crate) static PROBE: Probe = Probe {
             "how far the kernel reads ahead for each method, and how much of it overlaps with sending, is in no lower metric",
         ))
     },
+    ..Probe::study(COLD_METRICS)
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

@@ -15,9 +15,7 @@ use super::trials::{TransferTrial, run_trials};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: TIME.id.as_str(),
     summary: "Files moved between two processes over loopback: the cells of a published study, and other methods and modes",
-    kind: ProbeKind::Study,
     method: Method {
         how: "Three sets of noise, of the published sizes: 10 files, 24,114 B together (four of 2412 B, six of 2411 B); 1 \
               file of 12,022,885 B; 2 files of 182,172,254 B each. A sender and a receiver, two processes on two CPUs, \
@@ -88,10 +86,10 @@ pub(crate) static PROBE: Probe = Probe {
              recently_deleted",
         ],
     },
-    metrics: CACHED_METRICS,
     cases: |_, effort| cells::hot_cells(effort),
     run,
     predict: prediction::predict,
+    ..Probe::study(CACHED_METRICS)
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {

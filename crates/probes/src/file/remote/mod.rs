@@ -28,9 +28,7 @@ use crate::prelude::*;
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: REMOTE_BLOCK.id.as_str(),
     summary: "Small reads on a mounted directory of another machine beside the same on a local one (--remote DIR)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A file of noise of each size is written to a fresh directory below the one that --remote names, and to the \
               scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote and a \
@@ -73,10 +71,10 @@ pub(crate) static PROBE: Probe = Probe {
             IOPING,
         ],
     },
-    metrics: &[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS],
     cases,
     run,
     predict,
+    ..Probe::study(&[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS])
 };
 
 const IOPING: &str = "ioping: a request at a time on any directory";

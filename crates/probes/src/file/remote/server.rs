@@ -23,9 +23,7 @@ use crate::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
-    id: REMOTE_ROUND_TRIP.id.as_str(),
     summary: "A request to the server of a mounted directory and its answer, and asking for attributes (--remote DIR)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "lstat(2) of a name never used before, in a fresh directory below the one that --remote names, and in the \
               scratch directory beside it; each timed alone. It must fail because there is no such file. A client of \
@@ -47,16 +45,14 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
             super::IOPING,
         ],
     },
-    metrics: &[&REMOTE_ROUND_TRIP, &REMOTE_ATTRIBUTES],
     cases: |_, _| words(LookupDirectory::ALL),
     run: time_lookups,
     predict: |_, _, _| Err(NoPrediction::new("the distance to a server is a fact of the network")),
+    ..Probe::study(&[&REMOTE_ROUND_TRIP, &REMOTE_ATTRIBUTES])
 };
 
 pub(crate) static RATE_PROBE: Probe = Probe {
-    id: REMOTE_RATE.id.as_str(),
     summary: "Bytes per second that the server of a mounted directory delivers (--remote DIR)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "4 MiB and 4 KiB of a file of noise in the directory that --remote names are read in turn, each by one \
               pread past the page cache. The bytes beyond the first block over the time that they take more are the \
@@ -70,16 +66,13 @@ pub(crate) static RATE_PROBE: Probe = Probe {
         ],
         sources: &["nfs(5): rsize; Linux fs/nfs/direct.c"],
     },
-    metrics: &[&REMOTE_RATE],
-    cases: |_, _| vec![Case::new()],
     run: time_stream,
     predict: |_, _, _| Err(NoPrediction::new("the rate of a server is a fact of the network and of the server")),
+    ..Probe::study(&[&REMOTE_RATE])
 };
 
 pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
-    id: REMOTE_READ_AHEAD.id.as_str(),
     summary: "The kernel's read-ahead windows in a mounted directory, observed in the page cache (--remote DIR)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A file of 8 MiB of noise in the directory that --remote names is dropped, opened afresh, and announced as \
               read in order. One thread reads a byte of the first page that has not come, and asks mincore how many \
@@ -95,10 +88,9 @@ pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
         ],
         sources: &["Linux mm/readahead.c; nfsrahead(5)", "mincore(2), posix_fadvise(2)"],
     },
-    metrics: &[&REMOTE_READ_AHEAD],
-    cases: |_, _| vec![Case::new()],
     run: record_windows,
     predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
+    ..Probe::study(&[&REMOTE_READ_AHEAD])
 };
 
 /// Lookups over which the requests of one are counted.

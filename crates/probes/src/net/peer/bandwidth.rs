@@ -18,9 +18,7 @@ use crate::prelude::*;
 const MIN_WINDOWS: u32 = 3;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_BANDWIDTH.id.as_str(),
     summary: "Bytes to another host over TCP and from it, by streams (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "direction=to_agent: a thread per stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin \
               agent` on another host, where a thread per stream receives them. The agent counts what arrives and \
@@ -49,7 +47,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
     },
-    metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
     cases: |_, effort| match effort {
         Effort::Quick => numbers(STREAMS, &[1]).words(StreamDirection::ALL),
         // What more streams add depends on the hosts and the network, which seldom differs by direction.
@@ -68,6 +65,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
         }
         false => Err(NoPrediction::new("it depends on which of the link and the two hosts is the slowest")),
     },
+    ..Probe::study(&[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE])
 };
 
 /// For any number of streams. Data from the agent may arrive by another interface than packets to it leave by.

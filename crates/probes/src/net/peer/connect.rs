@@ -25,9 +25,7 @@ const PORTS_TEXT: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 t
                      round has its own port of the agent.";
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_CONNECT.id.as_str(),
     summary: "Opening a TCP connection to another host, answered by its kernel, and closing it (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "The calls socket and connect to a port of `kelvin agent` on another host, timed together; then, untimed, \
               a request of 16 bytes, by which the agent recognises the connection, and its answer, so that it is \
@@ -49,20 +47,17 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
     },
-    metrics: &[&PEER_CONNECT, &PEER_CLOSE],
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         with_agent(bench, "connections", |bench, accepting| {
             time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting)
         })
     },
     predict,
+    ..Probe::study(&[&PEER_CONNECT, &PEER_CLOSE])
 };
 
 pub(in crate::net) static RATE: Probe = Probe {
-    id: PEER_CRR.id.as_str(),
     summary: "Connecting to another host, one request with its answer, and closing, repeatedly (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent recognises the \
               connection, receives as many in answer, and closes; one transaction after another, each timed by itself. \
@@ -79,8 +74,6 @@ pub(in crate::net) static RATE: Probe = Probe {
         ],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
-    metrics: &[&PEER_CRR],
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         with_agent(bench, "transactions", |bench, accepting| {
             bench.time_each_work([&PEER_CRR], 1.0, |clock| {
@@ -91,6 +84,7 @@ pub(in crate::net) static RATE: Probe = Probe {
         })
     },
     predict,
+    ..Probe::study(&[&PEER_CRR])
 };
 
 /// The agent, accepting connections.

@@ -36,12 +36,9 @@ static UNPACED_METRICS: DatagramMetrics =
 static PACED_METRICS: DatagramMetrics =
     [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_REORDERED];
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams sent to another host as fast as possible: how many arrive, are lost, are reordered (--peer \
               HOST)",
-    kind: ProbeKind::Study,
     method: METHOD,
-    metrics: &UNPACED_METRICS,
     cases: |_, effort| {
         let all = [PACKET_PAYLOAD, SMALL_MESSAGE];
         numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
@@ -53,15 +50,13 @@ pub(in crate::net) static PROBE: Probe = Probe {
         }
         predict(facts, MESSAGE.number_in(case).unwrap_or(PACKET_PAYLOAD), None)
     },
+    ..Probe::study(&UNPACED_METRICS)
 };
 
 pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
-    id: PEER_OFFERED.id.as_str(),
     summary: "Datagrams offered to another host at an even rate: how many arrive, are lost, are reordered (--peer \
               HOST)",
-    kind: ProbeKind::Study,
     method: METHOD,
-    metrics: &PACED_METRICS,
     cases: |_, effort| {
         let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
         numbers(OFFERED_RATE, if effort == Effort::Quick { &all[..1] } else { &all })
@@ -78,6 +73,7 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
         }
         predict(facts, PACKET_PAYLOAD, OFFERED_RATE.number_in(case).map(|bits| bits as f64 / 8.0))
     },
+    ..Probe::study(&PACED_METRICS)
 };
 
 pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {

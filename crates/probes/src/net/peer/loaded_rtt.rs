@@ -13,9 +13,7 @@ use crate::prelude::*;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_LOADED.id.as_str(),
     summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, \
               messages of 64 bytes go over their own connection and back, as in net.peer.rtt. The agent counts the \
@@ -30,10 +28,9 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
     },
-    metrics: &[&PEER_LOADED],
-    cases: |_, _| vec![Case::new()],
     run,
     predict: |_, _, _| Err(NoPrediction::new("no host knows how deep the buffers of the network are")),
+    ..Probe::study(&[&PEER_LOADED])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {

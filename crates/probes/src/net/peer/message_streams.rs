@@ -15,9 +15,7 @@ use crate::net::stream::MAX_MESSAGE;
 use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
     summary: "Bytes to another host over one TCP stream, by message and sending method (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "As net.peer.bandwidth to the agent, with one stream, each message of it one call, or as many as the \
               kernel makes of it. way: send copies from the program's memory; sendfile and splice send from a file in \
@@ -38,10 +36,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
     },
-    metrics: &[&PEER_BANDWIDTH_MESSAGE],
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),
+    ..Probe::study(&[&PEER_BANDWIDTH_MESSAGE])
 };
 
 /// All of them go to the agent.

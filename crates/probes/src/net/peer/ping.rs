@@ -9,9 +9,7 @@ use crate::net::link::{SMALL_MESSAGE, message_bytes};
 use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_PING.id.as_str(),
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where this user may \
               open one, else by a raw one. A reply must carry the number and the bytes of its request. One that does \
@@ -22,13 +20,13 @@ pub(in crate::net) static PROBE: Probe = Probe {
         pitfalls: &["A host or a packet filter that does not answer: skipped with that reason."],
         sources: &["RFC 792", "ping(8)"],
     },
-    metrics: &[&PEER_PING],
     cases: |_, effort| {
         let all = [SMALL_MESSAGE, 1 << 10];
         numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
     },
     run,
     predict: |_, _, _| Err(NoPrediction::new("the distance to another host is a fact of the network")),
+    ..Probe::study(&[&PEER_PING])
 };
 
 /// Requests lost in a row after which the host counts as unreachable.

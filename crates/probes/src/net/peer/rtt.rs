@@ -12,9 +12,7 @@ use crate::net::rtt::WakeCost;
 use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: PEER_RTT.id.as_str(),
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
-    kind: ProbeKind::Study,
     method: Method {
         how: "A message goes to `kelvin agent` on another host, which returns it; each round trip is timed by itself, \
               carries its number, and is counted by the agent. TCP_NODELAY is set on both hosts. A datagram not \
@@ -31,10 +29,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
     },
-    metrics: &[&PEER_RTT],
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),
+    ..Probe::study(&[&PEER_RTT])
 };
 
 /// The case of a small message over TCP.
