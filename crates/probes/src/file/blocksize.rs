@@ -3,19 +3,12 @@
 //! It shows from which block on the cost of a call no longer matters. It must not be taken for the speed of a device, which
 //! needs many requests in flight.
 
-use kelvin_core::catalogue::file::{BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, SyncPolicy};
-use kelvin_core::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions};
+use kelvin_core::AxisWord;
+use kelvin_core::catalogue::file::{BLOCKSIZE_READ, BLOCKSIZE_WRITE, SyncPolicy};
 
-use super::cached_file::{BlockReader, prove_resident, set_cache_state};
-use super::cases::cache_state;
-use super::derived_time::{self, IoDirection, bytes_of};
-use super::device_proof::DeviceCounters;
 use super::overwrite::Overwriter;
+use super::prelude::*;
 use super::read_ahead_model::ReadAheadCost;
-use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::prelude::*;
 
 pub(super) static READ_PROBE: Probe = Probe {
     summary: "Reading by one thread, by block size: from the page cache, through it, and past it",

@@ -10,15 +10,12 @@ use std::os::fd::AsFd;
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::catalogue::mem::{self, LATENCY};
 use kelvin_core::catalogue::os::SYSCALL_READ;
-use kelvin_file::{Access, Target};
 use kelvin_sys::syscall_loops;
 
 use super::cached_file::CachedFile;
-use super::derived_time;
-use super::test_files::{self, MIB};
+use super::prelude::*;
 use crate::memory::latency;
 use crate::os::syscall_null;
-use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "One-byte requests on a cached file by read, pread and lseek, by size of the file",

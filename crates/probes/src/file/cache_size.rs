@@ -4,20 +4,14 @@
 //! It shows that the whole limit serves files, and how sharp its end is. It must not be used as the size of this machine's
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
-use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, PAGE_READ,
-};
+use kelvin_core::catalogue::file::{CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, PAGE_READ};
 use kelvin_core::catalogue::mem::BANDWIDTH_READ;
-use kelvin_file::Target;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::page_cache_size::{self, SizeSample};
 use kelvin_stats::median;
 
-use super::cases::page_read_case;
-use super::derived_time::{self, IoDirection, bytes_of};
-use super::test_files::{self, MIB};
+use super::prelude::*;
 use crate::memory::{bandwidth, memory_budget};
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "The size of the file cache under a limit of 128 MiB, found by reading",

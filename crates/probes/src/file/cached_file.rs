@@ -1,11 +1,11 @@
 //! Files in the page cache: brought to a state before a measurement, proven to be in it afterwards, and read block by block.
 
-use kelvin_file::cache::{self, PageCacheState, Residency};
-use kelvin_file::{BlockRequests, Engine, IoTally, ReadOptions, Reader, Target};
-use kelvin_harness::{Bench, ProbeError};
+use kelvin_file::Reader;
+use kelvin_file::cache::{self, Residency};
 use kelvin_sys::clock::Clock;
 
-use super::test_files::{probe_error, shared_file};
+use super::prelude::*;
+use super::test_files::shared_file;
 
 /// Brings a file into a state of the page cache; what was found in memory then.
 pub(super) fn set_cache_state(target: &Target, state: PageCacheState) -> Result<Residency, ProbeError> {

@@ -1,11 +1,8 @@
 //! The parameters of a file case, and the cases that other predictions rest on.
 
-use kelvin_core::Case;
-use kelvin_core::catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{BlockOrder, Engine};
-use kelvin_harness::ProbeError;
+use kelvin_core::catalogue::file::{PAGES, ReadEngine};
 
+use super::prelude::*;
 use crate::cases::required;
 
 /// The page cache state of a case.

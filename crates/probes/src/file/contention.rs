@@ -3,18 +3,14 @@
 //! It shows whether a device is shared evenly, and whether many readers slow it down altogether. It must not be used for cached
 //! files, which share processors and memory instead.
 
-use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
+use kelvin_core::catalogue::file::{CONTENTION, FileSharing, THREAD_COUNT};
+use kelvin_file::read_job;
 use kelvin_file::start_barrier::StartBarrier;
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use super::cached_file::BlockReader;
-use super::derived_time::{self, IoDirection};
-use super::device_proof::DeviceCounters;
-use super::test_files::{self, KIB, MIB, SHARED_BYTES};
-use crate::prelude::*;
+use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reads past the page cache by 1 to 16 threads, each in its own file or all in one, by block",

@@ -1,18 +1,15 @@
 //! The expected time to move a block between a file and a buffer: the parts of many file predictions.
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, CacheState, DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE,
-    PAGE_READ, PAGE_WRITE,
+    DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE, PAGE_READ, PAGE_WRITE,
 };
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
 use kelvin_core::units;
 
 pub(super) use kelvin_sys::uring::IoDirection;
 
-use super::cases::{page_read_case, page_write_case};
-use super::test_files::KIB;
+use super::prelude::*;
 use crate::memory::{bandwidth, latency, memory_budget};
-use crate::prelude::*;
 
 /// The time of one call that reads a block from the page cache: a call that finds a page there, and a copy.
 ///

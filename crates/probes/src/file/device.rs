@@ -10,18 +10,15 @@ use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
-use kelvin_file::read_job::{EndCondition, ReadJob};
-use kelvin_file::{Access, BlockOrder, BlockRequest, BlockRequests, Engine, Observer, PagePolicy, ReadOptions, Target};
+use kelvin_file::{BlockRequest, Observer};
 use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
-use super::cached_file::BlockReader;
-use super::device_proof::DeviceCounters;
 use super::overwrite::{Overwriter, stream_overwrite};
-use super::test_files::{self, FULL_QUEUE_DEPTH, MIB, QueuedReads, SHARED_BYTES};
-use crate::prelude::*;
+use super::prelude::*;
+use super::test_files::{FULL_QUEUE_DEPTH, QueuedReads};
 
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),

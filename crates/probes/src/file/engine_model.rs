@@ -1,17 +1,14 @@
 //! The expected cost of a request of each way of reading a cached file, from calls, copies, faults and the ring's own work.
 
-use kelvin_core::catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
+use kelvin_core::catalogue::file::{BYTE_CALLS, ReadEngine};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
-use kelvin_file::Engine;
 
 use super::byte_calls;
 use super::cases::read_engine;
-use super::derived_time::bytes_of;
-use super::test_files::SHARED_BYTES;
+use super::prelude::*;
 use crate::memory::{bandwidth, fault, latency};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
-use crate::prelude::*;
 
 pub(super) const AXBOE_SOURCE: &str =
     "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";

@@ -5,16 +5,10 @@
 
 use std::time::Duration;
 
-use kelvin_core::catalogue::file::{
-    CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine,
-};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{EndCondition, ReadJob};
-use kelvin_file::{Engine, PagePolicy, successive_halving};
+use kelvin_core::catalogue::file::{TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine};
+use kelvin_file::successive_halving;
 
-use super::cases::cache_state;
-use super::test_files::{self, SHARED_BYTES};
-use crate::prelude::*;
+use super::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "The block, threads and queue depth that read a file fastest, by successive halving, for each way of \

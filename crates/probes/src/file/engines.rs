@@ -4,15 +4,13 @@
 //! is where one way becomes the faster. It must not be used for files that are not in memory, where the device decides, nor
 //! for requests in random order.
 
-use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
+use kelvin_core::catalogue::file::{ENGINES, ReadEngine};
 use kelvin_sys::clock::Clock;
 
-use super::cached_file::{BlockReader, CachedFile};
+use super::cached_file::CachedFile;
 use super::cases::read_engine;
 use super::engine_model;
-use super::test_files::{SHARED_BYTES, probe_error};
-use crate::prelude::*;
+use super::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading a cached file by every method, by request size",

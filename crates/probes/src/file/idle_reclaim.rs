@@ -7,13 +7,12 @@ use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
 use kelvin_core::units::seconds;
-use kelvin_file::cache::{PageCacheState, Residency};
-use kelvin_file::{Target, random_data};
+use kelvin_file::cache::Residency;
+use kelvin_file::random_data;
 use kelvin_sys::clock::monotonic;
 
-use super::cached_file::{residency, set_cache_state};
-use super::test_files::{self, MIB};
-use crate::prelude::*;
+use super::cached_file::residency;
+use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "What stays of files in the page cache while nothing touches them for most of a run",

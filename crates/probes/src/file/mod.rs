@@ -19,6 +19,7 @@ pub(crate) mod new_file;
 mod overwrite;
 mod page_read;
 mod page_write;
+mod prelude;
 mod queue_depth;
 mod read_ahead;
 mod read_ahead_model;

@@ -8,20 +8,15 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use kelvin_core::catalogue::file::{
-    AccessOrder, BLOCK, BYTES, CacheState, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
-};
-use kelvin_file::Target;
+use kelvin_core::catalogue::file::{ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};
 
-use super::cases::{page_read_case, page_write_case};
-use super::derived_time;
-use super::test_files::{KIB, MIB, check_free_space, io_failure, probe_error, written_back_bytes};
+use super::prelude::*;
+use super::test_files::{check_free_space, written_back_bytes};
 use super::tree::RoundDirectory;
 use crate::memory::memory_budget;
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",

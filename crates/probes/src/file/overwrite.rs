@@ -4,16 +4,16 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kelvin_file::BlockRequest;
 use kelvin_file::random_data::RandomData;
-use kelvin_file::{Access, BlockRequest, Target};
-use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::direct_io::O_DIRECT;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
 
-use super::test_files::{FULL_QUEUE_DEPTH, MIB};
+use super::prelude::*;
+use super::test_files::FULL_QUEUE_DEPTH;
 
 /// Bytes of which none are like any others: the unit in which file systems deduplicate.
 const DEDUP_UNIT: usize = 4096;

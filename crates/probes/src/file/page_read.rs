@@ -7,20 +7,15 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use kelvin_core::catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
+use kelvin_core::catalogue::file::{BYTE_CALLS, PAGE_READ};
 use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{Access, BlockOrder, BlockRequests, Target};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{advise_access, page_bytes};
 
 use super::byte_calls;
-use super::cached_file::{describe_residency, residency, set_cache_state};
-use super::cases::{block_order, cache_state, page_read_case};
-use super::derived_time::{self, bytes_of};
-use super::test_files::{self, SHARED_BYTES};
+use super::cached_file::{describe_residency, residency};
+use super::prelude::*;
 use crate::memory::{bandwidth, latency, memory_budget};
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Adding pages to the page cache that no device has to fill, and finding them there",

@@ -4,19 +4,14 @@
 //! It is the cost of small writes into the page cache beyond a system call and a copy. It must not be taken for writes to new
 //! pages, for which memory and blocks of the device are allocated.
 
-use kelvin_core::catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
+use kelvin_core::catalogue::file::{PAGE_WRITE, PAGES};
 use kelvin_core::catalogue::mem::BANDWIDTH_READ;
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{Access, BlockRequest, BlockRequests};
+use kelvin_file::BlockRequest;
 use kelvin_sys::mapping::page_bytes;
 
-use super::cached_file::{prove_resident, set_cache_state};
-use super::cases::{block_order, page_write_case};
-use super::derived_time;
 use super::overwrite::Overwriter;
-use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use super::prelude::*;
 use crate::memory::bandwidth;
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Writing a byte into one page of the page cache, and two across the border of two",

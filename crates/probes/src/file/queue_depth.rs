@@ -8,13 +8,9 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
-use kelvin_file::read_job::{EndCondition, ReadJob};
-use kelvin_file::{BlockOrder, Engine};
 
-use super::derived_time::{self, format_time};
-use super::device_proof::DeviceCounters;
-use super::test_files::{self, SHARED_BYTES};
-use crate::prelude::*;
+use super::derived_time::format_time;
+use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),

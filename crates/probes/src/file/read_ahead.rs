@@ -6,14 +6,10 @@
 use std::fs::File;
 
 use kelvin_core::catalogue::file::READ_AHEAD;
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{Access, Target};
 use kelvin_sys::mapping::{FileMapping, advise_access, is_unmappable, page_bytes};
 
-use super::cached_file::set_cache_state;
 use super::page_read;
-use super::test_files::{self, SHARED_BYTES};
-use crate::prelude::*;
+use super::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {

@@ -1,13 +1,10 @@
 //! The expected time to read a file through an empty page cache: pages are allocated for what is read ahead, window by window,
 //! and the device fills one window while the one before is copied.
 
-use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
+use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 
-use super::cases::page_read_case;
-use super::derived_time::{self, IoDirection, bytes_of};
-use super::test_files::KIB;
+use super::prelude::*;
 use crate::memory::memory_budget;
-use crate::prelude::*;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;

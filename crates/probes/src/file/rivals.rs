@@ -8,20 +8,13 @@ mod programs;
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BLOCK, PROGRAM_BLOCK, RIVAL_COMPARISON_CACHED, RIVAL_COMPARISON_DIRECT, RIVALS_CACHED,
-    RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
+    PROGRAM_BLOCK, RIVAL_COMPARISON_CACHED, RIVAL_COMPARISON_DIRECT, RIVALS_CACHED, RIVALS_CACHED_KELVIN,
+    RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
 use kelvin_core::catalogue::{Rival, RivalComparison};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{EndCondition, ReadJob};
-use kelvin_file::{BlockOrder, Engine, Target};
 
-use super::cached_file::{prove_resident, set_cache_state};
-use super::cases::block_order;
-use super::device_proof::DeviceCounters;
-use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use super::prelude::*;
 use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
-use crate::prelude::*;
 use crate::program::{Program, run_alternating};
 
 /// Shared by the texts of both probes.

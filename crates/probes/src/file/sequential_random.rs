@@ -2,20 +2,13 @@
 //!
 //! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
-use kelvin_core::catalogue::file::{AccessOrder, BYTES, CacheState, READ_AHEAD, READ_ORDER, READ_ORDER_P99};
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{
-    BlockOrder, BlockRequests, Engine, IoTally, LatencyObserver, PagePolicy, ReadOptions, Target, recording_cost,
-};
+use kelvin_core::catalogue::file::{READ_AHEAD, READ_ORDER, READ_ORDER_P99};
+use kelvin_file::{LatencyObserver, recording_cost};
 
-use super::cached_file::set_cache_state;
-use super::cases::{block_order, cache_state};
-use super::derived_time::{self, IoDirection, format_time};
-use super::device_proof::DeviceCounters;
+use super::derived_time::format_time;
+use super::prelude::*;
 use super::read_ahead_model::{self, ReadAheadCost};
-use super::test_files::{self, MIB};
 use crate::memory::{latency, memory_budget};
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",

@@ -8,19 +8,15 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{
-    BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE, SyncPolicy,
-    WritePosition,
+    BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE, SyncPolicy, WritePosition,
 };
 use kelvin_core::units;
 use kelvin_file::random_data::{self, RandomData};
-use kelvin_file::{BlockOrder, BlockRequests, Target};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::derived_time::{self, bytes_of};
-use super::device_proof::DeviceCounters;
-use super::test_files::{check_free_space, io_failure, probe_error};
-use crate::prelude::*;
+use super::prelude::*;
+use super::test_files::check_free_space;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "A write of 4 KiB made durable by fsync, fdatasync or O_DSYNC, and one that is not",

@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::units;
-use kelvin_file::cache::{self, PageCacheState};
-use kelvin_file::read_job::{self, Division, EndCondition, IoResult, ReadJob};
-use kelvin_file::{Access, BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
-use kelvin_harness::{Bench, ProbeError};
+use kelvin_file::cache;
+use kelvin_file::random_data;
+use kelvin_file::read_job::{self, Division, IoResult};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
+use super::prelude::*;
 use crate::room::has_room;
 
 /// Name of the file that is read, in the scratch directory, before its size.

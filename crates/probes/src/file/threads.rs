@@ -4,21 +4,15 @@
 
 use std::time::Duration;
 
-use kelvin_core::catalogue::file::{BLOCK, CacheState, THREAD_COUNT, THREADS};
+use kelvin_core::catalogue::file::{THREAD_COUNT, THREADS};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
-use kelvin_file::Engine;
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::read_job::{Division, EndCondition, ReadJob};
+use kelvin_file::read_job::Division;
 use kelvin_sys::cpu;
 
 use super::cached_file::describe_residency;
-use super::cases::cache_state;
-use super::derived_time::{self, IoDirection, bytes_of};
-use super::device_proof::DeviceCounters;
+use super::prelude::*;
 use super::read_ahead_model::ReadAheadCost;
-use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 use crate::memory::{bandwidth, memory_budget};
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading one file by 1 to 32 threads, by block size",

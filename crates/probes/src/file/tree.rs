@@ -4,13 +4,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kelvin_file::Target;
+use super::prelude::*;
 use kelvin_file::device::Device;
-use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, set_topdir_flag, space};
-
-use super::test_files::io_failure;
 
 /// Name of the trees' directory, in the scratch directory.
 const TREES_DIRECTORY: &str = "kelvin-trees";

@@ -3,13 +3,12 @@
 //! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
-use kelvin_core::catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
-use kelvin_file::{Access, BlockOrder, BlockRequests, IoTally, PagePolicy, ReadOptions};
+use kelvin_core::catalogue::file::{ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
 
 use super::cached_file::CachedFile;
 use super::cases::read_engine;
-use super::{engine_model, test_files};
-use crate::prelude::*;
+use super::engine_model;
+use super::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",

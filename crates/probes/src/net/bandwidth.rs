@@ -223,11 +223,8 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static 
         bench.record(&BANDWIDTH_TCP_CPU, vec![fullest]);
     }
     if protocol == Protocol::Udp {
-        let nothing = || ProbeError::fail("no datagram arrived");
-        let (lost, reordered) = (last.lost_since(&first), last.reordered_since(&first));
-        bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
-        bench.record(&BANDWIDTH_UDP_LOST, vec![lost.ok_or_else(nothing)?]);
-        bench.record(&BANDWIDTH_UDP_REORDERED, vec![reordered.ok_or_else(nothing)?]);
+        let metrics = [&BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED];
+        last.record_datagrams_since(&first, bench, metrics)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use kelvin_transfer::wire::message::SequenceCounts;
 
 use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout, of_socket};
 use super::sender::MessageSender;
-use super::steady_state::{per_second, wait_for_peak};
+use super::steady_state::{StreamTotals, wait_for_peak};
 
 /// Windows in which a stream is watched until its rate no longer rises, and their limit.
 const SETTLE_WINDOW: Duration = Duration::from_millis(5);
@@ -91,44 +91,6 @@ impl StreamCounters {
     }
 }
 
-/// The totals of all streams at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamTotals {
-    /// Nanoseconds of the monotonic clock.
-    at: u64,
-    /// Bytes that have arrived.
-    bytes: u64,
-    sent: u64,
-    numbers: SequenceCounts,
-}
-
-impl StreamTotals {
-    /// Bytes a second that arrived since.
-    pub(crate) fn rate_since(&self, earlier: &Self) -> f64 {
-        per_second(self.bytes - earlier.bytes, self.at - earlier.at)
-    }
-
-    /// Bytes that arrived since.
-    pub(crate) fn bytes_since(&self, earlier: &Self) -> u64 {
-        self.bytes - earlier.bytes
-    }
-
-    /// Bytes a second that were sent since.
-    pub(crate) fn sent_since(&self, earlier: &Self) -> f64 {
-        per_second(self.sent - earlier.sent, self.at - earlier.at)
-    }
-
-    /// Share of the datagrams since then that did not arrive, by the gaps in their numbers; `None` if none arrived.
-    pub(crate) fn lost_since(&self, earlier: &Self) -> Option<f64> {
-        self.numbers.loss_share_since(&earlier.numbers)
-    }
-
-    /// Share of the datagrams that arrived since that came after one that was sent later.
-    pub(crate) fn reordered_since(&self, earlier: &Self) -> Option<f64> {
-        self.numbers.reordered_share_since(&earlier.numbers)
-    }
-}
-
 fn start_error(error: Error) -> ProbeError {
     ProbeError::fail(format!("cannot start the streams: {error}"))
 }
@@ -147,13 +109,6 @@ impl EndUsage {
     }
 }
 
-/// What a sender reports when it ends.
-struct StreamSenderReport {
-    used: EndUsage,
-    /// What was achieved, where that may differ from what was asked.
-    achieved: Option<String>,
-}
-
 /// What is known of streams that have ended.
 pub(crate) struct StreamReport {
     /// Their sockets, and how busy each sender and receiver was, in words.
@@ -168,7 +123,8 @@ pub(crate) struct BulkStreams {
     links: Arc<Vec<Link>>,
     accounts: Arc<Vec<StreamCounters>>,
     stop: Arc<AtomicBool>,
-    senders: Vec<JoinHandle<Result<StreamSenderReport>>>,
+    /// How busy each sender was, and what it achieved, where that may differ from what was asked.
+    senders: Vec<JoinHandle<Result<(EndUsage, Option<String>)>>>,
     board: Arc<Shared<PartnerStatus>>,
     receivers: Option<PartnerTask>,
 }
@@ -182,18 +138,16 @@ impl BulkStreams {
 
     /// Like `start`, over these connections, one for each stream of the plan; the sender's socket of each first.
     pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
-        let (mut near, mut far) = (Vec::new(), Vec::new());
-        for (one, other) in pairs {
+        for (sender, receiver) in &pairs {
             // The kernel may gather small writes into packets, as it does by default.
-            if let Link::Tcp(stream) = &one {
+            if let Link::Tcp(stream) = sender {
                 stream.set_nodelay(false).map_err(start_error)?;
             }
             // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for their end.
-            of_socket!(&one, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).map_err(start_error)?;
-            other.set_receive_timeout(SETTLE_WINDOW).map_err(start_error)?;
-            near.push(one);
-            far.push(other);
+            of_socket!(sender, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).map_err(start_error)?;
+            receiver.set_receive_timeout(SETTLE_WINDOW).map_err(start_error)?;
         }
+        let (near, far): (Vec<Link>, Vec<Link>) = pairs.into_iter().unzip();
         let accounts = plan.streams.iter().map(|_| Shared::new().map(StreamCounters)).collect::<Result<Vec<_>>>();
         let accounts = Arc::new(accounts.map_err(start_error)?);
         let board = PartnerStatus::new().map_err(start_error)?;
@@ -223,14 +177,14 @@ impl BulkStreams {
                 let (link, account) = (&links[number], &accounts[number]);
                 cpu::pin(&[ends.sender])?;
                 let mut sender = MessageSender::new(way, link, message)?;
-                let (busy, begun) = (thread_cpu_time(), monotonic());
+                let begun = thread_times();
                 while !stop.load(Ordering::Relaxed) {
                     sender.send(link)?;
                     account.add(CounterIndex::Sent, message as u64);
                 }
                 let achieved = sender.describe_achieved(link)?;
-                let (busy, passed) = (thread_cpu_time() - busy, monotonic() - begun);
-                Ok(StreamSenderReport { used: EndUsage { what: "sender", cpu: ends.sender, busy, passed }, achieved })
+                let [busy, passed] = times_since(begun);
+                Ok((EndUsage { what: "sender", cpu: ends.sender, busy, passed }, achieved))
             };
             self.senders.push(ThreadBuilder::named("sender").start(sending)?);
         }
@@ -284,8 +238,7 @@ impl BulkStreams {
         let mut ends = Vec::new();
         for sender in self.senders.drain(..) {
             let ended = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
-            let StreamSenderReport { used, achieved } =
-                ended.map_err(|error| ProbeError::fail(format!("a sender: {error}")))?;
+            let (used, achieved) = ended.map_err(|error| ProbeError::fail(format!("a sender: {error}")))?;
             ends.push(used);
             parts.extend(achieved);
         }
@@ -344,10 +297,15 @@ fn describe_load(ends: &[EndUsage]) -> String {
     if full.is_empty() { each } else { format!("{each}: CPU-limited, CPU {} is full", full.join(" and ")) }
 }
 
-/// CPU time of this thread, in nanoseconds.
-fn thread_cpu_time() -> u64 {
+/// CPU time of this thread and the time of the monotonic clock, in nanoseconds.
+fn thread_times() -> [u64; 2] {
     let used = read_usage(UsageScope::Thread);
-    used.user + used.system
+    [used.user + used.system, monotonic()]
+}
+
+fn times_since(begun: [u64; 2]) -> [u64; 2] {
+    let [cpu, clock] = thread_times();
+    [cpu - begun[0], clock - begun[1]]
 }
 
 /// The receiving process: a thread for each stream.
@@ -375,7 +333,7 @@ fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &Pa
         match link.receive_some(&mut buffer) {
             Ok(0) => break,
             Ok(bytes) => {
-                begun.get_or_insert_with(|| (thread_cpu_time(), monotonic()));
+                begun.get_or_insert_with(thread_times);
                 account.add(CounterIndex::Bytes, bytes as u64);
                 if matches!(link, Link::Udp(_)) {
                     count_datagram(account, &buffer[..bytes])?;
@@ -387,10 +345,9 @@ fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &Pa
             Err(error) => return Err(error),
         }
     }
-    if let Some((busy, at)) = begun {
-        account.set(CounterIndex::Busy, thread_cpu_time() - busy);
-        account.set(CounterIndex::Passed, monotonic() - at);
-    }
+    let [busy, passed] = begun.map_or([0; 2], times_since);
+    account.set(CounterIndex::Busy, busy);
+    account.set(CounterIndex::Passed, passed);
     account.set(CounterIndex::Buffer, net::buffers(link)?.receive.into());
     Ok(())
 }
@@ -458,7 +415,7 @@ mod tests {
             // A message counts as sent when the call returns, which may be after it has arrived.
             let in_flight = 2 * 4096;
             assert!(after.sent + in_flight >= after.bytes && after.sent_since(&before) > 0.0, "{after:?}");
-            assert_eq!(after.lost_since(&before).is_some(), protocol == Protocol::Udp);
+            assert_eq!(after.numbers.loss_share_since(&before.numbers).is_some(), protocol == Protocol::Udp);
             let StreamReport { words, fullest } = bulk.finish().unwrap();
             assert!(fullest >= 0.0, "{fullest}");
             assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
@@ -498,10 +455,11 @@ mod tests {
                 reordered: account.read(CounterIndex::Reordered),
             },
         };
-        assert_eq!(totals.lost_since(&zero), Some(3.0 / 8.0));
-        assert_eq!(totals.reordered_since(&zero), Some(1.0 / 5.0));
+        assert_eq!(totals.numbers.loss_share_since(&zero.numbers), Some(3.0 / 8.0));
+        assert_eq!(totals.numbers.reordered_share_since(&zero.numbers), Some(1.0 / 5.0));
         assert_eq!((totals.rate_since(&zero), totals.sent_since(&zero)), (250.0, 400.0));
-        assert_eq!((zero.lost_since(&zero), zero.reordered_since(&zero)), (None, None));
+        assert_eq!(zero.numbers.loss_share_since(&zero.numbers), None);
+        assert_eq!(zero.numbers.reordered_share_since(&zero.numbers), None);
     }
 
     #[test]

@@ -1,16 +1,59 @@
 //! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out, and when it no longer falls either,
 //! so that the burst of a token bucket can.
 
-use kelvin_harness::ProbeError;
+use kelvin_core::Metric;
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_transfer::wire::message::SequenceCounts;
 
 /// A rate that is above the one before it by at most this share has settled,
 const MAX_RISE: f64 = 0.05;
 /// and has not fallen below it by more than this one: a burst is over then.
 const MAX_FALL: f64 = 0.2;
 
-/// Bytes per second.
-pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
-    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
+/// What had been moved by a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamTotals {
+    /// Nanoseconds of the receiver's clock.
+    pub at: u64,
+    /// Bytes that had arrived.
+    pub bytes: u64,
+    /// Bytes that had been sent, by the sender's count.
+    pub sent: u64,
+    /// The datagrams among them.
+    pub numbers: SequenceCounts,
+}
+
+impl StreamTotals {
+    /// Bytes a second that arrived since.
+    pub(crate) fn rate_since(&self, earlier: &Self) -> f64 {
+        self.per_second(earlier, self.bytes - earlier.bytes)
+    }
+
+    /// Bytes a second that were sent since.
+    pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
+        self.per_second(earlier, self.sent - earlier.sent)
+    }
+
+    fn per_second(&self, earlier: &Self, bytes: u64) -> f64 {
+        bytes as f64 * 1e9 / (self.at - earlier.at).max(1) as f64
+    }
+
+    /// Records the datagrams since: the rate at which they were sent, the share that did not arrive, by the gaps in their numbers, and of
+    /// those that arrived the share that came after one that was sent later.
+    pub(super) fn record_datagrams_since(
+        &self,
+        earlier: &Self,
+        bench: &mut Bench<'_>,
+        [sent, lost, reordered]: [&Metric; 3],
+    ) -> Result<(), ProbeError> {
+        let shares =
+            self.numbers.loss_share_since(&earlier.numbers).zip(self.numbers.reordered_share_since(&earlier.numbers));
+        let (loss_share, reordered_share) = shares.ok_or_else(|| ProbeError::fail("no datagram arrived"))?;
+        bench.record(sent, vec![self.sent_since(earlier)]);
+        bench.record(lost, vec![loss_share]);
+        bench.record(reordered, vec![reordered_share]);
+        Ok(())
+    }
 }
 
 /// Measures the rate in successive windows until one is neither above the one before it nor far below; at most this many.

@@ -73,7 +73,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let after = (bulk.totals()?, shaper.counts()?);
     let words = bulk.finish()?.words;
     let let_through = payload_since(&after.1, &before.1);
-    let arrived = after.0.bytes_since(&before.0);
+    let arrived = after.0.bytes - before.0.bytes;
     bench.note(format!(
         "{arrived} bytes arrived of {let_through} that the shaper ({}) passed; it dropped {} packets; {words}",
         after.1.kind,

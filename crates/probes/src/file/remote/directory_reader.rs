@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use kelvin_core::units::bytes as in_words;
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
-use kelvin_harness::{Bench, ProbeError, Setup};
+use kelvin_file::random_data;
+use kelvin_harness::Setup;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::fs::{kind, space};
 
-use super::super::cached_file::{BlockReader, set_cache_state};
-use super::super::test_files;
+use super::super::prelude::*;
 use super::nfs_requests::NfsMount;
 
 /// Bytes of a block.

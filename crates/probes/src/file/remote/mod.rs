@@ -10,20 +10,17 @@ mod server;
 use std::path::Path;
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE,
-    REMOTE_READ_AHEAD, REMOTE_REQUESTS, REMOTE_ROUND_TRIP, REMOTE_SHARE,
+    LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
+    REMOTE_ROUND_TRIP, REMOTE_SHARE,
 };
 use kelvin_core::{Input, Nic};
 use kelvin_harness::Setup;
 use kelvin_sys::fs::kind;
 
 use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};
-use super::cases::{block_order, cache_state};
-use super::derived_time::bytes_of;
+use super::prelude::*;
 use super::read_ahead_model;
-use super::test_files::MIB;
 use crate::memory::memory_budget;
-use crate::prelude::*;
 
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 

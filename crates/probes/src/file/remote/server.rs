@@ -10,16 +10,13 @@ use std::path::Path;
 use kelvin_core::catalogue::file::{
     LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP,
 };
-use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, PagePolicy, ReadOptions, Target};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::super::cached_file::BlockReader;
+use super::super::prelude::*;
 use super::super::read_ahead;
-use super::super::test_files::{self, MIB};
 use super::directory_reader::{self, BLOCK};
 use super::nfs_requests::NfsMount;
-use crate::prelude::*;
 use kelvin_core::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {

@@ -8,11 +8,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kelvin_core::catalogue::Rival;
-use kelvin_file::cache::PageCacheState;
-use kelvin_file::{BlockOrder, Target};
-use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
 
+use super::super::prelude::*;
 use super::{RivalTask, SideResult};
 use crate::program::Program;
 

@@ -90,8 +90,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         StreamDirection::FromAgent => TestDirection::FromAgent,
     };
     let (streams, message) = (count as u32, MESSAGE_BYTES);
-    let wanted = StreamSpec { direction, streams, way: SendMethod::Send, message, windows: MIN_WINDOWS };
-    let streamed = run_streams(bench, wanted)?;
+    let spec = StreamSpec { direction, streams, method: SendMethod::Send, message, windows: MIN_WINDOWS };
+    let streamed = run_streams(bench, spec)?;
     bench.record(&PEER_BANDWIDTH, rates(&streamed.windows));
     if let Some(burst) = streamed.burst {
         bench.record(&PEER_BANDWIDTH_BURST, vec![burst.size]);

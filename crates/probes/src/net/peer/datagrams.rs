@@ -22,7 +22,7 @@ use kelvin_transfer::wire::message::TestDirection;
 use super::bandwidth::streams_to_agent;
 use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};
 use super::rate_windows::{
-    MIN_WINDOWS, RateWatch, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares, rates,
+    MIN_WINDOWS, RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares, rates,
 };
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::link::{Link, Protocol, SMALL_MESSAGE, message_bytes};
@@ -136,23 +136,20 @@ fn run(
     let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
     let socket = test.socket().0.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
-    let moving = TransferState::default();
+    let transfer = Transfer::new(TestDirection::ToAgent, Vec::new());
     let SustainedWindows { windows, burst } = std::thread::scope(|scope| {
         let sender =
-            ThreadBuilder::named("sender").start_in(scope, || send_until_stopped(&socket, bytes, rate, &moving))?;
-        let windows =
-            RateWatch::start(&mut test, &moving, TestDirection::ToAgent, &[]).measure_windows(slice, MIN_WINDOWS);
-        moving.is_over.store(true, Ordering::Relaxed);
+            ThreadBuilder::named("sender").start_in(scope, || send_until_stopped(&socket, bytes, rate, &transfer))?;
+        let windows = RateWatch::start(&mut test, &transfer).measure_windows(slice, MIN_WINDOWS);
+        transfer.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| ProbeError::fail("the sender panicked"))??;
         windows
     })?;
     let known = Link::Udp(socket).describe()?;
     let seen = test.finish().map_err(probe_error)?;
-    let nothing = || ProbeError::fail("no datagram arrived");
-    let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
-    let dropped = last.counted.dropped - first.counted.dropped;
-    let numbers = (&last.counted.numbers, &first.counted.numbers);
-    bench.note(format!("{dropped} datagrams found the agent's socket full"));
+    let ends = windows.first().zip(windows.last());
+    let (first, last) = ends.ok_or_else(|| ProbeError::fail("no datagram arrived"))?;
+    bench.note(format!("{} datagrams found the agent's socket full", last.dropped - first.dropped));
     bench.note(format!("{known}; {}", describe_agent_side(&seen, 1)));
     bench.note(describe_interfaces(own, &seen));
     burst.iter().for_each(|burst| bench.note(describe_burst(burst)));
@@ -160,10 +157,7 @@ fn run(
         bench.note(describe_busy(&busy));
     }
     bench.record(arrived, rates(&windows));
-    bench.record(sent, vec![last.sent_since(first)]);
-    bench.record(lost, vec![numbers.0.loss_share_since(numbers.1).ok_or_else(nothing)?]);
-    bench.record(reordered, vec![numbers.0.reordered_share_since(numbers.1).ok_or_else(nothing)?]);
-    Ok(())
+    last.totals.record_datagrams_since(&first.totals, bench, [sent, lost, reordered])
 }
 
 /// Sends until stopped.
@@ -171,20 +165,20 @@ fn send_until_stopped(
     socket: &UdpSocket,
     bytes: usize,
     rate: Option<f64>,
-    moving: &TransferState,
+    transfer: &Transfer,
 ) -> Result<(), ProbeError> {
-    moving.threads.register();
+    transfer.threads.register();
     socket.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     let mut datagram = vec![0x5a; bytes];
     let mut pace = rate.map(|rate| Pacer::new(bytes as f64 * 1e9 / rate, monotonic()));
     let mut number = 0_u64;
-    while !moving.is_over.load(Ordering::Relaxed) {
+    while !transfer.is_over.load(Ordering::Relaxed) {
         for _ in 0..pace.as_mut().map_or(BURST_DATAGRAMS, |pace| pace.take_due(monotonic())) {
             datagram[..NUMBER_BYTES].copy_from_slice(&(number + 1).to_le_bytes());
             match socket.send(&datagram) {
                 Ok(_) => {
                     number += 1;
-                    moving.bytes.store(number * bytes as u64, Ordering::Relaxed);
+                    transfer.bytes.store(number * bytes as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.raw_os_error() == Some(ENOBUFS) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
@@ -330,15 +324,15 @@ mod tests {
     fn datagrams_are_offered_at_their_rate() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
-        let moving = TransferState::default();
-        let sent = || moving.bytes.load(Ordering::Relaxed) / 1000;
+        let transfer = Transfer::new(TestDirection::ToAgent, Vec::new());
+        let sent = || transfer.bytes.load(Ordering::Relaxed) / 1000;
         let begun = std::time::Instant::now();
         std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send_until_stopped(&near, 1000, Some(1e6), &moving));
+            let sender = scope.spawn(|| send_until_stopped(&near, 1000, Some(1e6), &transfer));
             while sent() < 20 && !sender.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            moving.is_over.store(true, Ordering::Relaxed);
+            transfer.is_over.store(true, Ordering::Relaxed);
             sender.join().unwrap().unwrap();
         });
         // A thousand in a second, one of them at once; a busy machine may delay it, and arrears are not made up for.

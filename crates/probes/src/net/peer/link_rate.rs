@@ -4,7 +4,7 @@
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
 use crate::formula::{Expr, given};
-use kelvin_core::{Bound, Input, NetworkPath, Nic, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Bound, Fact, Input, NetworkPath, Nic, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{HardwareFacts, PredictionInputs};
 
 /// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
@@ -64,10 +64,10 @@ pub(super) struct PacketLayout {
 impl PacketLayout {
     /// Those to the agent as far as they are known: no larger than the MTU of either interface.
     pub(super) fn to_agent(hardware: HardwareFacts<'_>) -> Self {
-        let here = EgressInterface::to_agent(hardware).ok().and_then(|leaving| leaving.nic.mtu.get().copied());
-        let there = hardware.network_path.and_then(|way| way.agent_mtu.get().copied());
-        let mtu = here.into_iter().chain(there).min().unwrap_or(DEFAULT_MTU);
-        Self { protocol: hardware.network_path.map_or(4, |way| way.protocol), mtu }
+        let own = EgressInterface::to_agent(hardware).ok().and_then(|egress| egress.nic.mtu.get().copied());
+        let agents = hardware.network_path.and_then(|path| path.agent_mtu.get().copied());
+        let mtu = own.into_iter().chain(agents).min().unwrap_or(DEFAULT_MTU);
+        Self { protocol: hardware.network_path.map_or(4, |path| path.protocol), mtu }
     }
 
     fn header(self) -> f64 {
@@ -114,116 +114,91 @@ impl PacketLayout {
 
 /// The interface of this host by which packets to the agent leave.
 struct EgressInterface<'a> {
-    way: &'a NetworkPath,
+    path: &'a NetworkPath,
     nic: &'a Nic,
 }
 
 impl<'a> EgressInterface<'a> {
     fn to_agent(hardware: HardwareFacts<'a>) -> Result<Self, NoPrediction> {
-        let way = hardware
-            .network_path
-            .ok_or_else(|| NoPrediction::new("the route to the agent was not looked up in this run"))?;
-        let name = way.interface.get().ok_or_else(|| {
-            let why = way.interface.source_or_reason();
-            NoPrediction::new(format!("the interface by which packets to the agent leave is unknown: {why}"))
-        })?;
-        let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name).ok_or_else(|| {
-            NoPrediction::new(format!(
-                "packets to the agent leave by {name}, which is not among this machine's \
-                                           interfaces"
-            ))
-        })?;
-        Ok(Self { way, nic })
+        let not_looked_up = || NoPrediction::new("the route to the agent was not looked up in this run");
+        let path = hardware.network_path.ok_or_else(not_looked_up)?;
+        let name = known(&path.interface, "the interface by which packets to the agent leave is unknown")?;
+        let absent = || format!("packets to the agent leave by {name}, which is not among this machine's interfaces");
+        let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name);
+        Ok(Self { path, nic: nic.ok_or_else(|| NoPrediction::new(absent()))? })
     }
 
     /// Its line rate in bytes per second.
     fn line_rate(&self) -> Result<Input, NoPrediction> {
-        let bits = self.nic.line_rate.get().ok_or_else(|| {
-            let why = self.nic.line_rate.source_or_reason();
-            NoPrediction::new(format!(
-                "packets to the agent leave by {}, whose line rate is not known: {why}",
-                self.nic.name
-            ))
-        })?;
-        let source = self.nic.line_rate.source_or_reason().to_owned();
-        Ok(Input {
-            name: format!("line rate of {}", self.nic.name),
-            value: bits / 8.0,
-            unit: Unit::BytesPerSecond,
-            source,
-        })
+        let (name, rate) = (&self.nic.name, &self.nic.line_rate);
+        let bits = known(rate, &format!("packets to the agent leave by {name}, whose line rate is not known"))?;
+        Ok(rate_input(format!("line rate of {name}"), *bits, rate))
     }
 
     /// That rate, or the advertised one of the agent's interface if it is slower. That one bounds nothing: whether it is a real
     /// line rate is not known here.
     fn path_rate(&self) -> Result<Input, NoPrediction> {
-        let here = self.line_rate()?;
-        let advertised = &self.way.agent_link_speed;
-        let slower = advertised.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
-        Ok(slower.map_or(here, |value| Input {
-            name: "advertised speed of the agent's interface".into(),
-            value,
-            unit: Unit::BytesPerSecond,
-            source: advertised.source_or_reason().to_owned(),
-        }))
+        let (line, advertised) = (self.line_rate()?, &self.path.agent_link_speed);
+        let slower = advertised.get().filter(|&&bits| bits > 0.0 && bits / 8.0 < line.value);
+        let of_agent = |&bits| rate_input("advertised speed of the agent's interface".into(), bits, advertised);
+        Ok(slower.map_or(line, of_agent))
     }
+}
+
+/// A fact, or what is not known, and why.
+fn known<'a, T>(fact: &'a Fact<T>, unknown: &str) -> Result<&'a T, NoPrediction> {
+    fact.get().ok_or_else(|| NoPrediction::new(format!("{unknown}: {}", fact.source_or_reason())))
+}
+
+fn rate_input(name: String, bits: f64, fact: &Fact<f64>) -> Input {
+    Input { name, value: bits / 8.0, unit: Unit::BytesPerSecond, source: fact.source_or_reason().to_owned() }
 }
 
 /// The most that can arrive at the agent in bytes per second; `None` where no line rate is known.
 pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Option<Bound> {
-    let leaving = EgressInterface::to_agent(hardware).ok()?;
-    let (rate, &mtu) = (leaving.line_rate().ok()?, leaving.nic.mtu.get()?);
-    let packets = PacketLayout { protocol: leaving.way.protocol, mtu };
-    let share = packets.payload_share(payload);
-    let most = rate.value * share * CLOCK_TOLERANCE;
+    let egress = EgressInterface::to_agent(hardware).ok()?;
+    let (rate, mtu, name) = (egress.line_rate().ok()?, &egress.nic.mtu, &egress.nic.name);
+    let packets = PacketLayout { protocol: egress.path.protocol, mtu: *mtu.get()? };
+    let limit = rate.value * packets.payload_share(payload) * CLOCK_TOLERANCE;
+    let share = packets.describe_payload_share(payload);
+    let (derivation, likely_cause) = (
+        format!("{name} carries {:.1} MB/s x {share} of payload, and 1 % for the clocks", rate.value / 1e6),
+        format!(
+            "not all bytes went by {name}: they took another route or another link of several, or its line has become \
+             faster since the run began"
+        ),
+    );
+    let inputs = vec![rate, mtu_input(packets, mtu.source_or_reason())];
     // A packet with no room for payload bounds nothing.
-    (most > 0.0).then(|| Bound {
-        limit: most,
-        derivation: format!(
-            "{} carries {:.1} MB/s x {} of payload, and 1 % for the clocks",
-            leaving.nic.name,
-            rate.value / 1e6,
-            packets.describe_payload_share(payload)
-        ),
-        likely_cause: format!(
-            "not all bytes went by {}: they took another route or another link of several, or its line has become \
-             faster since the run began",
-            leaving.nic.name
-        ),
-        inputs: vec![rate, mtu_as_input(mtu, leaving.nic.mtu.source_or_reason())],
-    })
+    (limit > 0.0).then_some(Bound { limit, derivation, likely_cause, inputs })
 }
 
 /// What should arrive at the agent of TCP streams where the link is the limit.
 pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
-    let mtu = PacketLayout::to_agent(facts.hardware()).mtu;
+    let mtu = mtu_input(PacketLayout::to_agent(facts.hardware()), "the smaller one of both hosts' interfaces");
     let most = rate.value();
-    let rate = rate.beside(&mtu_as_input(mtu, "the smaller one of both hosts' interfaces").into()).source(SOURCES);
-    let rate = rate.of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(most);
+    let rate = rate.beside(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(most);
     Ok(rate.predict(PredictionBasis::Derived, "payload of the link"))
 }
 
 /// The rate of the link to the agent, by the slower of its interfaces.
 pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<Expr, NoPrediction> {
-    let leaving = EgressInterface::to_agent(hardware)?;
-    let rate = leaving.path_rate()?;
-    if leaving.nic.mtu.get().is_none() {
-        let (name, why) = (&leaving.nic.name, leaving.nic.mtu.source_or_reason());
-        return Err(NoPrediction::new(format!("the MTU of {name} is not known: {why}")));
-    }
+    let egress = EgressInterface::to_agent(hardware)?;
+    let rate = egress.path_rate()?;
+    known(&egress.nic.mtu, &format!("the MTU of {} is not known", egress.nic.name))?;
     let packets = PacketLayout::to_agent(hardware);
     let share = given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
     Ok(Expr::from(rate) * share)
 }
 
-fn mtu_as_input(mtu: u32, source: &str) -> Input {
-    Input { name: "MTU".into(), value: f64::from(mtu), unit: Unit::Bytes, source: source.into() }
+fn mtu_input(packets: PacketLayout, source: &str) -> Input {
+    Input { name: "MTU".into(), value: f64::from(packets.mtu), unit: Unit::Bytes, source: source.into() }
 }
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::{Case, Fact, Machine};
+    use kelvin_core::{Case, Machine};
 
     use super::*;
     use crate::testing::{machine, nic};

@@ -4,13 +4,12 @@ use kelvin_core::catalogue::net::{PEER_LOADED, SendMethod};
 use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
-use super::rate_windows::{RateWatch, TransferState, describe_busy, host_busy_shares};
-use super::streams::{MESSAGE_BYTES, StreamSpec, duplicate_links, run_stream, stop_streams};
+use super::rate_windows::{describe_busy, host_busy_shares};
+use super::streams::{MESSAGE_BYTES, StreamSpec};
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, SMALL_MESSAGE};
 use crate::prelude::*;
-use kelvin_sys::thread_spawn::ThreadBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
@@ -36,38 +35,28 @@ pub(in crate::net) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let (mut filling, mut asking) = (connect_agent(bench)?, connect_agent(bench)?);
     let own = asking.local_addr();
-    let mut stream =
-        filling.open_streams(TestDirection::ToAgent, 1, &TestSocketOptions::default()).map_err(probe_error)?;
+    let (direction, streams, method) = (TestDirection::ToAgent, 1, SendMethod::Send);
+    let spec = StreamSpec { direction, streams, method, message: MESSAGE_BYTES, windows: 1 };
+    let mut stream = filling.open_streams(direction, streams, &TestSocketOptions::default()).map_err(probe_error)?;
     let mut echo = asking.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
-    let links = duplicate_links(&mut stream)?;
     let mut messages = EchoClient::over_link(Link::Tcp(echo.socket().try_clone()?), SMALL_MESSAGE as usize)?;
-    let moving = TransferState::default();
-    let (direction, way, message) = (TestDirection::ToAgent, SendMethod::Send, MESSAGE_BYTES);
-    let wanted = StreamSpec { direction, streams: 1, way, message, windows: 1 };
-    let windows = std::thread::scope(|scope| {
-        let sender = ThreadBuilder::named("sender").start_in(scope, || run_stream(&links[0], &wanted, &moving))?;
-        let mut watched = RateWatch::start(&mut stream, &moving, wanted.direction, &links);
-        let timed = watched.settle().and_then(|begun| {
-            bench.time_each([&PEER_LOADED], |clock| Ok([messages.time_round_trip(clock)?]))?;
-            Ok([begun, watched.count_window()?])
-        });
-        stop_streams(&moving, &links, wanted.direction);
-        sender.join().map_err(|_| ProbeError::fail("the sender panicked"))??;
-        timed
+    let (windows, socket, _) = spec.stream_while(&mut stream, &[bench.cpu()], |watch| {
+        let begun = watch.settle()?;
+        bench.time_each([&PEER_LOADED], |clock| Ok([messages.time_round_trip(clock)?]))?;
+        Ok([begun, watch.count_window()?])
     })?;
-    let carried = windows[1].rate_since(&windows[0]);
+    let carried = windows[1].totals.rate_since(&windows[0].totals);
     if carried <= 0.0 {
         return Err(ProbeError::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
     }
-    let known = links[0].describe()?;
-    bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));
+    bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {socket}", carried / 1e6));
     if let Some(busy) = host_busy_shares(&windows) {
         bench.note_last_reading(describe_busy(&busy));
     }
     stream.finish().map_err(probe_error)?;
     drop(messages);
-    let seen = echo.finish().map_err(probe_error)?;
-    bench.note_last_reading(describe_agent_side(&seen, 2));
-    bench.note_last_reading(describe_interfaces(own, &seen));
+    let report = echo.finish().map_err(probe_error)?;
+    bench.note_last_reading(describe_agent_side(&report, 2));
+    bench.note_last_reading(describe_interfaces(own, &report));
     Ok(())
 }

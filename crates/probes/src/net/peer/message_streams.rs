@@ -59,11 +59,10 @@ fn cases(effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let way = sender::send_method(case)?;
+    let (direction, method) = (TestDirection::ToAgent, sender::send_method(case)?);
     // One window of a round: there are many cases, and each needs its rounds within the run's time.
-    let wanted =
-        StreamSpec { direction: TestDirection::ToAgent, streams: 1, way, message: message_bytes(case)?, windows: 1 };
-    let streamed = run_streams(bench, wanted)?;
+    let spec = StreamSpec { direction, streams: 1, method, message: message_bytes(case)?, windows: 1 };
+    let streamed = run_streams(bench, spec)?;
     bench.record(&PEER_BANDWIDTH_MESSAGE, rates(&streamed.windows));
     Ok(())
 }

@@ -13,7 +13,7 @@ use kelvin_transfer::wire::message::{TestCounts, TestDirection};
 
 use super::probe_error;
 use crate::net::link::Link;
-use crate::net::steady_state::{per_second, wait_for_level};
+use crate::net::steady_state::{StreamTotals, wait_for_level};
 
 /// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
 /// of bytes, is a small share of it.
@@ -32,10 +32,13 @@ const MIN_WINDOWS_AFTER_FALL: usize = 2;
 /// Windows that are added at most, where the rate falls: two seconds, within which most buckets of shapers are empty.
 const MAX_ADDED_WINDOWS: usize = 10;
 
-/// Shared by the threads that send or receive and the one that watches.
-#[derive(Debug, Default)]
-pub(super) struct TransferState {
-    /// That they are to end.
+/// What moves between this host and the agent: shared by the threads that send or receive and the one that watches.
+pub(super) struct Transfer {
+    pub direction: TestDirection,
+    /// The streams, of which there are none where datagrams are sent. Their bytes have arrived here when the kernel has them: a thread that
+    /// waits for a CPU and then reads what has gathered would show more than the network carries.
+    pub links: Vec<Link>,
+    /// That the threads are to end.
     pub is_over: AtomicBool,
     /// Bytes handed to the kernel.
     pub bytes: AtomicU64,
@@ -43,41 +46,30 @@ pub(super) struct TransferState {
     pub threads: ThreadClocks,
 }
 
+impl Transfer {
+    /// None has begun yet.
+    pub(super) fn new(direction: TestDirection, links: Vec<Link>) -> Self {
+        let (is_over, bytes, threads) = (AtomicBool::new(false), AtomicU64::new(0), ThreadClocks::default());
+        Self { direction, links, is_over, bytes, threads }
+    }
+}
+
 /// What was known at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateWindow {
-    /// The agent's counts, and how busy its host was in this window.
-    pub counted: TestCounts,
-    /// Bytes sent by then, by the sender's count.
-    pub sent: u64,
-    /// Bytes that arrived by then, by the receiver's count, and the nanoseconds of its clock.
-    pub arrived: u64,
-    pub at: u64,
-    /// How busy this host was in this window.
-    pub here: CpuUsage,
-}
-
-impl RateWindow {
-    /// Bytes per second that arrived since an earlier one.
-    pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
-        per_second(self.arrived - earlier.arrived, self.at - earlier.at)
-    }
-
-    /// Bytes per second that were sent since an earlier one.
-    pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
-        per_second(self.sent - earlier.sent, self.at - earlier.at)
-    }
+    /// What had been moved since the test began.
+    pub totals: StreamTotals,
+    /// Datagrams that had found the agent's socket full.
+    pub dropped: u64,
+    /// How busy this host was in this window, and the agent's.
+    pub busy: [CpuUsage; 2],
 }
 
 /// A running test.
 pub(super) struct RateWatch<'a, 'client, S> {
     test: &'a mut RunningTest<'client, S>,
-    moving: &'a TransferState,
-    direction: TestDirection,
-    /// The streams, whose bytes have arrived here when the kernel has them: a thread that waits for a CPU and then reads what has gathered
-    /// would show more than the network carries.
-    streams: &'a [Link],
-    watch: CpuUsageMeter<'a>,
+    transfer: &'a Transfer,
+    meter: CpuUsageMeter<'a>,
     /// When it began, by the clock of the end that counts.
     begun: u64,
 }
@@ -95,8 +87,8 @@ impl SustainedWindows {
     fn from_windows(mut windows: Vec<RateWindow>, begun: u64) -> Self {
         windows.drain(..sustained_start(&rates(&windows)));
         let burst = windows.first().zip(windows.last()).and_then(|(first, last)| {
-            let seconds = first.at.saturating_sub(begun) as f64 / 1e9;
-            burst(first.arrived as f64, seconds, last.rate_since(first))
+            let seconds = first.totals.at.saturating_sub(begun) as f64 / 1e9;
+            burst(first.totals.bytes as f64, seconds, last.totals.rate_since(&first.totals))
         });
         Self { windows, burst }
     }
@@ -111,7 +103,7 @@ fn window_length(streams: usize, rate: f64) -> Duration {
 
 /// Bytes a second that arrived, window by window.
 pub(super) fn rates(windows: &[RateWindow]) -> Vec<f64> {
-    windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect()
+    windows.windows(2).map(|pair| pair[1].totals.rate_since(&pair[0].totals)).collect()
 }
 
 /// Whether these rates are enough, this many of which are wanted: all of one level, or enough after a fall.
@@ -132,28 +124,21 @@ pub(super) fn describe_burst(burst: &Burst) -> String {
 
 impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     /// Begins now.
-    pub(super) fn start(
-        test: &'a mut RunningTest<'client, S>,
-        moving: &'a TransferState,
-        direction: TestDirection,
-        streams: &'a [Link],
-    ) -> Self {
+    pub(super) fn start(test: &'a mut RunningTest<'client, S>, transfer: &'a Transfer) -> Self {
         // The agent counts from the beginning of the test.
-        let begun = match direction {
-            TestDirection::ToAgent => 0,
-            TestDirection::FromAgent => monotonic(),
-        };
-        Self { test, moving, direction, streams, watch: CpuUsageMeter::start(&moving.threads), begun }
+        let begun = if transfer.direction == TestDirection::ToAgent { 0 } else { monotonic() };
+        Self { test, transfer, meter: CpuUsageMeter::start(&transfer.threads), begun }
     }
 
     /// The counts by now.
     pub(super) fn count_window(&mut self) -> Result<RateWindow, ProbeError> {
-        let counted = self.test.counts().map_err(probe_error)?;
-        let (sent, arrived, at) = match self.direction {
-            TestDirection::ToAgent => (self.moving.bytes.load(Ordering::Relaxed), counted.bytes, counted.nanoseconds),
-            TestDirection::FromAgent => (counted.bytes, received_bytes(self.streams)?, monotonic()),
+        let TestCounts { bytes, nanoseconds, numbers, dropped, busy } = self.test.counts().map_err(probe_error)?;
+        let (sent, bytes, at) = match self.transfer.direction {
+            TestDirection::ToAgent => (self.transfer.bytes.load(Ordering::Relaxed), bytes, nanoseconds),
+            TestDirection::FromAgent => (bytes, received_bytes(&self.transfer.links)?, monotonic()),
         };
-        Ok(RateWindow { counted, sent, arrived, at, here: self.watch.sample() })
+        let totals = StreamTotals { at, bytes, sent, numbers };
+        Ok(RateWindow { totals, dropped, busy: [self.meter.sample(), busy] })
     }
 
     /// Waits until the rate neither rises nor falls; the counts by then.
@@ -167,7 +152,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
         wait_for_level(MAX_SETTLE_WINDOWS, || {
             std::thread::sleep(SETTLE_WINDOW);
             let before = std::mem::replace(&mut last, self.count_window()?);
-            rate = last.rate_since(&before);
+            rate = last.totals.rate_since(&before.totals);
             Ok(rate)
         })?;
         Ok((last, rate))
@@ -178,7 +163,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> Result<SustainedWindows, ProbeError> {
         let wanted = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
         let (first, rate) = self.settle_with_rate()?;
-        let (mut windows, length) = (vec![first], window_length(self.streams.len(), rate));
+        let (mut windows, length) = (vec![first], window_length(self.transfer.links.len(), rate));
         while !are_enough(&rates(&windows), wanted) {
             std::thread::sleep(length);
             windows.push(self.count_window()?);
@@ -189,19 +174,18 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
 
 /// Bytes that have arrived by streams.
 fn received_bytes(streams: &[Link]) -> Result<u64, ProbeError> {
-    let of = |link: &Link| match link {
+    let received = |link: &Link| match link {
         Link::Tcp(stream) => socket_queues::received_bytes(stream).map_err(|error| ProbeError::fail(error.to_string())),
         _ => Err(ProbeError::fail("the agent sends over TCP")),
     };
-    streams.iter().map(of).sum()
+    streams.iter().map(received).sum()
 }
 
-/// How busy either host was in the windows after the first one: here, and at the agent.
+/// How busy either host was in the windows after the first one: this one, and the agent's.
 pub(super) fn host_busy_shares(windows: &[RateWindow]) -> Option<[CpuUsage; 2]> {
-    let after = windows.get(1..)?;
-    let here: Vec<CpuUsage> = after.iter().map(|window| window.here).collect();
-    let there: Vec<CpuUsage> = after.iter().map(|window| window.counted.busy).collect();
-    Some([CpuUsage::median(&here)?, CpuUsage::median(&there)?])
+    let later = windows.get(1..)?;
+    let median = |host: usize| CpuUsage::median(&later.iter().map(|window| window.busy[host]).collect::<Vec<_>>());
+    Some([median(0)?, median(1)?])
 }
 
 /// `host_busy_shares` in words, which name a limit.
@@ -229,31 +213,27 @@ mod tests {
         }
     }
 
+    /// What was known when this much had arrived and had been sent.
+    fn window(bytes: u64, sent: u64, at: u64) -> RateWindow {
+        let totals = StreamTotals { at, bytes, sent, ..StreamTotals::default() };
+        RateWindow { totals, dropped: 0, busy: [CpuUsage::default(); 2] }
+    }
+
     #[test]
     fn rate_uses_receiver_clock() {
-        let of = |arrived, sent, at| RateWindow {
-            arrived,
-            at,
-            sent,
-            counted: TestCounts::default(),
-            here: CpuUsage::default(),
-        };
-        let (from, to) = (of(1000, 1500, 5), of(3000, 5500, 1_000_000_005));
+        let (from, to) = (window(1000, 1500, 5).totals, window(3000, 5500, 1_000_000_005).totals);
         assert_eq!((to.rate_since(&from), to.sent_since(&from)), (2000.0, 4000.0));
     }
 
     #[test]
     fn windows_before_fall_are_a_burst() {
         // Of 4 MB beyond 5 MB/s, at 25 MB/s: 0.2 s; windows of 0.1 s by a clock that was at 7 when it began.
-        let of = |tenths: u64| RateWindow {
-            arrived: if tenths <= 2 { tenths * 2_500_000 } else { 4_000_000 + tenths * 500_000 },
-            at: 7 + tenths * 100_000_000,
-            sent: 0,
-            counted: TestCounts::default(),
-            here: CpuUsage::default(),
+        let of = |tenths: u64| {
+            let arrived = if tenths <= 2 { tenths * 2_500_000 } else { 4_000_000 + tenths * 500_000 };
+            window(arrived, 0, 7 + tenths * 100_000_000)
         };
         let bucket = SustainedWindows::from_windows((0..=6).map(of).collect(), 7);
-        assert_eq!((bucket.windows.len(), bucket.windows[0].at), (5, 200_000_007));
+        assert_eq!((bucket.windows.len(), bucket.windows[0].totals.at), (5, 200_000_007));
         let burst = bucket.burst.unwrap();
         assert!((burst.size - 4e6).abs() < 1.0 && (burst.rate - 25e6).abs() < 1.0, "{burst:?}");
         assert!(describe_burst(&burst).starts_with("a burst of 4.00 MB came first, at 25.0 MB/s on average"));
@@ -296,13 +276,7 @@ mod tests {
 
     #[test]
     fn first_window_ends_the_rise() {
-        let of = |here, there| RateWindow {
-            counted: TestCounts { busy: busy_by(there, there), ..TestCounts::default() },
-            sent: 0,
-            arrived: 0,
-            at: 0,
-            here: busy_by(here, here),
-        };
+        let of = |near, far| RateWindow { busy: [busy_by(near, near), busy_by(far, far)], ..window(0, 0, 0) };
         let windows = [of(1.0, 1.0), of(0.2, 0.5), of(0.3, 0.6), of(0.4, 0.7)];
         assert_eq!(host_busy_shares(&windows), Some([busy_by(0.3, 0.3), busy_by(0.6, 0.6)]));
         assert_eq!((host_busy_shares(&windows[..1]), host_busy_shares(&[])), (None, None));

@@ -17,7 +17,7 @@ use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use super::rate_windows::{
-    RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares,
+    RateWatch, RateWindow, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares,
 };
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::bandwidth::{describe_options, stream_cpus};
@@ -33,7 +33,7 @@ pub(super) struct StreamSpec {
     pub direction: TestDirection,
     pub streams: u32,
     /// How this host sends, and the bytes of each call. The agent uses the plain call, 128 KiB each.
-    pub way: SendMethod,
+    pub method: SendMethod,
     pub message: usize,
     /// Fewest windows of a round.
     pub windows: u32,
@@ -49,106 +49,109 @@ pub(super) struct StreamResult {
 }
 
 /// Streams for the length of the slice, or somewhat longer: some windows are needed. What is known of the streams is noted.
-pub(super) fn run_streams(bench: &mut Bench<'_>, wanted: StreamSpec) -> Result<StreamResult, ProbeError> {
+pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> Result<StreamResult, ProbeError> {
     let mut client = connect_agent(bench)?;
     let (own, agent) = (client.local_addr(), DisplayAddr(client.agent_addr()));
-    let asked = bench.sockets();
-    let sockets = TestSocketOptions { congestion_control: asked.congestion_control.clone(), buffers: asked.buffers };
+    let options = bench.sockets();
+    let sockets =
+        TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
     let mut test = client
-        .open_streams(wanted.direction, wanted.streams, &sockets)
+        .open_streams(spec.direction, spec.streams, &sockets)
         .map_err(|error| ProbeError::fail(format!("{agent}: {error}")))?;
-    let links = duplicate_links(&mut test)?;
     let slice = Duration::from_nanos(bench.slice() as u64);
-    let moving = TransferState::default();
-    let cpus = stream_cpus(bench);
-    let mut known = String::new();
-    let (SustainedWindows { windows, burst }, mut notes) = std::thread::scope(|scope| {
-        let place = |(number, link)| {
-            let (cpu, moving) = (cpus[number % cpus.len()], &moving);
-            let work = move || {
-                cpu::pin(&[cpu])?;
-                run_stream(link, &wanted, moving)
-            };
-            // Those that were started wait for the other host.
-            ThreadBuilder::named("stream")
-                .start_in(scope, work)
-                .inspect_err(|_| stop_streams(moving, &links, wanted.direction))
-        };
-        let threads = links.iter().enumerate().map(place).collect::<std::io::Result<Vec<_>>>()?;
-        let windows =
-            RateWatch::start(&mut test, &moving, wanted.direction, &links).measure_windows(slice, wanted.windows);
-        known = links[0].describe()?;
-        stop_streams(&moving, &links, wanted.direction);
-        let ends =
-            threads.into_iter().map(|thread| thread.join().map_err(|_| ProbeError::fail("a thread panicked"))?);
-        let ends = ends.collect::<Result<Vec<_>, ProbeError>>();
-        // The agent's reason for the end of a test says more than a broken connection.
-        Ok::<_, ProbeError>((windows?, ends?.into_iter().flatten().collect::<Vec<String>>()))
-    })?;
-    let seen = test.finish().map_err(probe_error)?;
+    let watched = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
+    let (SustainedWindows { windows, burst }, socket, mut notes) =
+        spec.stream_while(&mut test, &stream_cpus(bench), watched)?;
+    let report = test.finish().map_err(probe_error)?;
     let busy = host_busy_shares(&windows).ok_or_else(|| ProbeError::fail("nothing was counted"))?;
     notes.dedup();
     let options = describe_options(bench.sockets(), "the congestion control of either system");
-    notes.insert(0, format!("{options}; here {known}"));
-    notes.extend(seen.stream.as_ref().map(|stream| format!("at the agent {stream}")));
-    notes.extend([describe_agent_side(&seen, 1), describe_interfaces(own, &seen), describe_busy(&busy)]);
+    notes.insert(0, format!("{options}; here {socket}"));
+    notes.extend(report.stream.as_ref().map(|stream| format!("at the agent {stream}")));
+    notes.extend([describe_agent_side(&report, 1), describe_interfaces(own, &report), describe_busy(&busy)]);
     notes.extend(burst.as_ref().map(describe_burst));
     notes.into_iter().for_each(|note| bench.note(note));
     Ok(StreamResult { windows, burst, busy })
 }
 
-/// Duplicates of the connections.
-pub(super) fn duplicate_links(test: &mut RunningTest<'_, Vec<TcpStream>>) -> Result<Vec<Link>, ProbeError> {
-    let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
-    Ok(links.collect::<std::io::Result<_>>()?)
+impl StreamSpec {
+    /// Streams over the connections of a test, by threads that take these CPUs in turn, while it is measured. Returns the measurement, what
+    /// the kernel reports of the first socket, and what each sender achieved, where that may differ from what was asked.
+    pub(super) fn stream_while<T>(
+        &self,
+        test: &mut RunningTest<'_, Vec<TcpStream>>,
+        cpus: &[u32],
+        measure: impl FnOnce(&mut RateWatch<'_, '_, Vec<TcpStream>>) -> Result<T, ProbeError>,
+    ) -> Result<(T, String, Vec<String>), ProbeError> {
+        let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
+        let transfer = Transfer::new(self.direction, links.collect::<std::io::Result<_>>()?);
+        std::thread::scope(|scope| {
+            let start = |(number, link)| {
+                let (cpu, transfer) = (cpus[number % cpus.len()], &transfer);
+                let work = move || {
+                    cpu::pin(&[cpu])?;
+                    self.run_stream(link, transfer)
+                };
+                // Those that were started wait for the other host.
+                ThreadBuilder::named("stream").start_in(scope, work).inspect_err(|_| transfer.stop())
+            };
+            let threads = transfer.links.iter().enumerate().map(start).collect::<std::io::Result<Vec<_>>>()?;
+            let measured = measure(&mut RateWatch::start(test, &transfer));
+            let socket = transfer.links[0].describe();
+            transfer.stop();
+            let ends =
+                threads.into_iter().map(|thread| thread.join().map_err(|_| ProbeError::fail("a thread panicked"))?);
+            let ends = ends.collect::<Result<Vec<_>, ProbeError>>();
+            // The agent's reason for the end of a test says more than a broken connection.
+            Ok((measured?, socket?, ends?.into_iter().flatten().collect()))
+        })
+    }
+
+    /// Sends or receives until stopped; what was achieved, where that may differ from what was asked.
+    fn run_stream(&self, link: &Link, transfer: &Transfer) -> Result<Option<String>, ProbeError> {
+        transfer.threads.register();
+        if self.direction == TestDirection::FromAgent {
+            return receive(link, transfer).map(|()| None);
+        }
+        let failed = |error| ProbeError::fail(format!("cannot send to the agent: {error}"));
+        let mut sender = MessageSender::new(self.method, link, self.message).map_err(failed)?;
+        while !transfer.is_over.load(Ordering::Relaxed) {
+            match sender.send(link) {
+                Ok(()) => drop(transfer.bytes.fetch_add(self.message as u64, Ordering::Relaxed)),
+                Err(_) if transfer.is_over.load(Ordering::Relaxed) => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        sender.describe_achieved(link).map_err(failed)
+    }
 }
 
-/// Stops the threads that move bytes. What is still in the buffers may be seconds of a slow link: it is dropped when the
-/// connections are closed.
-pub(super) fn stop_streams(moving: &TransferState, links: &[Link], direction: TestDirection) {
-    moving.is_over.store(true, Ordering::Relaxed);
-    for link in links {
-        let Link::Tcp(stream) = link else { continue };
-        // A connection that is gone already is no error.
-        let _ = net::reset_on_close(stream);
-        if direction == TestDirection::ToAgent {
-            // A sender that waits for room sees it. A receiver sees the end at the next bytes, for the agent sends until the
-            // test is over.
-            let _ = stream.shutdown(Shutdown::Write);
+impl Transfer {
+    /// Stops the threads that move bytes. What is still in the buffers may be seconds of a slow link: it is dropped when the connections
+    /// are closed.
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for link in &self.links {
+            let Link::Tcp(stream) = link else { continue };
+            // A connection that is gone already is no error.
+            let _ = net::reset_on_close(stream);
+            if self.direction == TestDirection::ToAgent {
+                // A sender that waits for room sees it. A receiver sees the end at the next bytes, for the agent sends until the
+                // test is over.
+                let _ = stream.shutdown(Shutdown::Write);
+            }
         }
     }
 }
 
-/// Sends or receives until stopped; what was achieved, where that may differ from what was asked.
-pub(super) fn run_stream(
-    link: &Link,
-    wanted: &StreamSpec,
-    moving: &TransferState,
-) -> Result<Option<String>, ProbeError> {
-    moving.threads.register();
-    if wanted.direction == TestDirection::FromAgent {
-        return receive(link, moving).map(|()| None);
-    }
-    let failed = |error| ProbeError::fail(format!("cannot send to the agent: {error}"));
-    let mut sender = MessageSender::new(wanted.way, link, wanted.message).map_err(failed)?;
-    while !moving.is_over.load(Ordering::Relaxed) {
-        match sender.send(link) {
-            Ok(()) => drop(moving.bytes.fetch_add(wanted.message as u64, Ordering::Relaxed)),
-            Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    sender.describe_achieved(link).map_err(failed)
-}
-
-fn receive(link: &Link, moving: &TransferState) -> Result<(), ProbeError> {
+fn receive(link: &Link, transfer: &Transfer) -> Result<(), ProbeError> {
     let Link::Tcp(stream) = link else { return Err(ProbeError::fail("the agent sends over TCP")) };
     let mut buffer = vec![0; MESSAGE_BYTES];
-    while !moving.is_over.load(Ordering::Relaxed) {
+    while !transfer.is_over.load(Ordering::Relaxed) {
         match { stream }.read(&mut buffer) {
             Ok(0) => return Err(ProbeError::fail("the agent ended a stream")),
             Ok(_) => {}
-            Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
+            Err(_) if transfer.is_over.load(Ordering::Relaxed) => break,
             Err(error) => return Err(ProbeError::fail(format!("cannot receive from the agent: {error}"))),
         }
     }
