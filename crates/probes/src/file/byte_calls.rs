@@ -12,9 +12,7 @@ use kelvin_core::catalogue::mem::{self, LATENCY};
 use kelvin_core::catalogue::os::SYSCALL_READ;
 use kelvin_sys::syscall_loops;
 
-use super::cached_file::CachedFile;
 use super::prelude::*;
-use crate::memory::latency;
 use crate::os::syscall_null;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -11,7 +11,6 @@ use kelvin_file::page_cache_size::{self, SizeSample};
 use kelvin_stats::median;
 
 use super::prelude::*;
-use crate::memory::{bandwidth, memory_budget};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "The size of the file cache under a limit of 128 MiB, found by reading",

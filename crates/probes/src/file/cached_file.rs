@@ -2,7 +2,6 @@
 
 use kelvin_file::Reader;
 use kelvin_file::cache::{self, Residency};
-use kelvin_sys::clock::Clock;
 
 use super::prelude::*;
 use super::test_files::shared_file;

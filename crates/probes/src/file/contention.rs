@@ -6,7 +6,6 @@
 use kelvin_core::catalogue::file::{CONTENTION, FileSharing, THREAD_COUNT};
 use kelvin_file::read_job;
 use kelvin_file::start_barrier::StartBarrier;
-use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 

@@ -9,7 +9,6 @@ use kelvin_core::units;
 pub(super) use kelvin_sys::uring::IoDirection;
 
 use super::prelude::*;
-use crate::memory::{bandwidth, latency, memory_budget};
 
 /// The time of one call that reads a block from the page cache: a call that finds a page there, and a copy.
 ///

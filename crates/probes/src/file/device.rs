@@ -12,7 +12,6 @@ use kelvin_core::catalogue::file::{
 };
 use kelvin_file::{BlockRequest, Observer};
 use kelvin_stats::{PacedRate, ProgressPoint, paced_rate};
-use kelvin_sys::clock::monotonic;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 

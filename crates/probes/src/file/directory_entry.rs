@@ -9,13 +9,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::O_TMPFILE;
 
 use super::derived_time;
+use super::prelude::*;
 use super::test_files::io_failure;
 use super::tree::{Tree, time_paths};
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
 use super::byte_calls;
 use super::cases::read_engine;
 use super::prelude::*;
-use crate::memory::{bandwidth, fault, latency};
+use crate::memory::fault;
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
 

@@ -5,9 +5,7 @@
 //! for requests in random order.
 
 use kelvin_core::catalogue::file::{ENGINES, ReadEngine};
-use kelvin_sys::clock::Clock;
 
-use super::cached_file::CachedFile;
 use super::cases::read_engine;
 use super::engine_model;
 use super::prelude::*;

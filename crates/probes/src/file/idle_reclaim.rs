@@ -9,9 +9,7 @@ use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
 use kelvin_core::units::seconds;
 use kelvin_file::cache::Residency;
 use kelvin_file::random_data;
-use kelvin_sys::clock::monotonic;
 
-use super::cached_file::residency;
 use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {

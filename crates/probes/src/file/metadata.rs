@@ -12,12 +12,11 @@ use kelvin_core::catalogue::file::{
     METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
 use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
-use kelvin_sys::clock::Clock;
 
 use super::derived_time;
+use super::prelude::*;
 use super::tree::{Tree, time_paths};
 use crate::os::syscall_work;
-use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),

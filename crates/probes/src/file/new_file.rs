@@ -9,14 +9,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use kelvin_core::catalogue::file::{ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};
 
 use super::prelude::*;
 use super::test_files::{check_free_space, written_back_bytes};
 use super::tree::RoundDirectory;
-use crate::memory::memory_budget;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::BlockRequest;
 use kelvin_file::random_data::RandomData;
-use kelvin_sys::clock::monotonic;
 use kelvin_sys::direct_io::O_DIRECT;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::thread_spawn::ThreadBuilder;

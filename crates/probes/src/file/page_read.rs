@@ -9,13 +9,10 @@ use std::os::unix::fs::FileExt;
 
 use kelvin_core::catalogue::file::{BYTE_CALLS, PAGE_READ};
 use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{advise_access, page_bytes};
 
 use super::byte_calls;
-use super::cached_file::{describe_residency, residency};
 use super::prelude::*;
-use crate::memory::{bandwidth, latency, memory_budget};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Adding pages to the page cache that no device has to fill, and finding them there",

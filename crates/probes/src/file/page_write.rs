@@ -11,7 +11,6 @@ use kelvin_sys::mapping::page_bytes;
 
 use super::overwrite::Overwriter;
 use super::prelude::*;
-use crate::memory::bandwidth;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Writing a byte into one page of the page cache, and two across the border of two",

@@ -4,7 +4,6 @@
 use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 
 use super::prelude::*;
-use crate::memory::memory_budget;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;

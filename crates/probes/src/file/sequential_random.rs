@@ -8,7 +8,6 @@ use kelvin_file::{LatencyObserver, recording_cost};
 use super::derived_time::format_time;
 use super::prelude::*;
 use super::read_ahead_model::{self, ReadAheadCost};
-use crate::memory::{latency, memory_budget};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",

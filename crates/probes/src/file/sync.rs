@@ -12,7 +12,6 @@ use kelvin_core::catalogue::file::{
 };
 use kelvin_core::units;
 use kelvin_file::random_data::{self, RandomData};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
 use super::prelude::*;

@@ -7,7 +7,6 @@ use kelvin_core::units;
 use kelvin_file::cache;
 use kelvin_file::random_data;
 use kelvin_file::read_job::{self, Division, IoResult};
-use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 

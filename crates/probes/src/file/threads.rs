@@ -9,10 +9,8 @@ use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 use kelvin_file::read_job::Division;
 use kelvin_sys::cpu;
 
-use super::cached_file::describe_residency;
 use super::prelude::*;
 use super::read_ahead_model::ReadAheadCost;
-use crate::memory::{bandwidth, memory_budget};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading one file by 1 to 32 threads, by block size",

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::prelude::*;
 use kelvin_file::device::Device;
-use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, set_topdir_flag, space};
 
 /// Name of the trees' directory, in the scratch directory.

@@ -5,7 +5,6 @@
 
 use kelvin_core::catalogue::file::{ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
 
-use super::cached_file::CachedFile;
 use super::cases::read_engine;
 use super::engine_model;
 use super::prelude::*;

@@ -5,11 +5,10 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::mem::BANDWIDTH_READ;
 use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
-    BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAMS, SendMethod,
+    BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, STREAMS,
 };
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 use kelvin_harness::TcpOptions;
@@ -17,13 +16,10 @@ use kelvin_sys::{Error, Result as Done, net};
 use kelvin_transfer::wire::message::NUMBER_BYTES;
 
 use super::bulk::{BulkStreams, StreamPlan, StreamReport, place_streams};
-use super::link::{
-    DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, SMALL_MESSAGE, message_bytes, prefer_congestion_control,
-};
+use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, prefer_congestion_control};
+use super::prelude::*;
 use super::{sender, stream};
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
-use crate::os::ipc::partner_cpu;
-use crate::prelude::*;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.

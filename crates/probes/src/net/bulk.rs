@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kelvin_core::catalogue::net::SendMethod;
-use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
@@ -17,7 +15,8 @@ use kelvin_sys::{Error, Result, cpu, net};
 use kelvin_transfer::wire::cpu_usage::SATURATED_SHARE;
 use kelvin_transfer::wire::message::SequenceCounts;
 
-use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout, of_socket};
+use super::link::{LINK_TIMEOUT, is_timeout, of_socket};
+use super::prelude::*;
 use super::sender::MessageSender;
 use super::steady_state::{StreamTotals, wait_for_peak};
 

@@ -2,15 +2,12 @@
 //!
 //! Costs of the client's kernel. They must not be taken for the time until the server's program knows of the connection.
 
-use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
+use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, RTT_TCP, STACK_TCP, WAKE_TCP};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST};
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
-use super::link::SMALL_MESSAGE;
-use crate::os::ipc::partner_cpu;
+use super::prelude::*;
 use crate::os::syscall_null;
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Connecting over TCP to a process that accepts, and closing",

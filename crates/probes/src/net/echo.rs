@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::link::{DATAGRAM_TIMEOUT, LINK_TIMEOUT, Link, Protocol, is_timeout};
+use super::link::{DATAGRAM_TIMEOUT, LINK_TIMEOUT, is_timeout};
+use super::prelude::*;
 use crate::os::partner::SwitchCounts;
 
 /// Round trips made under the counters before any is timed.

@@ -4,12 +4,12 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
+use kelvin_core::catalogue::net::{RTT_ICMP, STACK_UDP};
 use kelvin_sys::net::icmp;
 
-use super::link::{DATAGRAM_TIMEOUT, SMALL_MESSAGE, is_timeout, message_bytes};
+use super::link::{DATAGRAM_TIMEOUT, is_timeout};
+use super::prelude::*;
 use crate::os::syscall_null;
-use crate::prelude::*;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {

@@ -6,12 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use super::prelude::*;
 use kelvin_core::catalogue::net::{
-    MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP,
+    RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP,
     STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_core::{Case, Metric};
-use kelvin_harness::{Effort, ProbeError};
 use kelvin_sys::{Error, Result, net};
 use kelvin_transfer::wire::test_socket::TcpEndInfo;
 

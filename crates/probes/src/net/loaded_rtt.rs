@@ -3,14 +3,10 @@
 //! The cost of waiting behind others. Over loopback they compete for the CPU, not for a wire: it must not be taken for the cost
 //! of a router's buffers.
 
-use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
+use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, RTT_TCP};
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
-use super::echo::EchoClient;
-use super::link::{Protocol, SMALL_MESSAGE};
-use crate::os::ipc::partner_cpu;
-use crate::prelude::*;
+use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Round trip of a small message over TCP beside a saturating stream",

@@ -10,6 +10,7 @@ mod icmp;
 pub(crate) mod link;
 mod loaded_rtt;
 mod peer;
+mod prelude;
 mod rivals;
 mod rtt;
 pub(crate) mod sender;

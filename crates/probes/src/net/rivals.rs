@@ -7,16 +7,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kelvin_core::catalogue::net::{
-    MESSAGE, RIVAL_COMPARISON_TCP, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod,
-};
-use kelvin_core::catalogue::{PairPlacement, Rival};
+use kelvin_core::catalogue::Rival;
+use kelvin_core::catalogue::net::{RIVAL_COMPARISON_TCP, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER};
 use kelvin_sys::net;
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
-use super::link::{Link, Protocol, message_bytes};
-use crate::os::ipc::partner_cpu;
-use crate::prelude::*;
+use super::prelude::*;
 use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {

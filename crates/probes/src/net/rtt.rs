@@ -3,16 +3,13 @@
 //! Calls, protocol, sleeping, waking and switching included. Half of it must not be called the one-way latency, which may
 //! differ by direction.
 
-use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX};
+use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_CHANNEL_CALLS, SWITCH_COST};
 
-use super::echo::EchoClient;
-use super::link::{self, Protocol, ProtocolType, message_bytes, round_trip_messages};
+use super::link::{self, ProtocolType, round_trip_messages};
+use super::prelude::*;
 use crate::memory::core_to_core;
-use crate::os::ipc::partner_cpu;
 use crate::os::switch::cross_cpu;
-use crate::prelude::*;
 
 pub(super) static TCP: Probe =
     rtt_probe::<link::Tcp>("Round trip of a message between two processes over TCP", &[&RTT_TCP]);

@@ -3,14 +3,12 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use kelvin_core::Case;
-use kelvin_core::catalogue::net::SendMethod;
-use kelvin_harness::ProbeError;
 use kelvin_sys::net::socket_send::{self, Splicer, ZeroCopyCompletions};
 use kelvin_sys::poll::wait_readable;
 use kelvin_sys::{Error, Result};
 
-use super::link::{LINK_TIMEOUT, Link, Protocol};
+use super::link::LINK_TIMEOUT;
+use super::prelude::*;
 
 /// The sending method of a case: the plain call where it names none.
 pub(super) fn send_method(case: &Case) -> std::result::Result<SendMethod, ProbeError> {

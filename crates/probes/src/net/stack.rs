@@ -3,13 +3,11 @@
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
 use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
-use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
 
-use super::link::{
-    Link, MEDIUM_MESSAGE, Protocol, ProtocolType, SMALL_MESSAGE, Tcp, Udp, Unix, message_bytes, round_trip_messages,
-};
+use super::link::{MEDIUM_MESSAGE, ProtocolType, Tcp, Udp, Unix, round_trip_messages};
+use super::prelude::*;
 use crate::memory::bandwidth;
-use crate::prelude::*;
 
 pub(super) static TCP: Probe =
     stack_probe::<Tcp>("Sending and receiving over a local TCP connection with nobody to wake", &[&STACK_TCP]);

@@ -1,8 +1,7 @@
 //! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out, and when it no longer falls either,
 //! so that the burst of a token bucket can.
 
-use kelvin_core::Metric;
-use kelvin_harness::{Bench, ProbeError};
+use super::prelude::*;
 use kelvin_transfer::wire::message::SequenceCounts;
 
 /// A rate that is above the one before it by at most this share has settled,

@@ -3,15 +3,12 @@
 //! It is the part of a stream's time that is not waking or waiting. It must not be taken for the rate of one.
 
 use kelvin_core::catalogue::net::{
-    MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
+    STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
 
-use super::link::{
-    LARGEST_DATAGRAM, Link, Protocol, ProtocolMetrics, ProtocolType, SMALL_MESSAGE, Tcp, Udp, Unix, largest_message,
-    message_bytes,
-};
+use super::link::{LARGEST_DATAGRAM, ProtocolMetrics, ProtocolType, Tcp, Udp, Unix, largest_message};
+use super::prelude::*;
 use super::stack::{byte_cost, message_case};
-use crate::prelude::*;
 
 /// Largest message measured: a larger one costs as many of these as it holds.
 pub(super) const MAX_MESSAGE: u64 = 64 << 10;

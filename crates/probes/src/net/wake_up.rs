@@ -4,11 +4,9 @@
 
 use kelvin_core::catalogue::net::{STACK_TCP, WAKE_TCP};
 
-use super::echo::EchoClient;
-use super::link::{Protocol, SMALL_MESSAGE};
+use super::prelude::*;
 use super::rtt::WakeCost;
 use super::stack::message_case;
-use crate::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "A send over TCP that wakes its receiver on another CPU",

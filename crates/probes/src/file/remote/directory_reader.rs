@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use kelvin_core::units::bytes as in_words;
 use kelvin_file::random_data;
 use kelvin_harness::Setup;
-use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::fs::{kind, space};
 
 use super::super::prelude::*;
@@ -123,7 +122,7 @@ pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Re
             let each = test_files::read_number(&trial)?
                 .ok_or_else(|| ProbeError::fail(format!("{} does not exist", trial.display())))?;
             let expected = each * (bytes / TRIAL_BYTES) as f64;
-            check_write_time(directory, bytes, WriteTime { expected, most: MAX_WRITE_SHARE * bench.limit() })?;
+            check_write_time(directory, bytes, [expected, MAX_WRITE_SHARE * bench.limit()])?;
         }
         check_free_space(directory, bytes)?;
         bench.reserve_write(bytes)?;
@@ -162,15 +161,9 @@ fn write_timed(path: &Path, bytes: u64) -> Result<(), ProbeError> {
     Ok(std::fs::write(write_time_file(path), (monotonic() - begun).to_string())?)
 }
 
-/// Nanoseconds that writing a file should take, and may.
-struct WriteTime {
-    expected: f64,
-    most: f64,
-}
-
-/// That a file of this many bytes is written in time.
-fn check_write_time(directory: &Path, bytes: u64, WriteTime { expected, most }: WriteTime) -> Result<(), ProbeError> {
-    if expected <= most {
+/// That a file of this many bytes is written in time: the nanoseconds that it should take, and may.
+fn check_write_time(directory: &Path, bytes: u64, [expected, limit]: [f64; 2]) -> Result<(), ProbeError> {
+    if expected <= limit {
         return Ok(());
     }
     Err(ProbeError::skip(format!(
@@ -178,7 +171,7 @@ fn check_write_time(directory: &Path, bytes: u64, WriteTime { expected, most }: 
         in_words(bytes),
         directory.display(),
         expected / 1e9,
-        most / 1e9
+        limit / 1e9
     )))
 }
 
@@ -193,7 +186,7 @@ mod tests {
 
     #[test]
     fn slow_write_is_refused() {
-        let within = |expected: f64| check_write_time(Path::new("/mnt"), 128 << 20, WriteTime { expected, most: 6e9 });
+        let within = |expected: f64| check_write_time(Path::new("/mnt"), 128 << 20, [expected, 6e9]);
         assert!(within(5.9e9).is_ok());
         let Err(ProbeError::Skip(reason)) = within(11.2e9) else { panic!("11 s are too long") };
         let expected = "needs a file of 128 MiB in /mnt, and writing it would take 11 s, more than 6 s; --remote-size writes one before the first round";

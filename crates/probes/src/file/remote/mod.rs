@@ -20,7 +20,6 @@ use kelvin_sys::fs::kind;
 use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};
 use super::prelude::*;
 use super::read_ahead_model;
-use crate::memory::memory_budget;
 
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
@@ -144,61 +143,60 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         _ => 1,
     };
     let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
-    let reading = ReadSpec { bytes: required(BYTES.number_in(case), case)?, state, order, batch };
-    let mut both = RemoteAndLocal {
-        remote: DirectoryReader::open(bench, &there, reading)?,
-        local: DirectoryReader::open(bench, &here, reading)?,
-    };
-    bench.note(format!("remote: {}; local: {}", both.remote.proof, both.local.proof));
+    let spec = ReadSpec { bytes: required(BYTES.number_in(case), case)?, state, order, batch };
+    let (remote, local) = (DirectoryReader::open(bench, &there, spec)?, DirectoryReader::open(bench, &here, spec)?);
+    bench.note(format!("remote: {}; local: {}", remote.proof, local.proof));
+    let mut readers = [remote, local];
     let [remote, local] = match has_read_ahead(case) {
-        true => both.sample_means(bench, read_ahead_blocks(reading.bytes))?,
-        false => both.sample_medians(bench, reading.batch)?,
+        true => sample_means(bench, &mut readers, read_ahead_blocks(spec.bytes))?,
+        false => sample_medians(bench, &mut readers, spec.batch)?,
     };
     if remote <= 0.0 {
         return Err(ProbeError::fail("the remote reads took no time at all"));
     }
     bench.record(&REMOTE_SHARE, vec![1.0 - local / remote]);
-    if let Some(requests) = both.remote.requests_per_block()? {
+    let [remote, _] = readers;
+    if let Some(requests) = remote.requests_per_block()? {
         bench.record(&REMOTE_REQUESTS, vec![requests]);
     }
     Ok(())
 }
 
-/// The two files, which are read in turn.
-struct RemoteAndLocal {
-    remote: DirectoryReader,
-    local: DirectoryReader,
+/// The figures of the remote reader and of the local one, which read in turn.
+const METRICS: [&Metric; 2] = [&REMOTE_BLOCK, &LOCAL_BLOCK];
+
+/// Samples of this many blocks each; the medians of remote and local ones.
+fn sample_medians(
+    bench: &mut Bench<'_>,
+    [remote, local]: &mut [DirectoryReader; 2],
+    batch: u64,
+) -> Result<[f64; 2], ProbeError> {
+    let mut samples = [Vec::new(), Vec::new()];
+    bench.time_each(METRICS, |clock| {
+        let times = [remote.time_batch(clock)? / batch, local.time_batch(clock)? / batch];
+        samples.iter_mut().zip(times).for_each(|(samples, time)| samples.push(time as f64));
+        Ok(times)
+    })?;
+    Ok(samples.map(upper_median))
 }
 
-impl RemoteAndLocal {
-    /// Samples of this many blocks each; the medians of remote and local ones.
-    fn sample_medians(&mut self, bench: &mut Bench<'_>, together: u64) -> Result<[f64; 2], ProbeError> {
-        let (mut remotes, mut locals) = (Vec::new(), Vec::new());
-        bench.time_each([&REMOTE_BLOCK, &LOCAL_BLOCK], |clock| {
-            let times = [self.remote.time_batch(clock)? / together, self.local.time_batch(clock)? / together];
-            remotes.push(times[0] as f64);
-            locals.push(times[1] as f64);
-            Ok(times)
-        })?;
-        Ok([upper_median(remotes), upper_median(locals)])
-    }
-
-    /// This many blocks and as many more as there is time for; the means of remote and local ones.
-    fn sample_means(&mut self, bench: &mut Bench<'_>, enough: u64) -> Result<[f64; 2], ProbeError> {
-        let (clock, slice) = (bench.clock(), bench.slice());
-        let (mut remote, mut local, mut blocks) = (0.0, 0.0, 0);
-        while remote + local < slice || blocks < enough && remote + local < MAX_PASS_NANOSECONDS {
-            remote += bench.nanoseconds(self.remote.time_batch(clock)?);
-            local += bench.nanoseconds(self.local.time_batch(clock)?);
-            blocks += TIME_CHECK_BLOCKS;
+/// This many blocks and as many more as there is time for; the means of remote and local ones.
+fn sample_means(
+    bench: &mut Bench<'_>,
+    readers: &mut [DirectoryReader; 2],
+    min_blocks: u64,
+) -> Result<[f64; 2], ProbeError> {
+    let (mut spent, mut blocks) = ([0.0; 2], 0);
+    while spent[0] + spent[1] < bench.slice() || blocks < min_blocks && spent[0] + spent[1] < MAX_PASS_NANOSECONDS {
+        for (reader, spent) in readers.iter_mut().zip(&mut spent) {
+            *spent += bench.nanoseconds(reader.time_batch(bench.clock())?);
         }
-        let means = [remote, local].map(|all| all / blocks as f64);
-        for (metric, mean) in [&REMOTE_BLOCK, &LOCAL_BLOCK].into_iter().zip(means) {
-            bench.record(metric, vec![mean]);
-        }
-        bench.note_last_reading(format!("{blocks} blocks of {BLOCK} bytes of each"));
-        Ok(means)
+        blocks += TIME_CHECK_BLOCKS;
     }
+    let means = spent.map(|spent| spent / blocks as f64);
+    METRICS.iter().zip(means).for_each(|(metric, mean)| bench.record(metric, vec![mean]));
+    bench.note_last_reading(format!("{blocks} blocks of {BLOCK} bytes of each"));
+    Ok(means)
 }
 
 /// The median, the upper one of two.

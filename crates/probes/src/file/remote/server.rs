@@ -10,7 +10,6 @@ use std::path::Path;
 use kelvin_core::catalogue::file::{
     LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP,
 };
-use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
 use super::super::prelude::*;

@@ -8,7 +8,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use kelvin_core::catalogue::Rival;
-use kelvin_sys::clock::monotonic;
 
 use super::super::prelude::*;
 use super::{RivalTask, SideResult};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kelvin_core::Bound;
 use kelvin_core::catalogue::net::{
-    MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
+    OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT,
 };
 use kelvin_harness::{BoundedMetric, HardwareFacts};
@@ -19,14 +19,13 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::message::NUMBER_BYTES;
 use kelvin_transfer::wire::message::TestDirection;
 
+use super::super::prelude::*;
 use super::bandwidth::streams_to_agent;
 use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};
 use super::rate_windows::{
     MIN_WINDOWS, RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares, rates,
 };
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::net::link::{Link, Protocol, SMALL_MESSAGE, message_bytes};
-use crate::prelude::*;
 
 /// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
 type DatagramMetrics = [&'static Metric; 4];

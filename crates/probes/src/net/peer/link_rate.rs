@@ -3,9 +3,9 @@
 //!
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
-use crate::formula::{Expr, given};
-use kelvin_core::{Bound, Fact, Input, NetworkPath, Nic, NoPrediction, Prediction, PredictionBasis, Unit};
-use kelvin_harness::{HardwareFacts, PredictionInputs};
+use super::super::prelude::*;
+use kelvin_core::{Bound, Fact, Input, NetworkPath, Nic};
+use kelvin_harness::HardwareFacts;
 
 /// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
 /// one.

@@ -1,15 +1,13 @@
 //! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
 
-use kelvin_core::catalogue::net::{PEER_LOADED, SendMethod};
+use kelvin_core::catalogue::net::PEER_LOADED;
 use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
+use super::super::prelude::*;
 use super::rate_windows::{describe_busy, host_busy_shares};
 use super::streams::{MESSAGE_BYTES, StreamSpec};
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::net::echo::EchoClient;
-use crate::net::link::{Link, SMALL_MESSAGE};
-use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",

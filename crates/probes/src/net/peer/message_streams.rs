@@ -2,17 +2,16 @@
 //!
 //! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
-use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, SendMethod};
+use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE};
 use kelvin_harness::BoundedMetric;
 use kelvin_transfer::wire::message::TestDirection;
 
+use super::super::prelude::*;
 use super::rate_windows::rates;
 use super::streams::{StreamSpec, run_streams};
 use super::{AGENT_PITFALL, bandwidth, link_rate};
-use crate::net::link::{Protocol, SMALL_MESSAGE, message_bytes};
 use crate::net::sender;
 use crate::net::stream::MAX_MESSAGE;
-use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Bytes to another host over one TCP stream, by message and sending method (--peer HOST)",

@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use kelvin_core::catalogue::net::{MESSAGE, PEER_PING};
+use kelvin_core::catalogue::net::PEER_PING;
 
+use super::super::prelude::*;
 use crate::net::icmp::Ping;
-use crate::net::link::{SMALL_MESSAGE, message_bytes};
-use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",

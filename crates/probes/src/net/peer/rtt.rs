@@ -2,14 +2,13 @@
 //!
 //! Half of it must not be called the one-way latency, which may differ by direction.
 
-use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
+use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
+use super::super::prelude::*;
 use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
-use crate::net::echo::EchoClient;
-use crate::net::link::{Link, Protocol, SMALL_MESSAGE, message_bytes, round_trip_messages};
+use crate::net::link::round_trip_messages;
 use crate::net::rtt::WakeCost;
-use crate::prelude::*;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",

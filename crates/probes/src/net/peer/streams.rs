@@ -5,8 +5,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_core::catalogue::net::SendMethod;
-use kelvin_harness::{Bench, ProbeError};
 use kelvin_stats::Burst;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, net};
@@ -16,12 +14,12 @@ use kelvin_transfer::wire::cpu_usage::CpuUsage;
 use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
+use super::super::prelude::*;
 use super::rate_windows::{
     RateWatch, RateWindow, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares,
 };
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::bandwidth::{describe_options, stream_cpus};
-use crate::net::link::Link;
 use crate::net::sender::MessageSender;
 
 /// Bytes of a call where the measure does not vary them: many packets, and a part of a cache.
