@@ -1,15 +1,14 @@
 //! The analysis of a run, assembled from its parts.
 
-use kelvin_core::{Measurement, Metric, Run, Unit};
 use kelvin_reference::ReferenceLibrary;
 
-use crate::bounds::{exceeded_bound, implausible_warning};
+use crate::bounds::implausible_warning;
 use crate::class_comparison;
-use crate::evidence::Evidence;
-use crate::headlines::{Baselines, core_hertz, metrics_of};
+use crate::headlines::core_hertz;
 use crate::prediction_comparison::compare_with_prediction;
-use crate::result::{Analysis, MetricResult, Outcome, RivalResult};
-use crate::samples::{SampleSet, missing_outcome};
+use crate::prelude::*;
+use crate::result::RivalResult;
+use crate::samples::missing_outcome;
 use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;
 use crate::{cpu_placement_modes, findings, levels, network_charts, overview, sanity};

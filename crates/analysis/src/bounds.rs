@@ -1,9 +1,9 @@
 //! Physically impossible and merely implausible values.
 
-use kelvin_core::units::number;
-use kelvin_core::{Bound, Metric, Unit};
+use kelvin_core::Bound;
 
-use crate::result::{ImpossibleValue, Warning};
+use crate::prelude::*;
+use crate::result::ImpossibleValue;
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
 /// hardware.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::{
-    Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryReading, CoreSteadyState, Measurement, Metric,
-    Readings, Round, RoundOutcome, Run, SampleTags, SteadyState, Unit,
+    Batches, CANARY_CHAIN_MULTIPLIES, Canaries, CanaryReading, CoreSteadyState, Readings, Round, RoundOutcome,
+    SampleTags, SteadyState,
 };
-use kelvin_stats::{ASSUMED_CLOCK_STD, Samples, Sorted, dominant_mode, fastest_mode, mean};
+use kelvin_stats::{ASSUMED_CLOCK_STD, Sorted, dominant_mode, fastest_mode};
 
+use crate::prelude::*;
 use crate::result::CanaryHistory;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a

@@ -1,11 +1,11 @@
 //! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
 
+use kelvin_core::StoredHeadline;
 use kelvin_core::catalogue::find;
-use kelvin_core::units::{number, span};
-use kelvin_core::{Better, Machine, Name, StoredHeadline, Unit};
 use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
-use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult, Summary};
+use crate::prelude::*;
+use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange};
 
 /// Share of the machines of a class whose figure lies in its range.
 const FIGURE_RANGE_LEVEL: f64 = 0.9;

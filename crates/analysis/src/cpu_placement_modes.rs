@@ -8,11 +8,9 @@ use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO,
 };
-use kelvin_core::units::value_text;
-use kelvin_core::{Case, Metric, Unit};
-use kelvin_stats::median;
 
-use crate::result::{MetricResult, ModeUnit, Summary};
+use crate::prelude::*;
+use crate::result::ModeUnit;
 use crate::summary::rename_modes;
 
 /// The metrics that depend on the distance between the CPUs.

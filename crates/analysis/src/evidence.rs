@@ -3,21 +3,15 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use kelvin_core::{
-    Case, Claim, Conclusion, Equivalence, Estimate, MeasuredValue, Measurement, Metric, MetricValue, Name, PValue,
-    RatioQuestion, Run, ShareQuestion, TestEvidence, TestOutcome,
-};
+use kelvin_core::{Conclusion, Equivalence};
 use kelvin_stats::{
-    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, FALSE_DISCOVERY_RATE, UncertainValue, UnobservedVariance,
-    bonferroni_level, headline, headline_interval, paired_ratio, rounds_to_decide,
+    BetweenRunVariance, EarlierRuns, UnobservedVariance, bonferroni_level, headline, headline_interval, paired_ratio,
+    rounds_to_decide,
 };
 
-use crate::bounds::exceeded_bound;
-use crate::headlines::{Baselines, ComputedHeadline, clamp_estimate, metrics_of};
-use crate::result::StatedConclusion;
-use crate::samples::SampleSet;
+use crate::headlines::clamp_estimate;
+use crate::prelude::*;
 use crate::studies::load::sweep::{Sweep, sweeps};
-use crate::wording::{amount_text, ratio_text};
 
 /// Distance from its limit, as a share of it, within which a ratio is the same: less than the two halves of a run often differ by.
 pub(crate) const EQUIVALENCE_MARGIN: f64 = 0.05;

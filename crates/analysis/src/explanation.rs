@@ -6,18 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::units::{Scale, metric_at, percent, quantity, scale_for, seconds, span, value_text};
+use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
 use kelvin_core::{
-    AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Estimate,
-    Experiment, ExplainedPart, Explanation, FigureDifference, FormulaSize, MeasuredValue, Measurement,
-    MechanismEvidence, MechanismTrial, Metric, MetricCase, Name, NegativeControl, PartKind, Prediction,
-    PredictionRecord, SkipReason, Unit,
+    AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Experiment,
+    ExplainedPart, Explanation, FigureDifference, FormulaSize, MechanismEvidence, MechanismTrial, NegativeControl,
+    PartKind, Prediction, PredictionRecord, SkipReason,
 };
-use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, bonferroni_level, median, paired_ratio};
+use kelvin_stats::{bonferroni_level, paired_ratio};
 
-use crate::evidence::{estimate_from_logarithm, interval_estimate};
+use crate::evidence::estimate_from_logarithm;
 use crate::headlines::clamp_estimate;
-use crate::result::Outcome;
+use crate::prelude::*;
 use crate::samples::{missing_outcome, round_medians};
 use crate::wording::metric_and_case;
 

@@ -11,11 +11,10 @@ mod warnings;
 
 use std::cmp::Reverse;
 
-use kelvin_core::units::{bytes, metric_at};
-use kelvin_core::{Fact, Machine, Name};
+use kelvin_core::Fact;
+use kelvin_core::units::metric_at;
 
-use crate::evidence::Evidence;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Outcome};
+use crate::prelude::*;
 use crate::wording;
 
 pub(crate) use gaps::cause_share;

@@ -3,20 +3,14 @@
 use std::collections::HashMap;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::units::value_text;
-use kelvin_core::{
-    AsFoundValue, Bound, Case, Estimate, HeadlineSamples, Interval, IntervalKind, MeasuredValue, Measurement, Metric,
-    MissingInput, Name, Run, SpreadHistory,
-};
+use kelvin_core::{AsFoundValue, Bound, MissingInput, SpreadHistory};
 use kelvin_stats::{
-    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, HeadlineInterval, HeadlineIntervalKind, Samples, TwoStates,
-    UnobservedVariance, headline_interval, median, repeat_interval, two_states, within_run_variance,
+    BetweenRunVariance, EarlierRuns, HeadlineInterval, HeadlineIntervalKind, TwoStates, UnobservedVariance,
+    headline_interval, repeat_interval, two_states, within_run_variance,
 };
 
-use crate::bounds::exceeded_bound;
-use crate::canaries::CanaryReferences;
-use crate::result::Outcome;
-use crate::samples::{SampleSet, missing_outcome};
+use crate::prelude::*;
+use crate::samples::missing_outcome;
 
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]

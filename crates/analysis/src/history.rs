@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread::Builder;
 
-use kelvin_core::units::{brief_value, number, p_value, percent};
 use kelvin_core::{
-    Better, Case, FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
-    MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
+    FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
+    MachineRanking, OtherModeRuns, SeriesHistory, VersionHistory,
 };
-use kelvin_stats::{ChangePoints, FALSE_DISCOVERY_RATE, adjusted_p_values, detect_change_points, median};
+use kelvin_stats::{ChangePoints, detect_change_points};
 
+use crate::prelude::*;
 use crate::wording::metric_and_case;
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{Canary, Case, Metric, Name, Round, RoundOutcome, Run, StoredHeadline};
+use kelvin_core::{Round, RoundOutcome, StoredHeadline};
 
 use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
-use crate::result::{Analysis, MetricResult};
+use crate::prelude::*;
 
 /// What the first round of a case took outside its timed part. Each run keeps it for the plans of later ones.
 pub static FIRST_ROUND_COST: Metric =

@@ -8,17 +8,12 @@
 //! latency, while one level of cache to the next is a factor of two or more.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
-use kelvin_core::units::{bytes as bytes_text, number, percent, value_text};
-use kelvin_core::{
-    Cache, CacheKind, Claim, Estimate, Interval, IntervalKind, Machine, MemoryLevelClaim, TestEvidence, TestOutcome,
-    Unit,
-};
-use kelvin_stats::{MAD_TO_STD, median};
+use kelvin_core::units::bytes as bytes_text;
+use kelvin_core::{Cache, CacheKind, MemoryLevelClaim};
+use kelvin_stats::MAD_TO_STD;
 
-use crate::evidence::{ClaimTest, EQUIVALENCE_MARGIN, TestedFigure};
-use crate::result::{
-    LevelCapacity, MemoryLevel, MemoryLevels, MetricResult, StatedConclusion, Summary, TranslationCost,
-};
+use crate::prelude::*;
+use crate::result::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
 use crate::studies::crossing::distinct;
 use crate::summary::rename_modes;
 

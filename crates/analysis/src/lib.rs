@@ -20,6 +20,7 @@ mod metric_selector;
 mod network_charts;
 mod overview;
 mod prediction_comparison;
+mod prelude;
 mod progress;
 mod result;
 mod rivals;

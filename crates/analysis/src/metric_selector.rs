@@ -1,8 +1,6 @@
 //! A metric at some points of its axes, and the results and cases that it selects.
 
-use kelvin_core::{Axis, AxisWord, Case, Metric};
-
-use crate::result::{MetricResult, Outcome};
+use crate::prelude::*;
 
 /// Maximum words, and numbers, of a selector.
 const MAX_COORDINATES: usize = 2;

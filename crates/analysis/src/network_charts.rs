@@ -5,9 +5,9 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS,
 };
-use kelvin_core::{Case, Metric};
 
-use crate::result::{LineCeiling, MetricResult, TailGroup};
+use crate::prelude::*;
+use crate::result::{LineCeiling, TailGroup};
 use crate::studies::crossing::distinct;
 use crate::studies::network::CALLS_STUDY;
 

@@ -9,11 +9,9 @@ pub(crate) use ladder::{LadderRung, indistinct_level, ladder_rungs};
 
 use std::collections::BTreeSet;
 
-use kelvin_core::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Severity};
-use kelvin_stats::Samples;
+use kelvin_core::{Hazard, MissingFigures, MissingReason, Overview, Precision, Remedy, Severity};
 
-use crate::evidence::Evidence;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Outcome};
+use crate::prelude::*;
 
 /// Minimum known rungs: fewer are no ladder.
 pub(crate) const MIN_RUNGS: usize = 3;

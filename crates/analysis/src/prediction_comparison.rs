@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{Case, Hazard, Metric, Name, Prediction, Run};
+use kelvin_core::{Hazard, Prediction};
 
-use crate::result::{Outcome, RangeVerdict, Summary};
+use crate::prelude::*;
 
 /// A measurement against its prediction.
 pub(crate) struct PredictionComparison {

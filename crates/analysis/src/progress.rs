@@ -4,12 +4,9 @@
 
 use std::collections::HashMap;
 
-use kelvin_core::{Case, CaseStatus, Interval, Measurement, Name, Run};
-use kelvin_stats::Samples;
+use kelvin_core::CaseStatus;
 
-use crate::canaries::CanaryReferences;
-use crate::headlines::{Baselines, ComputedHeadline, metrics_of};
-use crate::samples::SampleSet;
+use crate::prelude::*;
 use crate::summary::{has_persistent_modes, value_drift};
 
 /// Once a run has this many times the rounds, all its cases are judged anew: the steady states of its canaries, which all are judged by,

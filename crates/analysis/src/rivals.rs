@@ -1,9 +1,10 @@
 //! One piece of work by kelvin and by rival programs: from results to the rows of one table.
 
+use kelvin_core::Value;
 use kelvin_core::catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
-use kelvin_core::{HeadlineSamples, Metric, Unit, Value};
 
-use crate::result::{Figure, MetricResult, RivalFigures, RivalOutcome, RivalResult, Summary};
+use crate::prelude::*;
+use crate::result::{RivalFigures, RivalOutcome, RivalResult};
 
 impl RivalResult {
     /// Whether a result is part of a comparison, and so belongs in its table only.

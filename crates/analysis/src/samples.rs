@@ -3,18 +3,12 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::catalogue::{RunVariation, transfer};
-use kelvin_core::{
-    Batches, Canary, Case, HeadlineSamples, Measurement, Metric, MetricReadings, Name, Overhead, OverheadReading,
-    Readings, RoundOutcome, SampleTags, SkipReason, Unit,
-};
+use kelvin_core::{Batches, MetricReadings, Overhead, OverheadReading, Readings, RoundOutcome, SampleTags, SkipReason};
 
-use kelvin_core::units::percent;
-use kelvin_stats::{
-    ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, median, spearman,
-};
+use kelvin_stats::{ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, spearman};
 
-use crate::canaries::CanaryReferences;
-use crate::result::{CanaryCorrelation, Outcome, TagCount};
+use crate::prelude::*;
+use crate::result::{CanaryCorrelation, TagCount};
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
 /// less: of operations that take milliseconds a round has but a few.

@@ -6,12 +6,8 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::file::{self, AccessOrder, CacheState};
 use kelvin_core::catalogue::mem::{self, FaultPage, INJECTED_LOAD, MemoryCpus, PageSize, ReadAhead};
 use kelvin_core::catalogue::os::{self, NullCall};
-use kelvin_core::units::{number, value_text};
-use kelvin_core::{Better, Case, Estimate};
 
-use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
-use crate::metric_selector::{MetricSelector, select};
-use crate::result::{MetricResult, Warning};
+use crate::prelude::*;
 
 /// How many times as fast as the other the slower one must be, with all of its interval, to break a law: less is what two figures
 /// differ by that were measured at different moments.

@@ -1,15 +1,13 @@
 //! The summary of one metric at one case, with its warnings.
 
-use kelvin_core::units::{number, p_value, percent, value_text};
-use kelvin_core::{Better, HeadlineSamples, Metric, Unit};
 use kelvin_stats::{
-    BetweenRunVariance, Cluster, ModePattern, Samples, Sorted, Trend, TwoStates, UncertainValue, clusters,
-    effective_samples, mode_pattern, trend, two_states,
+    BetweenRunVariance, Cluster, ModePattern, Sorted, Trend, TwoStates, clusters, effective_samples, mode_pattern,
+    trend, two_states,
 };
 
-use crate::headlines::{ComputedHeadline, MetricHistory};
-use crate::result::{Distribution, Figure, MetricResult, Mode, ModeUnit, Outcome, Summary, Warning};
-use crate::samples::SampleSet;
+use crate::headlines::MetricHistory;
+use crate::prelude::*;
+use crate::result::{Distribution, Mode, ModeUnit};
 
 /// Modes that differ by a smaller share of the headline do not matter.
 const MIN_MODE_DISTANCE: f64 = 0.02;

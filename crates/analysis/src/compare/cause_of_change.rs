@@ -5,10 +5,11 @@
 //! factor than its control, beyond what the core's frequency may have done to either.
 
 use kelvin_core::catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
-use kelvin_core::{CauseFinding, CauseOfChange, Estimate, MetricCase, Name, NotComparedReason, PValue};
-use kelvin_stats::{FALSE_DISCOVERY_RATE, ShareOfChange, UncertainValue, adjusted_p_values, share_of_change};
+use kelvin_core::{CauseFinding, CauseOfChange, NotComparedReason};
+use kelvin_stats::{ShareOfChange, share_of_change};
 
 use super::verdicts::{PendingFigure, log_margin};
+use crate::prelude::*;
 
 /// The least share that is reported.
 const MIN_REPORTED_SHARE: f64 = 0.1;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::units::percent;
-use kelvin_core::{FactDifference, Machine, Name, Reference, RunHeader, Unit, units};
+use kelvin_core::{FactDifference, Reference, RunHeader, units};
+
+use crate::prelude::*;
 
 /// Facts that differ from run to run of any machine, or that are shown elsewhere: the memory that is free, a frequency that is measured. A chassis
 /// goes with the product.

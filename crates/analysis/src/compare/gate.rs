@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kelvin_core::units::case_pairs;
 use kelvin_core::{
-    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, GateResult, KnownIssue, Name, NotCompared,
+    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, GateResult, KnownIssue, NotCompared,
     is_dotted_prefix,
 };
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use toml::value::Datetime;
 
 use super::text::{figure_name, not_compared_name};
+use crate::prelude::*;
 
 /// Largest share that can be allowed: a figure that is a thousand times worse.
 const MAX_ALLOWED_SHARE: f64 = 1000.0;

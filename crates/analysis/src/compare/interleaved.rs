@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_core::units::case;
 use kelvin_core::{
-    Better, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDifference,
-    Interleaving, Measurement, Metric, NotCompared, NotComparedReason, RatioBasis, SideFigure, SideMode, SpreadSource,
-    UndecidedReason,
+    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, FactDifference, Interleaving, NotCompared,
+    NotComparedReason, RatioBasis, SideFigure, SideMode, SpreadSource, UndecidedReason,
 };
-use kelvin_stats::{BestValue, Block, Cluster, blocked_ratio, mean, median, modes_of};
+use kelvin_stats::{BestValue, Block, Cluster, blocked_ratio, modes_of};
 
 use super::cause_of_change::{self, ControlChange};
 use super::verdicts::{PendingFigure, goodness_ratio, judge_together};
+use crate::prelude::*;
 use crate::samples::{missing_text, round_medians};
 
 /// Measurements of either side in a block.

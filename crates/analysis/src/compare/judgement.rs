@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 
 use kelvin_core::{
-    Case, ChangeVerdict, ComparedFigure, Estimate, HeadlineSamples, MetricCase, Name, NotCompared, NotComparedReason,
-    Run, SideFigure, SpreadHistory, SpreadSource, UndecidedReason, Unit,
+    ChangeVerdict, ComparedFigure, NotCompared, NotComparedReason, SideFigure, SpreadHistory, SpreadSource,
+    UndecidedReason,
 };
 use kelvin_stats::{
     ASSUMED_BETWEEN_RUN_STD, BetweenRunPrior, BetweenRunVariance, EarlierRuns, inflation_factor, medians_of_runs,
     ratio_of_runs, usual_between_run_std,
 };
 
-use crate::samples::assumed_between_run_std;
-
 use super::cause_of_change::{self, ControlChange};
 use super::series::{self, FigurePair, FigureRuns, SideSeries, not_compared, runs_as_found};
 use super::verdicts::{PendingFigure, judge_together};
 use super::{ComparisonRequest, ComparisonSubject};
+use crate::prelude::*;
+use crate::samples::assumed_between_run_std;
 
 /// What figures are judged by.
 pub(super) struct ComparisonJudge<'a> {

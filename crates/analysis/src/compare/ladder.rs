@@ -1,10 +1,11 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_core::{ComparedFigure, ComparedRung, Comparison, Run};
+use kelvin_core::{ComparedFigure, ComparedRung, Comparison};
 
 use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;
 use crate::overview::{LadderRung, MIN_RUNGS, ladder_rungs};
+use crate::prelude::*;
 
 impl ComparisonRequest<'_> {
     /// The ladders of both sides, of several runs that of the last; nothing where a side is no picture of its machine.

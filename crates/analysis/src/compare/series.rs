@@ -3,17 +3,13 @@
 use std::collections::HashMap;
 
 use kelvin_core::units::case;
-use kelvin_core::{
-    Canary, HeadlineSamples, Measurement, Metric, MetricCase, NotCompared, NotComparedReason, Reference, Run,
-    SpreadHistory,
-};
-use kelvin_stats::{RunFigure, headline, median};
+use kelvin_core::{NotCompared, NotComparedReason, Reference, SpreadHistory};
+use kelvin_stats::{RunFigure, headline};
 
 use super::ComparisonSubject;
-use crate::bounds::exceeded_bound;
-use crate::canaries::CanaryReferences;
-use crate::headlines::{Baselines, ComputedHeadline, core_hertz, metrics_of};
-use crate::samples::{SampleSet, missing_text};
+use crate::headlines::core_hertz;
+use crate::prelude::*;
+use crate::samples::missing_text;
 use kelvin_reference::published::{Comparability, comparability};
 
 /// The figures of a side.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::units::{brief_value, number, p_value, percent, seconds, span, stated_value};
+use kelvin_core::units::stated_value;
 use kelvin_core::{
-    CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate,
-    Foreign, GateFinding, GateReason, GateResult, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
-    SpreadSource, UndecidedReason, Unit,
+    CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Foreign,
+    GateFinding, GateReason, GateResult, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
+    SpreadSource, UndecidedReason,
 };
-use kelvin_stats::{MIN_HISTORY_RUNS, median};
+use kelvin_stats::MIN_HISTORY_RUNS;
 
+use crate::prelude::*;
 use crate::wording::metric_and_case;
 
 /// From this factor on it is said that errors were widened.

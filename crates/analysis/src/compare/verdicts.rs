@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{Better, ChangeVerdict, ComparedFigure, Estimate, MetricCase, PValue, UndecidedReason};
-use kelvin_stats::{CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, UncertainValue, adjusted_p_values};
+use kelvin_core::{ChangeVerdict, ComparedFigure, UndecidedReason};
+
+use crate::prelude::*;
 
 /// How often the smallest change that could have been seen would have been found.
 const DETECTION_POWER: f64 = 0.8;

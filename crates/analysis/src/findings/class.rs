@@ -1,12 +1,8 @@
 //! Areas, or a whole machine, that are slower or faster than machines of the class.
 
-use kelvin_core::Name;
-use kelvin_core::units::number;
-
-use super::metrics_of_results;
+use super::*;
 use crate::class_comparison::{figure_count, member_text, usual_range};
-use crate::evidence::Evidence;
-use crate::result::{Analysis, AreaComparison, ClassVerdict, Finding, FindingData, Importance};
+use crate::result::{AreaComparison, ClassVerdict};
 
 /// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is
 /// the machine that is.

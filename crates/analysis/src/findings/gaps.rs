@@ -1,15 +1,9 @@
 //! Gaps between measured and predicted, with what was found of their causes.
 
-use kelvin_core::units::{bytes, number, value_text};
-use kelvin_core::{Better, Name};
-
-use super::{name, requested_results};
-use crate::evidence::Evidence;
+use super::*;
 use crate::explanation::share_interval;
 use crate::levels::smaller_cache_level;
-use crate::result::{
-    Analysis, Finding, FindingData, GapCauses, Importance, MetricResult, PredictionGap, RangeVerdict, ShownCause,
-};
+use crate::result::{GapCauses, PredictionGap, ShownCause};
 use crate::summary::modes_text;
 use crate::wording;
 

@@ -1,13 +1,10 @@
 //! The whole memory hierarchy in one line, where the curve of latency has levels.
 
+use kelvin_core::MemoryLevelClaim;
 use kelvin_core::catalogue::mem::LATENCY;
-use kelvin_core::units::{bytes, value_text};
-use kelvin_core::{Claim, MemoryLevelClaim, Unit};
 
-use super::requested_results;
-use crate::evidence::Evidence;
+use super::*;
 use crate::overview::indistinct_level;
-use crate::result::{Analysis, Finding, FindingData, Importance};
 
 pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let was_asked = requested_results(analysis).any(|result| result.metric.id == LATENCY.id);

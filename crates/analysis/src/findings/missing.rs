@@ -1,10 +1,7 @@
 //! Figures without a value: those that are impossible, and how many failed, are not known, or were skipped.
 
-use kelvin_core::units::{percent, value_text};
-
-use super::{attempted_figures, metrics_of_results, name, requested_results};
-use crate::evidence::Evidence;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, MissingFigureKind, Outcome};
+use super::*;
+use crate::result::MissingFigureKind;
 
 pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let of = |result: &MetricResult| {

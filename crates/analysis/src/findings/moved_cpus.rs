@@ -1,11 +1,10 @@
 //! CPUs that the host moved, within the run or since another one, at the largest working set.
 
 use kelvin_core::catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES};
-use kelvin_core::units::value_text;
 
-use super::requested_results;
+use super::*;
 use crate::cpu_placement_modes::is_placement_rate;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, MovedCpus};
+use crate::result::MovedCpus;
 use crate::summary::modes_text;
 
 pub(super) fn moved_cpus(analysis: &Analysis) -> Option<Finding> {

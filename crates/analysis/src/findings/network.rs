@@ -2,9 +2,7 @@
 
 use kelvin_core::Need;
 
-use super::metrics_of_results;
-use crate::evidence::Evidence;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult};
+use super::*;
 use crate::studies::{network, peer};
 
 /// Conclusions that hold by a test.

@@ -1,11 +1,9 @@
 //! The state of machine and run: clock, end, hazards, neighbours on the core, frequency, quietness.
 
-use kelvin_core::units::{number, percent};
 use kelvin_core::{Hazard, RunStatus, Severity};
 
-use super::metrics_of_results;
-use crate::evidence::Evidence;
-use crate::result::{Analysis, CanaryHistory, Finding, FindingData, Importance};
+use super::*;
+use crate::result::CanaryHistory;
 
 pub(super) fn changed_clock(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding> {
     if !evidence.run.has_clock_changed() {

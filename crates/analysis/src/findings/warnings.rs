@@ -1,10 +1,6 @@
 //! Figures with one kind of warning, summarised in one finding.
 
-use kelvin_core::units::number;
-
-use super::{attempted_figures, metrics_of_results, name, requested_results};
-use crate::evidence::Evidence;
-use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Warning};
+use super::*;
 use crate::summary::TREND_ALPHA;
 
 /// A kind of warning that is summarised.

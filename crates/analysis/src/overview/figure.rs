@@ -1,12 +1,8 @@
 //! A result as a figure of the first screen: converted, judged against its prediction, in words.
 
-use kelvin_core::units::{brief_value, percent};
-use kelvin_core::{
-    AsFoundFigure, Better, Estimate, Interval, IntervalKind, OverviewFigure, PredictedRange, PredictionVerdict, Unit,
-    UsualRange,
-};
+use kelvin_core::{AsFoundFigure, OverviewFigure, PredictedRange, PredictionVerdict, UsualRange};
 
-use crate::result::{MetricResult, Outcome, RangeVerdict};
+use crate::prelude::*;
 
 /// Nanoseconds of a second.
 pub(super) const NANOSECONDS_PER_SECOND: f64 = 1e9;

@@ -6,14 +6,14 @@ use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, W
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
 use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
-use kelvin_core::{Name, OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Run, Rung};
+use kelvin_core::{OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};
 
 use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
-use crate::metric_selector::{MetricSelector, select};
-use crate::result::{Analysis, MemoryLevel, MetricResult};
+use crate::prelude::*;
+use crate::result::MemoryLevel;
 
 /// Bytes of a block of a file.
 const BLOCK_BYTES: u64 = 4 << 10;

@@ -5,12 +5,10 @@ use kelvin_core::catalogue::file::{self, CacheState, SyncPolicy};
 use kelvin_core::catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
 use kelvin_core::catalogue::net::{self, StreamDirection};
 use kelvin_core::catalogue::os;
-use kelvin_core::units::bytes;
-use kelvin_core::{CacheKind, Machine, Metric, Rate, RateRow};
+use kelvin_core::{CacheKind, Rate, RateRow};
 
 use super::figure::{ValueConversion, overview_figure};
-use crate::metric_selector::{MetricSelector, select};
-use crate::result::{Analysis, MetricResult, Outcome};
+use crate::prelude::*;
 
 /// Bytes of a request to the page cache from which on a larger one brings no more.
 const REQUEST_BYTES: u64 = 1 << 20;

@@ -16,14 +16,14 @@ mod streams_between_cpus;
 mod wake_up;
 mod worst_time;
 
-use kelvin_core::units::{brief_value, scale_for, trimmed_decimal};
-use kelvin_core::{Estimate, MeasuredValue, MetricValue, Rate, StandOut, StandOutQuestion, Unit};
+use kelvin_core::units::{scale_for, trimmed_decimal};
+use kelvin_core::{Rate, StandOut, StandOutQuestion};
 
+use super::figure::NANOSECONDS_PER_SECOND;
 use super::ladder::LadderRung;
 use super::rates;
-use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
-use crate::metric_selector::{MetricSelector, select};
-use crate::result::{Analysis, LevelCapacity, MetricResult};
+use crate::prelude::*;
+use crate::result::LevelCapacity;
 
 /// Maximum sentences of the first screen.
 const MAX_STAND_OUTS: usize = 8;

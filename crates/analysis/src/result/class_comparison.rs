@@ -1,8 +1,6 @@
 //! A run against published machines of its class: what is normal, whatever else the run has measured.
 
-use kelvin_core::Name;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::*;
 
 /// A run against published machines of its class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,8 @@
 //! What is worth knowing of a run.
 
-use kelvin_core::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, MetricCase, Name, PartKind, Run};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use kelvin_core::{CauseVerdict, Estimate, ExplainedPart, Explanation, MetricCase, PartKind, Run};
 
-use super::{AreaComparison, ImpossibleValue, MemoryLevel, Warning};
+use super::*;
 
 /// Something worth knowing, in a sentence, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

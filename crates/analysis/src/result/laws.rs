@@ -1,11 +1,9 @@
 //! Laws and lines that are held beside the measurements of a curve, and the best of its cells.
 
-use kelvin_core::{Case, Knee, Name};
+use kelvin_core::Knee;
 use kelvin_stats::Scalability;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::StatedConclusion;
+use super::*;
 
 /// The universal scalability law as fitted to a rate over a number of workers: lambda n / (1 + sigma (n - 1) + kappa n (n - 1)).
 ///

@@ -1,10 +1,8 @@
 //! The levels of the memory hierarchy.
 
-use kelvin_core::{Interval, Name};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use kelvin_core::Interval;
 
-use super::StatedConclusion;
+use super::*;
 
 /// The levels of the memory hierarchy, found from the latency of loads against the working set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

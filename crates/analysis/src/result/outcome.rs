@@ -1,8 +1,8 @@
 //! What was measured of one metric at one case, and what is to be said of it.
 
-use kelvin_core::{Canary, HeadlineSamples, Interval, Name, SkipReason};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use kelvin_core::{Canary, HeadlineSamples, Interval, SkipReason};
+
+use super::*;
 
 /// The outcome of one metric at one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,11 +2,9 @@
 
 use std::ops::Deref;
 
-use kelvin_core::{Case, Conclusion, Name, Unit};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use kelvin_core::{Conclusion, Unit};
 
-use super::{Figure, Outcome, RangeVerdict};
+use super::*;
 
 /// What a study concludes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,13 +1,12 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
+use kelvin_core::DependenceQuestion;
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_core::units::{bytes, decimal_bytes};
-use kelvin_core::{DependenceQuestion, Interval, Unit};
+use kelvin_core::units::decimal_bytes;
 
 use super::crossing::distinct;
 use super::dependence::TimeDependence;
-use crate::evidence::{Evidence, RoundHeadlines};
-use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable};
+use crate::prelude::*;
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {

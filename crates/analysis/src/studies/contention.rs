@@ -1,13 +1,9 @@
 //! Several threads that read from one device: whether a second one slows the first, and whether more share it evenly.
 
 use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
-use kelvin_core::units::{bytes, number, value_text};
-use kelvin_core::{Case, RatioQuestion};
 
 use super::crossing::{distinct, without_axes};
-use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{amount_text, ratio_text};
+use crate::prelude::*;
 
 /// Threads from which on equal shares are expected: two keep a device busy.
 const MIN_BUSY_THREADS: u64 = 2;

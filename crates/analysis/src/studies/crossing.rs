@@ -3,15 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use kelvin_core::units::{bytes, number};
-use kelvin_core::{
-    Axis, BestQuestion, Case, Claim, Crossover, Estimate, MetricValue, TestEvidence, TestOutcome, Value,
-};
-use kelvin_stats::median;
+use kelvin_core::{Crossover, Value};
 
-use crate::evidence::{ClaimTest, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any};
-use crate::result::StatedConclusion;
-use crate::wording::{ratio_text, span_text};
+use crate::prelude::*;
 
 /// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]

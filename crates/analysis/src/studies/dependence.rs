@@ -8,16 +8,10 @@
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
-use kelvin_core::units::{bytes, percent, value_text};
-use kelvin_core::{Axis, Claim, DependenceClaim, DependenceLaw, DependenceQuestion, Estimate, TestEvidence, Unit};
-use kelvin_stats::FALSE_DISCOVERY_RATE;
+use kelvin_core::{DependenceClaim, DependenceLaw, DependenceQuestion};
 
-use crate::evidence::{
-    ClaimTest, EQUIVALENCE_MARGIN, Evidence, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all,
-    p_value_of_any,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{interval_label, ratio_text};
+use crate::prelude::*;
+use crate::wording::interval_label;
 
 /// Fewest points of a line: two lie on one.
 const MIN_LINE_POINTS: usize = 3;

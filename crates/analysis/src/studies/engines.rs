@@ -2,16 +2,14 @@
 
 use std::cmp::Ordering;
 
+use kelvin_core::Crossover;
 use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine, TunedEngine};
-use kelvin_core::units::{bytes, value_text};
-use kelvin_core::{BestQuestion, Case, Claim, Crossover, MetricValue, Name, Unit};
 use kelvin_stats::headline;
 
 use super::crossing::{
     BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,
 };
-use crate::evidence::{Evidence, outcome_of_p_value, p_value_of_all};
-use crate::result::{Figure, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
+use crate::prelude::*;
 
 /// The engine that every other is compared with.
 const BASE_ENGINE: ReadEngine = ReadEngine::Read;

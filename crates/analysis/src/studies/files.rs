@@ -4,12 +4,8 @@ use kelvin_core::catalogue::file::{
     BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, BYTES, CacheState, DEPTH, DEPTH_RATE, DEVICE,
     DEVICE_REPEAT_READ, QUEUE_DEPTH, SyncPolicy,
 };
-use kelvin_core::units::{bytes, percent};
-use kelvin_core::{Axis, AxisWord, Case, Claim, Metric, MetricValue, RatioQuestion};
 
-use crate::evidence::{ClaimTest, Evidence, RatioAnswer, RatioTest, RoundHeadlines};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{amount_text, ratio_text, share_text};
+use crate::prelude::*;
 
 /// Share of the best rate that is enough.
 const SUFFICIENT_RATE_SHARE: f64 = 0.9;

@@ -1,17 +1,20 @@
 //! A server under load: what limits it and from how many users on, what would limit it next, and whether its figures obey the laws
 //! that tie them.
 
-use kelvin_core::units::seconds;
-use kelvin_core::{Case, Claim, LoadClaim, Name, TestEvidence};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::hosts::LoadHost;
+use kelvin_core::catalogue::load::{RATE, RESPONSE, RequestPattern, Resource, ResourceGroup, THINK_TIME, THROUGHPUT};
+use kelvin_core::{LoadClaim, LoadVerdict};
 
 use self::hindrance::ObservedHindrance;
 pub(crate) use self::knee::knee_index;
+use self::labels::{resource, resource_id, resource_name, round_time, signed_percent, sweep_suffix, users_text};
 use self::laws::{LawCheckResult, check_laws, law_summary};
-use self::saturated_sweep::SaturatedSweep;
-use self::sweep::Sweep;
-use self::verdict::VerdictFacts;
-use crate::evidence::{ClaimTest, Evidence};
-use crate::result::{KneeMark, ModelLine, StatedConclusion, Study, StudyAnswer, Timeline};
+use self::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
+use self::sweep::{LoadStep, Sweep, UserLoad};
+use self::verdict::{BOTH_FULL_RATIO, MIN_NEAR_USE, VerdictFacts};
+use crate::prelude::*;
+use crate::result::{KneeMark, ModelLine, Timeline};
 
 mod capacity_model;
 mod generator;

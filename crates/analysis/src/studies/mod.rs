@@ -19,12 +19,11 @@ pub(crate) mod threads;
 pub(crate) mod transfer;
 pub(crate) mod tune;
 
-use crate::evidence::Evidence;
-use crate::result::{MetricResult, StatedConclusion, Study};
 use kelvin_core::catalogue::cpu::CALL_ARGS;
 use kelvin_core::catalogue::mem::PAGE_STUDY;
 use kelvin_core::catalogue::{file, os};
-use kelvin_core::{Claim, Name, Run};
+
+use crate::prelude::*;
 pub(crate) use multiple_testing::correct_p_values;
 
 /// A study: its id, what it rests on, ids of metrics or leading parts of them, and how its conclusions are drawn.

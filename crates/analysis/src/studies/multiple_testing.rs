@@ -1,11 +1,9 @@
 //! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
 
-use kelvin_core::units::{p_value, percent};
-use kelvin_core::{Claim, PValue, ShareQuestion, TestEvidence, TestOutcome};
-use kelvin_stats::{FALSE_DISCOVERY_RATE, MIN_INTERVAL_ROUNDS, adjusted_p_values};
+use kelvin_stats::MIN_INTERVAL_ROUNDS;
 
 use super::{remote, tasks};
-use crate::result::StatedConclusion;
+use crate::prelude::*;
 
 /// Most rounds that are worth naming: a thorough run of an hour makes as many.
 const MAX_NAMED_ROUNDS: u64 = 100;

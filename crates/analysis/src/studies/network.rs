@@ -3,22 +3,16 @@
 
 use std::cmp::Ordering;
 
+use kelvin_core::Crossover;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP_LOST, CLOSE, CONNECT, MESSAGE, RTT_TCP,
     RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAMS, SendMethod,
 };
-use kelvin_core::units::{bytes, percent, value_text};
-use kelvin_core::{Case, Claim, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence, Unit};
 
 use super::FULL_CPU_SHARE;
 use super::crossing::{LinePoint, MetricLine, distinct, joint_test, line_ratios, side_p_value};
-use crate::evidence::{
-    ClaimTest, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest, TestedFigure,
-    outcome_of_p_value, p_value_of_all, p_value_of_any,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{ratio_text, share_text};
+use crate::prelude::*;
 
 /// The study of calls and round trips, and that of streams.
 pub(crate) const CALLS_STUDY: Name = Name::new("net.rtt");

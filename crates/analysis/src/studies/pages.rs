@@ -3,11 +3,8 @@
 use kelvin_core::catalogue::mem::{
     MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
 };
-use kelvin_core::units::percent;
-use kelvin_core::{Case, Claim, Metric, TestEvidence};
 
-use crate::evidence::{ClaimTest, Evidence};
-use crate::result::{StatedConclusion, Study};
+use crate::prelude::*;
 
 /// A property that all pages of a kind have, or none.
 struct PageClaim {

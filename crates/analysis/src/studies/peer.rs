@@ -6,18 +6,11 @@ use kelvin_core::catalogue::net::{
     PEER_BANDWIDTH_UDP_LOST, PEER_LOADED, PEER_OFFERED_LOST, PEER_OFFERED_SENT, PEER_PING, PEER_RTT, STREAMS,
     StreamDirection, Transport,
 };
-use kelvin_core::units::{number, percent, value_text};
-use kelvin_core::{Case, Claim, Name, RatioQuestion, ShareQuestion};
 
 use super::crossing::without_axes;
 use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, datagrams_lost, message_text};
 use super::{FULL_CPU_SHARE, find_conclusion};
-use crate::evidence::{
-    ClaimTest, Evidence, LimitSide, RatioTest, RoundHeadlines, ShareTest, TestedFigure, outcome_of_p_value,
-    p_value_of_all, p_value_of_any,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{amount_text, counted_text, share_text, span_text};
+use crate::prelude::*;
 
 /// The study.
 pub(crate) const PEER_STUDY: Name = Name::new("net.peer");

@@ -1,12 +1,9 @@
 //! The order of reads on this machine's disk: whether blocks at random take longer than blocks in order.
 
 use kelvin_core::catalogue::file::{AccessOrder, CacheState, READ_ORDER};
-use kelvin_core::units::{number, percent};
-use kelvin_core::{Claim, RatioQuestion};
 
 use super::files::state_and_file;
-use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::{StatedConclusion, Study, StudyAnswer};
+use crate::prelude::*;
 
 /// Conclusions that are short enough without an answer.
 const MAX_UNANSWERED: usize = 4;

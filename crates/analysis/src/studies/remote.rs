@@ -3,15 +3,9 @@
 use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
 };
-use kelvin_core::units::number;
-use kelvin_core::{Case, Claim, Estimate, Metric, ShareQuestion};
 
 use super::files::state_and_file;
-use crate::evidence::{
-    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RoundHeadlines, ShareTest, TestedFigure, ratio_of_rounds,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{ratio_text, share_text, span_text};
+use crate::prelude::*;
 
 /// How far two counts of requests may differ and count as the same: a few are for the file, not for a block.
 const MAX_REQUEST_GAP: f64 = 0.1;

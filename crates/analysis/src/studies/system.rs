@@ -7,12 +7,9 @@ use kelvin_core::catalogue::os::{
     HandoffMechanism, NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_COST,
     SYSCALL_NULL, THREAD_CREATE,
 };
-use kelvin_core::units::bytes;
-use kelvin_core::{Case, Metric, RatioQuestion};
 
 use super::network::placement_text;
-use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
-use crate::result::{StatedConclusion, Study};
+use crate::prelude::*;
 
 /// How two tasks pass the token between which a CPU is switched.
 const SWITCHES: [(&str, HandoffMechanism); 5] = [

@@ -1,14 +1,8 @@
 //! A fixed amount of work split over 1 to 2P threads, and over as many processes.
 
 use kelvin_core::catalogue::os::{TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_UNACCOUNTED, TaskKind};
-use kelvin_core::units::percent;
-use kelvin_core::{Case, Claim, Estimate, RatioQuestion, Run, ShareQuestion};
 
-use crate::evidence::{
-    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioTest, RoundHeadlines, ShareTest, ratio_of_rounds,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{amount_text, ratio_text, share_text};
+use crate::prelude::*;
 
 /// Efficiency from which a split counts as efficient.
 const MIN_EFFICIENCY: f64 = 0.9;

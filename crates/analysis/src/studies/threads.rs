@@ -1,17 +1,13 @@
 //! Reading by several threads: how many help, the law of their contention, and the best combination of threads and block.
 
 use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
-use kelvin_core::units::{bytes, number, percent, value_text};
-use kelvin_core::{
-    Axis, BestQuestion, Case, Claim, Estimate, LawDeviation, RatioQuestion, ScalabilityClaim, TestEvidence, Unit,
-};
+use kelvin_core::{LawDeviation, ScalabilityClaim};
 use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
 use super::crossing::{BestOf, Contender, distinct, without_axes};
 use super::files::cache_state;
-use crate::evidence::{ClaimTest, Evidence, RatioTest, RoundHeadlines};
-use crate::result::{BestCell, Coefficient, FittedLaw, StatedConclusion, Study};
-use crate::wording::{amount_text, counted_text, ratio_text, span_text};
+use crate::prelude::*;
+use crate::result::{BestCell, Coefficient, FittedLaw};
 
 /// Share of the best rate from which more threads do not help.
 const SUFFICIENT_RATE_SHARE: f64 = 0.9;

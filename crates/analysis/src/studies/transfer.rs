@@ -5,20 +5,14 @@ use kelvin_core::catalogue::transfer::{
     BUFFER, COLD_TIME, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
     SenderMethod, TIME, TransferFiles, WINDOW, WaitMode, best_cell, cell, usual_mode,
 };
-use kelvin_core::units::{bytes, number, value_text};
 use kelvin_core::{
-    AxisWord, Case, Claim, Estimate, FactorOverFiles, GainOverFiles, Metric, Name, Reference, ReferenceValue,
-    TestEvidence, TimeChange, TransferClaim, TransferFactor, Unit,
+    FactorOverFiles, GainOverFiles, Reference, ReferenceValue, TimeChange, TransferClaim, TransferFactor,
 };
 
 use kelvin_reference::published::references;
 
 use super::crossing::without_axes;
-use crate::evidence::{
-    ClaimTest, Evidence, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
-};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{counted_text, span_text};
+use crate::prelude::*;
 
 pub(super) mod tables;
 

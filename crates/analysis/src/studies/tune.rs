@@ -1,16 +1,12 @@
 //! The search for the best setting: what it is for each page cache state, what it gains, and whether another engine is as good.
 
+use kelvin_core::TunedSetting;
 use kelvin_core::catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
-use kelvin_core::units::value_text;
-use kelvin_core::{BestQuestion, Claim, Metric, TestEvidence, TunedSetting, Unit};
-use kelvin_stats::median;
 
 use super::crossing::{BestOf, Contender};
 use super::engines::engine;
 use super::files::cache_state;
-use crate::evidence::{ClaimTest, EQUIVALENCE_MARGIN, Evidence, RoundHeadlines};
-use crate::result::{StatedConclusion, Study};
-use crate::wording::{amount_text, ratio_text};
+use crate::prelude::*;
 
 /// Conclusions from the metrics `file.tune.*`.
 pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {

@@ -1,10 +1,8 @@
 //! How much of the reported last-level cache answers.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_core::units::bytes;
-use kelvin_core::{MeasuredValue, StandOutQuestion};
 
-use super::{Consequence, StandOutAnswer, StandOutContext, select, size_range, time_text};
+use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let levels = &seen.analysis.levels.as_ref()?.levels;

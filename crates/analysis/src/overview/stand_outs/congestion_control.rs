@@ -1,10 +1,9 @@
 //! What a local TCP stream loses by the congestion control that programs here have by default.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, MESSAGE, STREAMS};
 
-use super::{Consequence, FigureRatio, StandOutAnswer, StandOutContext, rate_text, select};
+use super::*;
 
 /// Share of what the run's own choice carries below which the system's stands out.
 const MAX_SYSTEM_SHARE: f64 = 0.8;

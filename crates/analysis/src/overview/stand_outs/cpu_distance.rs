@@ -1,11 +1,8 @@
 //! Whether the distance between the machine's CPUs changes.
 
 use kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
-use kelvin_core::units::value_text;
-use kelvin_core::{MetricCase, StandOutQuestion, Unit};
 
-use super::{Consequence, StandOutAnswer, StandOutContext};
-use crate::result::FindingData;
+use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let moved = seen.analysis.findings.iter().find_map(|finding| match &finding.data {

@@ -1,11 +1,9 @@
 //! What the disk can do.
 
 use kelvin_core::catalogue::file::{DEVICE_READ, DEVICE_REQUESTS};
-use kelvin_core::units::brief_value;
-use kelvin_core::{StandOutQuestion, Unit};
 
 use super::super::ladder::DISK_BLOCK;
-use super::{Consequence, StandOutAnswer, StandOutContext, rate_text, select, time_text};
+use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     // The time of one block is that of the ladder: two figures of one thing would contradict each other.

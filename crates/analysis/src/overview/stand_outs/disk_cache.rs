@@ -1,9 +1,8 @@
 //! Whether something below the kernel caches the disk.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::DEVICE_REPEAT_READ;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, StandOutAnswer, StandOutContext, select, times_text};
+use super::*;
 
 /// Later passes over the first from which on a cache shows.
 const MIN_CACHED_SPEED_UP: f64 = 1.25;

@@ -1,10 +1,8 @@
 //! What the first touch of fresh memory costs, compared with memory just freed and huge pages.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FaultPage, REPEATED_FIRST_TOUCH};
-use kelvin_core::units::bytes;
 
-use super::{Consequence, FigureRatio, StandOutAnswer, StandOutContext, select, time_text, times_text};
+use super::*;
 
 /// Times the cost in huge pages from which on it stands out.
 const MIN_COST_RATIO: f64 = 2.0;

@@ -1,11 +1,8 @@
 //! How much of files that nothing touches leaves the page cache.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
-use kelvin_core::units::seconds;
 
-use super::{Consequence, MIN_RANGE_ROUNDS, StandOutAnswer, StandOutContext, select};
-use crate::overview::figure::NANOSECONDS_PER_SECOND;
+use super::*;
 
 /// Share of the pages that must be gone: a page here and there is moved or was wanted.
 const MIN_EVICTED_SHARE: f64 = 0.05;

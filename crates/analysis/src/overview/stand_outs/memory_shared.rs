@@ -1,9 +1,8 @@
 //! What all CPUs together draw from memory compared with one.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, MemoryCpus};
 
-use super::{Consequence, StandOutAnswer, StandOutContext, rate_text, select};
+use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [one, all] =

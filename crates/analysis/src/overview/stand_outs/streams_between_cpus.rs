@@ -1,10 +1,9 @@
 //! What TCP streams carry between two CPUs compared with on one each.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAMS};
 
-use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, rate_text, select};
+use super::*;
 
 /// Bytes of a message, of which moving them is most of the cost.
 const MESSAGE_BYTES: u64 = 64 << 10;

@@ -1,9 +1,8 @@
 //! What waking an idle CPU costs compared with a switch on one.
 
-use kelvin_core::StandOutQuestion;
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask, SWITCH_COST, SWITCH_CROSS_CPU};
 
-use super::{Consequence, StandOutAnswer, StandOutContext, select, time_text, times_text};
+use super::*;
 
 /// Times a switch from which on it stands out: a wake-up that only sends an interrupt and switches there costs a few.
 const MIN_WAKE_UP_RATIO: f64 = 3.0;

@@ -3,14 +3,12 @@
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
 use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU};
-use kelvin_core::units::brief_value;
-use kelvin_core::{Metric, OverviewFigure, PredictedRange, PredictionVerdict, StandOutQuestion, Unit};
+use kelvin_core::{OverviewFigure, PredictedRange, PredictionVerdict};
 
-use super::{Consequence, StandOutAnswer, StandOutContext, select, size_range, time_text};
+use super::*;
 use crate::findings::cause_share;
 use crate::levels::smaller_cache_level;
-use crate::overview::figure::NANOSECONDS_PER_SECOND;
-use crate::result::{GapCauses, MetricResult};
+use crate::result::GapCauses;
 
 /// A figure, its name in a sentence, and its unit where it is a rate.
 struct NamedFigure<'a> {

@@ -1,11 +1,9 @@
 //! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
 
-use kelvin_core::Metric;
-use kelvin_core::catalogue::load::{RESPONSE, THROUGHPUT, USERS};
+use kelvin_core::catalogue::load::USERS;
 use kelvin_stats::{ClosedNetwork, DevicePart, MvaResult, whole_servers};
 
-use super::saturated_sweep;
-use super::sweep::Sweep;
+use super::*;
 use crate::result::{KneeMark, ModelLine};
 
 const NANOSECONDS_PER_SECOND: f64 = 1e9;

@@ -1,14 +1,9 @@
 //! Whether the load generator kept up.
 
-use kelvin_core::catalogue::load::{LATENESS, RESPONSE_P99, Resource, ResourceGroup};
-use kelvin_core::units::{percent, value_text};
-use kelvin_core::{LoadClaim, LoadDoubt, LoadLimit, LoadVerdict, Name, Unit};
-use kelvin_stats::mean;
+use kelvin_core::catalogue::load::{LATENESS, RESPONSE_P99};
+use kelvin_core::{LoadDoubt, LoadLimit};
 
-use super::labels::resource;
-use super::saturated_sweep::SaturatedSweep;
-use super::sweep::UserLoad;
-use super::{AnswerLine, LoadConclusion, saturated_test};
+use super::*;
 
 /// Use of the generator's CPU below which it cannot have been the limit.
 const MAX_EASY_GENERATOR_USE: f64 = 0.85;

@@ -1,19 +1,13 @@
 //! What hindered requests at saturation without being a resource that is full: the signs of it, and which of them cast doubt on a
 //! verdict.
 
+use kelvin_core::catalogue::load::STALLED;
 use kelvin_core::catalogue::load::hosts::{
-    CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, LoadHost, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
+    CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
-use kelvin_core::catalogue::load::{Resource, ResourceGroup, STALLED};
-use kelvin_core::units::{number, percent};
-use kelvin_core::{Disturbance, DisturbanceClaim, Estimate, LoadClaim, LoadDoubt, LoadVerdict, Metric, Name};
+use kelvin_core::{Disturbance, DisturbanceClaim, LoadDoubt};
 
-use super::labels::resource;
-use super::saturated_sweep::{SaturatedSweep, clamp_to_zero, mean_estimate};
-use super::sweep::LoadStep;
-use super::verdict::{BOTH_FULL_RATIO, VerdictFacts};
-use super::{AnswerLine, LoadConclusion, saturated_test};
-use crate::wording::{capitalise, span_text};
+use super::*;
 
 /// A sign: the figure of a visit that shows it, from where on it matters, and of which limit it is the way to act.
 struct HindranceSign {

@@ -3,19 +3,14 @@
 use kelvin_core::catalogue::load::hosts::{
     CONTEXT_SWITCHES, CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE,
     DISK_READS, DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, HOST_METRICS, LISTEN_DROPS,
-    LISTEN_OVERFLOWS, LoadHost, MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL,
-    PRESSURE_MEMORY, PRESSURE_MEMORY_FULL, PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS,
-    THREADS, THREADS_WITHOUT_CPU,
+    LISTEN_OVERFLOWS, MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY,
+    PRESSURE_MEMORY_FULL, PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS, THREADS,
+    THREADS_WITHOUT_CPU,
 };
 use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, NetworkSetup, SERVER_MEMORY};
-use kelvin_core::{Metric, Name};
-use kelvin_stats::mean;
 
-use super::labels::sweep_suffix;
-use super::sweep::{LoadStep, Sweep, UserLoad};
 use super::sweep_tables::table_id;
-use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
-use crate::wording::counted_text;
+use super::*;
 
 /// Columns for which there is room beside the numbers of users in 80 columns of a terminal.
 const MAX_MAIN_COLUMNS: usize = 6;

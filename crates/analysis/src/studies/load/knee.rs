@@ -1,9 +1,9 @@
 //! Saturation throughput and knee of a sweep, with intervals.
 
-use kelvin_core::{Estimate, Knee};
-use kelvin_stats::{Random, mean, variance};
+use kelvin_core::Knee;
+use kelvin_stats::{Random, variance};
 
-use super::sweep::{Sweep, UserLoad};
+use super::*;
 
 /// Share of the saturation throughput from which on more users bring nothing that matters.
 pub(super) const KNEE_SHARE: f64 = 0.95;

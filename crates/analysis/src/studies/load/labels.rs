@@ -1,9 +1,6 @@
 //! How sentences and titles name the sweeps of a study and their parts.
 
-use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
-use kelvin_core::units::value_text;
-use kelvin_core::{Axis, Case, Name, Unit};
+use super::*;
 
 /// A resource, as a noun after "the".
 pub(super) fn resource_name(word: Name) -> &'static str {

@@ -1,18 +1,10 @@
 //! Laws that tie what was measured, each checked on the data, and the growth of memory.
 
-use kelvin_core::catalogue::load::{
-    CLIENT_IN_FLIGHT, IN_FLIGHT, RATE, RESPONSE, Resource, ResourceGroup, SENT_BYTE_RATE, SERVICE,
-};
-use kelvin_core::units::percent;
-use kelvin_core::{Estimate, LoadClaim, LoadLaw, LoadLawCheck, Metric};
-use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, bonferroni_level, mean};
+use kelvin_core::catalogue::load::{CLIENT_IN_FLIGHT, IN_FLIGHT, SENT_BYTE_RATE, SERVICE};
+use kelvin_core::{LoadLaw, LoadLawCheck};
+use kelvin_stats::{VarianceEstimate, bonferroni_level};
 
-use super::labels::{signed_percent, users_text};
-use super::saturated_sweep::{SaturatedSweep, mean_estimate};
-use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::{LoadConclusion, saturated_test};
-use crate::evidence::interval_estimate;
-use crate::wording::{capitalise, span_text};
+use super::*;
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.
 const MAX_COUNT_GAP: f64 = 0.02;

@@ -1,21 +1,13 @@
 //! What limits a server, and from how many users on: the verdict with its doubts, as a claim and as the answer of its sweep.
 
-use kelvin_core::catalogue::load::{RATE, Resource};
-use kelvin_core::units::{decimal_bytes, number, percent, value_text};
-use kelvin_core::{
-    Case, Estimate, LoadClaim, LoadLimit, LoadVerdict, Name, ResourceUse, Unit, UnknownLimit, UnsampledLimit,
-};
-use kelvin_stats::{mean, median};
+use kelvin_core::units::decimal_bytes;
+use kelvin_core::{LoadLimit, ResourceUse, UnknownLimit, UnsampledLimit};
 
-use super::labels::{resource, resource_id, resource_name, sweep_label, sweep_suffix, users_text};
+use super::labels::sweep_label;
 use super::laws::{LawCheckResult, violated_laws};
-use super::saturated_sweep::{SaturatedSweep, SaturationUse, mean_estimate};
-use super::sweep::Sweep;
 use super::unwatched_limit::{limit_noun, limit_sentence};
-use super::verdict::{VerdictFacts, doubt_text, doubts};
-use super::{LoadConclusion, visits_test};
-use crate::result::StudyAnswer;
-use crate::wording::capitalise;
+use super::verdict::{doubt_text, doubts};
+use super::*;
 
 /// Bytes of an answer over those of its file, at most: parts of answers that the ends of a visit cut off count as well.
 const MAX_ANSWER_TO_FILE: f64 = 2.0;

@@ -1,14 +1,9 @@
 //! Whether the memory of a process grows with the requests that it has served.
 
-use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY, THROUGHPUT};
-use kelvin_core::units::value_text;
-use kelvin_core::{LoadClaim, Unit};
-use kelvin_stats::mean;
+use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY};
 
 use super::laws::growth;
-use super::sweep::Sweep;
-use super::{AnswerLine, LoadConclusion, slope_test};
-use crate::wording::span_text;
+use super::*;
 
 /// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
 const MIN_LEAK_PER_REQUEST: f64 = 64.0;

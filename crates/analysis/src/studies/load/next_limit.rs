@@ -1,15 +1,9 @@
 //! What would limit a server next, and what its disk reads in excess.
 
-use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::{DISK_BYTE_RATE, RATE, Resource, ResourceGroup};
-use kelvin_core::units::number;
-use kelvin_core::{Case, Estimate, LimitProjection, LoadClaim, LoadVerdict, NextLimitClaim};
+use kelvin_core::catalogue::load::DISK_BYTE_RATE;
+use kelvin_core::{LimitProjection, NextLimitClaim};
 
-use super::labels::{resource, resource_id, resource_name};
-use super::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
-use super::sweep::LoadStep;
-use super::{AnswerLine, LoadConclusion, saturated_test};
-use crate::evidence::ClaimTest;
+use super::*;
 
 /// Bytes that a device moves for each byte served from which it does more than was asked for.
 const MIN_AMPLIFICATION: f64 = 1.1;

@@ -1,18 +1,12 @@
 //! The published study of a file server, judged from its capacities alone, beside what was seen.
 
-use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
-use kelvin_core::units::{number, value_text};
-use kelvin_core::{
-    Case, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase, TestEvidence, Unit,
-};
+use kelvin_core::{LimitProjection, NextLimitClaim, PublishedLoadCase};
 use kelvin_reference::published::{PublishedServerCase, ServerStudyFile};
 use kelvin_stats::{ClosedNetwork, Station};
 
 use super::knee::KNEE_SHARE;
-use super::labels::{resource_id, resource_name};
-use super::{LoadConclusion, next_limit};
-use crate::evidence::ClaimTest;
-use crate::result::Study;
+use super::next_limit;
+use super::*;
 
 /// How far the capacities may be from what was seen to count as the same, as a share.
 const MAX_PUBLISHED_GAP: f64 = 0.05;

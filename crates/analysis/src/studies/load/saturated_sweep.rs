@@ -1,16 +1,13 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_core::Estimate;
 use kelvin_core::catalogue::load::hosts::{
-    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, LoadHost, THREADS_WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, THREADS_WITHOUT_CPU,
 };
-use kelvin_core::catalogue::load::{IN_FLIGHT, NetworkSetup, RESPONSE, Resource, ResourceGroup};
-use kelvin_stats::{CONFIDENCE_LEVEL, ClosedNetwork, Station, UncertainValue, VarianceEstimate, mean, whole_servers};
+use kelvin_core::catalogue::load::{IN_FLIGHT, NetworkSetup};
+use kelvin_stats::{ClosedNetwork, Station, VarianceEstimate, whole_servers};
 
 use super::knee::Saturation;
-use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::verdict::MIN_NEAR_USE;
-use crate::evidence::interval_estimate;
+use super::*;
 
 /// A resource at saturation.
 #[derive(Clone, Copy, Debug, PartialEq)]

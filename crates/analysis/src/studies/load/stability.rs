@@ -1,16 +1,8 @@
 //! A sweep over time: whether the server is at its end what it was at its start.
 
-use kelvin_core::catalogue::load::THROUGHPUT;
-use kelvin_core::units::percent;
-use kelvin_core::{Estimate, LoadClaim};
-use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
-
-use super::labels::{signed_percent, users_text};
 use super::laws::common_slope;
-use super::sweep::{Sweep, UserLoad};
-use super::{AnswerLine, LoadConclusion, saturated_sweep, slope_test};
+use super::*;
 use crate::result::{Timeline, TimelineGroup};
-use crate::wording::{counted_text, span_text};
 
 /// Change of throughput over a study that counts as none, as a share: the knee is told to as much.
 const MAX_THROUGHPUT_DRIFT: f64 = 0.05;

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::catalogue::load::hosts::LoadHost;
+use kelvin_core::Readings;
 use kelvin_core::catalogue::load::{
-    BUSY_TIME, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK_TIME, THROUGHPUT, USERS,
-    UTILISATION,
+    BUSY_TIME, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, SERVERS, USERS, UTILISATION,
 };
-use kelvin_core::{Axis, Case, Measurement, Metric, Name, Readings, Run};
-use kelvin_stats::{mean, median};
 
 use super::knee::{Saturation, saturation};
+use super::*;
 use crate::studies::crossing::without_axes;
 
 /// All visits to numbers of users that differ in nothing else.

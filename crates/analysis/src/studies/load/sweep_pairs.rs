@@ -1,19 +1,12 @@
 //! What changes from one sweep of a run to another that differs in one property: the pattern, the cache, the think time.
 
-use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::{RequestPattern, THINK_TIME};
-use kelvin_core::units::{number, percent};
-use kelvin_core::{Case, Estimate, LoadClaim, LoadComparison, LoadFigure, Name};
+use kelvin_core::{LoadComparison, LoadFigure};
 
-use super::labels::{property_text, signed_percent};
+use super::labels::property_text;
 use super::limit::knee_span;
 use super::next_limit::disk_read_ratio;
-use super::saturated_sweep::SaturatedSweep;
-use super::sweep::Sweep;
-use super::{LoadConclusion, saturated_sweep, saturated_test};
-use crate::result::StudyAnswer;
+use super::*;
 use crate::studies::crossing::without_axes;
-use crate::wording::{capitalise, span_text};
 
 /// How far two saturation throughputs may be apart to count as the same, as a share: the knee is told to as much.
 const SAME_THROUGHPUT_SHARE: f64 = 0.05;

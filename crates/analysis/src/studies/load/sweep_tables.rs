@@ -1,20 +1,12 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
 use kelvin_core::catalogue::load::{
-    BLOCKED, BUSY_TIME, CLIENT_IN_FLIGHT, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, RATE,
-    RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT_BYTE_RATE, SERVICE, STALLED, STALLS, THROUGHPUT,
-    UTILISATION, WRITTEN_BYTE_RATE,
+    BLOCKED, BUSY_TIME, CLIENT_IN_FLIGHT, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, RESPONSE_P50,
+    RESPONSE_P95, RESPONSE_P99, SENT_BYTE_RATE, SERVICE, STALLED, STALLS, UTILISATION, WRITTEN_BYTE_RATE,
 };
-use kelvin_core::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
-use kelvin_stats::{CONFIDENCE_LEVEL, mean};
 
 use super::capacity_model::closed_network;
-use super::labels::{resource_id, resource_name, sweep_suffix};
-use super::saturated_sweep;
-use super::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
-use super::sweep::{LoadStep, Sweep, UserLoad};
-use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
-use crate::wording::counted_text;
+use super::*;
 
 /// The tables of a sweep.
 pub(super) fn sweep_tables(sweep: &Sweep) -> Vec<StudyTable> {

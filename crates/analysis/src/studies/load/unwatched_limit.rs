@@ -1,22 +1,17 @@
 //! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
 
 use kelvin_core::catalogue::load::hosts::{
-    CPU_STEAL, DISK_WRITES, LoadHost, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
+    CPU_STEAL, DISK_WRITES, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
 use kelvin_core::catalogue::load::{
-    BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RATE, RESPONSE, RESPONSE_P50, Resource,
-    ResourceGroup, SERVICE, STALLED, STALLS, WRITTEN_BYTE_RATE,
+    BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RESPONSE_P50, SERVICE, STALLED, STALLS,
+    WRITTEN_BYTE_RATE,
 };
-use kelvin_core::units::number;
-use kelvin_core::{LoadVerdict, RequestLocation, UnsampledLimit};
-use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
+use kelvin_core::{RequestLocation, UnsampledLimit};
 
 use super::hindrance::{MIN_RETRANSMITTED_SHARE, STALLING};
-use super::labels::round_time;
 use super::laws::{client_in_flight, service_time};
-use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::verdict::{MIN_NEAR_USE, VerdictFacts};
-use crate::evidence::interval_estimate;
+use super::*;
 
 /// Share of a request's time from which on it is most of it.
 const MIN_MAJOR_SHARE: f64 = 0.5;

@@ -1,19 +1,10 @@
 //! What users see: who waits for all of a visit, how the response time grows, and the scalability law of throughput by users.
 
-use kelvin_core::catalogue::load::RESPONSE;
-use kelvin_core::units::{number, percent, value_text};
-use kelvin_core::{Estimate, LawDeviation, LoadClaim, Unit};
-use kelvin_stats::{
-    CONFIDENCE_LEVEL, RepeatedLoad, ScalabilityFit, UncertainValue, fit_scalability_with_intervals, mean,
-};
+use kelvin_core::LawDeviation;
+use kelvin_stats::{RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals};
 
-use super::labels::users_text;
 use super::laws::unanswered_in_flight;
-use super::saturated_sweep::mean_estimate;
-use super::sweep::{Sweep, UserLoad};
-use super::{AnswerLine, LoadConclusion, visits_test};
-use crate::evidence::interval_estimate;
-use crate::wording::span_text;
+use super::*;
 
 /// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
 const MIN_WAITING_REQUESTS: f64 = 0.5;

@@ -1,15 +1,13 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
-use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, ResourceGroup};
-use kelvin_core::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnsampledLimit};
-use kelvin_stats::mean;
+use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99};
+use kelvin_core::{LoadDoubt, LoadLaw, UnknownLimit, UnsampledLimit};
 
 use super::hindrance::{self, ObservedHindrance};
-use super::labels::{resource, resource_id};
-use super::saturated_sweep::{FULL_USE, MIN_RELEVANT_USE, SaturatedSweep, SaturationUse};
-use super::sweep::{LoadStep, Sweep};
+use super::saturated_sweep::{FULL_USE, MIN_RELEVANT_USE};
 use super::unwatched_limit;
 use super::workers::{WorkerEvidence, is_worker_bound};
+use super::*;
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
 pub(super) const MIN_NEAR_USE: f64 = 0.85;

@@ -1,17 +1,10 @@
 //! Whether the number of workers can be what limits: a worker that has a connection and waits is no full resource.
 
-use kelvin_core::catalogue::load::{Resource, ResourceGroup};
-use kelvin_core::units::{number, percent};
-use kelvin_core::{Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
-use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, mean};
+use kelvin_core::MoreWorkersClaim;
+use kelvin_stats::VarianceEstimate;
 
 use super::knee::KNEE_SHARE;
-use super::labels::users_text;
-use super::saturated_sweep::{SaturatedSweep, mean_estimate};
-use super::sweep::{LoadStep, Sweep, UserLoad};
-use super::verdict::{BOTH_FULL_RATIO, MIN_NEAR_USE};
-use super::{AnswerLine, LoadConclusion};
-use crate::evidence::{ClaimTest, interval_estimate};
+use super::*;
 
 /// How many times the throughput counts as more: what gives less is no more a limit than others within 10 % of it.
 const MIN_THROUGHPUT_GAIN: f64 = 1.0 / BOTH_FULL_RATIO;

@@ -6,11 +6,10 @@ use kelvin_core::catalogue::transfer::{
     RECEIVER_FAULTS, RECEIVER_SWITCHES, ReplyPolicy, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS,
     SENDER_SWITCHES, TIME, TransferFiles, WaitMode,
 };
-use kelvin_core::{Case, Metric, Unit};
 use kelvin_stats::{WorkSample, fit_fixed_plus_linear};
 
 use super::{cell_text, file_set, published_machine, published_value, without_axes};
-use crate::result::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable, Summary};
+use crate::prelude::*;
 
 /// The tables of what was measured; none without a transfer.
 pub(crate) fn transfer_tables(results: &[MetricResult]) -> Vec<StudyTable> {

@@ -1,0 +1,25 @@
+//! The names that the files of the analysis share.
+
+pub(crate) use crate::bounds::exceeded_bound;
+pub(crate) use crate::canaries::CanaryReferences;
+pub(crate) use crate::evidence::{
+    ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest,
+    TestedFigure, interval_estimate, outcome_of_p_value, p_value_of_all, p_value_of_any, ratio_of_rounds,
+};
+pub(crate) use crate::headlines::{Baselines, ComputedHeadline, metrics_of};
+pub(crate) use crate::metric_selector::{MetricSelector, select};
+pub(crate) use crate::result::{
+    Analysis, Figure, Finding, FindingData, Importance, MetricResult, Outcome, RangeVerdict, StatedConclusion, Study,
+    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, Warning,
+};
+pub(crate) use crate::samples::SampleSet;
+pub(crate) use crate::wording::{amount_text, capitalise, counted_text, ratio_text, share_text, span_text};
+pub(crate) use kelvin_core::units::{brief_value, bytes, number, p_value, percent, seconds, span, value_text};
+pub(crate) use kelvin_core::{
+    Axis, AxisWord, BestQuestion, Better, Canary, Case, Claim, Estimate, HeadlineSamples, Interval, IntervalKind,
+    Machine, MeasuredValue, Measurement, Metric, MetricCase, MetricValue, Name, PValue, RatioQuestion, Run,
+    ShareQuestion, TestEvidence, TestOutcome, Unit,
+};
+pub(crate) use kelvin_stats::{
+    CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, Samples, UncertainValue, adjusted_p_values, mean, median,
+};
