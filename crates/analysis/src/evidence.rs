@@ -157,14 +157,13 @@ impl RoundHeadlines<'_> {
 
     /// The median with its error; `None` with a single round.
     pub fn tested_figure(&self) -> Option<TestedFigure> {
-        let weighed = TestedFigure::median(&self.values, self.history.as_ref())?;
-        let estimate = clamp_estimate(weighed.estimate, &self.values);
-        Some(TestedFigure { estimate, ..weighed })
+        let tested = TestedFigure::median(&self.values, self.history.as_ref())?;
+        Some(TestedFigure { estimate: clamp_estimate(tested.estimate, &self.values), ..tested })
     }
 
     /// The median with its interval; `None` with a single round.
     pub fn estimate(&self) -> Option<Estimate> {
-        self.tested_figure().map(|weighed| weighed.estimate)
+        self.tested_figure().map(|tested| tested.estimate)
     }
 }
 
@@ -199,13 +198,13 @@ impl TestedFigure {
         }
         let error = kelvin_stats::ratio_of_medians(base, other, history);
         let end = |values: &[f64], end: fn(f64, f64) -> f64| values.iter().copied().reduce(end).unwrap_or(f64::NAN);
-        let range = || {
-            let [low, high] = [end(other, f64::min) / end(base, f64::max), end(other, f64::max) / end(base, f64::min)];
-            Estimate { value: f64::NAN, low, high, is_range: true }
-        };
-        let ends = error.map_or_else(range, |error| estimate_from_logarithm(error, CONFIDENCE_LEVEL));
         // Not by way of its logarithm, which would round it.
-        let estimate = Estimate { value: headline(other) / headline(base), ..ends };
+        let value = headline(other) / headline(base);
+        let range = (end(other, f64::min) / end(base, f64::max), end(other, f64::max) / end(base, f64::min));
+        let estimate = match error {
+            Some(error) => Estimate { value, ..estimate_from_logarithm(error, CONFIDENCE_LEVEL) },
+            None => Estimate { is_range: true, ..Estimate::new(value, range) },
+        };
         Some(Self { estimate, error, is_ratio: true, rounds })
     }
 
@@ -222,9 +221,7 @@ impl TestedFigure {
     /// A multiple whose logarithm is the median of these.
     pub fn from_logarithms(logarithms: &[f64]) -> Option<Self> {
         let median = Self::median(logarithms, None)?;
-        let Estimate { value, low, high, is_range } = median.estimate;
-        let estimate = Estimate { value: value.exp(), low: low.exp(), high: high.exp(), is_range };
-        Some(Self { estimate, is_ratio: true, ..median })
+        Some(Self { estimate: median.estimate.map(f64::exp), is_ratio: true, ..median })
     }
 
     /// It with an interval that holds jointly with those of others, `all` together.
@@ -245,19 +242,15 @@ impl TestedFigure {
     /// What the tests against a limit say; with a margin, a share of the limit, also whether it is the same. `None` of a range.
     pub fn test(&self, limit: f64, margin: Option<f64>) -> Option<TestOutcome> {
         let error = self.error?;
-        let bounds = margin
-            .map(|margin| (self.limit_on_scale(limit * (1.0 - margin)), self.limit_on_scale(limit * (1.0 + margin))));
-        let same = margin.zip(bounds).map(|(within, (low, high))| {
-            let chance = PValue::new(error.equivalence_p_value(low, high));
-            Equivalence { margin: within, p_value: chance, holds: chance.is_significant(FALSE_DISCOVERY_RATE) }
+        let [limit, low, high] = [1.0, 1.0 - margin.unwrap_or(0.0), 1.0 + margin.unwrap_or(0.0)]
+            .map(|factor| self.limit_on_scale(limit * factor));
+        let equivalence = margin.map(|margin| {
+            let p_value = PValue::new(error.equivalence_p_value(low, high));
+            Equivalence { margin, p_value, holds: p_value.is_significant(FALSE_DISCOVERY_RATE) }
         });
-        let differs = PValue::new(error.p_value(self.limit_on_scale(limit)));
-        let rounds = rounds_to_decide(&error, self.rounds, self.limit_on_scale(limit), bounds);
-        Some(TestOutcome {
-            difference: differs,
-            equivalence: same,
-            rounds_to_decide: rounds.map(|rounds| rounds as u64),
-        })
+        let rounds = rounds_to_decide(&error, self.rounds, limit, margin.map(|_| (low, high)));
+        let rounds_to_decide = rounds.map(|rounds| rounds as u64);
+        Some(TestOutcome { difference: PValue::new(error.p_value(limit)), equivalence, rounds_to_decide })
     }
 
     fn limit_on_scale(&self, limit: f64) -> f64 {
@@ -267,8 +260,7 @@ impl TestedFigure {
 
 /// A figure from its logarithm.
 pub(crate) fn estimate_from_logarithm(error: UncertainValue, level: f64) -> Estimate {
-    let Estimate { value, low, high, is_range } = interval_estimate(error, level);
-    Estimate { value: value.exp(), low: low.exp(), high: high.exp(), is_range }
+    interval_estimate(error, level).map(f64::exp)
 }
 
 /// What a test of several comparisons together says, by the chance that decides; `None` where one of them is a range.
@@ -448,6 +440,5 @@ impl ShareTest<'_, '_> {
 
 /// A figure with its interval at a level.
 pub(crate) fn interval_estimate(figure: UncertainValue, level: f64) -> Estimate {
-    let (low, high) = figure.interval(level);
-    Estimate { value: figure.value, low, high, is_range: false }
+    Estimate::new(figure.value, figure.interval(level))
 }

@@ -10,7 +10,7 @@ use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
 use kelvin_core::{
     AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Experiment,
     ExplainedPart, Explanation, FigureDifference, FormulaSize, MechanismEvidence, MechanismTrial, NegativeControl,
-    PartKind, Prediction, PredictionRecord, SkipReason,
+    PartKind, PlannedMeasurement, Prediction, PredictionRecord, SkipReason,
 };
 use kelvin_stats::{bonferroni_level, paired_ratio};
 
@@ -33,11 +33,12 @@ type PassValues = BTreeMap<u32, f64>;
 /// What an experiment shows so far; `None` without four rounds of the figure.
 pub fn explain(experiment: &Experiment) -> Option<Explanation> {
     let data = ExperimentData::from_experiment(experiment)?;
-    let raw: Vec<f64> = data.rounds.round_medians(&[], &data.asked).into_values().collect();
+    let raw: Vec<f64> = arm_medians(experiment, &[], &data.asked).into_values().collect();
     let figure = interval_estimate(UncertainValue::median(&raw, None)?, CONFIDENCE_LEVEL);
     let whole = interval_estimate(data.whole, CONFIDENCE_LEVEL);
     let causes: Vec<CauseResult> = experiment.causes.iter().map(|cause| data.judge_cause(cause)).collect();
     let (parts, not_explained) = data.sum(&causes);
+    let record = experiment.predicted.as_ref();
     Some(Explanation {
         why_format: EXPLANATION_FORMAT,
         kelvin: env!("CARGO_PKG_VERSION").into(),
@@ -49,11 +50,8 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
         figure: clamp_estimate(figure, &raw),
         amounts: data.amounts,
         whole: clamp_estimate(whole, &data.found.values().copied().collect::<Vec<_>>()),
-        predicted: experiment.predicted.as_ref().and_then(|record| record.prediction.clone()),
-        no_prediction_reason: experiment
-            .predicted
-            .as_ref()
-            .and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
+        predicted: record.and_then(|record| record.prediction.clone()),
+        no_prediction_reason: record.and_then(|record| Some(record.missing_reason.as_ref()?.0.clone())),
         predicted_without: experiment.predicted_without.as_ref().and_then(|record| record.prediction.clone()),
         parts,
         is_explained: not_explained.amount.is_above(0.0).is_none(),
@@ -64,7 +62,7 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.
 pub fn measured_with_controls(experiment: &Experiment, under: &[Name], at: &MetricCase) -> Option<MeasuredValue> {
-    let values: Vec<f64> = ExperimentRounds(experiment).round_medians(under, at).into_values().collect();
+    let values: Vec<f64> = arm_medians(experiment, under, at).into_values().collect();
     let interval = UncertainValue::median(&values, None).map(|figure| figure.interval(CONFIDENCE_LEVEL));
     let half_width = interval.map_or(0.0, |(low, high)| (high - low) / 2.0);
     (!values.is_empty()).then(|| MeasuredValue { value: median(&values), half_width })
@@ -83,35 +81,33 @@ fn main_control(mechanism: &MechanismTrial) -> Option<Name> {
     }
 }
 
-/// The rounds of an experiment.
-#[derive(Clone, Copy)]
-struct ExperimentRounds<'e>(&'e Experiment);
+/// The rounds of a metric under controls.
+fn arm_measurement<'e>(experiment: &'e Experiment, under: &[Name], at: &MetricCase) -> Option<&'e Measurement> {
+    let is_at = |planned: &PlannedMeasurement| planned.case == at.case && planned.metrics.contains(&at.metric);
+    let arm = experiment.arms.iter().find(|arm| arm.controls == under && is_at(&arm.measurement.planned))?;
+    Some(&arm.measurement)
+}
 
-impl<'e> ExperimentRounds<'e> {
-    fn measurement(self, under: &[Name], at: &MetricCase) -> Option<&'e Measurement> {
-        let is_of = |measurement: &Measurement| {
-            measurement.planned.case == at.case && measurement.planned.metrics.contains(&at.metric)
-        };
-        let arms = &self.0.arms;
-        arms.iter().find(|arm| arm.controls == under && is_of(&arm.measurement)).map(|arm| &arm.measurement)
-    }
+/// Medians of the rounds of a metric under controls, in its unit.
+fn arm_medians(experiment: &Experiment, under: &[Name], at: &MetricCase) -> PassValues {
+    let rounds = metric_at_case(experiment, at).zip(arm_measurement(experiment, under, at));
+    rounds.map_or_else(PassValues::new, |(metric, measurement)| round_medians(measurement, &metric))
+}
 
-    /// Medians of the rounds of a metric, in its unit.
-    fn round_medians(self, under: &[Name], at: &MetricCase) -> PassValues {
-        let rounds = self.metric(at).zip(self.measurement(under, at));
-        rounds.map_or_else(PassValues::new, |(metric, measurement)| round_medians(measurement, &metric))
-    }
+fn metric_at_case(experiment: &Experiment, at: &MetricCase) -> Option<Metric> {
+    let is_asked = at.metric == experiment.metric.id;
+    if is_asked { Some(experiment.metric) } else { kelvin_core::catalogue::find(at.metric).copied() }
+}
 
-    fn metric(self, at: &MetricCase) -> Option<Metric> {
-        let is_asked = at.metric == self.0.metric.id;
-        if is_asked { Some(self.0.metric) } else { kelvin_core::catalogue::find(at.metric).copied() }
-    }
+/// The amounts of the figure in each pass under controls.
+fn arm_amounts(experiment: &Experiment, amounts: AmountUnit, under: &[Name], asked: &MetricCase) -> PassValues {
+    let rounds = arm_medians(experiment, under, asked).into_iter();
+    rounds.filter_map(|(pass, value)| Some((pass, to_amount(value, amounts, experiment.metric.unit)?))).collect()
 }
 
 /// The rounds of an experiment, and how they become amounts.
 struct ExperimentData<'e> {
     experiment: &'e Experiment,
-    rounds: ExperimentRounds<'e>,
     asked: MetricCase,
     amounts: AmountUnit,
     /// The amounts of the figure as found, and their median.
@@ -165,23 +161,15 @@ impl<'e> ExperimentData<'e> {
         };
         let tested: usize = experiment.causes.iter().map(|cause| cause.mechanisms.len()).sum();
         let asked = MetricCase { metric: experiment.metric.id, case: experiment.case.clone() };
-        let (rounds, unit) = (ExperimentRounds(experiment), experiment.metric.unit);
-        let found = rounds.round_medians(&[], &asked).into_iter();
-        let found: PassValues =
-            found.filter_map(|(pass, value)| Some((pass, to_amount(value, amounts, unit)?))).collect();
+        let found = arm_amounts(experiment, amounts, &[], &asked);
         let whole = median_of(&found)?;
         let joint_level = bonferroni_level(INTERIM_LOOKS * tested);
-        Some(Self { experiment, rounds, asked, amounts, found, whole, joint_level })
+        Some(Self { experiment, asked, amounts, found, whole, joint_level })
     }
 
     /// The amounts of the figure in each pass under controls.
     fn amounts_under(&self, under: &[Name]) -> PassValues {
-        let rounds = self.rounds.round_medians(under, &self.asked).into_iter();
-        rounds.filter_map(|(pass, value)| Some((pass, self.amount(value)?))).collect()
-    }
-
-    fn amount(&self, value: f64) -> Option<f64> {
-        to_amount(value, self.amounts, self.experiment.metric.unit)
+        arm_amounts(self.experiment, self.amounts, under, &self.asked)
     }
 
     fn share(&self, amount: Estimate) -> AmountShare {
@@ -192,9 +180,8 @@ impl<'e> ExperimentData<'e> {
         let shown = self.mechanism_results(cause);
         let counted = self.counted_mechanisms(&shown);
         let verdict = cause_verdict(&counted, &shown);
-        let least = counted.iter().filter_map(|one| one.amount.as_ref().ok());
-        let least = least.min_by(|one, other| one.estimate.value.total_cmp(&other.estimate.value));
-        let least = least.map(|amount| amount.estimate);
+        let amounts = counted.iter().filter_map(|result| Some(result.amount.as_ref().ok()?.estimate));
+        let least = amounts.min_by(|one, other| one.value.total_cmp(&other.value));
         let of_host = least.filter(|_| verdict == CauseVerdict::Shown).and_then(|all| self.host_amount(&shown, all));
         CauseResult {
             id: cause.id,
@@ -258,11 +245,8 @@ impl<'e> ExperimentData<'e> {
 
     /// An amount from a figure on a scale on which its errors add up.
     fn cause_amount(&self, figure: UncertainValue, amount: impl Fn(f64) -> f64) -> CauseAmount {
-        let of = |level: f64| {
-            let (low, high) = figure.interval(level);
-            Estimate { value: amount(figure.value), low: amount(low), high: amount(high), is_range: false }
-        };
-        let Estimate { value, low, high, .. } = of(self.joint_level);
+        let estimate = |level: f64| interval_estimate(figure, level).map(&amount);
+        let [value, low, high] = estimate(self.joint_level).parts();
         let matters = MIN_RELEVANT_SHARE * self.whole.value;
         let verdict = match () {
             () if low > 0.0 && value >= matters => AmountVerdict::Present,
@@ -270,12 +254,12 @@ impl<'e> ExperimentData<'e> {
             () if high < matters => AmountVerdict::Absent,
             () => AmountVerdict::Undecided,
         };
-        CauseAmount { estimate: of(CONFIDENCE_LEVEL), verdict }
+        CauseAmount { estimate: estimate(CONFIDENCE_LEVEL), verdict }
     }
 
     fn figure_differences(&self, formula: &FigureDifference) -> Vec<f64> {
         let FigureDifference { minuend, subtrahend, factor } = formula;
-        let [minuend, subtrahend] = [minuend, subtrahend].map(|at| self.rounds.round_medians(&[], at));
+        let [minuend, subtrahend] = [minuend, subtrahend].map(|at| arm_medians(self.experiment, &[], at));
         pass_differences(&minuend, &subtrahend).into_iter().map(|difference| difference * factor).collect()
     }
 
@@ -286,7 +270,7 @@ impl<'e> ExperimentData<'e> {
             AmountFormula::Sweep([_, much]) | AmountFormula::BeyondLinear([_, much]) => vec![*much],
             AmountFormula::Difference(_) => Vec::new(),
         };
-        match self.rounds.measurement(&under, &self.asked).map(missing_outcome) {
+        match arm_measurement(self.experiment, &under, &self.asked).map(missing_outcome) {
             Some(Outcome::Failed(why)) => format!("its rounds failed: {why}"),
             Some(Outcome::Skipped(SkipReason(why))) => why,
             _ => "it has fewer than four rounds".into(),
@@ -327,11 +311,11 @@ impl<'e> ExperimentData<'e> {
 
     fn negative_control(&self, cause: &CauseTrial, mechanism: &MechanismTrial) -> Option<NegativeControl> {
         let (at, control) = (cause.negative_control.as_ref()?, main_control(mechanism)?);
-        let [found, under] = [&[][..], &[control]].map(|under| self.rounds.round_medians(under, at));
+        let [found, under] = [&[][..], &[control]].map(|under| arm_medians(self.experiment, under, at));
         let ratio = paired_ratio(&pass_pairs(&found, &under))?;
         let shift = UncertainValue::median(&pass_differences(&under, &found), None)?;
         let (low, high) = shift.interval(self.joint_level);
-        let unit = self.rounds.metric(at)?.unit;
+        let unit = metric_at_case(self.experiment, at)?.unit;
         // A shift of a microsecond means nothing to a figure of a second.
         let share = match (self.amounts, unit) {
             (AmountUnit::Operation, Unit::Nanoseconds) => shift.value.abs() / self.whole.value,
@@ -383,7 +367,7 @@ impl<'e> ExperimentData<'e> {
         let rest = rest.map_or_else(
             || {
                 let value = self.whole.value - shown.iter().map(|(_, share)| share.amount.value).sum::<f64>();
-                Estimate { value, low: value, high: value, is_range: true }
+                Estimate { is_range: true, ..Estimate::exact(value) }
             },
             |rest| interval_estimate(rest, CONFIDENCE_LEVEL),
         );
@@ -394,7 +378,7 @@ impl<'e> ExperimentData<'e> {
         let (kind, kept) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
         let not_explained = match (&kind, shown.is_empty()) {
             // The figure less itself.
-            (PartKind::Rest, true) => Estimate { value: 0.0, low: 0.0, high: 0.0, is_range: false },
+            (PartKind::Rest, true) => Estimate::exact(0.0),
             _ => {
                 let parts = std::iter::once(kept).chain(shown.iter().map(|(_, share)| share.amount));
                 remainder(interval_estimate(self.whole, CONFIDENCE_LEVEL), parts)
@@ -408,9 +392,9 @@ impl<'e> ExperimentData<'e> {
     /// A prediction of the figure as an amount.
     fn expected(&self, record: &PredictionRecord) -> Option<Estimate> {
         let prediction = record.prediction.as_ref()?;
-        let [value, one, other] = [prediction.value, prediction.low, prediction.high].map(|value| self.amount(value));
-        let (one, other) = (one?, other?);
-        Some(Estimate { value: value?, low: one.min(other), high: one.max(other), is_range: false })
+        let amount = |value: f64| to_amount(value, self.amounts, self.experiment.metric.unit);
+        let (low, high) = (amount(prediction.low)?, amount(prediction.high)?);
+        Some(Estimate::new(amount(prediction.value)?, (low.min(high), low.max(high))))
     }
 }
 
@@ -473,14 +457,12 @@ fn median_of(values: &PassValues) -> Option<UncertainValue> {
 
 /// What is left of the whole. Errors of what was measured apart add as squares (Zou and Donner 2008).
 fn remainder(whole: Estimate, parts: impl Iterator<Item = Estimate>) -> Estimate {
-    let mut left = Estimate { is_range: false, ..whole };
-    for part in parts {
+    parts.fold(whole, |left, part| {
         let value = left.value - part.value;
         let below = (left.value - left.low).hypot(part.high - part.value);
         let above = (left.high - left.value).hypot(part.value - part.low);
-        left = Estimate { value, low: value - below, high: value + above, is_range: false };
-    }
-    left
+        Estimate::new(value, (value - below, value + above))
+    })
 }
 
 /// Two figures within passes.
@@ -686,39 +668,29 @@ pub(crate) fn share_interval(share: &Estimate) -> String {
 }
 
 fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, String)> {
-    let causes = || explanation.causes.iter();
-    let mut notes = Vec::new();
-    for (label, text) in CAUSE_LABELS {
-        let text = |cause: &CauseResult| Some(format!("{}{}", cause.summary, text(cause, scale)?));
-        let texts: Vec<String> = causes().filter_map(text).collect();
-        if !texts.is_empty() {
-            notes.push((*label, texts.join("; ")));
+    let list = |text: &dyn Fn(&CauseResult) -> Option<String>| {
+        let texts: Vec<String> = explanation.causes.iter().filter_map(text).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    };
+    let by_verdict = VERDICT_LABELS.map(|label| {
+        let text = |cause: &CauseResult| {
+            let (_, text) = verdict_note(cause, scale).filter(|(own, _)| *own == label)?;
+            Some(format!("{}{text}", cause.summary))
+        };
+        (label, list(&text))
+    });
+    let untried = "nothing: kelvin knows no cause that can touch this figure and that it can take away";
+    let is_above = explanation.not_explained.amount.is_above(0.0);
+    let not_explained = || {
+        let was_tried = |cause: &&CauseResult| !matches!(cause.verdict, CauseVerdict::NotTried(_));
+        let causes = explanation.causes.iter().filter(was_tried);
+        let share = percent(explanation.not_explained.share.value.abs());
+        match causes.map(|cause| cause.summary.as_str()).collect::<Vec<_>>().as_slice() {
+            [] => format!("{share} of it; nothing could be tried"),
+            names => format!("{share} of it; tried: {}", names.join(", ")),
         }
-    }
-    if explanation.causes.is_empty() {
-        notes.push((
-            "tried",
-            "nothing: kelvin knows no cause that can touch this figure and that it can take away".into(),
-        ));
-    }
-    match explanation.not_explained.amount.is_above(0.0) {
-        Some(true) => {
-            let was_tried = |cause: &&CauseResult| !matches!(cause.verdict, CauseVerdict::NotTried(_));
-            let names: Vec<&str> = causes().filter(was_tried).map(|cause| cause.summary.as_str()).collect();
-            let share = percent(explanation.not_explained.share.value.abs());
-            notes.push((
-                "not explained",
-                match names.as_slice() {
-                    [] => format!("{share} of it; nothing could be tried"),
-                    names => format!("{share} of it; tried: {}", names.join(", ")),
-                },
-            ));
-        }
-        Some(false) => {
-            notes.push(("overlap", "the parts are more than the whole: some causes act on the same time".into()))
-        }
-        None => {}
-    }
+    };
+    let overlap = "the parts are more than the whole: some causes act on the same time";
     let formula = |cause: &CauseResult| {
         let FormulaSize { formula, nanoseconds } = cause.by_formula.as_ref()?;
         let FigureDifference { minuend, subtrahend, factor } = formula;
@@ -726,61 +698,48 @@ fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, 
         let size = value_text(nanoseconds.value, Unit::Nanoseconds);
         Some(format!("{}: {factor}({minuend} - {subtrahend}) = {size}", cause.summary))
     };
-    let formulas: Vec<String> = causes().filter_map(formula).collect();
-    if !formulas.is_empty() {
-        notes.push(("by formula", formulas.join("; ")));
-    }
-    if let Some(predicted) = &explanation.predicted_without {
-        notes.push(("predicted", predicted.derivation.clone()));
-    }
-    let bystanders = negative_controls(explanation);
-    if !bystanders.is_empty() {
-        notes.push(("bystanders", bystanders.join("; ")));
-    }
-    let shown = causes().filter(|cause| cause.verdict == CauseVerdict::Shown);
-    let remedies: Vec<&str> = shown.map(|cause| cause.remedy.as_str()).collect();
-    if !remedies.is_empty() {
-        notes.push(("What helps", format!("{}.", remedies.join("; "))));
-    }
-    notes.push((
-        "measured",
-        format!("{} passes in {}, medians of rounds as found", explanation.passes, seconds(explanation.seconds)),
-    ));
-    notes
+    let remedy = |cause: &CauseResult| (cause.verdict == CauseVerdict::Shown).then(|| cause.remedy.to_string());
+    let measured =
+        format!("{} passes in {}, medians of rounds as found", explanation.passes, seconds(explanation.seconds));
+    let others = [
+        ("tried", explanation.causes.is_empty().then(|| untried.to_owned())),
+        ("not explained", (is_above == Some(true)).then(not_explained)),
+        ("overlap", (is_above == Some(false)).then(|| overlap.to_owned())),
+        ("by formula", list(&formula)),
+        ("predicted", explanation.predicted_without.as_ref().map(|predicted| predicted.derivation.clone())),
+        ("bystanders", Some(negative_controls(explanation).join("; ")).filter(|text| !text.is_empty())),
+        ("What helps", list(&remedy).map(|remedies| format!("{remedies}."))),
+        ("measured", Some(measured)),
+    ];
+    by_verdict.into_iter().chain(others).filter_map(|(label, text)| Some((label, text?))).collect()
 }
 
-/// What is said of causes with one kind of verdict, after what they are.
-type CauseTextFn = fn(&CauseResult, &AmountFormat) -> Option<String>;
+/// The labels of what is said of causes by their verdicts, in their order.
+const VERDICT_LABELS: [&str; 5] = ["ruled out", "the opposite", "not decided", "void", "not tried"];
 
-const CAUSE_LABELS: &[(&str, CauseTextFn)] = &[
-    ("ruled out", |cause, scale| {
-        let is_so = matches!(cause.verdict, CauseVerdict::RuledOut);
-        is_so.then(|| cause.share.map_or_else(String::new, |share| format!(" ({})", scale.with_unit(&share.amount))))
-    }),
-    ("the opposite", |cause, scale| {
-        let more = cause.share.filter(|_| cause.verdict == CauseVerdict::Opposite)?;
-        let more =
-            Estimate { value: -more.amount.value, low: -more.amount.high, high: -more.amount.low, is_range: false };
-        Some(format!(": without it, it takes {} more", scale.with_unit(&more)))
-    }),
-    ("not decided", |cause, scale| {
-        let mechanisms = mechanism_list(cause, scale);
-        match cause.verdict {
-            CauseVerdict::Undecided => Some(format!(" ({mechanisms}): more passes, by --budget, may decide")),
-            CauseVerdict::MechanismsDisagree => Some(format!(": its mechanisms disagree ({mechanisms})")),
-            CauseVerdict::OneMechanism => Some(format!(": one mechanism alone shows it ({mechanisms})")),
-            _ => None,
+/// What is said of a cause that is not shown, after what it is, with its label.
+fn verdict_note(cause: &CauseResult, scale: &AmountFormat) -> Option<(&'static str, String)> {
+    let mechanisms = || mechanism_list(cause, scale);
+    Some(match &cause.verdict {
+        CauseVerdict::Shown => return None,
+        CauseVerdict::RuledOut => {
+            let share = cause.share.map(|share| format!(" ({})", scale.with_unit(&share.amount)));
+            ("ruled out", share.unwrap_or_default())
         }
-    }),
-    ("void", |cause, _| {
-        let is_so = cause.verdict == CauseVerdict::Invalid;
-        is_so.then(|| ": its controls move what they cannot touch, and say nothing".to_owned())
-    }),
-    ("not tried", |cause, _| match &cause.verdict {
-        CauseVerdict::NotTried(SkipReason(why)) => Some(format!(": {why}")),
-        _ => None,
-    }),
-];
+        CauseVerdict::Opposite => {
+            let amount = cause.share?.amount;
+            let more = Estimate::new(-amount.value, (-amount.high, -amount.low));
+            ("the opposite", format!(": without it, it takes {} more", scale.with_unit(&more)))
+        }
+        CauseVerdict::Undecided => {
+            ("not decided", format!(" ({}): more passes, by --budget, may decide", mechanisms()))
+        }
+        CauseVerdict::MechanismsDisagree => ("not decided", format!(": its mechanisms disagree ({})", mechanisms())),
+        CauseVerdict::OneMechanism => ("not decided", format!(": one mechanism alone shows it ({})", mechanisms())),
+        CauseVerdict::Invalid => ("void", ": its controls move what they cannot touch, and say nothing".to_owned()),
+        CauseVerdict::NotTried(SkipReason(why)) => ("not tried", format!(": {why}")),
+    })
+}
 
 /// What each mechanism shows.
 fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {

@@ -100,6 +100,26 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// A value with the ends of its interval.
+    pub fn new(value: f64, (low, high): (f64, f64)) -> Self {
+        Self { value, low, high, is_range: false }
+    }
+
+    /// A value without an error.
+    pub fn exact(value: f64) -> Self {
+        Self::new(value, (value, value))
+    }
+
+    /// The value and both ends as a function has them that keeps their order.
+    pub fn map(&self, function: impl Fn(f64) -> f64) -> Self {
+        Self { value: function(self.value), low: function(self.low), high: function(self.high), ..*self }
+    }
+
+    /// The value, the lower end and the upper end.
+    pub fn parts(&self) -> [f64; 3] {
+        [self.value, self.low, self.high]
+    }
+
     /// Whether all of the interval is above a limit; `None` if the limit is inside, or this is a range.
     pub fn is_above(&self, limit: f64) -> Option<bool> {
         match (self.low > limit, self.high < limit) {
@@ -126,7 +146,7 @@ impl Estimate {
 
     /// In another unit: divided by a factor.
     pub fn divided_by(&self, each: f64) -> Self {
-        Self { value: self.value / each, low: self.low / each, high: self.high / each, ..*self }
+        self.map(|value| value / each)
     }
 }
 

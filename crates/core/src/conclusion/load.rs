@@ -222,6 +222,17 @@ pub enum LoadVerdict {
     },
 }
 
+impl LoadVerdict {
+    /// The words of the resources that limit, the fullest first.
+    pub fn resources(&self) -> &[Name] {
+        match self {
+            Self::Resource { resource } | Self::Client { resource } => std::slice::from_ref(resource),
+            Self::Both { resources } | Self::OneOf { resources } => resources,
+            Self::NotSampled { .. } | Self::Unknown { .. } => &[],
+        }
+    }
+}
+
 /// How something limits that was not watched itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -139,7 +139,7 @@ impl TimeChange {
 
     /// What a ratio of published means says: there is no interval.
     pub fn from_published_ratio(ratio: f64) -> Self {
-        Self::from_ratio(&Estimate { value: ratio, low: ratio, high: ratio, is_range: false })
+        Self::from_ratio(&Estimate::exact(ratio))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> O
         // Of a generator that is at ease, its lateness is the reason.
         _ => format!("The load generator may have been the limit: {}.", join([&late, &cpu])),
     };
-    let test = saturated_test(saturated.steps().count());
+    let test = saturated.test();
     let claim = LoadClaim::Generator { cpu: used, late: latest };
     Some(LoadConclusion::new(claim, holds, test, text).with_line(AnswerLine::Generator, Some(line)))
 }
@@ -47,12 +47,11 @@ pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> O
 /// Whether the load generator was not the limit, by the verdict: one that it names was, and one that names others, and not with the client's
 /// parts among them, has found that it was not. Where that is not certain, or not known, it decides whether the generator had time left.
 fn is_ruled_out(limit: &LoadLimit, is_at_ease: bool, is_in_time: bool) -> Option<bool> {
-    let is_of_client = |by: &Name| resource(*by).is_some_and(|by| by.group() == ResourceGroup::Client);
+    let is_of_client = |word: &Name| resource(*word).is_some_and(|by| by.group() == ResourceGroup::Client);
+    let may_be_client = limit.verdict.resources().iter().any(is_of_client);
     match &limit.verdict {
         LoadVerdict::Client { resource: by } => (resource(*by) == Some(Resource::Generator)).then_some(false),
-        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } if by.iter().any(is_of_client) => {
-            None
-        }
+        LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. } if may_be_client => None,
         LoadVerdict::Resource { .. } | LoadVerdict::Both { .. } | LoadVerdict::OneOf { .. }
             if !limit.doubts.contains(&LoadDoubt::LateGenerator) =>
         {

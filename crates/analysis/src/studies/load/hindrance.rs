@@ -114,10 +114,8 @@ impl ObservedHindrance {
                 Disturbance::Stalls => visit.get(sign.metric),
                 _ => visit.host_figure(sign.host, sign.metric),
             };
-            let amount = mean_estimate(&saturated.values(of_visit))
-                .map(clamp_to_zero)
-                .filter(|amount| amount.value >= sign.threshold)?;
-            Some(Self { sign, amount })
+            let amount = mean_estimate(&saturated.values(of_visit)).map(clamp_to_zero)?;
+            (amount.value >= sign.threshold).then_some(Self { sign, amount })
         };
         // Threads wait for a CPU on any server that is busy: it is a sign only where its own work is not what they wait for.
         let may_be = |sign: &&HindranceSign| match (sign.hindrance, sign.host) {
@@ -130,13 +128,8 @@ impl ObservedHindrance {
 
     /// Whether it is how the limit of this verdict acts.
     fn is_how_it_limits(&self, verdict: &LoadVerdict) -> bool {
-        let of = |by: &Name| resource(*by).map(Resource::group);
-        let named: Vec<Option<ResourceGroup>> = match verdict {
-            LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => vec![of(by)],
-            LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().map(of).collect(),
-            LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => Vec::new(),
-        };
-        self.sign.acts_for.is_some() && named.contains(&self.sign.acts_for)
+        let mut groups = verdict.resources().iter().map(|&word| resource(word).map(Resource::group));
+        self.sign.acts_for.is_some() && groups.any(|group| group == self.sign.acts_for)
     }
 
     /// What it makes uncertain of a verdict: nothing where it is how the limit acts, or where the limit is certainly full all the same.
@@ -194,10 +187,9 @@ impl ObservedHindrance {
                 format!("{}{action}", of_share(&share)),
             ),
         };
-        let held = saturated.sweep.held.clone();
-        let claim =
-            DisturbanceClaim { fixed: held, disturbance: *hindrance, of_server, amount: *amount, is_how_it_limits };
-        let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated_test(saturated.steps().count()));
+        let (fixed, disturbance) = (saturated.sweep.held.clone(), *hindrance);
+        let claim = DisturbanceClaim { fixed, disturbance, of_server, amount: *amount, is_how_it_limits };
+        let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated.test());
         LoadConclusion::new(LoadClaim::Disturbance(claim), holds, test, text)
             .with_line(AnswerLine::Trouble, Some(format!("{}.", capitalise(&line))))
     }

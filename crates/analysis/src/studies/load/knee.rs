@@ -72,12 +72,7 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
     let [low, high] = interval_ends(draws.iter().map(|draw| draw.throughput).collect());
     let [first, last] = interval_ends(draws.iter().map(|draw| sweep.loads[draw.knee].users as f64).collect());
     Some(Saturation {
-        throughput: Estimate {
-            value: found.throughput,
-            low: low.min(found.throughput),
-            high: high.max(found.throughput),
-            is_range: false,
-        },
+        throughput: Estimate::new(found.throughput, (low.min(found.throughput), high.max(found.throughput))),
         knee: {
             let users = sweep.loads[found.knee].users;
             Knee { users, low: (first as u64).min(users), high: (last as u64).max(users) }

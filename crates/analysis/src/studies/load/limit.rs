@@ -33,7 +33,7 @@ pub(super) fn limit(
         rule: rule.text.into(),
         doubts: Vec::new(),
         knee: None,
-        saturation: Estimate { value: most, low: most, high: most, is_range: false },
+        saturation: Estimate::exact(most),
         request_bytes: sweep.file_bytes(),
         utilisations: Vec::new(),
     };
@@ -257,10 +257,6 @@ fn use_text(limit: &LoadLimit) -> String {
 }
 
 /// Whether the verdict names this resource.
-fn is_named(limit: &LoadLimit, one: &ResourceUse) -> bool {
-    match &limit.verdict {
-        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => *by == one.resource,
-        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.contains(&one.resource),
-        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
-    }
+fn is_named(limit: &LoadLimit, usage: &ResourceUse) -> bool {
+    limit.verdict.resources().contains(&usage.resource)
 }

@@ -34,7 +34,7 @@ pub(super) fn next_limit(
         from_capacity: alone.filter(|alone| alone.factor > 1.0),
     };
     // No visit has tested it: a request may take more of a resource when there are more of them.
-    Some(conclusion(claim, None, saturated_test(saturated.steps().count())))
+    Some(conclusion(claim, None, saturated.test()))
 }
 
 /// `of what was watched the next limit is the disk: if the network were 3.8 times as fast, at 21.8 requests/s, by its capacity alone; ...`.
@@ -66,7 +66,7 @@ pub(super) fn conclusion(of: NextLimitClaim, holds: Option<bool>, test: ClaimTes
 pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadConclusion> {
     let is_from_disk = CacheState::of(&saturated.sweep.held) == Some(CacheState::Uncached);
     let times = disk_read_ratio(saturated).filter(|_| is_from_disk)?;
-    Some(amplification(saturated.sweep.held.clone(), times, saturated_test(saturated.steps().count())))
+    Some(amplification(saturated.sweep.held.clone(), times, saturated.test()))
 }
 
 /// Bytes that the disk read for each byte that was served.
@@ -77,7 +77,7 @@ pub(super) fn disk_read_ratio(of: &SaturatedSweep<'_>) -> Option<Estimate> {
 }
 
 pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {
-    let [value, low, high] = [times.value, times.low, times.high].map(number);
+    let [value, low, high] = times.parts().map(number);
     let interval = if times.low == times.high { String::new() } else { format!(" ({low} to {high})") };
     let least = number(MIN_AMPLIFICATION);
     let text = format!("the disk reads more than {least} bytes for each byte served: {value}{interval}");

@@ -143,8 +143,7 @@ impl<'f> PublishedCaseModel<'f> {
     /// What the disk read over what was served, where the disk's reading was published with its mean.
     fn disk_amplification(&self) -> Option<Estimate> {
         let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
-        let value = self.case.disk_read_bytes_per_s? / served;
-        Some(Estimate { value, low: value, high: value, is_range: false })
+        Some(Estimate::exact(self.case.disk_read_bytes_per_s? / served))
     }
 }
 

@@ -33,8 +33,7 @@ pub(super) fn mean_estimate(values: &[f64]) -> Option<Estimate> {
 
 /// What is never below nothing, however far its visits are apart: a share, a ratio of amounts.
 pub(super) fn clamp_to_zero(estimate: Estimate) -> Estimate {
-    let Estimate { value, low, high, is_range } = estimate;
-    Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0), is_range }
+    estimate.map(|value| value.max(0.0))
 }
 
 /// The sweep at saturation.
@@ -64,6 +63,11 @@ impl<'s> SaturatedSweep<'s> {
         self.loads().iter().flat_map(|load| &load.steps)
     }
 
+    /// The test of what all of them show.
+    pub fn test(&self) -> ClaimTest {
+        saturated_test(self.steps().count())
+    }
+
     /// A quantity of each visit that has it.
     pub fn values(&self, of: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
         self.steps().filter_map(of).collect()
@@ -80,9 +84,7 @@ impl<'s> SaturatedSweep<'s> {
         let is_cut_short = utilisation.value > MIN_RELEVANT_USE && self.is_cut_short(resource);
         let wanted = (resource == Resource::ServerCpu).then(|| self.wanted_cpu_share()).flatten();
         let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
-        let Estimate { value, low, high, is_range } = utilisation;
-        let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
-        Some(SaturationUse { resource, utilisation, fullness })
+        Some(SaturationUse { resource, utilisation, fullness: utilisation.map(|share| share.max(least)) })
     }
 
     /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
@@ -96,8 +98,7 @@ impl<'s> SaturatedSweep<'s> {
     /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
     /// ran, so that this alone would not tell a server that mostly sleeps.
     fn is_cut_short(&self, resource: Resource) -> bool {
-        let Some(host) = cpu_host(resource) else { return false };
-        let periods = self.values(|visit| visit.host_figure(host, &CPU_THROTTLED));
+        let periods = self.values(|visit| visit.host_figure(cpu_host(resource)?, &CPU_THROTTLED));
         mean_estimate(&periods).is_some_and(|share| share.low > MIN_THROTTLED_PERIODS)
     }
 

@@ -59,7 +59,7 @@ fn return_step(sweep: &Sweep) -> Option<(u64, Estimate)> {
     let (low, high) = further.interval(CONFIDENCE_LEVEL);
     let half = (high - low) / 2.0 / further.value;
     let value = last.first()?.throughput / further.value - 1.0;
-    Some((fewest.users, Estimate { value, low: value - half, high: value + half, is_range: false }))
+    Some((fewest.users, Estimate::new(value, (value - half, value + half))))
 }
 
 /// When the fewest users were visited again, after all other visits.

@@ -169,9 +169,12 @@ fn measurements_of<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<I
 /// The visits of a measurement; `None` where none served a request.
 fn user_load(run: &Run, measurement: &Measurement) -> Option<UserLoad> {
     let users = USERS.number_in(&measurement.planned.case)?;
-    let mut used = of_resources(run, &measurement.planned.case, &UTILISATION);
-    let mut busy = of_resources(run, &measurement.planned.case, &BUSY_TIME);
-    let mut hosts = host_figures(run, &measurement.planned.case);
+    let case = &measurement.planned.case;
+    let of_resources = |metric: &'static Metric| {
+        by_axis_value(run, case, (Resource::AXIS, Resource::of), |figures| figures.get(&metric.id).copied())
+    };
+    let (mut used, mut busy) = (of_resources(&UTILISATION), of_resources(&BUSY_TIME));
+    let mut hosts = by_axis_value(run, case, (LoadHost::AXIS, LoadHost::of), Some);
     let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, FigureValues))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
         let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
@@ -207,34 +210,24 @@ fn scalar_mean(readings: &Readings) -> Option<f64> {
     }
 }
 
-/// A figure of each resource in each visit to a case, by the index of the round.
-fn of_resources(run: &Run, case: &Case, metric: &'static Metric) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
-    let mut used: BTreeMap<u32, BTreeMap<Resource, f64>> = BTreeMap::new();
-    for measurement in measurements_of(run, metric) {
-        let its = &measurement.planned.case;
-        let Some(resource) = Resource::of(its).filter(|_| without_axes(its, &[Resource::AXIS]) == *case) else {
-            continue;
-        };
-        for (index, (.., figures)) in round_figures(measurement) {
-            if let Some(&share) = figures.get(&metric.id) {
-                used.entry(index).or_default().insert(resource, share);
+/// What each visit to a case has of every value of an axis, by the index of the round.
+fn by_axis_value<K: Ord, V>(
+    run: &Run,
+    case: &Case,
+    (axis, value_of): (Axis, fn(&Case) -> Option<K>),
+    part: impl Fn(FigureValues) -> Option<V>,
+) -> BTreeMap<u32, BTreeMap<K, V>> {
+    let mut visits: BTreeMap<u32, BTreeMap<K, V>> = BTreeMap::new();
+    for measurement in &run.measurements {
+        let planned = &measurement.planned.case;
+        if value_of(planned).is_some() && without_axes(planned, &[axis]) == *case {
+            for (index, (.., figures)) in round_figures(measurement) {
+                let entry = value_of(planned).zip(part(figures));
+                visits.entry(index).or_default().extend(entry);
             }
         }
     }
-    used
-}
-
-/// The figures of each host in each visit to a case, by the index of the round.
-fn host_figures(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<LoadHost, FigureValues>> {
-    let mut hosts: BTreeMap<u32, BTreeMap<LoadHost, FigureValues>> = BTreeMap::new();
-    for measurement in &run.measurements {
-        let its = &measurement.planned.case;
-        let Some(host) = LoadHost::of(its).filter(|_| without_axes(its, &[LoadHost::AXIS]) == *case) else { continue };
-        for (index, (.., figures)) in round_figures(measurement) {
-            hosts.entry(index).or_default().insert(host, figures);
-        }
-    }
-    hosts
+    visits
 }
 
 /// What was measured of each resource alone, for the requests of these sweeps.

@@ -79,8 +79,7 @@ impl<'s> SweepPair<'s> {
         let side = |over: f64, under: f64| (over.ln().powi(2) + under.ln().powi(2)).sqrt();
         let down = side(other.value / other.low, base.high / base.value);
         let up = side(other.high / other.value, base.value / base.low);
-        let (low, high) = (ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0);
-        let off = Estimate { value: ratio - 1.0, low, high, is_range: false };
+        let off = Estimate::new(ratio - 1.0, (ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0));
         let ([usual, changed], [before, after]) = (self.names(), values.map(|estimate| number(estimate.value)));
         let (tolerance, change) = (SAME_THROUGHPUT_SHARE, span_text(&off, signed_percent));
         let text = format!(
@@ -100,12 +99,7 @@ impl<'s> SweepPair<'s> {
             (_, true) => Some(false),
             _ => None,
         };
-        let users = [base, other].map(|knee| Estimate {
-            value: knee.users as f64,
-            low: knee.low as f64,
-            high: knee.high as f64,
-            is_range: false,
-        });
+        let users = [base, other].map(|knee| Estimate::new(knee.users as f64, (knee.low as f64, knee.high as f64)));
         let [before, after] = users.map(|knee| format!("{}{}", knee.value, knee_span(knee.low, knee.high)));
         let [usual, changed] = self.names();
         let text = format!("with {changed} the knee is later than with {usual}: at {after} and {before} users");

@@ -75,7 +75,7 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated.filter(|saturated| saturated.is_cpu_used_by_others())?;
     let waited = |visit: &LoadStep, host| visit.host_figure(host, &THREADS_WITHOUT_CPU).unwrap_or(0.0);
     // Requests of users who think for longer are not held up by it.
-    let is_telling = mean_if_complete(saturated.steps().filter_map(service_time))? >= facts.sweep.think_seconds();
+    let is_telling = mean_over_loads(saturated.loads(), service_time)? >= facts.sweep.think_seconds();
     let of_alone = |visit: &LoadStep| {
         let waited = waited(visit, LoadHost::Server) + waited(visit, LoadHost::Client);
         Some(waited / visit.throughput / service_time(visit)?)
@@ -84,10 +84,10 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let alone = alone.and_then(|load| mean_figure(load, of_alone));
     // Of many users, whose threads wait at the same time, by what either end wants.
     let at_most = |share: f64| (share.min(1.0) * 100.0).round() as u64;
-    let of = |host| mean_if_complete(saturated.steps().map(|visit| waited(visit, host))).unwrap_or(0.0);
-    let at =
-        if of(LoadHost::Client) > of(LoadHost::Server) { RequestLocation::Client } else { RequestLocation::Server };
-    let percent = at_most(alone.unwrap_or(of(LoadHost::Client) + of(LoadHost::Server)));
+    let [server, client] = [LoadHost::Server, LoadHost::Client]
+        .map(|host| mean_over_loads(saturated.loads(), |visit| Some(waited(visit, host))).unwrap_or(0.0));
+    let at = if client > server { RequestLocation::Client } else { RequestLocation::Server };
+    let percent = at_most(alone.unwrap_or(client + server));
     let how = UnsampledLimit::OtherWork { percent };
     (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE))
         .then_some(LoadVerdict::NotSampled { limit: how, location: at })
@@ -141,7 +141,7 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         let others = visit.resource_use.iter().filter(|(resource, _)| !is_of_disk(resource));
         Some(others.map(|(_, share)| *share).fold(0.0, f64::max))
     };
-    let is_idle = mean_if_complete(above.iter().flat_map(|load| &load.steps).filter_map(used))? < MIN_NEAR_USE;
+    let is_idle = mean_over_loads(above, used)? < MIN_NEAR_USE;
     let how = UnsampledLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
     (is_no_more && is_idle).then_some(LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk })
 }
@@ -150,13 +150,12 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 /// reads what is served or has its writes flushed.
 pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<LoadVerdict> {
     let first = facts.sweep.loads.first().filter(|load| load.users == 1)?;
-    let each = mean_figure(first, |visit| Some(visit.get(&BLOCKED)? / visit.throughput))?;
-    let visits = || loads.iter().flat_map(|load| &load.steps);
-    let with_most = mean_if_complete(visits().filter_map(|visit| Some(visit.get(&BLOCKED)? / visit.throughput)))?;
+    let blocked = |visit: &LoadStep| Some(visit.get(&BLOCKED)? / visit.throughput);
+    let (each, with_most) = (mean_figure(first, blocked)?, mean_over_loads(loads, blocked)?);
     let at = request_location(facts.sweep, loads).filter(|at| *at == RequestLocation::Disk)?;
-    let throughput = mean_if_complete(visits().map(|visit| visit.throughput))?;
+    let throughput = mean_over_loads(loads, |visit| Some(visit.throughput))?;
     // Requests of users who think for longer are not held up by it.
-    let is_telling = mean_if_complete(visits().filter_map(service_time))? >= facts.sweep.think_seconds();
+    let is_telling = mean_over_loads(loads, service_time)? >= facts.sweep.think_seconds();
     let nanoseconds = to_nanoseconds(each);
     let how = match with_most <= MAX_WAIT_GROWTH * each {
         true => UnsampledLimit::PerRequest { nanoseconds },
@@ -181,14 +180,14 @@ fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
             all.zip(busiest).filter(|(_, busiest)| **busiest > 0.0).map(|(all, busiest)| servers * all / busiest);
         Some(visit.get(&BLOCKED)? / threads.map_or(in_flight, |threads| in_flight.min(threads.max(1.0))))
     };
-    mean_if_complete(loads.iter().flat_map(|load| &load.steps).filter_map(of_visit))
+    mean_over_loads(loads, of_visit)
 }
 
 /// Requests that are turned away.
 pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated?;
     let share = |visit: &LoadStep| visit.get(&ERRORS).map(|errors| errors / (errors + visit.throughput));
-    let share = mean_if_complete(saturated.steps().filter_map(share))?;
+    let share = mean_over_loads(saturated.loads(), share)?;
     let how = UnsampledLimit::Refusals { percent: (share * 100.0).round() as u64 };
     (share >= MIN_REFUSED_SHARE)
         .then_some(LoadVerdict::NotSampled { limit: how, location: request_location(facts.sweep, saturated.loads())? })
@@ -227,9 +226,7 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
 
 /// Losses, of requests that are on their way most of the time.
 pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
-    let visits = loads.iter().flat_map(|load| &load.steps);
-    let share =
-        mean_if_complete(visits.filter_map(|visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS)))?;
+    let share = mean_over_loads(loads, |visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS))?;
     let at = request_location(sweep, loads)
         .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
     Some(LoadVerdict::NotSampled {
@@ -258,9 +255,7 @@ fn watched_seconds(sweep: &Sweep, visit: &LoadStep) -> f64 {
 
 /// Where requests are most of the time; `None` where that was not counted, or is no place alone.
 fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation> {
-    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| {
-        mean_if_complete(loads.iter().flat_map(|load| &load.steps).filter_map(of))
-    };
+    let share = |quantity: &dyn Fn(&LoadStep) -> Option<f64>| mean_over_loads(loads, quantity);
     let at_server = share(&|visit| Some(visit.get(&IN_FLIGHT)? / client_in_flight(visit)?))?;
     if at_server < MIN_MAJOR_SHARE {
         return Some(RequestLocation::Between);
@@ -284,8 +279,13 @@ fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation
     Some(if is_read || is_flushed { RequestLocation::Disk } else { RequestLocation::Server })
 }
 
-fn mean_figure(load: &UserLoad, of: impl Fn(&LoadStep) -> Option<f64>) -> Option<f64> {
-    mean_if_complete(load.steps.iter().filter_map(of))
+fn mean_figure(load: &UserLoad, figure: impl Fn(&LoadStep) -> Option<f64>) -> Option<f64> {
+    mean_over_loads(std::slice::from_ref(load), figure)
+}
+
+/// A quantity of the visits that have it.
+fn mean_over_loads(loads: &[UserLoad], quantity: impl Fn(&LoadStep) -> Option<f64>) -> Option<f64> {
+    mean_if_complete(loads.iter().flat_map(|load| &load.steps).filter_map(quantity))
 }
 
 fn mean_if_complete(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -14,7 +14,7 @@ pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
     let of_load = |load: &UserLoad| Some((load.users, mean_estimate(&load.values(unanswered_in_flight))?));
     let (users, waiting) =
         sweep.loads.iter().filter_map(of_load).find(|(_, waiting)| waiting.low > MIN_WAITING_REQUESTS)?;
-    let [value, low, high] = [waiting.value, waiting.low, waiting.high].map(number);
+    let [value, low, high] = waiting.parts().map(number);
     let what = "are not answered at all while others are served again and again";
     let text = format!(
         "with {users} users, {value} of them ({low} to {high}) {what}: they wait for a worker, or for their turn"
@@ -59,8 +59,7 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
     let repeated: Vec<RepeatedLoad<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
     let ScalabilityFit { law, sigma, kappa, worst_misfit: furthest, describes, .. } =
         fit_scalability_with_intervals(&repeated)?;
-    let coefficient = |value, (low, high)| Estimate { value, low, high, is_range: false };
-    let (contention, coherency) = (coefficient(law.sigma, sigma), coefficient(law.kappa, kappa));
+    let (contention, coherency) = (Estimate::new(law.sigma, sigma), Estimate::new(law.kappa, kappa));
     // Beyond the most users that were there the law says nothing.
     let peak = Some(law.peak_workers()).filter(|&peak| peak <= most as f64);
     let furthest = LawDeviation { workers: furthest.n as u64, ratio: furthest.ratio };

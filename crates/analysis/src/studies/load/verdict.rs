@@ -253,12 +253,7 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
         LoadVerdict::NotSampled { .. } => Some(LoadDoubt::NotSampled),
         _ => None,
     };
-    let is_workers = |by: &Name| resource(*by) == Some(Resource::Workers);
-    let is_naming_workers = match verdict {
-        LoadVerdict::Resource { resource: by } | LoadVerdict::Client { resource: by } => is_workers(by),
-        LoadVerdict::Both { resources: by } | LoadVerdict::OneOf { resources: by } => by.iter().any(is_workers),
-        LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => false,
-    };
+    let is_naming_workers = verdict.resources().contains(&resource_id(Resource::Workers));
     // The limit may have been another in some visits. One that is full whenever it was visited is the limit at any throughput.
     let is_unsteady = facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full();

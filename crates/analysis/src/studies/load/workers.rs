@@ -89,7 +89,7 @@ pub(super) fn conclusion(sweep: &Sweep) -> Option<LoadConclusion> {
     let holds = is_more(&more.ratio);
     let visits = sweep.more_workers.as_ref().map_or(0, |(_, visits)| visits.len());
     let ([few, many], [before, after]) = (more.workers, more.throughput.map(number));
-    let [times, low, high] = [more.ratio.value, more.ratio.low, more.ratio.high].map(number);
+    let [times, low, high] = more.ratio.parts().map(number);
     let users = users_text(more.users);
     let text = format!(
         "more workers serve more by {} or more: {many} instead of {few} give {users} {after} requests/s instead of {before}, {times} times \
