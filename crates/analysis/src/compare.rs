@@ -16,8 +16,8 @@ mod text;
 mod verdicts;
 
 use kelvin_core::{
-    COMPARE_FORMAT, Case, ComparedRun, ComparedSide, Comparison, Metric, Name, Reference, ReferenceValue, Run,
-    RunStatus, SpreadHistory,
+    COMPARE_FORMAT, Case, ComparedFigure, ComparedRun, ComparedSide, Comparison, Metric, Name, NotCompared, Reference,
+    ReferenceValue, Run, RunStatus, SpreadHistory,
 };
 use kelvin_stats::median;
 
@@ -76,28 +76,11 @@ impl ComparisonRequest<'_> {
         let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
         let (pairs, mut not_compared) = figure_pairs(&series);
         let judge = ComparisonJudge::new(self, clocks);
-        let (figures, inflation) = judge.judge(&series, &pairs, &mut not_compared);
-        let goodness: Vec<f64> = figures.iter().filter_map(verdicts::goodness_ratio).collect();
-        let [base, other] = sides.map(to_compared_side);
-        Comparison {
-            compare_format: COMPARE_FORMAT,
-            base,
-            other,
-            threshold: self.threshold,
-            differences: differences::differences_between(
-                &sides.map(|side| side.subject.facts()),
-                series.each_ref().map(|one| one.log_slowdown),
-            ),
-            clocks,
-            frequency,
-            median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
-            interval_inflation: inflation,
-            figures,
-            not_compared,
-            ladder: Vec::new(),
-            interleaving: None,
-            gate: None,
-        }
+        let (figures, interval_inflation) = judge.judge(&series, &pairs, &mut not_compared);
+        let slowed = series.each_ref().map(|side| side.log_slowdown);
+        let differences = differences::differences_between(&sides.map(|side| side.subject.facts()), slowed);
+        let compared = new_comparison(sides.map(to_compared_side), self.threshold, figures, not_compared);
+        Comparison { differences, clocks, frequency, interval_inflation, ..compared }
     }
 
     /// Whether all runs of both sides are of one machine.
@@ -110,11 +93,11 @@ impl ComparisonRequest<'_> {
 
 impl<'a> ComparisonSubject<'a> {
     /// What is known of it besides its figures.
-    fn facts(self) -> SideFacts<'a> {
+    fn facts(self) -> SideFacts {
         match self {
-            Self::Runs(runs) => SideFacts::Runs(runs.iter().map(|run| &run.header).collect()),
-            Self::Published(reference) => SideFacts::Published(reference),
-            Self::Foreign(run, _) => SideFacts::Foreign(&run.header),
+            Self::Runs(runs) => SideFacts::from_runs(&runs.iter().map(|run| &run.header).collect::<Vec<_>>()),
+            Self::Published(reference) => SideFacts::from_reference(reference),
+            Self::Foreign(run, _) => SideFacts::from_foreign(&run.header),
         }
     }
 
@@ -135,6 +118,32 @@ impl<'a> ComparisonSubject<'a> {
     }
 }
 
+/// A comparison of figures, of which nothing else is known.
+fn new_comparison(
+    [base, other]: [ComparedSide; 2],
+    threshold: f64,
+    figures: Vec<ComparedFigure>,
+    not_compared: Vec<NotCompared>,
+) -> Comparison {
+    let goodness: Vec<f64> = figures.iter().filter_map(verdicts::goodness_ratio).collect();
+    Comparison {
+        compare_format: COMPARE_FORMAT,
+        base,
+        other,
+        threshold,
+        differences: Vec::new(),
+        clocks: None,
+        frequency: None,
+        median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
+        interval_inflation: 1.0,
+        figures,
+        not_compared,
+        ladder: Vec::new(),
+        interleaving: None,
+        gate: None,
+    }
+}
+
 fn to_compared_side(side: &SideInput<'_>) -> ComparedSide {
     let run = |run: &Run| ComparedRun {
         id: run.header.id.clone(),
@@ -144,8 +153,8 @@ fn to_compared_side(side: &SideInput<'_>) -> ComparedSide {
         foreign: run.header.foreign.clone(),
     };
     let runs = match side.subject {
-        ComparisonSubject::Foreign(one, _) => std::slice::from_ref(one),
-        of => of.runs(),
+        ComparisonSubject::Foreign(run, _) => std::slice::from_ref(run),
+        subject => subject.runs(),
     };
     ComparedSide { name: side.name.clone(), runs: runs.iter().map(run).collect() }
 }

@@ -407,8 +407,7 @@ pub fn remarks(history: &History) -> Vec<String> {
 /// The frequency to which figures of core cycles are scaled, where it moved.
 fn frequency_remark(history: &History) -> Option<String> {
     let known: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
-    let least = known.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = known.iter().copied().fold(0.0, f64::max);
+    let (least, most) = min_max(known.iter().copied())?;
     let has_core_cycles = history.series.iter().any(|series| series.metric.for_case(&series.case).is_core_cycle_time());
     if !has_core_cycles || most - least < MIN_FREQUENCY_SPREAD {
         return None;

@@ -311,6 +311,11 @@ pub fn samples_as_found(measurement: &Measurement, metric: &Metric) -> Vec<Vec<f
     gathered.rounds.into_iter().map(|round| round.as_found).collect()
 }
 
+/// The least and the greatest of some values; `None` of none.
+pub(crate) fn min_max(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.map(|value| (value, value)).reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
+}
+
 /// The medians of the rounds of a metric, as found, by their numbers.
 pub(crate) fn round_medians(measurement: &Measurement, metric: &Metric) -> BTreeMap<u32, f64> {
     let samples = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());

@@ -6,7 +6,7 @@
 
 use kelvin_core::catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
 use kelvin_core::{CauseFinding, CauseOfChange, NotComparedReason};
-use kelvin_stats::{ShareOfChange, share_of_change};
+use kelvin_stats::share_of_change;
 
 use super::verdicts::{PendingFigure, log_margin};
 use crate::prelude::*;
@@ -115,12 +115,7 @@ impl<'w> CauseCandidate<'w> {
             by_cause.p_value(0.0),
             beyond.p_value(beyond.value.clamp(-most, most)),
         ];
-        let share = share_of_change(whole, rest).map(|ShareOfChange { value, interval: (low, high) }| Estimate {
-            value,
-            low,
-            high,
-            is_range: false,
-        });
+        let share = share_of_change(whole, rest).map(|share| Estimate::new(share.value, share.interval));
         let chance = if is_of_it { chance.into_iter().fold(0.0, f64::max) } else { 1.0 };
         Some(CauseTest { p_value: chance, cost, share })
     }

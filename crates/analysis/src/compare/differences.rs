@@ -37,39 +37,27 @@ const MIN_SLOWDOWN_GAP: f64 = 0.05;
 /// Group and label of a fact.
 type FactKey = (String, String);
 
-/// What is known of a side besides its figures.
-#[derive(Clone, Debug)]
-pub(super) enum SideFacts<'a> {
-    /// The outlines of its runs, oldest first.
-    Runs(Vec<&'a RunHeader>),
-    /// What is published of a machine.
-    Published(&'a Reference),
-    /// The outline of a run that another program made.
-    Foreign(&'a RunHeader),
-}
-
 /// What differs between two runs besides their figures, by their outlines: the machine first, then how kelvin was called, and versions
 /// of methods.
 pub fn fact_differences(base: &RunHeader, other: &RunHeader) -> Vec<FactDifference> {
-    differences_between(&[base, other].map(|outline| SideFacts::Runs(vec![outline])), [None; 2])
+    differences_between(&[base, other].map(|outline| SideFacts::from_runs(&[outline])), [None; 2])
 }
 
 /// What differs: what others on the core did, the machine, and how kelvin was called. `slowed` is how much longer work took on each side than
 /// on the core left alone, as a logarithm.
-pub(super) fn differences_between(sides: &[SideFacts<'_>; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
-    let facts = sides.each_ref().map(FactTexts::from_side);
+pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
     // Of a published machine little is known: only facts that both sides state are compared.
-    let is_published = sides.iter().any(|side| !matches!(side, SideFacts::Runs(_)));
-    let mut which: Vec<&FactKey> = Vec::new();
-    for fact in facts.iter().flat_map(|facts| &facts.order) {
-        if !which.contains(&fact) {
-            which.push(fact);
+    let is_external = sides.iter().any(|side| side.is_external);
+    let mut keys: Vec<&FactKey> = Vec::new();
+    for key in sides.iter().flat_map(|side| &side.order) {
+        if !keys.contains(&key) {
+            keys.push(key);
         }
     }
-    which.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
+    keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
     let changed = |key: &FactKey| {
-        let [base, other] = [0, 1].map(|side| facts[side].texts.get(key));
-        let is_compared = !is_published || base.is_some() && other.is_some();
+        let [base, other] = sides.each_ref().map(|side| side.texts.get(key));
+        let is_compared = !is_external || base.is_some() && other.is_some();
         let (group, label) = key.clone();
         let [base, other] = match (base, other) {
             _ if base == other || !is_compared => return None,
@@ -85,17 +73,12 @@ pub(super) fn differences_between(sides: &[SideFacts<'_>; 2], slowed: [Option<f6
     let neighbours = slowed[0].zip(slowed[1]).filter(|(base, other)| (base - other).abs() >= MIN_SLOWDOWN_GAP);
     let neighbours =
         neighbours.map(|_| FactDifference { group: "Neighbours".into(), label: "work longer by".into(), base, other });
-    let versions = |side: &SideFacts<'_>| -> BTreeMap<Name, u32> {
-        let SideFacts::Runs(outlines) = side else { return BTreeMap::new() };
-        outlines.iter().flat_map(|outline| &outline.metrics).map(|metric| (metric.id, metric.version)).collect()
-    };
-    let [base, other] = sides.each_ref().map(versions);
-    let methods = base.into_iter().filter_map(|(metric, version)| {
-        let there = *other.get(&metric)?;
-        let [base, other] = [version, there].map(|version| Some(format!("version {version}")));
-        (there != version).then(|| FactDifference { group: "Methods".into(), label: metric.to_string(), base, other })
+    let methods = sides[0].versions.iter().filter_map(|(metric, version)| {
+        let changed = sides[1].versions.get(metric).filter(|changed| *changed != version)?;
+        let [base, other] = [version, changed].map(|version| Some(format!("version {version}")));
+        Some(FactDifference { group: "Methods".into(), label: metric.to_string(), base, other })
     });
-    neighbours.into_iter().chain(which.into_iter().filter_map(changed)).chain(methods).collect()
+    neighbours.into_iter().chain(keys.into_iter().filter_map(changed)).chain(methods).collect()
 }
 
 fn is_fact((group, label): (&str, &str), of: &str, named: &str) -> bool {
@@ -108,42 +91,53 @@ fn words_only_in(list: &str, other: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// Facts as texts, in their order.
+/// What is known of a side besides its figures.
 #[derive(Default)]
-struct FactTexts {
+pub(super) struct SideFacts {
+    /// Facts as texts, in their order.
     order: Vec<FactKey>,
     texts: BTreeMap<FactKey, String>,
+    /// The version of the method of each metric.
+    versions: BTreeMap<Name, u32>,
+    /// Whether kelvin did not measure it.
+    is_external: bool,
 }
 
-impl FactTexts {
-    fn from_side(side: &SideFacts<'_>) -> Self {
+impl SideFacts {
+    /// Of runs by their outlines, oldest first.
+    pub fn from_runs(outlines: &[&RunHeader]) -> Self {
         let mut facts = Self::default();
-        match side {
-            SideFacts::Runs(outlines) => {
-                outlines.iter().for_each(|outline| facts.add_machine(&outline.machine));
-                outlines.iter().for_each(|outline| facts.add_settings(outline));
-            }
-            // How kelvin was called says nothing of it, and what its file does not state is no difference.
-            SideFacts::Foreign(outline) => {
-                facts.add_machine(&outline.machine);
-                facts.texts.retain(|_, text| *text != "unknown");
-            }
-            SideFacts::Published(reference) => {
-                reference.machine.iter().for_each(|(label, text)| facts.add("Published", label, text.clone()));
-                if let Some(hertz) = reference.frequency_hz {
-                    facts.add("Published", "Frequency", units::stated_value(hertz, Unit::Hertz, 3));
-                }
-            }
+        outlines.iter().for_each(|outline| facts.add_machine(&outline.machine));
+        outlines.iter().for_each(|outline| facts.add_settings(outline));
+        let metrics = outlines.iter().flat_map(|outline| &outline.metrics);
+        facts.versions = metrics.map(|metric| (metric.id, metric.version)).collect();
+        facts
+    }
+
+    /// Of a run that another program made: how kelvin was called says nothing of it, and what its file does not state is no difference.
+    pub fn from_foreign(outline: &RunHeader) -> Self {
+        let mut facts = Self { is_external: true, ..Self::default() };
+        facts.add_machine(&outline.machine);
+        facts.texts.retain(|_, text| *text != "unknown");
+        facts
+    }
+
+    /// What is published of a machine.
+    pub fn from_reference(reference: &Reference) -> Self {
+        let mut facts = Self { is_external: true, ..Self::default() };
+        reference.machine.iter().for_each(|(label, text)| facts.add("Published", label, text.clone()));
+        if let Some(hertz) = reference.frequency_hz {
+            facts.add("Published", "Frequency", units::stated_value(hertz, Unit::Hertz, 3));
         }
         facts
     }
 
     fn add(&mut self, group: &str, label: &str, text: String) {
-        let which = (group.to_owned(), label.to_owned());
-        match self.texts.get_mut(&which) {
+        let key = (group.to_owned(), label.to_owned());
+        match self.texts.get_mut(&key) {
             None => {
-                self.order.push(which.clone());
-                self.texts.insert(which, text);
+                self.order.push(key.clone());
+                self.texts.insert(key, text);
             }
             // Runs of one side that are not alike.
             Some(known) if !known.split(" | ").any(|one| one == text) => *known = format!("{known} | {text}"),

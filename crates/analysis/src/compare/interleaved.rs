@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_core::units::case;
 use kelvin_core::{
-    COMPARE_FORMAT, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, FactDifference, Interleaving, NotCompared,
-    NotComparedReason, RatioBasis, SideFigure, SideMode, SpreadSource, UndecidedReason,
+    ComparedSide, Comparison, FactDifference, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
+    SideMode, SpreadSource,
 };
 use kelvin_stats::{BestValue, Block, Cluster, blocked_ratio, modes_of};
 
 use super::cause_of_change::{self, ControlChange};
-use super::verdicts::{PendingFigure, goodness_ratio, judge_together};
+use super::new_comparison;
+use super::verdicts::{PendingFigure, judge_together};
 use crate::prelude::*;
 use crate::samples::{missing_text, round_medians};
 
@@ -72,29 +73,14 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
         known.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
     });
     let figures = judge_together(weighed, turns.threshold);
-    let goodness: Vec<f64> = figures.iter().filter_map(goodness_ratio).collect();
     let blocks = figures.iter().filter_map(|figure| match figure.spread_source {
         SpreadSource::Blocks(blocks) => Some(blocks),
         SpreadSource::Runs(_) | SpreadSource::Assumed(_) => None,
     });
-    let blocks = blocks.max().unwrap_or(0);
-    let [base, other] = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
-    Comparison {
-        compare_format: COMPARE_FORMAT,
-        base,
-        other,
-        threshold: turns.threshold,
-        differences: turns.differences.clone(),
-        clocks: None,
-        frequency: None,
-        median_ratio: (!goodness.is_empty()).then(|| median(&goodness)),
-        interval_inflation: 1.0,
-        figures,
-        not_compared,
-        ladder: Vec::new(),
-        interleaving: Some(Interleaving { blocks, seconds: turns.seconds }),
-        gate: None,
-    }
+    let interleaving = Some(Interleaving { blocks: blocks.max().unwrap_or(0), seconds: turns.seconds });
+    let sides = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
+    let compared = new_comparison(sides, turns.threshold, figures, not_compared);
+    Comparison { differences: turns.differences.clone(), interleaving, ..compared }
 }
 
 /// A metric at a case, in blocks.
@@ -142,34 +128,22 @@ impl MetricBlocks {
         let found = blocked_ratio(&self.blocks, best);
         let [base, other] = self.values.each_ref().map(|values| mean(values));
         let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
-        let [low, high] = [f64::min as fn(f64, f64) -> f64, f64::max]
-            .map(|of| self.blocks.iter().map(of_block).reduce(of).unwrap_or(f64::NAN));
+        let range = min_max(self.blocks.iter().map(of_block)).unwrap_or((f64::NAN, f64::NAN));
         let value = found.map_or(other / base, |found| found.ratio.value.exp());
         let side_mode = |mode: &Cluster| SideMode { center: mode.center, share: mode.share };
-        let figure = ComparedFigure {
-            metric: *metric,
-            case: case.clone(),
-            base,
-            other,
-            rounds: self.values.each_ref().map(Vec::len),
-            sides: self.values.map(|rounds| SideFigure {
-                interval: None,
-                modes: modes_of(&rounds).iter().map(side_mode).collect(),
-                rounds: vec![rounds],
-            }),
-            ratio: Estimate { value, low, high, is_range: true },
-            ratio_basis: found.map(|found| match found.estimator {
-                kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
-                kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
-            }),
-            spread_source: SpreadSource::Blocks(self.blocks.len()),
-            verdict: ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds),
-            difference: None,
-            equivalence: None,
-            detectable_change: None,
-            times_to_decide: None,
-            cause: None,
-        };
-        PendingFigure { figure, error: found.map(|found| found.ratio), side_errors: None, clock_effect: [0.0; 2] }
+        let spread_source = SpreadSource::Blocks(self.blocks.len());
+        let sides = self.values.map(|rounds| SideFigure {
+            interval: None,
+            modes: modes_of(&rounds).iter().map(side_mode).collect(),
+            rounds: vec![rounds],
+        });
+        let mut pending = PendingFigure::new(*metric, case, [base, other], sides, spread_source);
+        pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(value, range) };
+        pending.figure.ratio_basis = found.map(|found| match found.estimator {
+            kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
+            kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
+        });
+        pending.error = found.map(|found| found.ratio);
+        pending
     }
 }

@@ -115,45 +115,33 @@ impl<'a> ComparisonJudge<'a> {
         let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
-        let alone = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
+        let side_errors = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
         let of_clock = match base.metric.unit {
             _ if base.is_at_one_frequency => 0.0,
             Unit::Nanoseconds => -self.clock,
             Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond => self.clock,
             Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => 0.0,
         };
-        let between = match between {
+        let spread_source = match between {
             BetweenRunPrior::Learned { history, .. } => SpreadSource::Runs(history.runs),
             BetweenRunPrior::Assumed(deviation) => SpreadSource::Assumed(deviation),
         };
-        let because = if self.is_published { UndecidedReason::Published } else { UndecidedReason::TooFewRounds };
         // The range of what was seen.
         let [[base_low, base_high], [low, high]] = pair.map(|side| {
-            let seen = || side.rounds.iter().flatten().copied();
-            let ends = seen().reduce(f64::min).zip(seen().reduce(f64::max)).filter(|(low, _)| *low > 0.0);
+            let ends = min_max(side.rounds.iter().flatten().copied()).filter(|(low, _)| *low > 0.0);
             ends.map_or([side.value(); 2], <[f64; 2]>::from)
         });
-        let (value, low, high) = (other.value() / base.value(), low / base_high, high / base_low);
         let side =
             |side: &FigureRuns<'_>| SideFigure { interval: None, rounds: side.rounds.clone(), modes: Vec::new() };
-        let figure = ComparedFigure {
-            metric: if base.rounds.is_empty() { other.metric } else { base.metric },
-            case: at.case.clone(),
-            base: base.value(),
-            other: other.value(),
-            rounds: pair.map(FigureRuns::round_count),
-            sides: pair.map(side),
-            ratio_basis: None,
-            ratio: Estimate { value, low, high, is_range: true },
-            spread_source: between,
-            verdict: ChangeVerdict::NotKnown(because),
-            difference: None,
-            equivalence: None,
-            detectable_change: None,
-            times_to_decide: None,
-            cause: None,
-        };
-        PendingFigure { figure, error, side_errors: alone, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)] }
+        let metric = if base.rounds.is_empty() { other.metric } else { base.metric };
+        let values = pair.map(FigureRuns::value);
+        let mut pending = PendingFigure::new(metric, &at.case, values, pair.map(side), spread_source);
+        let ends = (low / base_high, high / base_low);
+        pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(values[1] / values[0], ends) };
+        if self.is_published {
+            pending.figure.verdict = ChangeVerdict::NotKnown(UndecidedReason::Published);
+        }
+        PendingFigure { error, side_errors, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)], ..pending }
     }
 
     /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two

@@ -13,7 +13,7 @@ use crate::samples::missing_text;
 use kelvin_reference::published::{Comparability, comparability};
 
 /// The figures of a side.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SideSeries<'a> {
     /// Those there are, by the order in which they were measured.
     figures: Vec<(MetricCase, FigureRuns<'a>)>,
@@ -58,13 +58,8 @@ impl<'a> SideSeries<'a> {
         }
     }
 
-    /// Nothing of a side but its core frequency.
-    fn from_clock(hertz: Option<f64>) -> Self {
-        Self { figures: Vec::new(), positions: HashMap::new(), hertz, log_slowdown: None, chain_nanoseconds: None }
-    }
-
     fn from_runs(runs: &'a [Run]) -> Self {
-        let mut series = Self::from_clock(None);
+        let mut series = Self::default();
         let (mut hertz, mut slowed, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for run in runs {
             let desk = Baselines::from_run(run);
@@ -108,16 +103,15 @@ impl<'a> SideSeries<'a> {
     }
 
     fn from_reference(reference: &'a Reference) -> Self {
-        let mut series = Self::from_clock(reference.frequency_hz);
+        let mut series = Self { hertz: reference.frequency_hz, ..Self::default() };
         // Its values carry no definition: that of the other side stands in, once it is known.
         for value in &reference.values {
-            let metric = Metric { unit: value.unit, ..Metric::duration("published", "A published value") };
-            let metric = Metric { id: value.metric, ..metric };
-            let found = series.entry(MetricCase { metric: value.metric, case: value.case.clone() }, metric);
-            found.headlines.push(value.value);
-            let as_measured = Metric { id: value.metric, unit: value.unit, ..metric };
-            if let Comparability::ShownOnly(why) = comparability(value, &as_measured) {
-                found.shown_only = Some(why);
+            let published = Metric::duration("published", "A published value");
+            let metric = Metric { id: value.metric, unit: value.unit, ..published };
+            let figure = series.entry(MetricCase { metric: value.metric, case: value.case.clone() }, metric);
+            figure.headlines.push(value.value);
+            if let Comparability::ShownOnly(why) = comparability(value, &metric) {
+                figure.shown_only = Some(why);
             }
         }
         series
@@ -166,11 +160,6 @@ impl FigureRuns<'_> {
             self.add_run(rounds.into_iter().map(|value| value * (nanoseconds / chain)).collect(), Some(nanoseconds));
         }
         self.is_at_one_frequency = true;
-    }
-
-    /// Rounds of all runs.
-    pub fn round_count(&self) -> usize {
-        self.rounds.iter().map(Vec::len).sum()
     }
 
     fn is_empty(&self) -> bool {

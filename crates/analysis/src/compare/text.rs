@@ -227,8 +227,7 @@ pub fn side_texts(figure: &ComparedFigure, side: usize) -> [String; 3] {
     let (unit, found) = (figure.metric.unit, &figure.sides[side]);
     let interval = found.interval.map(|[low, high]| span(low, high, unit));
     let rounds = || found.rounds.iter().flatten().copied();
-    let ends = rounds().reduce(f64::min).zip(rounds().reduce(f64::max));
-    let ends = ends.map(|(low, high)| format!("{} in {}", span(low, high, unit), rounds().count()));
+    let ends = min_max(rounds()).map(|(low, high)| format!("{} in {}", span(low, high, unit), rounds().count()));
     [brief_value([figure.base, figure.other][side], None, unit), interval.unwrap_or_default(), ends.unwrap_or_default()]
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{ChangeVerdict, ComparedFigure, UndecidedReason};
+use kelvin_core::{ChangeVerdict, ComparedFigure, SideFigure, SpreadSource, UndecidedReason};
 
 use crate::prelude::*;
 
@@ -64,6 +64,34 @@ pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec
 }
 
 impl PendingFigure {
+    /// A figure of the base and of the other, of which nothing is tested yet.
+    pub fn new(
+        metric: Metric,
+        case: &Case,
+        [base, other]: [f64; 2],
+        sides: [SideFigure; 2],
+        spread_source: SpreadSource,
+    ) -> Self {
+        let figure = ComparedFigure {
+            metric,
+            case: case.clone(),
+            base,
+            other,
+            rounds: sides.each_ref().map(|side| side.rounds.iter().map(Vec::len).sum()),
+            sides,
+            ratio: Estimate::exact(other / base),
+            ratio_basis: None,
+            spread_source,
+            verdict: ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds),
+            difference: None,
+            equivalence: None,
+            detectable_change: None,
+            times_to_decide: None,
+            cause: None,
+        };
+        Self { figure, error: None, side_errors: None, clock_effect: [0.0; 2] }
+    }
+
     /// How strange the figure is if nothing but the core frequency changed.
     pub fn standardised_distance(&self) -> Option<f64> {
         let error = self.error.as_ref()?;
@@ -94,7 +122,7 @@ impl PendingFigure {
             let (low, high) = alone.interval(CONFIDENCE_LEVEL);
             side.interval = Some([low.exp(), high.exp()]);
         }
-        let (low, high) = error.interval(CONFIDENCE_LEVEL);
+        let ends = error.interval(CONFIDENCE_LEVEL);
         let verdict = self.verdict(&error, differs, same, margin);
         let unchanged = self.null_range(margin);
         let is_inside = margin[0] < error.value && error.value < margin[1];
@@ -109,7 +137,7 @@ impl PendingFigure {
         let least_seen = self.detectable_change(&error, by_accident, unchanged);
         ComparedFigure {
             sides,
-            ratio: Estimate { value: self.figure.ratio.value, low: low.exp(), high: high.exp(), is_range: false },
+            ratio: Estimate::new(self.figure.ratio.value, (ends.0.exp(), ends.1.exp())),
             verdict,
             difference: Some(differs),
             equivalence: Some(same),

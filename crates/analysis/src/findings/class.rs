@@ -40,8 +40,8 @@ fn off_class_area(area: &AreaComparison, analysis: &Analysis) -> Option<Finding>
 }
 
 fn slow_machine(areas: Vec<AreaComparison>, analysis: &Analysis) -> Finding {
-    let factors = || areas.iter().map(|area| area.factor);
-    let [low, high] = [factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max)].map(number);
+    let (low, high) = min_max(areas.iter().map(|area| area.factor)).unwrap_or_default();
+    let [low, high] = [low, high].map(number);
     let times = if low == high { low } else { format!("{low} to {high}") };
     // The class with the most members stands for all: those of the kernel's are of it, and have its mitigations.
     let others = areas.iter().max_by_key(|area| area.members.len()).map(member_text).unwrap_or_default();

@@ -9,6 +9,7 @@ use kelvin_stats::headline;
 use super::crossing::{
     BestOf, Contender, MetricLine, crossings, distinct, joint_test, line_ratios, lines, side_p_value,
 };
+
 use crate::prelude::*;
 
 /// The engine that every other is compared with.

@@ -55,7 +55,7 @@ impl PageClaim {
         let shares = &evidence.rounds_at(self.metric, &case)?.values;
         let (expected, rounds) = (if self.all { 1.0 } else { 0.0 }, shares.len());
         let agreeing = shares.iter().filter(|&&share| (share - expected).abs() <= PAGE_SHARE_TOLERANCE).count();
-        let range = [f64::min, f64::max].map(|end| shares.iter().copied().reduce(end).unwrap_or(f64::NAN));
+        let range = min_max(shares.iter().copied()).map_or([f64::NAN; 2], <[f64; 2]>::from);
         let holds = match agreeing {
             0 => Some(false),
             _ if agreeing == rounds => Some(true),

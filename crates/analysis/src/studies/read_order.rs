@@ -96,8 +96,8 @@ fn state_sentence(state: Option<CacheState>, all: &[FileOrders]) -> String {
             some if some == here.len() => (" than in order", format!("all {some} file sizes")),
             some => (" than in order", format!("{some} of {} file sizes", here.len())),
         };
-        let least = number(some.iter().map(|one| one.times).fold(f64::INFINITY, f64::min));
-        let most = number(some.iter().map(|one| one.times).fold(f64::NEG_INFINITY, f64::max));
+        let (least, most) = min_max(some.iter().map(|one| one.times)).unwrap_or_default();
+        let [least, most] = [least, most].map(number);
         let times = if least == most { most } else { format!("{least} to {most}") };
         parts.push(match relation {
             TimeRelation::Longer => format!("longer{than} at {place}, {times} times as long"),

@@ -223,10 +223,9 @@ pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrow
     let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / of_times;
     let left: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
     let spread = VarianceEstimate { variance: left / degrees / of_times, degrees };
-    let times = || loads.iter().flatten().map(|(time, _)| *time);
-    let seconds = times().fold(f64::NEG_INFINITY, f64::max) - times().fold(f64::INFINITY, f64::min);
+    let (first, last) = min_max(loads.iter().flatten().map(|(time, _)| *time))?;
     let a_second = interval_estimate(UncertainValue::from_variance(value, spread), CONFIDENCE_LEVEL);
-    Some(FigureGrowth { per_second: a_second, visits: centred.len(), seconds })
+    Some(FigureGrowth { per_second: a_second, visits: centred.len(), seconds: last - first })
 }
 
 #[cfg(test)]
