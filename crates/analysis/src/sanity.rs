@@ -29,8 +29,16 @@ const fn check(figures: [MetricSelector; 2], names: [&'static str; 2], cause: &'
     SanityCheck { figures, names, cause }
 }
 
-const fn read(order: AccessOrder, cache: CacheState) -> MetricSelector {
-    select(&file::READ_ORDER).with_word(order.point()).with_word(cache.point())
+/// A metric at two words of an axis, of which the second cannot be the faster one.
+const fn at_words(metric: &'static Metric, [faster, slower]: [AxisWord; 2]) -> [MetricSelector; 2] {
+    [select(metric).with_word(faster), select(metric).with_word(slower)]
+}
+
+/// Reads in order, and at random.
+const fn reads(cache: CacheState) -> [MetricSelector; 2] {
+    let [in_order, at_random] =
+        at_words(&file::READ_ORDER, [AccessOrder::Sequential.point(), AccessOrder::Random.point()]);
+    [in_order.with_word(cache.point()), at_random.with_word(cache.point())]
 }
 
 const READ_NAMES: [&str; 2] = ["a random read", "one in order"];
@@ -41,21 +49,10 @@ const CALL_CAUSE: &str = "the one that does nothing was probably disturbed, or f
 
 /// All laws.
 static SANITY_CHECKS: [SanityCheck; 18] = [
+    check(reads(CacheState::Uncached), READ_NAMES, READ_CAUSE),
+    check(reads(CacheState::Direct), READ_NAMES, READ_CAUSE),
     check(
-        [read(AccessOrder::Sequential, CacheState::Uncached), read(AccessOrder::Random, CacheState::Uncached)],
-        READ_NAMES,
-        READ_CAUSE,
-    ),
-    check(
-        [read(AccessOrder::Sequential, CacheState::Direct), read(AccessOrder::Random, CacheState::Direct)],
-        READ_NAMES,
-        READ_CAUSE,
-    ),
-    check(
-        [
-            select(&file::BLOCKSIZE_READ).with_word(CacheState::Cached.point()),
-            select(&file::BLOCKSIZE_READ).with_word(CacheState::Uncached.point()),
-        ],
+        at_words(&file::BLOCKSIZE_READ, [CacheState::Cached.point(), CacheState::Uncached.point()]),
         ["a read of a file that is not in memory", "one of a file that is"],
         "the file was probably in memory after all, or memory was reclaimed while the other one was read",
     ),
@@ -70,18 +67,12 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
         "the device, or the host behind it, probably acknowledges a flush without doing it",
     ),
     check(
-        [
-            select(&mem::LATENCY).with_word(PageSize::Huge.point()),
-            select(&mem::LATENCY).with_word(PageSize::Base.point()),
-        ],
+        at_words(&mem::LATENCY, [PageSize::Huge.point(), PageSize::Base.point()]),
         ["a load from base pages", "one from huge pages"],
         "the huge pages were probably not obtained, or the core was shared or slower meanwhile",
     ),
     check(
-        [
-            select(&mem::BANDWIDTH_READ).with_word(MemoryCpus::All.point()),
-            select(&mem::BANDWIDTH_READ).with_word(MemoryCpus::One.point()),
-        ],
+        at_words(&mem::BANDWIDTH_READ, [MemoryCpus::All.point(), MemoryCpus::One.point()]),
         ["one CPU reading memory", "all CPUs together"],
         "a CPU quota, or other work on the other CPUs, probably held all of them back",
     ),
@@ -151,11 +142,11 @@ static SANITY_CHECKS: [SanityCheck; 18] = [
 pub(crate) fn add_warnings(evidence: &Evidence<'_>, results: &mut [MetricResult]) {
     for law in &SANITY_CHECKS {
         for (slow, text) in law.violations(evidence) {
-            for result in results.iter_mut().filter(|result| {
+            let is_slow = |result: &&mut MetricResult| {
                 result.metric.id == slow.metric.id && result.case == *slow.case && result.outcome.summary().is_some()
-            }) {
-                result.warnings.push(Warning::Implausible { text: text.clone() });
-            }
+            };
+            let slow_results = results.iter_mut().filter(is_slow);
+            slow_results.for_each(|result| result.warnings.push(Warning::Implausible { text: text.clone() }));
         }
     }
 }
@@ -173,11 +164,11 @@ impl SanityCheck {
                 Better::Higher => rounds.combine(rounds, |value, _| 1.0 / value),
                 _ => rounds.combine(rounds, |value, _| value / NANOSECONDS_PER_SECOND),
             });
-            let Estimate { value, high, is_range, .. } = ratio_of_rounds(&fast_time, &slow_time)?.estimate;
-            let is_broken = !is_range && high < 1.0 / MIN_VIOLATION_RATIO;
+            let ratio = ratio_of_rounds(&fast_time, &slow_time)?.estimate;
+            let is_broken = ratio.is_below(1.0 / MIN_VIOLATION_RATIO) == Some(true);
             let [fast, slow_text] = [fast, slow].map(|rounds| value_text(rounds.headline(), rounds.metric.unit));
             let [what, than] = self.names;
-            let times = number(1.0 / value);
+            let times = number(1.0 / ratio.value);
             is_broken.then(|| {
                 let text = format!("{what} ({slow_text}) is {times} times as fast as {than} ({fast}): {}", self.cause);
                 (slow, text)

@@ -132,14 +132,9 @@ fn fastest_at(lines: &[MetricLine], size: u64) -> Option<StatedConclusion> {
         Some(Contender { side, case: line.held.clone(), rounds, name: engine(&line.held).to_owned() })
     });
     let found = BestOf::find(BestQuestion::EngineAtSize, here.collect(), true)?;
-    let text = format!(
-        "of {} engines {} is fastest at requests of {}{}",
-        found.others + 1,
-        engine(&found.best.case),
-        bytes(size),
-        found.rivals_text("possibly as fast:")
-    );
-    (found.others + 1 >= MIN_ENGINES).then(|| found.conclude(text))
+    let (count, name, rivals) = (found.others + 1, engine(&found.best.case), found.rivals_text("possibly as fast:"));
+    let text = format!("of {count} engines {name} is fastest at requests of {}{rivals}", bytes(size));
+    (count >= MIN_ENGINES).then(|| found.conclude(text))
 }
 
 /// Lines below the answer, at most: with it eight sentences.

@@ -109,39 +109,31 @@ impl FileCurve {
         let against_best = |point: &RoundHeadlines<'_>, ask: RatioTest| {
             (point.case != best.case).then(|| ask.test_chosen_among(best, point, Some(points.len()))).flatten()
         };
-        let enough = |found: RatioAnswer, claim: &str| {
-            let text = format!(
-                "{} {} {claim} {} of the rate with {}, {}: it reaches {}",
-                self.what,
-                self.position(&found.other),
-                percent(SUFFICIENT_RATE_SHARE),
-                self.position(&found.base),
-                amount_text(&found.base),
-                share_text(&found.ratio)
-            );
-            found.conclude(text)
+        let conclude = |answer: RatioAnswer, claim: &str| {
+            let [position, best] = [&answer.other, &answer.base].map(|side| self.position(side));
+            let (enough, share) = (percent(SUFFICIENT_RATE_SHARE), share_text(&answer.ratio));
+            let (what, rate) = (self.what, amount_text(&answer.base));
+            let text = match claim {
+                "is too large" => format!(
+                    "{what} {position} {claim}: the rate falls below {enough} of the best: it is {share} of that with {best}, {rate}"
+                ),
+                _ => format!("{what} {position} {claim} {enough} of the rate with {best}, {rate}: it reaches {share}"),
+            };
+            answer.conclude(text)
         };
-        let sufficient =
-            against_best(points[knee], RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE));
-        let before = knee.checked_sub(1).and_then(|before| {
-            against_best(points[before], RatioTest::below(RatioQuestion::BlockInsufficient, SUFFICIENT_RATE_SHARE))
-        });
+        let below = |question: RatioQuestion| RatioTest::below(question, SUFFICIENT_RATE_SHARE);
+        let sufficient = RatioTest::above(RatioQuestion::BlockSufficient, SUFFICIENT_RATE_SHARE);
+        let before = knee.checked_sub(1).map(|before| points[before]);
         let largest = points.last().filter(|largest| !is_enough(largest));
-        let fall = largest.and_then(|largest| {
-            let found = against_best(largest, RatioTest::below(RatioQuestion::LargestBlock, SUFFICIENT_RATE_SHARE))?;
-            let text = format!(
-                "{} {} is too large: the rate falls below {} of the best: it is {} of that with {}, {}",
-                self.what,
-                self.position(&found.other),
-                percent(SUFFICIENT_RATE_SHARE),
-                share_text(&found.ratio),
-                self.position(&found.base),
-                amount_text(&found.base)
-            );
-            Some(found.conclude(text))
-        });
-        let sufficient = sufficient.map(|found| enough(found, "is enough for"));
-        [sufficient, before.map(|found| enough(found, "is not enough for")), fall]
+        [
+            against_best(points[knee], sufficient).map(|answer| conclude(answer, "is enough for")),
+            before
+                .and_then(|before| against_best(before, below(RatioQuestion::BlockInsufficient)))
+                .map(|answer| conclude(answer, "is not enough for")),
+            largest
+                .and_then(|largest| against_best(largest, below(RatioQuestion::LargestBlock)))
+                .map(|answer| conclude(answer, "is too large")),
+        ]
     }
 
     fn position(&self, side: &MetricValue) -> String {

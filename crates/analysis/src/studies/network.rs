@@ -11,7 +11,7 @@ use kelvin_core::catalogue::net::{
 };
 
 use super::FULL_CPU_SHARE;
-use super::crossing::{LinePoint, MetricLine, distinct, joint_test, line_ratios, side_p_value};
+use super::crossing::{LinePoint, LineRatio, distinct, joint_test, line_ratio, side_p_value};
 use crate::prelude::*;
 
 /// The study of calls and round trips, and that of streams.
@@ -106,19 +106,20 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// What matters most of the network, where the test supports it.
 pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
-    let of_question = |wanted: RatioQuestion| move |claim: &Claim| matches!(claim, Claim::Ratio { question, .. } if *question == wanted);
-    let is_of_tcp = |claim: &Claim| matches!(claim, Claim::Ratio { base, .. } if base.metric == RTT_TCP.id);
-    let is_large = |claim: &Claim| matches!(claim, Claim::Ratio { base, .. } if MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE));
-    let all = || studies.iter().flat_map(|study| &study.conclusions);
-    let distance = of_question(RatioQuestion::RoundTripBetweenCpus);
-    let connect = of_question(RatioQuestion::ConnectAgainstRoundTrip);
-    let one_cpu = of_question(RatioQuestion::StreamsOnOneCpu);
+    // The sides of a ratio that answers a question.
+    let base_of = |conclusion: &StatedConclusion, wanted: RatioQuestion| match &conclusion.claim {
+        Claim::Ratio { question, base, .. } if *question == wanted => Some(base.clone()),
+        _ => None,
+    };
+    let is_of_tcp = |base: MetricValue| base.metric == RTT_TCP.id;
+    let is_large = |base: MetricValue| MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE);
+    let mut all = studies.iter().flat_map(|study| &study.conclusions);
     let essential = [
-        all().find(|one| distance(&one.claim) && is_of_tcp(&one.claim)),
-        all().find(|one| connect(&one.claim)),
-        all().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
-        all().rfind(|one| one_cpu(&one.claim) && is_large(&one.claim)),
-        all().find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
+        all.clone().find(|one| base_of(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
+        all.clone().find(|one| base_of(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
+        all.clone().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
+        all.clone().rfind(|one| base_of(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
+        all.find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
     let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
     certain.map(|one| one.text.clone()).collect()
@@ -205,10 +206,8 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let points: Vec<LinePoint> = points.iter().map(takes).collect();
     let (smallest, larger) = points.split_first()?;
     let twice: Vec<f64> = smallest.rounds.iter().map(|time| DOUBLED_TIME * time).collect();
-    let line = |points: Vec<LinePoint>| MetricLine { held: Case::new(), points };
-    let calls =
-        line(larger.iter().map(|point| LinePoint { position: point.position, rounds: twice.clone() }).collect());
-    let standings = line_ratios(&calls, &line(larger.to_vec()));
+    let against_twice = |point: &LinePoint| line_ratio(point.position, &twice, &point.rounds, larger.len());
+    let standings: Vec<LineRatio> = larger.iter().filter_map(against_twice).collect();
     let found = standings.iter().position(|standing| standing.side() == Ordering::Greater);
     let shown = found.map_or(standings.last()?, |index| &standings[index]);
     let from = found.map(|index| {

@@ -118,14 +118,9 @@ fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Opti
     let limit = prediction.low / prediction.value;
     let tested = shares.tested_figure()?;
     let (of, share) = (stream.metric_value(), tested.estimate);
-    let text = format!(
-        "{} used at least {} of the link: {}, {} of {}",
-        streams_text(stream.case),
-        percent(limit),
-        share_text(&share),
-        amount_text(&of),
-        value_text(of.value / share.value, of.unit)
-    );
+    let (streams, least) = (streams_text(stream.case), percent(limit));
+    let (used, rate, link) = (share_text(&share), amount_text(&of), value_text(of.value / share.value, of.unit));
+    let text = format!("{streams} used at least {least} of the link: {used}, {rate} of {link}");
     let over = Some(prediction.derivation.clone());
     let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
     let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure: of, share, limit };
@@ -150,13 +145,11 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
         }
         false => p_value_of_all(chances),
     };
+    let (streams, limit, [here_busy, there_busy]) =
+        (streams_text(stream.case), limiting_host(full), busy.map(|share| share_text(&share)));
+    let are = if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" };
     let text = format!(
-        "{} {} {}: the test uses {} of a CPU on this host, and {} of one on the agent's host",
-        streams_text(stream.case),
-        if STREAMS.number_in(stream.case) == Some(1) { "is" } else { "are" },
-        limiting_host(full),
-        share_text(&busy[0]),
-        share_text(&busy[1])
+        "{streams} {are} {limit}: the test uses {here_busy} of a CPU on this host, and {there_busy} of one on the agent's host"
     );
     let test = ClaimTest::median(here.values.len(), None, outcome_of_p_value(chance));
     let claim = Claim::HostLimit { figure: stream.metric_value(), busy, full: FULL_CPU_SHARE };
@@ -207,13 +200,9 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
         let of = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
         let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, LimitSide::Below, MIN_LOST_SHARE);
         ShareTest { question, of, shares: lost, side, limit }.conclude(|of, share| {
-            format!(
-                "of datagrams paced at {} ({} Mbit/s offered) at most {} are lost: {}",
-                amount_text(of),
-                number(OFFERED_RATE.number_in(&of.case).unwrap_or(0) as f64 / 1e6),
-                percent(limit),
-                share_text(share)
-            )
+            let offered = number(OFFERED_RATE.number_in(&of.case).unwrap_or(0) as f64 / 1e6);
+            let (rate, most, lost) = (amount_text(of), percent(limit), share_text(share));
+            format!("of datagrams paced at {rate} ({offered} Mbit/s offered) at most {most} are lost: {lost}")
         })
     };
     all.into_iter().filter_map(of).collect()

@@ -118,8 +118,7 @@ impl TaskRounds<'_, '_> {
             return None;
         }
         let tested = ratio_of_rounds(base, other)?;
-        let Estimate { value, low, high, is_range } = tested.estimate;
-        let longer = Estimate { value: value - 1.0, low: low - 1.0, high: high - 1.0, is_range };
+        let longer = tested.estimate.map(|ratio| ratio - 1.0);
         let holds = longer.is_below(0.0);
         let test = ClaimTest::ratio_of_medians([other, base], None, tested.test(1.0, Some(EQUIVALENCE_MARGIN)));
         let claim =
@@ -151,14 +150,12 @@ impl TaskRounds<'_, '_> {
         let shares = &unseen.combine(elapsed, |unseen, time| unseen / (time * cpus));
         let (question, side) = (ShareQuestion::UnaccountedTime, LimitSide::Above);
         ShareTest { question, of: unseen.metric_value(), shares, side, limit }.conclude(|of, share| {
+            let (share, amount, limit) = (share_text(share), amount_text(of), percent(limit));
             format!(
-                "with {} {}, more than {} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \
-                 processes): {}, {} per round",
+                "with {} {}, more than {limit} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \
+                 processes): {share}, {amount} per round",
                 self.cpus,
-                kind.name(),
-                percent(limit),
-                share_text(share),
-                amount_text(of)
+                kind.name()
             )
         })
     }

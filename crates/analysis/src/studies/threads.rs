@@ -101,16 +101,10 @@ impl ThreadLine<'_, '_> {
         };
         let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
         let found = help.test_chosen_among(self.points[few], self.points[many], Some(self.points.len()))?;
-        let text = format!(
-            "{}: more than {} help by more than {}: {} read {}, {}",
-            self.name(),
-            counted_text(threads_of(self.points[few]), "thread"),
-            percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0),
-            threads_of(self.points[many]),
-            ratio_text(&found.ratio, "as much"),
-            amount_text(&found.other)
-        );
-        Some(found.conclude(text))
+        let (few, more) = (counted_text(threads_of(self.points[few]), "thread"), threads_of(self.points[many]));
+        let (name, gain) = (self.name(), percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0));
+        let (times, rate) = (ratio_text(&found.ratio, "as much"), amount_text(&found.other));
+        Some(found.conclude(format!("{name}: more than {few} help by more than {gain}: {more} read {times}, {rate}")))
     }
 
     fn fit(&self) -> Option<ScalabilityFit> {
@@ -198,8 +192,8 @@ impl ThreadLine<'_, '_> {
             );
             return vec![conclude(ScalabilityClaim::Describes { fixed: held(), furthest }, Some(false), text)];
         }
-        let estimate = |value, (low, high)| Estimate { value, low, high, is_range: false };
-        let (sigma, kappa) = (estimate(fitted.law.sigma, fitted.sigma), estimate(fitted.law.kappa, fitted.kappa));
+        let (sigma, kappa) =
+            (Estimate::new(fitted.law.sigma, fitted.sigma), Estimate::new(fitted.law.kappa, fitted.kappa));
         // Three digits: coherency is small.
         let coefficient = |of: &Estimate| span_text(of, |value| format!("{} %", number(100.0 * value)));
         let contention = format!(
@@ -210,8 +204,8 @@ impl ThreadLine<'_, '_> {
         );
         let claim = ScalabilityClaim::Contention { fixed: held(), sigma, kappa, limit: MIN_CONTENTION };
         let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
-        let (max_workers, peak, (low, high)) = (self.max_threads(), fitted.law.peak_workers(), fitted.peak);
-        let peak_workers = [peak, low, high].map(|workers| self.measured_workers(workers));
+        let (max_workers, peak) = (self.max_threads(), Estimate::new(fitted.law.peak_workers(), fitted.peak));
+        let peak_workers = peak.parts().map(|workers| self.measured_workers(workers));
         let rate = peak_workers[0].map(|peak| fitted.law.throughput_at(peak));
         let limit = match (peak_workers, rate) {
             ([Some(peak), low, high], Some(rate)) => {
@@ -229,11 +223,8 @@ impl ThreadLine<'_, '_> {
             _ => "it does not fall up to there".into(),
         };
         let text = format!("the rate falls before {max_workers} threads: by the universal scalability law {limit}");
-        let holds = Estimate { value: peak, low, high, is_range: false }.is_below(max_workers as f64);
-        vec![
-            contention,
-            conclude(ScalabilityClaim::Peak { fixed: held(), max_workers, peak_workers, rate }, holds, text),
-        ]
+        let claim = ScalabilityClaim::Peak { fixed: held(), max_workers, peak_workers, rate };
+        vec![contention, conclude(claim, peak.is_below(max_workers as f64), text)]
     }
 }
 
@@ -258,13 +249,7 @@ fn best_cell(held: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusi
         name: name(cell.case),
     });
     let found = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
-    let best = &found.best;
-    let text = format!(
-        "{}: {} read fastest, {}{}",
-        cache_state(&best.case),
-        name(&best.case),
-        amount_text(best),
-        found.rivals_text("no different from")
-    );
+    let (case, rate, rivals) = (&found.best.case, amount_text(&found.best), found.rivals_text("no different from"));
+    let text = format!("{}: {} read fastest, {rate}{rivals}", cache_state(case), name(case));
     Some(found.conclude(text))
 }

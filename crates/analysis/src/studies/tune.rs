@@ -28,14 +28,9 @@ fn state_conclusions(evidence: &Evidence<'_>, state: CacheState) -> Vec<StatedCo
         name: engine(rate.case).to_owned(),
     });
     let fastest = BestOf::find(BestQuestion::TunedEngine, contenders.collect(), false).map(|found| {
-        let text = format!(
-            "{}: {} is fastest of {} engines, each at its best setting{}",
-            cache_state(&found.best.case),
-            engine(&found.best.case),
-            found.others + 1,
-            found.rivals_text("possibly as fast:")
-        );
-        found.conclude(text)
+        let (state, engine) = (cache_state(&found.best.case), engine(&found.best.case));
+        let (count, rivals) = (found.others + 1, found.rivals_text("possibly as fast:"));
+        found.conclude(format!("{state}: {engine} is fastest of {count} engines, each at its best setting{rivals}"))
     });
     best.and_then(|best| setting_gain(evidence, best)).into_iter().chain(fastest).collect()
 }
@@ -57,14 +52,11 @@ fn setting_gain(evidence: &Evidence<'_>, best: &RoundHeadlines<'_>) -> Option<St
     let parts = [block?, threads?, depth?];
     let [block, threads, depth] = parts.map(|(value, _)| value);
     let best = best.metric_value();
+    let (state, engine, blocks) = (cache_state(&best.case), engine(&best.case), value_text(block, Unit::Bytes));
+    let (times, rate) = (ratio_text(&gain, "as fast"), amount_text(&best));
     let text = format!(
-        "{}: {} (found most often: blocks of {}, threads: {threads}, queue depth per thread: {depth}) reads faster than one thread's pread \
-         of 128 KiB: {}, {}",
-        cache_state(&best.case),
-        engine(&best.case),
-        value_text(block, Unit::Bytes),
-        ratio_text(&gain, "as fast"),
-        amount_text(&best)
+        "{state}: {engine} (found most often: blocks of {blocks}, threads: {threads}, queue depth per thread: {depth}) reads faster than one \
+         thread's pread of 128 KiB: {times}, {rate}"
     );
     let counts = parts.map(|(_, count)| format!("{count} of {rounds}")).join(", ");
     let test =
