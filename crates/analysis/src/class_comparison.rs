@@ -5,7 +5,7 @@ use kelvin_core::catalogue::find;
 use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
 use crate::prelude::*;
-use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange};
+use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, ends_or};
 
 /// Share of the machines of a class whose figure lies in its range.
 const FIGURE_RANGE_LEVEL: f64 = 0.9;
@@ -123,17 +123,18 @@ fn figure_class_range(
 
 /// As usual if the interval touches the range, as with predicted ranges.
 fn class_verdict(summary: &Summary, (low, high): (f64, f64), better: Better) -> Option<ClassVerdict> {
-    let (lower, upper) =
-        summary.interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
+    let (lower, upper) = ends_or(summary.interval, summary.headline);
     let (above, below) = match better {
         Better::Lower => (ClassVerdict::Slower, ClassVerdict::Faster),
         Better::Higher => (ClassVerdict::Faster, ClassVerdict::Slower),
         Better::Neither => return None,
     };
-    Some(match () {
-        () if lower > high => above,
-        () if upper < low => below,
-        () => ClassVerdict::Usual,
+    Some(if lower > high {
+        above
+    } else if upper < low {
+        below
+    } else {
+        ClassVerdict::Usual
     })
 }
 

@@ -111,16 +111,16 @@ impl HistoryInput {
     pub fn history(&self) -> History {
         let frequencies = self.frequencies();
         let followed = all_version_changes(&self.series, &frequencies);
-        let alone: Vec<f64> = followed.iter().flatten().flat_map(|version| p_values(&version.changes)).collect();
+        let alone: Vec<f64> = followed.iter().flatten().flat_map(|(_, changes)| p_values(changes)).collect();
         let mut joint = adjusted_p_values(&alone).into_iter();
         let mut series: Vec<SeriesHistory> = self
             .series
             .iter()
             .zip(followed)
             .map(|(recorded, versions)| {
-                let versions = versions.into_iter().map(|VersionChanges { version, points, changes }| {
-                    let changes = significant_changes(&points, &changes, &mut || joint.next().unwrap_or(1.0));
-                    VersionHistory { version, points, changes }
+                let versions = versions.into_iter().map(|(version, changes)| {
+                    let changes = significant_changes(&version.points, &changes, &mut || joint.next().unwrap_or(1.0));
+                    VersionHistory { changes, ..version }
                 });
                 let (metric, case, versions) = (recorded.metric, recorded.case.clone(), versions.collect());
                 let mut series = SeriesHistory { metric, case, versions, ranking: None };
@@ -149,12 +149,8 @@ impl HistoryInput {
     }
 }
 
-/// The values of a version with what they do.
-struct VersionChanges {
-    version: u32,
-    points: Vec<HistoryPoint>,
-    changes: ChangePoints,
-}
+/// The values of a version, and what they do.
+type VersionChanges = (VersionHistory, ChangePoints);
 
 /// What all series do by version, found on all CPUs.
 fn all_version_changes(series: &[HistoryInputSeries], frequencies: &[Option<f64>]) -> Vec<Vec<VersionChanges>> {
@@ -189,7 +185,7 @@ impl HistoryInputSeries {
             let has_shares = is_logarithmic(&points);
             let scaled = points.iter().map(|point| if has_shares { point.value.ln() } else { point.value });
             let changes = detect_change_points(&scaled.collect::<Vec<f64>>());
-            VersionChanges { version: *version, points, changes }
+            (VersionHistory { version: *version, points, changes: Vec::new() }, changes)
         };
         self.versions.iter().map(of).collect()
     }
@@ -352,18 +348,14 @@ pub fn series_name(series: &SeriesHistory) -> String {
 /// Of what the history is: `12 default runs of AMD EPYC 7763 (5f2c9e7a), 2026-10-01 to 2026-11-25`.
 pub fn history_title(history: &History) -> String {
     let (first, last) = (history.runs.first(), history.runs.last());
-    let days = match (first, last) {
-        (Some(first), Some(last)) if run_day(first) != run_day(last) => {
-            format!("{} to {}", run_day(first), run_day(last))
-        }
-        (Some(only), _) => run_day(only),
-        _ => String::new(),
+    let days = match (first.map(run_day), last.map(run_day)) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        (first, _) => first.unwrap_or_default(),
     };
-    let runs = history.runs.len();
     let newest = if history.has_older { "newest " } else { "" };
     let machine = history.cpu_model.as_deref().unwrap_or("an unknown processor");
     let short: String = history.machine.chars().take(8).collect();
-    let runs = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    let runs = counted_text(history.runs.len() as u64, "run");
     format!("The {newest}{runs} in mode {} of {machine} ({short}), {days}.", history.mode)
 }
 
@@ -381,14 +373,11 @@ fn run_moments(runs: [&HistoryRun; 2]) -> [String; 2] {
 
 /// How many series do what: `Of 310 series 2 changed for the worse last, 1 for the better, and 307 hold their level.`
 pub fn change_counts(history: &History) -> String {
-    let of = |is: fn(Option<bool>) -> bool| {
-        let last = |series: &&SeriesHistory| {
-            series.last_change().is_some_and(|change| is(change.is_worse(series.metric.better)))
-        };
-        history.series.iter().filter(last).count()
+    let count = |direction: Option<bool>| {
+        let last = |series: &SeriesHistory| Some(series.last_change()?.is_worse(series.metric.better));
+        history.series.iter().filter(|series| last(series) == Some(direction)).count()
     };
-    let (worse, better, other) =
-        (of(|worse| worse == Some(true)), of(|worse| worse == Some(false)), of(|worse| worse.is_none()));
+    let [worse, better, other] = [Some(true), Some(false), None].map(count);
     let other_said = if other > 0 { format!(", {other} in another way") } else { String::new() };
     let level = history.series.len() - worse - better - other;
     let series = if history.series.len() == 1 { "1 series".into() } else { format!("{} series", history.series.len()) };

@@ -17,6 +17,7 @@ pub use findings::{
 };
 pub use laws::{BestCell, Coefficient, FittedLaw, KneeMark, ModelLine, Timeline, TimelineGroup};
 pub use memory::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
+pub(crate) use outcome::ends_or;
 pub use outcome::{
     CanaryCorrelation, Distribution, Figure, ImpossibleValue, Mode, ModeUnit, Outcome, RangeVerdict, Summary, TagCount,
     Warning,

@@ -175,25 +175,18 @@ fn warnings(gathered: &SampleSet, metric: &Metric, summary: &Summary, target: f6
 
 /// The modes of a summary in a warning.
 pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
+    let (count, modes) = (summary.modes.len(), modes_text(&summary.modes, unit));
     let text = match summary.mode_unit {
-        ModeUnit::Samples => format!(
-            "{} modes from one operation to the next: {}; the median may be of either",
-            summary.modes.len(),
-            modes_text(&summary.modes, unit)
-        ),
+        ModeUnit::Samples => {
+            format!("{count} modes from one operation to the next: {modes}; the median may be of either")
+        }
         ModeUnit::Periods => format!(
-            "{} modes in stretches: {}; the machine changes meanwhile, and repeating does not narrow them",
-            summary.modes.len(),
-            modes_text(&summary.modes, unit)
+            "{count} modes in stretches: {modes}; the machine changes meanwhile, and repeating does not narrow them"
         ),
-        ModeUnit::Rounds => format!(
-            "bimodal from round to round: {} of the rounds; the headline is the first",
-            modes_text(&summary.modes, unit)
-        ),
-        ModeUnit::Runs => format!(
-            "bimodal from run to run: {} of the runs of this machine; the headline is that of this run",
-            modes_text(&summary.modes, unit)
-        ),
+        ModeUnit::Rounds => format!("bimodal from round to round: {modes} of the rounds; the headline is the first"),
+        ModeUnit::Runs => {
+            format!("bimodal from run to run: {modes} of the runs of this machine; the headline is that of this run")
+        }
     };
     (!summary.modes.is_empty()).then_some(Warning::Modes { text })
 }
@@ -241,13 +234,9 @@ pub(crate) fn value_drift(times: &[f64], rounds: &[f64], headline: f64) -> Optio
 fn drift_warning(summary: &Summary) -> Option<Warning> {
     let ValueDrift { moved_share: moved, p } =
         value_drift(&summary.round_times, &summary.round_headlines, summary.headline)?;
-    let text = format!(
-        "the value {} by {} over the run ({}, Mann-Kendall test over {} rounds)",
-        if moved > 0.0 { "rose" } else { "fell" },
-        percent(moved.abs()),
-        p_value(p),
-        summary.round_headlines.len()
-    );
+    let (moves, by, chance) = (if moved > 0.0 { "rose" } else { "fell" }, percent(moved.abs()), p_value(p));
+    let rounds = summary.round_headlines.len();
+    let text = format!("the value {moves} by {by} over the run ({chance}, Mann-Kendall test over {rounds} rounds)");
     Some(Warning::Drift { text })
 }
 
@@ -257,14 +246,11 @@ fn halves_warning(summary: &Summary) -> Option<Warning> {
     let difference = UncertainValue::median(second, None)?.minus(UncertainValue::median(first, None)?);
     let p = difference.p_value(0.0);
     let moved = difference.value / summary.headline.abs();
+    let (by, side, chance) = (percent(moved.abs()), if moved > 0.0 { "higher" } else { "lower" }, p_value(p));
+    let (before, after) = (first.len(), second.len());
     let text = format!(
-        "the second half of the run is {} {} than the first ({}, medians of {} against {} rounds): comparisons with \
-         this number are weak",
-        percent(moved.abs()),
-        if moved > 0.0 { "higher" } else { "lower" },
-        p_value(p),
-        first.len(),
-        second.len()
+        "the second half of the run is {by} {side} than the first ({chance}, medians of {before} against {after} rounds): comparisons with \
+         this number are weak"
     );
     (p <= TREND_ALPHA && moved.is_finite() && moved.abs() > MIN_DRIFT_SHARE).then_some(Warning::HalvesDiffer { text })
 }
@@ -285,17 +271,12 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
 
 fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {
     let share = gathered.undisturbed_share();
-    let kept = format!(
-        "{} of {} samples ({}) were undisturbed",
-        gathered.undisturbed_found(),
-        gathered.found_count(),
-        percent(share)
-    );
     let text = if !known {
         let why = gathered.shortage_reason();
         format!("the machine was never quiet for long enough, and the undisturbed value is not known: it was {why}")
     } else if share < WARNED_UNDISTURBED_SHARE {
-        format!("only {kept}")
+        let (count, found) = (gathered.undisturbed_found(), gathered.found_count());
+        format!("only {count} of {found} samples ({}) were undisturbed", percent(share))
     } else if gathered.is_timed && !gathered.is_guarded && metric.canaries.iter().next().is_some() {
         "canaries were not read: disturbance that no counter shows could not be seen".into()
     } else {
@@ -308,12 +289,9 @@ fn effective_warning(summary: &Summary) -> Option<Warning> {
     let n = summary.distribution.n;
     // A metric that varies from process to process has as many independent samples as rounds.
     let few = FEW_EFFECTIVE_SAMPLES.max(1.5 * f64::from(summary.rounds));
-    let text = format!(
-        "{n} samples are so correlated that they are worth about {:.0} independent ones",
-        summary.effective_samples
-    );
-    (n >= MIN_CORRELATED_SAMPLES as u64 && summary.effective_samples < few)
-        .then_some(Warning::FewEffectiveSamples { text })
+    let worth = summary.effective_samples;
+    let text = format!("{n} samples are so correlated that they are worth about {worth:.0} independent ones");
+    (n >= MIN_CORRELATED_SAMPLES as u64 && worth < few).then_some(Warning::FewEffectiveSamples { text })
 }
 
 fn failed_warning(summary: &Summary) -> Option<Warning> {

@@ -60,22 +60,16 @@ fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricR
         let figure = format!("{} {}", gap.source.metric, gap.source.case);
         format!("no cause was tried (kelvin why {})", figure.trim_end())
     });
-    let text = format!(
-        "{}: {measured}, {against}: {} times the predicted {}; {explained}",
-        name(result),
-        number(gap.ratio),
-        value(prediction.value)
-    );
+    let (name, ratio, predicted) = (name(result), number(gap.ratio), value(prediction.value));
+    let text = format!("{name}: {measured}, {against}: {ratio} times the predicted {predicted}; {explained}");
     let interval = summary.interval.map_or_else(
         || value(summary.headline),
         |interval| format!("{} to {}", value(interval.lower), value(interval.upper)),
     );
+    let [low, high] = [prediction.low, prediction.high].map(value);
+    let outside = wording::range_distance(result).map_or_else(String::new, |outside| format!(", {outside}"));
     let because = format!(
-        "measured over predicted: {}; the interval {interval} does not touch the predicted range from {} to {}{} ({})",
-        number(gap.ratio),
-        value(prediction.low),
-        value(prediction.high),
-        wording::range_distance(result).map_or_else(String::new, |outside| format!(", {outside}")),
+        "measured over predicted: {ratio}; the interval {interval} does not touch the predicted range from {low} to {high}{outside} ({})",
         prediction.derivation
     );
     let finding = Finding::new(Importance::Notable, FindingData::Gap(gap), text, because);

@@ -159,10 +159,15 @@ pub struct Distribution {
     pub std: f64,
 }
 
+/// The ends of an interval; the value twice where there is none.
+pub(crate) fn ends_or(interval: Option<Interval>, value: f64) -> (f64, f64) {
+    interval.map_or((value, value), |interval| (interval.lower, interval.upper))
+}
+
 impl Summary {
     /// The ends of the interval of this run alone; the headline twice where there is none.
     pub(crate) fn run_ends(&self) -> (f64, f64) {
-        self.run_interval.map_or((self.headline, self.headline), |interval| (interval.lower, interval.upper))
+        ends_or(self.run_interval, self.headline)
     }
 
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
