@@ -10,13 +10,14 @@ use kelvin_sys::net::rx_timestamp::TimedRead;
 use kelvin_transfer::wire::Hasher;
 use rustix::event::epoll::EventFlags;
 
+use crate::load::error::Result;
 use crate::load::poll::{ConnectionToken, Poller};
 use crate::load::request::RequestSet;
-use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
+use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::setup::LoadSetup;
 use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
-use crate::load::verify::{BodyChecker, ExpectedBody};
+use crate::load::verify::{BodyChecker, ExpectedBody, Verify};
 
 /// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
 const READ_BUFFER_BYTES: usize = 256 << 10;
@@ -156,19 +157,20 @@ pub(crate) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    pub(crate) fn new(
-        setup: &LoadSetup,
-        peer: ServerEndpoint,
-        requests: RequestSet,
-        stats: RequestStats,
-        poller: Poller,
-    ) -> Self {
-        let checker = BodyChecker::new(setup.verify, setup.expected_bodies.clone());
-        let connection = |number| LoadConnection::new(number, requests.head_only, checker.is_hashing());
-        Self {
+    /// Connections that are not made yet; the measured time is set later.
+    ///
+    /// # Errors
+    /// Those of the calls that wait for sockets.
+    pub(crate) fn new(setup: &LoadSetup, peer: ServerEndpoint) -> Result<Self> {
+        let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
+        let rule = if setup.demand.is_open_loop() { CountingRule::WhenDue } else { CountingRule::WhenEnded };
+        let checker = BodyChecker { verify: setup.verify, expected: setup.expected_bodies.clone() };
+        let is_hashing = setup.verify == Verify::Content;
+        let connection = |number| LoadConnection::new(number, requests.head_only, is_hashing);
+        Ok(Self {
             connections: (0..setup.demand.max_connections()).map(connection).collect(),
-            poller,
-            stats,
+            poller: Poller::new()?,
+            stats: RequestStats::new(0..0, rule),
             requests,
             checker,
             peer,
@@ -181,7 +183,7 @@ impl ConnectionPool {
             departure_delay: RunningMean::default(),
             until_timed: 0,
             has_acted: false,
-        }
+        })
     }
 
     fn connection(&mut self, number: u32) -> &mut LoadConnection {

@@ -8,12 +8,8 @@ use kelvin_sys::clock::monotonic;
 use crate::load::access_pattern::FileChooser;
 use crate::load::connection_pool::{ConnectionPool, RequestEnd};
 use crate::load::error::Result;
-use crate::load::generator_usage::{self, GeneratorDelays, ThreadUsage, WindowUsage};
-use crate::load::poll::Poller;
-use crate::load::request::RequestSet;
-use crate::load::request_stats::{
-    CountingRule, NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps, latency_summary,
-};
+use crate::load::generator_usage::{self, ThreadUsage, WindowUsage};
+use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestTimestamps, latency_summary};
 use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, RequestSchedule, TimeDistribution, arrival_times};
 use crate::load::setup::{Demand, LoadSetup};
 use crate::load::transport::ServerEndpoint;
@@ -83,31 +79,16 @@ struct LoadEngine<'s, S> {
 impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Prepares all that takes time, and then begins by the schedule of this moment.
     fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, new_schedule: impl FnOnce(u64) -> S) -> Result<Self> {
-        let (belongs, free) = match setup.demand {
-            Demand::Users { .. } => (CountingRule::WhenEnded, Vec::new()),
-            Demand::Rate { connections, .. } | Demand::Log { connections, .. } => {
-                (CountingRule::WhenDue, (0..connections).rev().collect())
-            }
-        };
-        let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
-        let chooser = FileChooser::new(setup.pattern, requests.count(), setup.seed ^ FILE_SEED_OFFSET);
-        let stats = RequestStats::new(0..0, belongs);
-        let mut pool = ConnectionPool::new(setup, peer.clone(), requests, stats, Poller::new()?);
+        let demand = &setup.demand;
+        let free = if demand.is_open_loop() { (0..demand.max_connections()).rev().collect() } else { Vec::new() };
+        let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
+        let mut pool = ConnectionPool::new(setup, peer.clone())?;
         let start = monotonic();
         let schedule = new_schedule(start);
         let from = start + setup.warm_up.as_nanos() as u64;
         pool.stats.window = from..from + setup.duration.as_nanos() as u64;
-        Ok(Self {
-            setup,
-            schedule,
-            chooser,
-            pool,
-            free,
-            starved: false,
-            waited: 0,
-            spun_nanoseconds: 0,
-            futile_wakeups: 0,
-        })
+        let (starved, waited, spun_nanoseconds, futile_wakeups) = (false, 0, 0, 0);
+        Ok(Self { setup, schedule, chooser, pool, free, starved, waited, spun_nanoseconds, futile_wakeups })
     }
 
     fn run(mut self, watch: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
@@ -150,7 +131,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     }
 
     fn is_open_loop(&self) -> bool {
-        !matches!(self.setup.demand, Demand::Users { .. })
+        self.setup.demand.is_open_loop()
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -269,14 +250,15 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             }
             _ => None,
         };
-        let waits = GeneratorDelays {
+        let delays = GeneratorStats {
             late: latency_summary(&stats.late),
-            unread: self.pool.read_delay.mean(),
-            leaving: self.pool.departure_delay.mean(),
-            own: latency_summary(&stats.generator_delay),
-            response: figures.response,
-            lost: self.lost_share(latency_summary(&stats.late).mean, figures.response.mean),
+            read_delay: self.pool.read_delay.mean(),
+            send_delay: self.pool.departure_delay.mean(),
+            own_delay: latency_summary(&stats.generator_delay),
+            spurious_wakeups: self.futile_wakeups,
+            ..GeneratorStats::default()
         };
+        let lost = self.lost_share(delays.late.mean, figures.response.mean);
         LoadResult {
             target: self.setup.target.url.clone(),
             offered,
@@ -284,10 +266,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             corrected: mean_cycle.map(|cycle| latency_summary(&stats.response.corrected_for_omission(cycle))),
             unanswered,
             answer_seconds: figures.answer_seconds + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
-            generator: GeneratorStats {
-                spurious_wakeups: self.futile_wakeups,
-                ..generator_usage::generator_report(used, waits)
-            },
+            generator: generator_usage::generator_report(used, delays, figures.response, lost),
             ..figures
         }
     }

@@ -66,38 +66,30 @@ impl WindowUsage {
     }
 }
 
-/// What the generator did, and whether it was the limit.
-pub(crate) fn generator_report(used: ThreadUsage, waits: GeneratorDelays) -> GeneratorStats {
+/// What the generator did, and whether it was the limit: by what its thread used, by its delays and those that answers met, by the response
+/// times, and by which share of the requests that the schedule asked for its delays left out.
+pub(crate) fn generator_report(
+    used: ThreadUsage,
+    delays: GeneratorStats,
+    response: LatencySummary,
+    lost: f64,
+) -> GeneratorStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let spun = seconds(used.spun);
+    let spin_seconds = seconds(used.spun);
     // A thread that asks for anything takes CPU time: none that was seen is less than the kernel tells of in so short a time.
     let is_seen = used.wall > 0 && used.cpu > 0;
-    let cpu = is_seen.then(|| (seconds(used.cpu) - spun).max(0.0));
-    let without_cpu = used.without_cpu.map(seconds);
-    let busy = cpu.map(|cpu| (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall));
-    let GeneratorDelays { late, unread, leaving, own, response, lost } = waits;
+    let cpu = is_seen.then(|| (seconds(used.cpu) - spin_seconds).max(0.0));
+    let off_cpu = used.without_cpu.map(seconds);
+    let busy = cpu.map(|cpu| (cpu + off_cpu.unwrap_or(0.0)) / seconds(used.wall));
     let limit = match busy.unwrap_or(0.0) {
         busy @ BUSY_SHARE.. => Some(GeneratorLimit::Busy { share: busy.min(1.0) }),
         _ => (lost >= LATE_SHARE).then_some(GeneratorLimit::Late { share: lost }),
     };
     let slow = |own: f64, response: f64| Some(delay_share(own, response)).filter(|&share| share >= LATE_SHARE);
+    let own = delays.own_delay;
     let (slow_mean, slow_tail) = (slow(own.mean, response.mean), slow(own.p99, response.p99));
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
-    GeneratorStats {
-        cpu,
-        spin_seconds: spun,
-        off_cpu: without_cpu,
-        busy,
-        late,
-        read_delay: unread,
-        send_delay: leaving,
-        own_delay: own,
-        limit,
-        slow_mean,
-        slow_tail,
-        spurious_wakeups: 0,
-        cpus,
-    }
+    GeneratorStats { cpu, spin_seconds, off_cpu, busy, limit, slow_mean, slow_tail, cpus, ..delays }
 }
 
 /// Which share of a time a delay is.
@@ -105,26 +97,14 @@ pub(crate) fn delay_share(delay: f64, response: f64) -> f64 {
     if response > 0.0 { delay / response } else { 0.0 }
 }
 
-/// What the generator's own delays are compared with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GeneratorDelays {
-    pub(crate) late: LatencySummary,
-    /// Mean nanoseconds that an answer waited to be read.
-    pub(crate) unread: Option<f64>,
-    /// Mean nanoseconds from when a request began to be sent until it left.
-    pub(crate) leaving: Option<f64>,
-    /// What the generator itself added to each response time.
-    pub(crate) own: LatencySummary,
-    pub(crate) response: LatencySummary,
-    /// Which share of the requests that the schedule asked for its delays left out.
-    pub(crate) lost: f64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn after_ten_seconds(cpu: f64, without_cpu: f64, spun: f64, waits: GeneratorDelays) -> GeneratorStats {
+    /// Delays, response times, and the share of requests that was lost.
+    type Delays = (GeneratorStats, LatencySummary, f64);
+
+    fn after_ten_seconds(cpu: f64, without_cpu: f64, spun: f64, (delays, response, lost): Delays) -> GeneratorStats {
         let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
         let from = ThreadUsage { wall: 5, cpu: 7, without_cpu: Some(9), spun: 3 };
         let to = ThreadUsage {
@@ -134,12 +114,12 @@ mod tests {
             spun: from.spun + nanoseconds(spun),
         };
         let window = WindowUsage { from: Some(from), to: Some(to), ..WindowUsage::new() };
-        generator_report(window.finish(0, 0), waits)
+        generator_report(window.finish(0, 0), delays, response, lost)
     }
 
     #[test]
     fn busy_thread_is_the_limit() {
-        let limit = |cpu, without_cpu| after_ten_seconds(cpu, without_cpu, 0.0, GeneratorDelays::default()).limit;
+        let limit = |cpu, without_cpu| after_ten_seconds(cpu, without_cpu, 0.0, Delays::default()).limit;
         assert!(matches!(limit(9.5, 0.0), Some(GeneratorLimit::Busy { .. })));
         assert!(matches!(limit(5.0, 4.5), Some(GeneratorLimit::Busy { .. })));
         assert_eq!(limit(5.0, 3.0), None);
@@ -147,7 +127,7 @@ mod tests {
 
     #[test]
     fn spinning_is_not_work() {
-        let generator = after_ten_seconds(9.9, 0.0, 9.0, GeneratorDelays::default());
+        let generator = after_ten_seconds(9.9, 0.0, 9.0, Delays::default());
         assert_eq!(generator.limit, None);
         let [cpu, busy] = [generator.cpu, generator.busy].map(Option::unwrap);
         assert!((cpu - 0.9).abs() < 1e-6 && (busy - 0.09).abs() < 1e-6);
@@ -160,12 +140,8 @@ mod tests {
         let of = |lost: f64| {
             let own = LatencySummary { mean: 0.5e6, ..LatencySummary::default() };
             let response = LatencySummary { mean: 1e6, ..LatencySummary::default() };
-            after_ten_seconds(
-                0.1,
-                0.0,
-                0.0,
-                GeneratorDelays { late: own, own, response, lost, ..GeneratorDelays::default() },
-            )
+            let delays = GeneratorStats { late: own, own_delay: own, ..GeneratorStats::default() };
+            after_ten_seconds(0.1, 0.0, 0.0, (delays, response, lost))
         };
         assert_eq!((of(0.01).limit, of(0.01).slow_mean), (None, Some(0.5)));
         assert_eq!(of(0.1).limit, Some(GeneratorLimit::Late { share: 0.1 }));
@@ -176,16 +152,14 @@ mod tests {
         let p99 = |p99: f64| LatencySummary { mean: 1e4, p99, ..LatencySummary::default() };
         let with = |own: LatencySummary| {
             let response = LatencySummary { mean: 1e6, p99: 50e6, ..LatencySummary::default() };
-            generator_report(
-                ThreadUsage { wall: 10, ..ThreadUsage::default() },
-                GeneratorDelays { late: own, own, response, ..GeneratorDelays::default() },
-            )
+            let delays = GeneratorStats { late: own, own_delay: own, ..GeneratorStats::default() };
+            generator_report(ThreadUsage { wall: 10, ..ThreadUsage::default() }, delays, response, 0.0)
         };
         let late = with(p99(40e6));
         assert_eq!((late.limit, late.slow_tail), (None, Some(0.8)));
         assert_eq!(with(p99(2.4e6)).slow_tail, None);
-        let none =
-            generator_report(ThreadUsage::default(), GeneratorDelays { late: p99(1e6), ..GeneratorDelays::default() });
+        let late = GeneratorStats { late: p99(1e6), ..GeneratorStats::default() };
+        let none = generator_report(ThreadUsage::default(), late, LatencySummary::default(), 0.0);
         assert_eq!(none.slow_tail, None, "without an answer");
     }
 

@@ -75,11 +75,6 @@ impl RequestSet {
     pub fn get(&self, number: usize) -> &[u8] {
         &self.bytes[self.ranges[number].clone()]
     }
-
-    /// How many different ones there are.
-    pub fn count(&self) -> usize {
-        self.ranges.len()
-    }
 }
 
 /// What follows the path: the same for all.
@@ -141,7 +136,7 @@ mod tests {
         );
         assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
         assert!(!requests.is_idempotent && !requests.head_only);
-        assert_eq!(requests.count(), 2);
+        assert_eq!(requests.ranges.len(), 2);
         let empty = RequestSet::new(
             &target,
             &RequestTemplate { method: Method::PUT, ..RequestTemplate::default() },

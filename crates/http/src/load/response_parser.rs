@@ -171,11 +171,10 @@ impl ResponseParser {
             return Ok(None);
         }
         match parse_response_head(if before > 0 { &self.partial } else { some }, self.head_only)? {
-            Some(head) => {
+            Some((length, framing, answer)) => {
                 self.partial.clear();
-                self.framing = head.framing;
-                self.answer = ParsedResponse { status: head.status, body: 0, reusable: head.reusable };
-                Ok(Some(head.bytes - before))
+                (self.framing, self.answer) = (framing, answer);
+                Ok(Some(length - before))
             }
             None if some.len() < bytes.len() => Err(MalformedResponse::TooLong),
             None => {
@@ -293,13 +292,8 @@ fn ends_head(part: &[u8], before: usize) -> bool {
     })
 }
 
-/// A head that has wholly come.
-struct ParsedHead {
-    bytes: usize,
-    status: u16,
-    framing: BodyFraming,
-    reusable: bool,
-}
+/// A head that has wholly come: its bytes, how the body ends, and the response as far as the head tells.
+type ParsedHead = (usize, BodyFraming, ParsedResponse);
 
 fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHead>, MalformedResponse> {
     match parse_with_headers(&mut [const { MaybeUninit::uninit() }; INITIAL_HEADERS], bytes, head_only) {
@@ -340,7 +334,7 @@ fn parse_with_headers<'b>(
     let Status::Complete(bytes) = length else { return Ok(None) };
     let status = response.code.unwrap_or(0);
     let fields = FramingFields::scan(response.headers)?;
-    let stage = match status {
+    let framing = match status {
         ..100 => return Err(MalformedResponse::Head(httparse::Error::Status)),
         101 => return Err(MalformedResponse::UnexpectedUpgrade),
         100..200 => BodyFraming::Head,
@@ -350,7 +344,8 @@ fn parse_with_headers<'b>(
     };
     // HTTP/1.0 closes unless it says otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
     let stays = if response.version == Some(0) { fields.keep_alive } else { !fields.close };
-    Ok(Some(ParsedHead { bytes, status, reusable: stays && stage != BodyFraming::UntilClosed, framing: stage }))
+    let reusable = stays && framing != BodyFraming::UntilClosed;
+    Ok(Some((bytes, framing, ParsedResponse { status, body: 0, reusable })))
 }
 
 /// The header fields that say where the body ends and whether the connection does.

@@ -74,6 +74,11 @@ pub enum Demand {
 }
 
 impl Demand {
+    /// Whether requests are due whether answers come or not.
+    pub fn is_open_loop(&self) -> bool {
+        !matches!(self, Self::Users { .. })
+    }
+
     /// Most connections.
     pub fn max_connections(&self) -> u32 {
         match *self {

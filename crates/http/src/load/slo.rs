@@ -199,8 +199,10 @@ const STOP_RATIO: f64 = 1.05;
 /// What is known so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateBisection {
-    highest_kept: Option<f64>,
-    lowest_missed: Option<f64>,
+    /// The highest rate that kept the objective.
+    pub highest_kept: Option<f64>,
+    /// The lowest rate that missed it.
+    pub lowest_missed: Option<f64>,
 }
 
 impl RateBisection {
@@ -217,16 +219,6 @@ impl RateBisection {
     /// Whether this rate kept the objective.
     pub fn record(&mut self, rate: f64, is_kept: bool) {
         *(if is_kept { &mut self.highest_kept } else { &mut self.lowest_missed }) = Some(rate);
-    }
-
-    /// The highest rate that kept it.
-    pub fn highest_kept(&self) -> Option<f64> {
-        self.highest_kept
-    }
-
-    /// The lowest rate that missed it.
-    pub fn lowest_missed(&self) -> Option<f64> {
-        self.lowest_missed
     }
 }
 
@@ -336,7 +328,7 @@ mod tests {
     fn result_is_within_five_percent() {
         for limit in [0.3, 7.0, 100.0, 5_600.0, 812_345.0] {
             let (search, tries) = run_search(limit);
-            let (kept, missed) = (search.highest_kept().unwrap(), search.lowest_missed().unwrap());
+            let (kept, missed) = (search.highest_kept.unwrap(), search.lowest_missed.unwrap());
             assert!(kept <= limit && limit < missed && missed / kept <= STOP_RATIO, "{limit}: {search:?}");
             assert!(tries <= 20, "{limit}: {tries}");
         }
@@ -344,7 +336,7 @@ mod tests {
 
     #[test]
     fn unreachable_limit_ends_search() {
-        assert_eq!(run_search(0.0).0.highest_kept(), None);
-        assert_eq!(run_search(f64::INFINITY).0.lowest_missed(), None);
+        assert_eq!(run_search(0.0).0.highest_kept, None);
+        assert_eq!(run_search(f64::INFINITY).0.lowest_missed, None);
     }
 }

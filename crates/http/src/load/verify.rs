@@ -37,20 +37,11 @@ impl ExpectedBody {
 /// The right body of each file, told before or learnt from the first one that came.
 #[derive(Debug)]
 pub(crate) struct BodyChecker {
-    verify: Verify,
-    expected: Vec<Option<ExpectedBody>>,
+    pub(crate) verify: Verify,
+    pub(crate) expected: Vec<Option<ExpectedBody>>,
 }
 
 impl BodyChecker {
-    pub(crate) fn new(verify: Verify, known: Vec<Option<ExpectedBody>>) -> Self {
-        Self { verify, expected: known }
-    }
-
-    /// Whether bodies are hashed.
-    pub(crate) fn is_hashing(&self) -> bool {
-        self.verify == Verify::Content
-    }
-
     /// Whether a whole body is right; the first of a file is, and is learnt.
     pub(crate) fn check_body(&mut self, file: usize, body: ExpectedBody) -> bool {
         if self.verify == Verify::Nothing {
@@ -71,7 +62,7 @@ mod tests {
 
     #[test]
     fn first_body_is_the_reference() {
-        let mut checker = BodyChecker::new(Verify::Content, vec![None; 2]);
+        let mut checker = BodyChecker { verify: Verify::Content, expected: vec![None; 2] };
         let content = |bytes| body(bytes, Verify::Content);
         assert!(checker.check_body(0, content(b"one")) && checker.check_body(1, content(b"two")));
         assert!(checker.check_body(0, content(b"one")));
@@ -80,14 +71,14 @@ mod tests {
 
     #[test]
     fn length_check_accepts_other_bytes() {
-        let mut checker = BodyChecker::new(Verify::Length, vec![Some(body(b"one", Verify::Length))]);
+        let mut checker = BodyChecker { verify: Verify::Length, expected: vec![Some(body(b"one", Verify::Length))] };
         assert!(checker.check_body(0, body(b"two", Verify::Length)));
         assert!(!checker.check_body(0, body(b"three", Verify::Length)));
     }
 
     #[test]
     fn default_compares_nothing() {
-        let mut checker = BodyChecker::new(Verify::Nothing, vec![None]);
+        let mut checker = BodyChecker { verify: Verify::Nothing, expected: vec![None] };
         assert!(
             checker.check_body(0, body(b"a", Verify::Length)) && checker.check_body(0, body(b"bc", Verify::Length))
         );

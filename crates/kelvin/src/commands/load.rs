@@ -113,11 +113,10 @@ fn search_rate(
         }
         search.record(rate, is_kept);
     }
-    let (kept, missed) = (search.highest_kept(), search.lowest_missed());
     Ok(RateSearch {
         objective: objective.to_string(),
-        highest_passing: kept,
-        lowest_failing: missed,
+        highest_passing: search.highest_kept,
+        lowest_failing: search.lowest_missed,
         is_generator_limit,
         tries,
     })

@@ -8,17 +8,15 @@ use kelvin_sys::net::tx_timestamp;
 
 use super::*;
 use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS, Phase};
-use crate::load::poll::Poller;
-use crate::load::request::RequestSet;
-use crate::load::request_stats::{CountingRule, RequestStats, RequestTimestamps};
+use crate::load::request_stats::RequestTimestamps;
 
 /// Nanoseconds in which what happens on this host has happened.
 const LONG: u64 = 60_000_000_000;
 
 fn connection_pool(setup: &LoadSetup) -> ConnectionPool {
-    let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
-    let tally = RequestStats::new(0..u64::MAX, CountingRule::WhenEnded);
-    ConnectionPool::new(setup, ServerEndpoint::connect_first(setup).unwrap(), requests, tally, Poller::new().unwrap())
+    let mut pool = ConnectionPool::new(setup, ServerEndpoint::connect_first(setup).unwrap()).unwrap();
+    pool.stats.window = 0..u64::MAX;
+    pool
 }
 
 /// Takes what sockets have until the first connection is in this phase.
