@@ -24,5 +24,5 @@ pub use error::{Error, Result};
 pub use file_set::{FileList, FileSetSpec};
 pub use server_under_test::CAPACITY_ROUNDS;
 pub use setup::{ExistingServer, KnownFiles, OwnServer, StudySetup, StudyTarget, SweepLoad};
-pub use study::{LoadStudy, PlannedCase};
+pub use study::LoadStudy;
 pub use study_server::{HostedServer, ServeCommand};

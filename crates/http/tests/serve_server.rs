@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use kelvin_http::serve::limits::ServerLimits;
-use kelvin_http::serve::{Error, Server, ServerModel, ServerSetup};
+use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup};
 use test_server::{
     LARGE, SMALL, TestServer, all_models, all_setups, files, random_bytes, read_answer, read_head, read_to_end,
     setup_name, wait_readable,
@@ -106,7 +106,7 @@ fn fork_model_requires_single_thread() {
     let (held, hold) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || hold.recv());
     let setup = ServerSetup { model: ServerModel::Fork, ..ServerSetup::with_threads(1) };
-    let refused = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup);
+    let refused = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup, ServerAccess::default());
     assert!(matches!(refused.unwrap_err(), Error::ForkWithThreads(2..)));
     drop(held);
     other.join().unwrap().unwrap_err();

@@ -30,16 +30,11 @@ struct StatsTestServer {
 impl StatsTestServer {
     fn start(root: &Path, (model, threads): (ServerModel, usize)) -> Self {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let exposure =
-            StatsAccess { address: any, directory: root.into(), token: Secret::new(b"the right one of two").unwrap() };
+        let exposure = StatsAccess { address: any, token: Secret::new(b"the right one of two").unwrap() };
         let setup = ServerSetup { model, ..ServerSetup::with_threads(threads) };
-        let server = Server::listen_with(
-            any,
-            root,
-            setup,
-            ServerAccess { stats_access: Some(exposure), ..ServerAccess::default() },
-        )
-        .unwrap();
+        let server =
+            Server::listen(any, root, setup, ServerAccess { stats_access: Some(exposure), ..ServerAccess::default() })
+                .unwrap();
         let (address, looks) = (server.address().unwrap(), server.stats_address().unwrap().unwrap());
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
@@ -269,6 +264,6 @@ fn reserved_name_is_never_served() {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
     }
     let setup = ServerSetup::with_threads(1);
-    let plain = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup).unwrap();
+    let plain = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup, ServerAccess::default()).unwrap();
     assert_eq!(plain.stats_address().unwrap(), None);
 }

@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 
 use crate::serve::error::{Error, Result};
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, close_listener};
+use crate::serve::server::SHUTDOWN_POLL_INTERVAL;
 use crate::serve::worker_context::WorkerContext;
 
 /// Connections that are accepted before others get their turn, and before it is asked again whether the server is to end.
 pub const ACCEPT_BATCH: usize = 64;
 /// Batches that are accepted at the end: who waits then is served, and a crowd keeps no server from ending.
-pub const FINAL_BATCHES: usize = 64;
+const FINAL_BATCHES: usize = 64;
 
 /// Connections that may fill their send buffers: 4 MiB each by default (net.ipv4.tcp_wmem), of what all connections of the host may
 /// have, 9 % of its memory (tcp_mem). A thousand clients who read nothing would leave none for others.
@@ -56,6 +56,13 @@ pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut place: impl 
     BatchEnd::Full
 }
 
+/// Accepts whoever waits at the end, batch by batch, and refuses further connections.
+pub fn accept_final(listener: &TcpListener, mut accept_batch: impl FnMut() -> BatchEnd) {
+    let _ = (0..FINAL_BATCHES).find(|_| accept_batch() != BatchEnd::Full);
+    // One that is closed already refuses them, too.
+    let _ = shutdown(listener, Shutdown::Both);
+}
+
 /// A thread or process that accepts connections for others, each of whom serves one at a time.
 pub trait Acceptor {
     /// Has a connection served; it comes back if there is no place for it.
@@ -82,12 +89,7 @@ pub trait Acceptor {
             self.poll();
             context.close_lingering(Instant::now());
         }
-        for _ in 0..FINAL_BATCHES {
-            if self.accept_pending(listener, context) != BatchEnd::Full {
-                break;
-            }
-        }
-        close_listener(listener);
+        accept_final(listener, || self.accept_pending(listener, context));
         Ok(())
     }
 

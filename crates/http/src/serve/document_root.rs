@@ -28,7 +28,7 @@ const MAX_SYMLINKS: usize = 40;
 pub struct DocumentRoot {
     directory: OwnedFd,
     /// Its absolute path, as it was given.
-    path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// What is under a path.

@@ -15,25 +15,13 @@ use rustix::net::{RecvFlags, SocketFlags, recv};
 use crate::serve::accept::{ACCEPT_BATCH, BatchEnd};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
-use crate::serve::event_loop::{
-    ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
-};
-use crate::serve::server::{Server, ServerTotals, ServingModel};
+use crate::serve::event_loop::{ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
 use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
 
 /// Events that are taken at a time.
 const MAX_EVENTS: usize = 256;
 /// Bytes that one connection may send before others get their turn.
 const SEND_QUANTUM: usize = 4 << 20;
-
-/// [`ServerModel::Epoll`](crate::serve::ServerModel::Epoll).
-pub struct EpollModel;
-
-impl ServingModel for EpollModel {
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-        serve_with_workers::<EpollWorker>(&server.service, is_over)
-    }
-}
 
 /// A client.
 #[derive(Debug)]
@@ -285,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::serve::event_loop::SharedState;
-    use crate::serve::server::ServerSetup;
+    use crate::serve::server::{Server, ServerAccess, ServerSetup};
 
     const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     /// Connections of a thread that gets no more, wherever the client is.
@@ -295,7 +283,13 @@ mod tests {
     fn idle_workers() -> (tempfile::TempDir, Arc<SharedState>, [EpollWorker; 2]) {
         let top = tempfile::tempdir().unwrap();
         std::fs::write(top.path().join("a"), "content").unwrap();
-        let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), ServerSetup::with_threads(2)).unwrap();
+        let server = Server::listen(
+            "127.0.0.1:0".parse().unwrap(),
+            top.path(),
+            ServerSetup::with_threads(2),
+            ServerAccess::default(),
+        )
+        .unwrap();
         let shared = SharedState::new(Arc::clone(&server.service.listener), 2, 99).unwrap();
         let shared = Arc::new(shared);
         let new_core = |number| WorkerCore::new(number, Arc::clone(&shared), server.service.new_context());

@@ -21,9 +21,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SocketFlags, sockopt};
 use slab::Slab;
 
-use crate::serve::accept::{BatchEnd, FINAL_BATCHES, accept_batch, limit_unsent};
+use crate::serve::accept::{BatchEnd, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service, close_listener};
+use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service};
 use crate::serve::worker_context::{ClientState, Overdue, WorkerContext, is_local};
 
 /// How often connections are looked at whose time may be over.
@@ -169,12 +169,7 @@ pub trait EventLoop: Sized {
         self.stop_accepting();
         let listener = Arc::clone(&self.core().shared.listener);
         let _ = listener.set_nonblocking(true);
-        for _ in 0..FINAL_BATCHES {
-            if self.accept_pending() != BatchEnd::Full {
-                break;
-            }
-        }
-        close_listener(&listener);
+        accept_final(&listener, || self.accept_pending());
         self.drain_inbox();
         let core = self.core();
         (core.context.site.is_draining, core.has_drained) = (true, true);
@@ -387,11 +382,17 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::serve::server::{Server, ServerSetup};
+    use crate::serve::server::{Server, ServerAccess, ServerSetup};
 
     fn core() -> (tempfile::TempDir, WorkerCore<&'static str>) {
         let top = tempfile::tempdir().unwrap();
-        let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), ServerSetup::with_threads(1)).unwrap();
+        let server = Server::listen(
+            "127.0.0.1:0".parse().unwrap(),
+            top.path(),
+            ServerSetup::with_threads(1),
+            ServerAccess::default(),
+        )
+        .unwrap();
         let shared = SharedState::new(Arc::clone(&server.service.listener), 1, 9).unwrap();
         (top, WorkerCore::new(0, Arc::new(shared), server.service.new_context()))
     }

@@ -28,40 +28,19 @@ use crate::serve::error::{Error, Result};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::listing::ListingCache;
 use crate::serve::request_tracker::{CounterSlot, RequestTracker};
-use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, Service, ServingModel};
+use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service};
 use crate::serve::thread_server::serve_connection;
 use crate::serve::worker_context::WorkerContext;
 
 /// How often it is looked at the end whether the last children have ended.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
-/// [`ServerModel::Fork`](crate::serve::ServerModel::Fork).
-pub struct ForkModel;
-
-impl ServingModel for ForkModel {
-    fn prepare(&self, server: &mut Server) -> Result<()> {
-        let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
-        server.service.site.listings = Arc::new(lists);
-        let channel = server.service.sampler.as_ref().map(|_| fd_channel()).transpose()?;
-        let (sender, receiver) = channel.unzip();
-        server.fork_server = Some(ForkServer::start(&server.service, sender)?);
-        server.fd_receiver = receiver;
-        Ok(())
-    }
-
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-        server.fork_server.map_or(Ok(ServerTotals::default()), |processes| processes.serve(is_over))
-    }
-}
-
-/// What the processes tell each other: what was done, and from these words on what is to be done, and by which calls files went.
+/// What the processes tell each other: what was done, and in the words behind that, what is to be done.
 #[derive(Clone, Debug)]
-pub struct ForkStatus(Arc<Shared<[AtomicU64; BULK_WORDS + BulkStats::WORDS]>>);
+pub struct ForkStatus(Arc<Shared<[AtomicU64; ServerTotals::WORDS + 2]>>);
 
-const SHUTDOWN_WORD: usize = 4;
-const REOPEN_WORD: usize = 5;
-const BULK_WORDS: usize = 6;
+const SHUTDOWN_WORD: usize = ServerTotals::WORDS;
+const REOPEN_WORD: usize = ServerTotals::WORDS + 1;
 
 impl ForkStatus {
     /// Has the process that forks open the directory anew.
@@ -70,19 +49,16 @@ impl ForkStatus {
     }
 
     /// Adds what a process has done.
-    fn add_stats(&self, served: ServerTotals) {
-        let ServerTotals { requests, bytes, connections, refused, bulk } = served;
-        let totals = self.0.iter().zip([requests, bytes, connections, refused]);
-        for (word, more) in totals.chain(self.0[BULK_WORDS..].iter().zip(bulk.0)) {
-            word.fetch_add(more, Ordering::Relaxed);
+    fn add_stats(&self, mut served: ServerTotals) {
+        for (word, more) in self.0.iter().zip(served.words()) {
+            word.fetch_add(*more, Ordering::Relaxed);
         }
     }
 
     fn stats(&self) -> ServerTotals {
-        let words = self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let [requests, bytes, connections, refused, ..] = words;
-        let bulk = BulkStats(std::array::from_fn(|word| words[BULK_WORDS + word]));
-        ServerTotals { requests, bytes, connections, refused, bulk }
+        let mut totals = ServerTotals::default();
+        totals.words().zip(self.0.iter()).for_each(|(total, word)| *total = word.load(Ordering::Relaxed));
+        totals
     }
 }
 
@@ -92,6 +68,8 @@ pub struct ForkServer {
     child: Option<Child>,
     /// What it shares with this process.
     pub status: ForkStatus,
+    /// Where it passes its connections, if they are tracked.
+    pub fd_receiver: Option<FdReceiver>,
 }
 
 impl ForkServer {
@@ -99,7 +77,10 @@ impl ForkServer {
     ///
     /// # Errors
     /// A process that has other threads; those of fork.
-    fn start(service: &Service, fd_sender: Option<FdSender>) -> Result<Self> {
+    pub fn start(service: &mut Service) -> Result<Self> {
+        let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
+        service.site.listings = Arc::new(lists);
+        let (fd_sender, fd_receiver) = service.sampler.as_ref().map(|_| fd_channel()).transpose()?.unzip();
         let threads = fork_image::thread_count().map_err(Error::call("count threads"))?;
         if threads != 1 {
             return Err(Error::ForkWithThreads(threads));
@@ -108,14 +89,14 @@ impl ForkServer {
         let status = ForkStatus(Arc::new(shared));
         let accept = || ForkAcceptor::new(service, fd_sender, &status).map_or(1, ForkAcceptor::run);
         let child = fork_worker(accept).map_err(Error::call("fork"))?;
-        Ok(Self { child: Some(child), status })
+        Ok(Self { child: Some(child), status, fd_receiver })
     }
 
     /// Waits until it is to end, and until it has.
     ///
     /// # Errors
     /// That it ended otherwise.
-    fn serve(mut self, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
+    pub fn serve(mut self, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
         while !is_over() && self.child.as_ref().is_some_and(|child| !child.has_ended()) {
             std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
         }

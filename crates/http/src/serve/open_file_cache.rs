@@ -148,7 +148,7 @@ pub struct OpenFileCache {
     /// Most files in each of the two.
     capacity: usize,
     /// What others may hold too: it holds only what is left of that.
-    pub budget: Option<Arc<FileBudget>>,
+    pub budget: Arc<FileBudget>,
     /// The name in the root below which it finds nothing.
     pub reserved: Option<&'static [u8]>,
     /// The time of day.
@@ -159,8 +159,7 @@ pub struct OpenFileCache {
 struct CacheEntry {
     opened: Arc<OpenFile>,
     validated_at: Instant,
-    /// Of an allowance, if there is one.
-    permit: Option<FilePermit>,
+    permit: FilePermit,
 }
 
 /// How many files several may still hold open together.
@@ -212,8 +211,8 @@ impl Drop for FilePermit {
 impl OpenFileCache {
     /// Holds at most this many files.
     pub fn new(root: Arc<DocumentRoot>, most: usize) -> Self {
-        let (young, old) = Default::default();
-        Self { root, young, old, capacity: most / 2, budget: None, reserved: None, wall_clock: SystemTime::now() }
+        let ((young, old), budget) = (Default::default(), FileBudget::new(usize::MAX));
+        Self { root, young, old, capacity: most / 2, budget, reserved: None, wall_clock: SystemTime::now() }
     }
 
     /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
@@ -256,7 +255,7 @@ impl OpenFileCache {
             known.as_ref().filter(|held| now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER)
         {
             let (opened, checked) = (Arc::clone(&held.opened), held.validated_at);
-            self.insert(path, (&opened, checked), known.and_then(|held| held.permit));
+            self.insert(path, (&opened, checked), known.map(|held| held.permit));
             return Ok(ResolvedPath::File(opened));
         }
         let target = DecodedPath::decode(path).ok_or(StatusCode::BAD_REQUEST)?;
@@ -275,7 +274,7 @@ impl OpenFileCache {
         let (same, permit) = known.map(|held| (held.opened, held.permit)).unzip();
         let same = same.filter(|opened| opened.identity == identity);
         let opened = same.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
-        self.insert(path, (&opened, now), permit.flatten());
+        self.insert(path, (&opened, now), permit);
         Ok(ResolvedPath::File(opened))
     }
 
@@ -287,8 +286,7 @@ impl OpenFileCache {
         if self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);
         }
-        let permit = permit.or_else(|| self.budget.as_ref()?.try_acquire());
-        if permit.is_some() || self.budget.is_none() {
+        if let Some(permit) = permit.or_else(|| self.budget.try_acquire()) {
             let held = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
             self.young.insert(path.as_bytes().into(), held);
         }
@@ -409,7 +407,7 @@ mod tests {
         let (allowance, now) = (FileBudget::new(3), Instant::now());
         let FileBudget::Threads(free) = &*allowance else { panic!("{allowance:?}") };
         let left = || free.load(Ordering::Relaxed);
-        let budget = || Some(Arc::clone(&allowance));
+        let budget = || Arc::clone(&allowance);
         let mut both = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
         let held = |files: &OpenFileCache| files.young.len() + files.old.len();
         let [first, second] = &mut both;

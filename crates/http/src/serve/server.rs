@@ -7,13 +7,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::listen;
 use rustix::net::sockopt::set_tcp_nodelay;
-use rustix::net::{Shutdown, listen, shutdown};
 
 use crate::serve::document_root::DocumentRoot;
-use crate::serve::epoll::EpollModel;
+use crate::serve::epoll::EpollWorker;
 use crate::serve::error::{Error, Result};
-use crate::serve::fork::{FdReceiver, ForkModel, ForkServer, ForkStatus};
+use crate::serve::event_loop::serve_with_workers;
+use crate::serve::fork::{ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
@@ -22,8 +23,8 @@ use crate::serve::send_strategy::bulk_method::BulkStats;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy, parse_keyword};
 use crate::serve::site::{Site, SiteConfig};
 use crate::serve::stats_endpoint::{RESERVED_NAME, StatsAccess, StatsServer};
-use crate::serve::thread_server::{PoolModel, ThreadModel};
-use crate::serve::uring::UringModel;
+use crate::serve::thread_server::ThreadServer;
+use crate::serve::uring::{self, UringWorker};
 use crate::serve::worker_context::WorkerContext;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
@@ -53,40 +54,20 @@ pub enum ServerModel {
     Uring,
 }
 
-/// All models, by the words for them.
-const MODELS: [(&str, ServerModel, &dyn ServingModel); 5] = [
-    ("fork", ServerModel::Fork, &ForkModel),
-    ("thread", ServerModel::Thread, &ThreadModel),
-    ("pool", ServerModel::Pool, &PoolModel),
-    ("epoll", ServerModel::Epoll, &EpollModel),
-    ("uring", ServerModel::Uring, &UringModel),
+/// All models, in their order, by the words for them.
+const MODEL_NAMES: [(&str, ServerModel); 5] = [
+    ("fork", ServerModel::Fork),
+    ("thread", ServerModel::Thread),
+    ("pool", ServerModel::Pool),
+    ("epoll", ServerModel::Epoll),
+    ("uring", ServerModel::Uring),
 ];
 
-/// What a model does in a way of its own. What a request gets is the same by all.
-pub(crate) trait ServingModel: Sync {
-    /// Whether it can send in this way.
-    fn supports(&self, _strategy: SendStrategy) -> bool {
-        true
-    }
-
-    /// Makes what it needs before the first connection.
-    ///
-    /// # Errors
-    /// What is lacking.
-    fn prepare(&self, _server: &mut Server) -> Result<()> {
-        Ok(())
-    }
-
-    /// Serves until it is to end; see [`Server::serve`].
-    ///
-    /// # Errors
-    /// What kept threads from being started.
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals>;
-}
-
 impl ServerModel {
-    fn implementation(self) -> &'static dyn ServingModel {
-        MODELS[self as usize].2
+    /// Whether it can send by these calls. By a ring there is no sendfile, and its splice waits in a thread of the kernel for each
+    /// client that does not read.
+    fn supports(self, strategy: SendStrategy) -> bool {
+        self != Self::Uring || matches!(strategy, SendStrategy::Auto | SendStrategy::ReadWrite)
     }
 }
 
@@ -94,13 +75,13 @@ impl FromStr for ServerModel {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        parse_keyword(&MODELS.map(|(name, model, _)| (name, model)), word)
+        parse_keyword(&MODEL_NAMES, word)
     }
 }
 
 impl fmt::Display for ServerModel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(MODELS[*self as usize].0)
+        out.write_str(MODEL_NAMES[*self as usize].0)
     }
 }
 
@@ -178,14 +159,10 @@ pub(crate) struct Service {
     /// Threads that serve, of a model that has a fixed number.
     pub threads: usize,
     pub send_strategy: SendStrategy,
-    /// Whether a connection beyond the most at one time takes the place of the oldest; else it is answered 503.
-    pub closes_oldest: bool,
     /// Files that each thread holds open, at most, and what is left to all of them.
     pub files_per_thread: usize,
     pub file_budget: Arc<FileBudget>,
-    /// The name in the root below which nothing is served.
-    pub reserved_name: Option<&'static [u8]>,
-    /// Where connections are registered, if they are tracked.
+    /// Where connections are registered, if they are tracked. Then nothing is served below [`RESERVED_NAME`] in the root.
     pub sampler: Option<Arc<InFlightSampler>>,
 }
 
@@ -193,7 +170,8 @@ impl Service {
     /// Makes what a thread or process needs.
     pub fn new_context(&self) -> WorkerContext {
         let mut files = OpenFileCache::new(Arc::clone(&self.root), self.files_per_thread);
-        (files.budget, files.reserved) = (Some(Arc::clone(&self.file_budget)), self.reserved_name);
+        files.budget = Arc::clone(&self.file_budget);
+        files.reserved = self.sampler.as_ref().map(|_| RESERVED_NAME);
         WorkerContext::new(Site::new(files, self.site.clone()), self.send_strategy, self.sampler.clone())
     }
 
@@ -210,9 +188,8 @@ pub struct Server {
     model: ServerModel,
     /// Where it answers what it uses, if it does.
     stats: Option<StatsServer>,
-    /// The process that accepts, under [`ServerModel::Fork`], and where it passes its connections if they are tracked.
-    pub(crate) fork_server: Option<ForkServer>,
-    pub(crate) fd_receiver: Option<FdReceiver>,
+    /// The process that accepts, under [`ServerModel::Fork`].
+    fork_server: Option<ForkServer>,
 }
 
 /// Opens the directory of a server anew while it serves.
@@ -254,14 +231,19 @@ pub struct ServerTotals {
 impl std::ops::Add for ServerTotals {
     type Output = Self;
 
-    fn add(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            bytes: self.bytes + other.bytes,
-            connections: self.connections + other.connections,
-            refused: self.refused + other.refused,
-            bulk: self.bulk + other.bulk,
-        }
+    fn add(mut self, mut other: Self) -> Self {
+        self.words().zip(other.words()).for_each(|(sum, more)| *sum += *more);
+        self
+    }
+}
+
+impl ServerTotals {
+    /// Numbers that it consists of.
+    pub(crate) const WORDS: usize = 4 + BulkStats::WORDS;
+
+    pub(crate) fn words(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Self { requests, bytes, connections, refused, bulk } = self;
+        [requests, bytes, connections, refused].into_iter().chain(&mut bulk.0)
     }
 }
 
@@ -271,18 +253,9 @@ impl Server {
     ///
     /// # Errors
     /// An address that cannot be had; a root that is none; under [`ServerModel::Fork`] a process that has other threads.
-    pub fn listen(address: SocketAddr, root: &Path, setup: ServerSetup) -> Result<Self> {
-        Self::listen_with(address, root, setup, ServerAccess::default())
-    }
-
-    /// Listens for requests by further names, or for what the server uses.
-    ///
-    /// # Errors
-    /// Those of [`Self::listen`], and [`Error::ListenStats`].
-    pub fn listen_with(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
-        let model = setup.model.implementation();
-        if !model.supports(setup.send_strategy) {
-            let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| model.supports(*strategy));
+    pub fn listen(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
+        if !setup.model.supports(setup.send_strategy) {
+            let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| setup.model.supports(*strategy));
             let by = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
             return Err(Error::UnsupportedStrategy { model: setup.model, by });
         }
@@ -305,23 +278,26 @@ impl Server {
             limits: setup.limits,
             ..SiteConfig::default()
         };
-        let service = Service {
+        let mut service = Service {
             listener,
             root,
             site,
             threads: setup.threads,
             send_strategy: setup.send_strategy,
-            closes_oldest: false,
             files_per_thread: cache_limits.per_thread,
             file_budget: FileBudget::new(cache_limits.total),
-            reserved_name: access.stats_access.as_ref().map(|_| RESERVED_NAME),
             sampler: sampler.transpose()?,
         };
-        let mut server = Self { service, model: setup.model, stats: None, fork_server: None, fd_receiver: None };
-        model.prepare(&mut server)?;
-        // After that, so that no process that serves has its socket.
-        server.stats = access.stats_access.map(StatsServer::listen).transpose()?;
-        Ok(server)
+        let is_forking = setup.model == ServerModel::Fork;
+        let fork_server = is_forking.then(|| ForkServer::start(&mut service)).transpose()?;
+        if setup.model == ServerModel::Uring {
+            uring::new_ring()?;
+            // The ring waits for what is not there only where calls would.
+            service.listener.set_nonblocking(false).map_err(Error::Listen)?;
+        }
+        // After the fork, so that no process that serves has its socket.
+        let stats = access.stats_access.map(StatsServer::listen).transpose()?;
+        Ok(Self { service, model: setup.model, stats, fork_server })
     }
 
     /// What opens its directory anew.
@@ -368,17 +344,20 @@ impl Server {
         let workers = (self.model == ServerModel::Pool).then_some(self.service.threads as u32);
         // Its threads go on until the end of this one.
         let _stats = match self.stats.take() {
-            Some(stats) => Some(stats.start(&self.service, self.fd_receiver.take(), workers)?),
+            Some(stats) => {
+                let receiver = self.fork_server.as_mut().and_then(|server| server.fd_receiver.take());
+                Some(stats.start(&self.service, receiver, workers)?)
+            }
             None => None,
         };
-        self.model.implementation().serve(self, &is_over)
+        match self.model {
+            ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |server| server.serve(&is_over)),
+            ServerModel::Thread => ThreadServer::new(self.service).serve(is_over),
+            ServerModel::Pool => ThreadServer::with_pool(self.service)?.serve(is_over),
+            ServerModel::Epoll => serve_with_workers::<EpollWorker>(&self.service, &is_over),
+            ServerModel::Uring => serve_with_workers::<UringWorker>(&self.service, &is_over),
+        }
     }
-}
-
-/// Refuses further connections.
-pub(crate) fn close_listener(listener: &TcpListener) {
-    // One that is closed already refuses them, too.
-    let _ = shutdown(listener, Shutdown::Both);
 }
 
 /// A socket that listens.
@@ -396,7 +375,7 @@ mod tests {
 
     #[test]
     fn models_are_listed_in_order() {
-        for (number, (name, model, _)) in MODELS.into_iter().enumerate() {
+        for (number, (name, model)) in MODEL_NAMES.into_iter().enumerate() {
             assert_eq!((model as usize, model.to_string().as_str(), name.parse()), (number, name, Ok(model)));
         }
     }

@@ -4,7 +4,6 @@
 //! so that no such request is among those that are counted.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -42,8 +41,6 @@ const STACK_BYTES: usize = 512 << 10;
 pub struct StatsAccess {
     /// The address where that is answered.
     pub address: SocketAddr,
-    /// The directory that is served.
-    pub directory: PathBuf,
     /// The token of those who may.
     pub token: Secret,
 }
@@ -82,7 +79,7 @@ impl StatsServer {
             sampler: server.sampler.clone(),
             listener: Arc::clone(&server.listener),
             workers,
-            process: Mutex::new(ProcessMonitor::current(Some(&self.access.directory))),
+            process: Mutex::new(ProcessMonitor::current(Some(&server.root.path))),
             token: self.access.token,
         };
         let limits = ServerLimits {
@@ -98,7 +95,6 @@ impl StatsServer {
             listener: Arc::new(self.listener),
             site,
             send_strategy: SendStrategy::ReadWrite,
-            closes_oldest: true,
             sampler: None,
             ..server.clone()
         };

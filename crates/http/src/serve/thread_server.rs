@@ -19,33 +19,13 @@ use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::limits::ServerLimits;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::server::{Server, ServerTotals, Service, ServingModel};
+use crate::serve::server::{ServerTotals, Service};
 use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, SendProgress, WorkerContext};
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
 const WORKER_THREAD: ThreadBuilder<'static> = ThreadBuilder::named("serve").stack_bytes(256 << 10);
 /// Most of what ended threads have left that is kept: buffers and open files.
 const MAX_SPARE_CONTEXTS: usize = 64;
-
-/// [`ServerModel::Thread`](crate::serve::ServerModel::Thread).
-pub struct ThreadModel;
-
-impl ServingModel for ThreadModel {
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-        ThreadServer::new(server.service).serve(is_over)
-    }
-}
-
-/// [`ServerModel::Pool`](crate::serve::ServerModel::Pool).
-pub struct PoolModel;
-
-impl ServingModel for PoolModel {
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-        let mut threads = ThreadServer::new(server.service);
-        threads.start_pool()?;
-        threads.serve(is_over)
-    }
-}
 
 /// Connections that are here, and what was done so far.
 #[derive(Default)]
@@ -127,12 +107,17 @@ impl ThreadServer {
         Self { service: Arc::new(service), table: Arc::default(), queue: None }
     }
 
-    /// Starts threads that take connections from a queue.
-    fn start_pool(&mut self) -> Result<()> {
+    /// As many threads as the service states, which take connections from a queue.
+    ///
+    /// # Errors
+    /// What kept them from being started.
+    pub fn with_pool(service: Service) -> Result<Self> {
         let (queue, waiting) = channel();
-        let waiting: Arc<Mutex<Receiver<u64>>> = Arc::new(Mutex::new(waiting));
-        for _ in 0..self.service.threads {
-            let (table, service, waiting) = (Arc::clone(&self.table), Arc::clone(&self.service), Arc::clone(&waiting));
+        let server = Self { queue: Some(queue), ..Self::new(service) };
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..server.service.threads {
+            let (table, service) = (Arc::clone(&server.table), Arc::clone(&server.service));
+            let waiting: Arc<Mutex<Receiver<u64>>> = Arc::clone(&waiting);
             let next = move || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let work = move || {
                 while let Ok(number) = next() {
@@ -141,8 +126,7 @@ impl ThreadServer {
             };
             WORKER_THREAD.start(work).map_err(Error::SpawnThread)?;
         }
-        self.queue = Some(queue);
-        Ok(())
+        Ok(server)
     }
 
     /// Serves until it is to end.
@@ -166,7 +150,8 @@ impl Acceptor for ThreadServer {
     fn dispatch(&mut self, socket: OwnedFd, _: &mut WorkerContext) -> Option<OwnedFd> {
         let mut state = self.table.state();
         if state.clients.len() >= self.service.max_connections() as usize {
-            if !self.service.closes_oldest {
+            // Of clients who ask for statistics the oldest is not about to get an answer.
+            if self.service.site.stats.is_none() {
                 return Some(socket);
             }
             if let Some((_, oldest)) = state.clients.pop_first() {

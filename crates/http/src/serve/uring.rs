@@ -19,12 +19,9 @@ use rustix::net::SocketFlags;
 
 use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
-use crate::serve::event_loop::{
-    ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore, serve_with_workers,
-};
+use crate::serve::event_loop::{ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
 use crate::serve::open_file_cache::OpenFile;
-use crate::serve::send_strategy::SendStrategy;
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, ServingModel};
+use crate::serve::server::SHUTDOWN_POLL_INTERVAL;
 use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
 
 /// Bytes of a file that are read at a time, and sent from memory that stays in the cache.
@@ -33,28 +30,11 @@ const PIECE_BYTES: usize = 64 << 10;
 /// connections that are ready at one moment, and stays in the cache.
 const MAX_PIECES: usize = 32;
 
-/// [`ServerModel::Uring`](crate::serve::ServerModel::Uring).
-pub struct UringModel;
-
-impl ServingModel for UringModel {
-    /// By a ring there is no sendfile, and its splice waits in a thread of the kernel for each client that does not read.
-    fn supports(&self, strategy: SendStrategy) -> bool {
-        matches!(strategy, SendStrategy::Auto | SendStrategy::ReadWrite)
-    }
-
-    fn prepare(&self, server: &mut Server) -> Result<()> {
-        new_ring()?;
-        // The ring waits for what is not there only where calls would.
-        server.service.listener.set_nonblocking(false).map_err(Error::Listen)
-    }
-
-    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-        serve_with_workers::<UringWorker>(&server.service, is_over)
-    }
-}
-
 /// A ring that reads files.
-fn new_ring() -> Result<SocketRing<Arc<OpenFile>>> {
+///
+/// # Errors
+/// [`Error::NoUring`].
+pub fn new_ring() -> Result<SocketRing<Arc<OpenFile>>> {
     SocketRing::new().map_err(Error::NoUring)
 }
 

@@ -9,14 +9,9 @@ use kelvin_core::units::seconds;
 /// Why a study cannot be made, or goes on no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The files cannot be made.
-    #[error("cannot make the files in {}: {source}", directory.display())]
-    Files {
-        /// Where.
-        directory: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// The files cannot be made in this directory.
+    #[error("cannot make the files in {directory}: {1}", directory = .0.display())]
+    Files(PathBuf, #[source] std::io::Error),
     /// There is no room for any, or less than the file system had said.
     #[error("{0}")]
     NoSpace(String),
@@ -26,25 +21,15 @@ pub enum Error {
     /// The server, or a process of it, has ended while the study needed it.
     #[error("{0}")]
     ServerEnded(String),
-    /// The server does not say what it uses.
-    #[error("the server at {address} does not tell what it uses: {why}")]
-    Resources {
-        /// Where it was asked.
-        address: SocketAddr,
-        /// What came instead.
-        why: String,
-    },
+    /// The server at this address does not say what it uses, but this.
+    #[error("the server at {0} does not tell what it uses: {1}")]
+    Resources(SocketAddr, String),
     /// No namespaces or no link between them.
     #[error("cannot join two network namespaces: {0}")]
     Namespaces(String),
     /// A control group that the server cannot enter.
-    #[error("the server cannot enter the control group {}: {source}", group.display())]
-    Group {
-        /// Which.
-        group: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("the server cannot enter the control group {group}: {1}", group = .0.display())]
+    Group(PathBuf, #[source] std::io::Error),
     /// A control group that cannot be made.
     #[error("cannot limit the server's memory: {0}")]
     MemoryGroup(String),
@@ -57,14 +42,9 @@ pub enum Error {
     /// The rate of the disk cannot be measured.
     #[error("cannot measure the disk: {0}")]
     Disk(String),
-    /// A directory whose files cannot be asked for.
-    #[error("{}: {why}", directory.display())]
-    FileList {
-        /// Which.
-        directory: PathBuf,
-        /// Why.
-        why: String,
-    },
+    /// A directory whose files cannot be asked for, and why.
+    #[error("{directory}: {1}", directory = .0.display())]
+    FileList(PathBuf, String),
     /// Files that cannot be had in memory, or out of it.
     #[error(transparent)]
     CacheState(#[from] kelvin_file::Error),

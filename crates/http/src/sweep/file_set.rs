@@ -43,7 +43,7 @@ impl FileSetSpec {
     /// # Errors
     /// Too little room; what the file system says.
     pub fn fit(self, directory: &Path, sets: usize) -> Result<Self> {
-        let failed = |source| Error::Files { directory: directory.to_owned(), source };
+        let failed = |error| Error::Files(directory.to_owned(), error);
         let count = self.fit_count(space(directory).map_err(failed)?.available_bytes, sets as u64);
         let least = MIN_FILES.min(self.count);
         if count < least {
@@ -79,7 +79,7 @@ impl FileList {
     /// # Errors
     /// A directory that cannot be read, has too many entries, or no file.
     pub fn read(directory: &Path) -> Result<Self> {
-        let refused = |why: String| Error::FileList { directory: directory.to_owned(), why };
+        let refused = |why: String| Error::FileList(directory.to_owned(), why);
         let failed = |error: std::io::Error| refused(error.to_string());
         let (mut by_size, mut entries) = (BTreeMap::<u64, Vec<String>>::new(), 0);
         for entry in fs::read_dir(directory).map_err(failed)? {
@@ -119,7 +119,7 @@ impl FileList {
                         "cannot make the files in {place}: {source} after {made} of {count} files of {bytes} bytes: give a smaller \
                          --file-count or --file-size, or another --dir"
                     )),
-                    _ => Error::Files { directory: directory.to_owned(), source },
+                    _ => Error::Files(directory.to_owned(), source),
                 });
             }
         }

@@ -177,7 +177,7 @@ impl StatsClient {
     /// # Errors
     /// A server that does not answer, or something else than a look.
     pub fn fetch(&self) -> Result<ResourceSnapshot> {
-        let failed = |why: String| Error::Resources { address: self.address, why };
+        let failed = |why: String| Error::Resources(self.address, why);
         let answer = self.query().map_err(|error| failed(error.to_string()))?;
         let body = response_body(&answer).map_err(failed)?;
         ResourceSnapshot::from_json(&body).map_err(|error| failed(format!("it is no look at resources: {error}")))

@@ -38,16 +38,6 @@ impl StudyConditions {
         self.case(load.pattern).with_number(USERS, users).with_number(THINK_TIME, load.think.as_millis() as u64)
     }
 
-    /// The case of a resource with a number of users.
-    pub fn resource_case(&self, load: SweepLoad, users: u64, resource: Resource) -> Case {
-        self.user_case(load, users).with_word(resource)
-    }
-
-    /// The case of a host with a number of users.
-    pub fn host_case(&self, load: SweepLoad, users: u64, host: LoadHost) -> Case {
-        self.user_case(load, users).with_word(host)
-    }
-
     /// The case of what a resource gives alone.
     pub fn capacity_case(&self, pattern: RequestPattern, resource: Resource) -> Case {
         self.case(pattern).with_word(resource)

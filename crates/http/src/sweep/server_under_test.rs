@@ -102,7 +102,7 @@ impl ServerUnderTest {
     /// Starts the server, of which much may be refused, and makes the files, which takes long.
     fn start(side: ServerSide<'_>, cache: CacheState, before_files: &dyn Fn()) -> Result<Self> {
         let own = side.options;
-        let failed = |source| Error::Files { directory: own.directory.clone(), source };
+        let failed = |error| Error::Files(own.directory.clone(), error);
         let directory = own.directory.join(format!("files-{}", cache.name()));
         std::fs::create_dir(&directory).map_err(failed)?;
         let server = side.serve(&directory, ("token", &own.arguments))?;

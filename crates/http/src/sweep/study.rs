@@ -90,15 +90,6 @@ struct StepTimes {
     duration: Duration,
 }
 
-/// A case of a study, with the metric that names its probe.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlannedCase {
-    /// Id of the probe.
-    pub probe: Name,
-    /// The case.
-    pub case: Case,
-}
-
 impl LoadStudy {
     /// Starts what is to be studied and measures what each resource gives alone. Before it makes files, which it does only where the
     /// server runs, it calls `before_files`.
@@ -148,19 +139,20 @@ impl LoadStudy {
         })
     }
 
-    /// All cases, in the order of reports.
-    pub fn cases(&self) -> Vec<PlannedCase> {
+    /// All cases, each with the id of its probe, in the order of reports.
+    pub fn cases(&self) -> Vec<(Name, Case)> {
         let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for sweep in &self.sweeps {
             let (conditions, load) = (sweep.conditions, sweep.load);
             for &count in &sweep.users {
                 users.push((THROUGHPUT.id, conditions.user_case(load, count)));
                 for &resource in &sweep.measured_resources {
-                    resources.push((UTILISATION.id, conditions.resource_case(load, count, resource)));
+                    resources.push((UTILISATION.id, conditions.user_case(load, count).with_word(resource)));
                 }
             }
             for host in self.reported.hosts() {
-                hosts.extend(sweep.users.iter().map(|&count| (CPU_USER.id, conditions.host_case(load, count, host))));
+                let host_case = |&count: &u64| (CPU_USER.id, conditions.user_case(load, count).with_word(host));
+                hosts.extend(sweep.users.iter().map(host_case));
             }
             if sweep.tests_workers() {
                 more.extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
@@ -175,8 +167,7 @@ impl LoadStudy {
                 }
             }
         }
-        let all = users.into_iter().chain(resources).chain(hosts).chain(more).chain(capacities);
-        all.map(|(probe, case)| PlannedCase { probe, case }).collect()
+        [users, resources, hosts, more, capacities].concat()
     }
 
     /// How long all visits take.
@@ -293,12 +284,12 @@ impl LoadStudy {
         if step.more_workers {
             return vec![(MORE_WORKERS.id, users, vec![readings::reading(&MORE_WORKERS, result.throughput())])];
         }
-        let mut all = vec![(THROUGHPUT.id, users, readings::user_readings(result))];
+        let mut all = vec![(THROUGHPUT.id, users.clone(), readings::user_readings(result))];
         for (resource, readings) in readings::resource_readings(result, capacities) {
-            all.push((UTILISATION.id, conditions.resource_case(*load, step.users, resource), readings));
+            all.push((UTILISATION.id, users.clone().with_word(resource), readings));
         }
         for (host, readings) in host_readings(result, conditions.network) {
-            all.push((CPU_USER.id, conditions.host_case(*load, step.users, host), readings));
+            all.push((CPU_USER.id, users.clone().with_word(host), readings));
         }
         all
     }

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::process::ExitKind;
-use kelvin_transfer::wire::file_server::DiskRateReport;
+use kelvin_transfer::wire::file_server::{DiskRateReport, FileCacheState, FileHost, FileServerInfo};
 
 use crate::sweep::error::{Error, Result};
 use crate::sweep::file_set::FileList;
@@ -85,8 +86,8 @@ impl<'s> ServerSide<'s> {
     fn enter(&self, process: u32) -> Result<()> {
         let own = self.options.groups.iter().map(|group| group.join("cgroup.procs"));
         for file in own.chain(self.memory.iter().map(Cgroup::procs_file)) {
-            fs::write(&file, process.to_string())
-                .map_err(|source| Error::Group { group: file.parent().unwrap_or(&file).to_owned(), source })?;
+            let group = file.parent().unwrap_or(&file);
+            fs::write(&file, process.to_string()).map_err(|error| Error::Group(group.to_owned(), error))?;
         }
         Ok(())
     }
@@ -167,10 +168,9 @@ impl ServeCommand<'_> {
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // Nobody else may read it.
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.token_file);
-        file.and_then(|mut file| file.write_all(token.as_bytes())).map_err(|source| Error::Files {
-            directory: self.token_file.parent().unwrap_or(self.token_file).to_owned(),
-            source,
-        })?;
+        let written = file.and_then(|mut file| file.write_all(token.as_bytes()));
+        let directory = self.token_file.parent().unwrap_or(self.token_file);
+        written.map_err(|error| Error::Files(directory.to_owned(), error))?;
         let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
         let fixed = ["serve", root, "--listen", &listen, "--expose-stats", "--token-file", secret];
         let more: Vec<&str> = self.options.iter().map(String::as_str).collect();
@@ -224,7 +224,10 @@ fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
 }
 
-/// A server that runs. Dropped, it is killed.
+/// Time in which files are brought into memory before the client is told how far that is.
+const CACHE_FILL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A server that an agent starts for a client. Dropped, it is killed.
 #[derive(Debug)]
 pub struct HostedServer {
     program: String,
@@ -242,41 +245,37 @@ impl HostedServer {
         let server = command.start(|words| spawn(program, words))?;
         Ok(Self { program: program.to_owned(), directory: command.root.to_owned(), files, server })
     }
+}
 
-    /// Its files.
-    pub fn files(&self) -> &FileList {
-        &self.files
+impl FileHost for HostedServer {
+    fn info(&self) -> FileServerInfo {
+        let StatsClient { address, token } = &self.server.stats_client;
+        FileServerInfo {
+            files_port: self.server.address.port(),
+            stats_port: address.port(),
+            token: token.clone(),
+            files: self.files.names.len() as u32,
+            bytes: self.files.bytes,
+            skipped: self.files.left_out,
+            cacheable_bytes: fs::read_to_string(MEMINFO).ok().and_then(|text| kibibytes(&text, "MemAvailable")),
+        }
     }
 
-    /// Where it serves files.
-    pub fn address(&self) -> SocketAddr {
-        self.server.address
+    fn file_names(&self) -> &[String] {
+        &self.files.names
     }
 
-    /// Where it tells what it uses.
-    pub fn stats_address(&self) -> SocketAddr {
-        self.server.stats_client.address
+    fn disk_rate(&self) -> Result<DiskRateReport, String> {
+        disk_rate_by(&self.directory, |words| spawn(&self.program, words)).map_err(|error| error.to_string())
     }
 
-    /// The token for that.
-    pub fn token(&self) -> &str {
-        &self.server.stats_client.token
-    }
-
-    /// What the disk gives when its files are read past the page cache, for two seconds.
-    ///
-    /// # Errors
-    /// Files that cannot be read or dropped from memory.
-    pub fn disk_rate(&self) -> Result<DiskRateReport> {
-        disk_rate_by(&self.directory, |words| spawn(&self.program, words))
-    }
-
-    /// Has its files in a state, from this one on, for so long, and at least one more; returns the first that was not reached.
-    ///
-    /// # Errors
-    /// A file that cannot be had in that state.
-    pub fn set_cache_state(&self, state: PageCacheState, from: usize, within: Duration) -> Result<usize> {
-        self.files.set_cache_state(&self.directory, state, (from, within))
+    fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {
+        let state = match cache {
+            FileCacheState::Cached => PageCacheState::Cached,
+            FileCacheState::Uncached => PageCacheState::Uncached,
+        };
+        let reached = self.files.set_cache_state(&self.directory, state, (from as usize, CACHE_FILL_INTERVAL));
+        reached.map(|reached| reached as u32).map_err(|error| error.to_string())
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use kelvin_http::serve::send_strategy::SendStrategy;
 use kelvin_http::serve::send_strategy::bulk_method::BulkStats;
-use kelvin_http::serve::{Error, Server, ServerModel, ServerSetup, ServerTotals};
+use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::process::{Child, ExitKind, fork_worker_with};
 use kelvin_testing::MissingRequirement;
 
@@ -120,7 +120,7 @@ impl TestServerBackend {
 }
 
 fn listen(root: &Path, setup: ServerSetup) -> Server {
-    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup).unwrap()
+    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup, ServerAccess::default()).unwrap()
 }
 
 fn read_line(from: &mut BufReader<PipeReader>) -> String {
@@ -206,7 +206,7 @@ pub fn all_models() -> impl Iterator<Item = ServerSetup> {
 /// Whether there is an io_uring; where there is none, that is said.
 pub fn has_ring() -> bool {
     let setup = ServerSetup { model: ServerModel::Uring, ..ServerSetup::with_threads(1) };
-    match Server::listen("127.0.0.1:0".parse().unwrap(), Path::new("/"), setup) {
+    match Server::listen("127.0.0.1:0".parse().unwrap(), Path::new("/"), setup, ServerAccess::default()) {
         Ok(_) => true,
         Err(error @ Error::NoUring { .. }) => {
             MissingRequirement::machine(error).report_skip("kelvin serve --model uring");

@@ -73,7 +73,7 @@ pub fn serve(args: &ServeArgs) -> CmdResult {
 fn listen(args: &ServeArgs) -> Result<Server, CliError> {
     let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)? };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
-    let listening = Server::listen_with(args.listen, &args.root, setup(args)?, access);
+    let listening = Server::listen(args.listen, &args.root, setup(args)?, access);
     let server = listening.map_err(|error| match error {
         error @ Error::UnsupportedStrategy { .. } => CliError::new(format!("--send {}", args.send), error),
         error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
@@ -93,7 +93,7 @@ fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
         return Ok(None);
     }
     let token = read_secret(args.token_file.as_deref())?;
-    Ok(Some(StatsAccess { address: args.stats_address(), directory: args.root.clone(), token }))
+    Ok(Some(StatsAccess { address: args.stats_address(), token }))
 }
 
 fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {

@@ -7,8 +7,7 @@
 //! in it. Without a clear difference it is by the rule: from a mapping to clients on this host, by sendfile to others, where it takes
 //! the least of the CPU.
 
-use std::array;
-use std::ops::Add;
+use std::ops::AddAssign;
 
 /// By which calls an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,15 +122,11 @@ impl BulkTotals {
     }
 }
 
-impl Add for BulkTotals {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            answers: self.answers + other.answers,
-            bytes: self.bytes + other.bytes,
-            nanoseconds: self.nanoseconds + other.nanoseconds,
-        }
+impl AddAssign for BulkTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.bytes += other.bytes;
+        self.nanoseconds += other.nanoseconds;
     }
 }
 
@@ -157,14 +152,6 @@ impl BulkStats {
 
     fn first_word(peer: PeerLocality, class: SizeClass, path: BulkMethod) -> usize {
         3 * ((peer as usize * 3 + class as usize) * 2 + path as usize)
-    }
-}
-
-impl Add for BulkStats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self(array::from_fn(|word| self.0[word] + other.0[word]))
     }
 }
 
@@ -232,8 +219,7 @@ impl BulkChooser {
         if let BulkTrial::Running { pair, sums, .. } = &mut self.trials[peer as usize][class as usize]
             && *pair == Some(slice_at(begun).0)
         {
-            let sum = &mut sums[slice_at(begun).1];
-            *sum = *sum + sent;
+            sums[slice_at(begun).1] += sent;
             let first = BulkStats::first_word(peer, class, path);
             self.stats.0[first + 1] += sent.bytes;
             self.stats.0[first + 2] += sent.nanoseconds;
@@ -281,7 +267,7 @@ impl TrialResults {
             return (self.void_pairs == MAX_VOID_PAIRS).then_some(false);
         }
         self.pairs += 1;
-        self.totals = array::from_fn(|side| self.totals[side] + sums[side]);
+        self.totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         let times = |sums: [BulkTotals; 2]| sums.map(|sum| sum.nanoseconds_per_byte().unwrap_or_default());
         let [first, second] = times(sums);
         self.won_by_second += u32::from(second < first);
@@ -293,6 +279,7 @@ impl TrialResults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::ServerTotals;
 
     const MIB: u64 = 1 << 20;
     const SECOND: u64 = 1_000_000_000;
@@ -411,9 +398,10 @@ mod tests {
 
     #[test]
     fn bulk_stats_words_round_trip() {
-        let words = array::from_fn(|word| word as u64);
+        let words = std::array::from_fn(|word| word as u64);
         let sent = BulkStats(words).totals(PeerLocality::Remote, SizeClass::Large, BulkMethod::SendFile);
         assert_eq!(sent, BulkTotals { answers: 33, bytes: 34, nanoseconds: 35 });
-        assert_eq!((BulkStats(words) + BulkStats(words)).0, words.map(|word| 2 * word));
+        let totals = ServerTotals { bulk: BulkStats(words), ..ServerTotals::default() };
+        assert_eq!((totals + totals).bulk.0, words.map(|word| 2 * word));
     }
 }

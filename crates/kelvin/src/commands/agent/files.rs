@@ -4,24 +4,17 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use kelvin_file::cache::PageCacheState;
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_http::serve::ServerModel;
 use kelvin_http::serve::send_strategy::SendStrategy;
 use kelvin_http::sweep::{FileList, HostedServer, ServeCommand};
-use kelvin_machine::memory::{MEMINFO, kibibytes};
-use kelvin_transfer::wire::file_server::{
-    self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES,
-};
+use kelvin_transfer::wire::file_server::{FileHost, FileServerOptions, MAX_FILES};
 
 use crate::cli_error::{CliError, Context};
 
 /// Most threads that a client may ask for.
 const MAX_SERVER_THREADS: u32 = 64;
-/// Time in which files are brought into memory before the client is told how far that is.
-const CACHE_FILL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The directory whose files are served.
 pub struct ServedDirectory(PathBuf);
@@ -41,11 +34,7 @@ impl ServedDirectory {
     ///
     /// # Errors
     /// A design that no server has; a server that does not start.
-    pub fn start(
-        &self,
-        design: &FileServerOptions,
-        listen: SocketAddr,
-    ) -> Result<Box<dyn file_server::FileHost>, String> {
+    pub fn start(&self, design: &FileServerOptions, listen: SocketAddr) -> Result<Box<dyn FileHost>, String> {
         let options = server_options(design)?;
         let files = FileList::read(&self.0).map_err(|error| error.to_string())?.truncated(MAX_FILES as usize);
         // The token is read when the server starts, and goes with its directory.
@@ -54,7 +43,7 @@ impl ServedDirectory {
         let secret = scratch.path().join("token");
         let command = ServeCommand { root: &self.0, token_file: &secret, listen, options: &options };
         let hosted = HostedServer::start("/proc/self/exe", &command, files).map_err(|error| error.to_string())?;
-        Ok(Box::new(RunningServer(hosted)))
+        Ok(Box::new(hosted))
     }
 }
 
@@ -73,43 +62,6 @@ fn server_options(design: &FileServerOptions) -> Result<Vec<String>, String> {
         None => {}
     }
     Ok(options)
-}
-
-/// A server of files that runs.
-struct RunningServer(HostedServer);
-
-impl file_server::FileHost for RunningServer {
-    fn info(&self) -> FileServerInfo {
-        let FileList { names, bytes, left_out } = self.0.files();
-        FileServerInfo {
-            files_port: self.0.address().port(),
-            stats_port: self.0.stats_address().port(),
-            token: self.0.token().to_owned(),
-            files: names.len() as u32,
-            bytes: *bytes,
-            skipped: *left_out,
-            cacheable_bytes: fs::read_to_string(MEMINFO).ok().and_then(|text| kibibytes(&text, "MemAvailable")),
-        }
-    }
-
-    fn file_names(&self) -> &[String] {
-        &self.0.files().names
-    }
-
-    fn disk_rate(&self) -> Result<DiskRateReport, String> {
-        self.0.disk_rate().map_err(|error| error.to_string())
-    }
-
-    fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {
-        let state = match cache {
-            FileCacheState::Cached => PageCacheState::Cached,
-            FileCacheState::Uncached => PageCacheState::Uncached,
-        };
-        self.0
-            .set_cache_state(state, from as usize, CACHE_FILL_INTERVAL)
-            .map(|reached| reached as u32)
-            .map_err(|error| error.to_string())
-    }
 }
 
 #[cfg(test)]

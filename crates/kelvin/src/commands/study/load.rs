@@ -10,6 +10,7 @@ use std::time::Duration;
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
 use kelvin_core::units::{bytes, decimal_bytes, seconds};
+use kelvin_core::{Case, Name};
 use kelvin_harness::{Plan, PlanUnit};
 use kelvin_http::sweep::{
     Error, ExistingServer, FileSetSpec, LoadStudy, OwnServer, StudySetup, StudyTarget, SweepLoad, disk_rate as rate_of,
@@ -83,7 +84,7 @@ pub fn disk_rate(directory: &Path, milliseconds: u64) -> CmdResult {
 
 fn to_cli_error(error: Error) -> CliError {
     match error {
-        Error::Group { .. } => CliError::new("--server-group", error),
+        Error::Group(..) => CliError::new("--server-group", error),
         Error::MemoryGroup(_) => CliError::new("--server-memory", error),
         Error::Namespaces(_) => CliError::new("--network namespaces", error),
         Error::TooLong { .. } => CliError::new("--quick", error),
@@ -94,10 +95,10 @@ fn to_cli_error(error: Error) -> CliError {
 /// Every case with the probe that documents it.
 fn plan_of_study(study: &LoadStudy) -> Result<Plan, CliError> {
     let probes = kelvin_probes::all();
-    let unit = |planned: kelvin_http::sweep::PlannedCase| {
-        let probe = probes.iter().copied().find(|probe| *planned.probe == *probe.id);
-        let probe = probe.ok_or_else(|| CliError::msg(format!("there is no probe {}", planned.probe)))?;
-        Ok(PlanUnit::new(probe, planned.case))
+    let unit = |(id, case): (Name, Case)| {
+        let probe = probes.iter().copied().find(|probe| *id == *probe.id);
+        let probe = probe.ok_or_else(|| CliError::msg(format!("there is no probe {id}")))?;
+        Ok(PlanUnit::new(probe, case))
     };
     let units: Result<Vec<PlanUnit>, CliError> = study.cases().into_iter().map(unit).collect();
     Ok(Plan { units: units?, left_out: Vec::new() })
