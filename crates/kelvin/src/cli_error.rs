@@ -11,8 +11,8 @@ use kelvin_store::without_password;
 #[derive(Debug)]
 pub struct CliError(String);
 
-/// The result of a command: how well it was done.
-pub type CmdResult = Result<ExitCode, CliError>;
+/// The result of a command that did its work: whether without failures, which are a probe's or a missed gate.
+pub type CmdResult = Result<bool, CliError>;
 
 /// Characters kept of the beginning and the end of a fault: it may quote a file's contents.
 const MESSAGE_EXCERPT_CHARS: (usize, usize) = (800, 400);
@@ -34,9 +34,13 @@ macro_rules! notice {
     };
 }
 
-/// The exit status of a command that did its work: whether without failures.
-pub fn exit_code(is_success: bool) -> ExitCode {
-    if is_success { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }
+/// The exit status of a command.
+pub fn exit_code(result: CmdResult) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_WITH_FAILURES),
+        Err(error) => error.report(),
+    }
 }
 
 impl CliError {

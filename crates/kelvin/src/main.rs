@@ -33,6 +33,5 @@ use cli_error::CliError;
 fn main() -> ExitCode {
     let ready = kelvin_sys::stop_signals::ignore_sigxfsz().map_err(CliError::msg);
     let result = ready.and_then(|()| cli::parse()).and_then(commands::dispatch);
-    let result = result.and_then(|code| output::close_stdout().map(|()| code));
-    result.unwrap_or_else(|fault| fault.report())
+    cli_error::exit_code(result.and_then(|is_success| output::close_stdout().map(|()| is_success)))
 }

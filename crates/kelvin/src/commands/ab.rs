@@ -12,7 +12,7 @@ use kelvin_harness::Effort;
 use self::interleave::interleave;
 use super::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
 use crate::cli::{AbArgs, RunOptions};
-use crate::cli_error::{CmdResult, exit_code};
+use crate::cli_error::CmdResult;
 
 pub use self::interleave::InterleaveLimits;
 pub use self::probes::{ProbeComparison, compare};
@@ -46,7 +46,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
     let is_kept = args.with_private || !shown.is_redirected();
     let comparison = shown.show(of, is_kept)?;
     if !outcome.is_complete {
-        return Ok(exit_code(false));
+        return Ok(false);
     }
     if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
         notice!(

@@ -4,7 +4,6 @@ mod files;
 pub(super) mod log;
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use kelvin_transfer::wire::admission::AgentLimits;
 use kelvin_transfer::wire::agent::{Agent, AgentEvent};
 
 use crate::cli::AgentArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::output;
 use crate::peer_agent::read_secret;
 use files::ServedDirectory;
@@ -24,7 +23,7 @@ use log::{Log, LogSource};
 pub(super) const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
-pub fn agent(args: &AgentArgs) -> CmdResult {
+pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
     let secret = read_secret(args.token_file.as_deref())?;
     let files = args.serve.as_deref().map(ServedDirectory::open).transpose()?;
     kelvin_sys::stop_signals::install_handlers()?;
@@ -64,5 +63,5 @@ pub fn agent(args: &AgentArgs) -> CmdResult {
     log.write_line(LogSource::Client, &offer);
     let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
     log.close(LOG_FLUSH_TIMEOUT);
-    served.map(|()| ExitCode::SUCCESS).map_err(CliError::msg)
+    served.map_err(CliError::msg)
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use kelvin_analysis::Gate;
 use kelvin_analysis::wording::compare::{gate_finding, gate_resolved_issue, gate_undetectable};
@@ -12,7 +11,7 @@ use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUni
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::{CompareFormat, CompareOutputArgs, GateArgs};
-use crate::cli_error::{CliError, Context, exit_code};
+use crate::cli_error::{CliError, Context};
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
 
@@ -89,10 +88,10 @@ pub struct ComparisonView<'a> {
     pub more: &'a str,
 }
 
-/// Says what misses the gate, what is known, and what could not have missed it; the exit status.
-pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> ExitCode {
+/// Says what misses the gate, what is known, and what could not have missed it; whether nothing misses it.
+pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> bool {
     let Some(gated @ GateResult { failures: missed, known, resolved: not_seen, .. }) = &comparison.gate else {
-        return ExitCode::SUCCESS;
+        return true;
     };
     let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };
     let say = |text: &str| notice!("{flag}: {text}");
@@ -100,7 +99,7 @@ pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> ExitCode {
     known.iter().for_each(|one| say(&format!("not counted: {}", gate_finding(one))));
     not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));
     gate_undetectable(gated, comparison).iter().for_each(|text| say(text));
-    exit_code(missed.is_empty())
+    missed.is_empty()
 }
 
 /// The gate that was asked for, if one was.

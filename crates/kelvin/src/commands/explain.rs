@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use kelvin_core::{Axis, AxisWord, Machine, Metric, Name, is_dotted_prefix};
 use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
@@ -11,7 +10,7 @@ use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ExplainArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::commands::why;
 use crate::output;
 
@@ -47,7 +46,7 @@ struct ProbeExplanation<'a> {
 }
 
 /// `kelvin explain`.
-pub fn explain(args: &ExplainArgs) -> CmdResult {
+pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     let all = kelvin_probes::all();
     let name = args.name.as_str();
     let exact: Vec<_> =
@@ -62,17 +61,15 @@ pub fn explain(args: &ExplainArgs) -> CmdResult {
         let machine = kelvin_machine::read(Path::new("/"));
         let explained: Vec<ProbeExplanation<'_>> =
             found.iter().map(|probe| ProbeExplanation::new(probe, &all, &machine)).collect();
-        output::print_json(&explained)?;
-    } else {
-        let width = output::width().min(100);
-        output::print(|out| {
-            found.iter().enumerate().try_for_each(|(index, probe)| {
-                write!(out, "{}", if index > 0 { "\n" } else { "" })?;
-                write_terminal(out, probe, width)
-            })
-        })?;
+        return output::print_json(&explained);
     }
-    Ok(ExitCode::SUCCESS)
+    let width = output::width().min(100);
+    output::print(|out| {
+        found.iter().enumerate().try_for_each(|(index, probe)| {
+            write!(out, "{}", if index > 0 { "\n" } else { "" })?;
+            write_terminal(out, probe, width)
+        })
+    })
 }
 
 impl<'a> ProbeExplanation<'a> {
@@ -129,10 +126,9 @@ fn write_paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) 
 }
 
 /// The book's page of the probes of one area, in Markdown.
-pub fn book_page(area: &str) -> CmdResult {
+pub fn book_page(area: &str) -> Result<(), CliError> {
     if area == why::CAUSES_PAGE {
-        output::print(why::write_causes_page)?;
-        return Ok(ExitCode::SUCCESS);
+        return output::print(why::write_causes_page);
     }
     let all = kelvin_probes::all();
     let chosen: Vec<_> =
@@ -143,8 +139,7 @@ pub fn book_page(area: &str) -> CmdResult {
     output::print(|out| {
         writeln!(out, "<!-- Made by `make docs` from the texts of the probes; edit those. -->\n")?;
         chosen.iter().try_for_each(|probe| write_markdown(out, probe))
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// The axes of a metric, in words; with the one word at which alone it is measured, or not measured, if there is one.

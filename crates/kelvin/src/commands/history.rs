@@ -3,7 +3,6 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
-use std::process::ExitCode;
 
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
@@ -16,7 +15,7 @@ use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
 use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries, StoredValue};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
 use crate::stores::open_existing_store;
@@ -125,7 +124,7 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
         HistoryFormat::Md => HistoryMarkdown.render(&history, out),
         HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(&history)?),
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
@@ -142,7 +141,7 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
     let before = records.records.before_run(first).history();
     let now = records.records.history();
     if new_changes(&now, &before, least).is_empty() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(true);
     }
     let now = redacted_history(store, now, args)?;
     let news = new_changes(&now, &before, least);
@@ -150,7 +149,7 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
         true => output::print_json(&news)?,
         false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
     }
-    Ok(exit_code(false))
+    Ok(false)
 }
 
 /// A history with what else changed, without what is private.

@@ -1,7 +1,6 @@
 //! `kelvin list`: what can be measured.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use kelvin_core::catalogue::os;
 use kelvin_core::{Case, Metric, Name, NoPrediction, units};
@@ -13,7 +12,7 @@ use kelvin_stats::median;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::output;
 use crate::placement::LocalMachine;
 use crate::selection::{OptionStudies, Selection, plan_names};
@@ -33,7 +32,7 @@ struct ListedMetric<'a> {
 }
 
 /// `kelvin list`.
-pub fn list(args: &ListArgs) -> CmdResult {
+pub fn list(args: &ListArgs) -> Result<(), CliError> {
     let here = LocalMachine::read()?;
     let effort = Effort::Default;
     let plan = if args.studies {
@@ -47,15 +46,13 @@ pub fn list(args: &ListArgs) -> CmdResult {
     }
     let lines = listed_metrics(&plan);
     if args.json {
-        output::print_json(&lines)?;
-    } else {
-        let mut all: Vec<(&str, String)> = lines.iter().map(|line| (line.metric.id.as_str(), line.text())).collect();
-        if args.studies && args.names.is_empty() {
-            all.insert(0, (os::STUDY.as_str(), os::STUDY_SUMMARY.to_owned()));
-        }
-        print_table(all)?;
+        return output::print_json(&lines);
     }
-    Ok(ExitCode::SUCCESS)
+    let mut rows: Vec<(&str, String)> = lines.iter().map(|line| (line.metric.id.as_str(), line.text())).collect();
+    if args.studies && args.names.is_empty() {
+        rows.insert(0, (os::STUDY.as_str(), os::STUDY_SUMMARY.to_owned()));
+    }
+    print_table(rows)
 }
 
 /// Fails for a name that only a plain run measures.
@@ -113,19 +110,17 @@ impl<'a> PrimitiveFigure<'a> {
 }
 
 /// `kelvin list --primitives`.
-fn list_primitives(plan: &Plan, here: &LocalMachine, json: bool) -> CmdResult {
+fn list_primitives(plan: &Plan, here: &LocalMachine, json: bool) -> Result<(), CliError> {
     let mut plan = plan.clone();
     // What needs another machine says something of that one.
     plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
     let found = kelvin_probes::primitive_metrics(&here.machine, &plan);
     if json {
-        output::print_json(&found.iter().map(PrimitiveFigure::new).collect::<Vec<_>>())?;
-    } else {
-        let held_out = held_out_text()?;
-        output::print(|out| writeln!(out, "{}\n", wrap(&held_out, output::width()).join("\n")))?;
-        print_table(found.iter().map(|one| (one.metric.id.as_str(), primitive_text(one))).collect())?;
+        return output::print_json(&found.iter().map(PrimitiveFigure::new).collect::<Vec<_>>());
     }
-    Ok(ExitCode::SUCCESS)
+    let held_out = held_out_text()?;
+    output::print(|out| writeln!(out, "{}\n", wrap(&held_out, output::width()).join("\n")))?;
+    print_table(found.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
 }
 
 /// How well the ranges of all other figures hold, as far as the machines that are kept tell.

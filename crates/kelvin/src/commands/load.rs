@@ -6,7 +6,6 @@ mod text;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_core::load::{LoadResult, LoadResults, RateSearch, SecondResult};
@@ -21,7 +20,7 @@ use kelvin_http::load::trust::Trust;
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::LoadArgs;
-use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output::{self, read_named, read_named_text};
 use crate::progress::StatusLine;
 use placement::GeneratorPlacement;
@@ -59,7 +58,7 @@ pub fn load(args: &LoadArgs) -> CmdResult {
         let found = search_rate(args, &peer, setup, objective)?;
         output::print_answer(args.json, &found, |out| text::write_search(&found, &place, out))?;
         let is_whole = found.highest_passing.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
-        return Ok(exit_code(is_whole));
+        return Ok(is_whole);
     }
     let mut loads = Vec::new();
     for demand in demands {
@@ -128,16 +127,15 @@ fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliEr
     Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }
 
-/// Says which conditions were met.
-fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> ExitCode {
+/// Says which conditions were missed; whether none was, and all was measured.
+fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> bool {
     let missed = |load: &LoadResult| -> Vec<String> {
         let at = if loads.len() > 1 { format!(" with {}", text::load_name(load)) } else { String::new() };
         args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.violation(load)?))).collect()
     };
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();
     missed.iter().for_each(|why| notice!("--fail-on {why}"));
-    let is_good = missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
-    exit_code(is_good)
+    missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none())
 }
 
 /// What the arguments ask for.

@@ -1,14 +1,13 @@
 //! `kelvin machine`: facts and hazards.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use kelvin_core::{Hazard, Machine, Severity};
 use kelvin_machine::redact::redact_machine;
 use serde::Serialize;
 
 use crate::cli::MachineArgs;
-use crate::cli_error::CmdResult;
+use crate::cli_error::CliError;
 use crate::output;
 use crate::redact::without_private;
 
@@ -19,7 +18,7 @@ struct MachineReport<'a> {
 }
 
 /// `kelvin machine`.
-pub fn machine(args: &MachineArgs) -> CmdResult {
+pub fn machine(args: &MachineArgs) -> Result<(), CliError> {
     if !args.root.is_dir() {
         bail!("--root {}: not a directory", args.root.display());
     }
@@ -31,8 +30,7 @@ pub fn machine(args: &MachineArgs) -> CmdResult {
         hazards = without_private(&hazards)?;
     }
     let report = MachineReport { machine: &machine, hazards: &hazards };
-    output::print_answer(args.json, &report, |out| write_terminal(out, &machine, &hazards))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_answer(args.json, &report, |out| write_terminal(out, &machine, &hazards))
 }
 
 /// What stands before the further lines of a hazard.

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use kelvin_analysis::Headlines;
 use kelvin_core::{Case, MeasuredValue, Name, Run};
 use kelvin_harness::ReferenceHeadline;
 use kelvin_stats::mean;
 
-use super::CmdResult;
 use super::report::load_run;
 use crate::cli::StoreArgs;
 use crate::cli_error::CliError;
@@ -17,7 +15,7 @@ use crate::output;
 use crate::redact::Redaction;
 
 /// Prints a machine of this name (`an Intel server core, ...`): the facts of the first run, and of each figure the geometric mean over all.
-pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdResult {
+pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> Result<(), CliError> {
     let read = |run: &OsString| Redaction::HidePrivate.redact_run(load_run(run, store)?);
     let runs = runs.iter().map(read).collect::<Result<Vec<Run>, CliError>>()?;
     let mut found: BTreeMap<(Name, Case), Vec<MeasuredValue>> = BTreeMap::new();
@@ -46,6 +44,5 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
     let figures = figures.join(",\n");
     output::print_raw(|out| {
         writeln!(out, "{{\n\"name\": {name},\n\"machine\": {machine},\n\"figures\": [\n{figures}\n]\n}}")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }

@@ -1,7 +1,6 @@
 //! `kelvin study page`: the page-table entries of what a sender and a receiver map, bit by bit.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use kelvin_sys::kmod::PageEntry;
 use kelvin_transfer::Error;
@@ -11,21 +10,20 @@ use kelvin_transfer::page_tables::{
 use serde::Serialize;
 
 use crate::cli::StudyArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::output;
 
 /// What it is called.
 pub const STUDY_NAME: &str = "page";
 
 /// Looks, and prints what was seen. Nothing is stored: no value of it is a measurement.
-pub fn page_table(args: &StudyArgs) -> CmdResult {
+pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
     let looks = read_entries().map_err(|error| match error {
         Error::Device(why) => CliError::new("study page needs the kernel module", why),
         error => CliError::new("study page", error),
     })?;
     let report = PageTableReport::new(&looks, Processor::CURRENT);
-    output::print_answer(args.to.json, &report, |out| write_text(out, &looks, Processor::CURRENT))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_answer(args.to.json, &report, |out| write_text(out, &looks, Processor::CURRENT))
 }
 
 /// An entry as data.

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::{Log, LogSource};
 use crate::cli::ReceiveArgs;
-use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output::{self, ERASE_LINE};
 use crate::peer_agent::read_secret;
 use crate::progress::byte_progress_text;
@@ -56,7 +56,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     teller.log.close(LOG_FLUSH_TIMEOUT);
     served?;
     let is_fault = once && teller.failed.load(Ordering::Relaxed);
-    Ok(exit_code(!is_fault))
+    Ok(!is_fault)
 }
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {

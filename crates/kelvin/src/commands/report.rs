@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use kelvin_analysis::analyse_with_library;
 use kelvin_core::Run;
@@ -17,7 +16,7 @@ use kelvin_store::Store;
 
 use crate::class_members::{ComparedMachines, build_library};
 use crate::cli::{ReportArgs, ReportFormat, StoreArgs};
-use crate::cli_error::{CliError, CmdResult, Context};
+use crate::cli_error::{CliError, Context};
 use crate::commands::explain;
 use crate::output::{self, Outlet};
 use crate::predict;
@@ -25,7 +24,7 @@ use crate::redact::Redaction;
 use crate::stores::store_to_read;
 
 /// `kelvin report`.
-pub fn report(args: &ReportArgs) -> CmdResult {
+pub fn report(args: &ReportArgs) -> Result<(), CliError> {
     if args.full && args.format() != ReportFormat::Terminal {
         bail!("--full: every format but that of the terminal is in full: leave it out");
     }
@@ -59,7 +58,7 @@ pub fn report(args: &ReportArgs) -> CmdResult {
     {
         notice!("figures left out: {left_out}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// A run by its name in the store, or from the file that it names.

@@ -11,7 +11,7 @@ use kelvin_store::labels;
 
 use crate::class_members::ComparedMachines;
 use crate::cli::{DestinationArgs, RunArgs, RunOptions, StoreArgs, SweepArgs};
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CliError, CmdResult};
 use crate::commands::{explain, report};
 use crate::costs::{CostConditions, Costs};
 use crate::measure::FinishedRun;
@@ -186,7 +186,7 @@ impl<'a> RunOutput<'a> {
         printed?;
         paged?;
         let is_failed = analysis.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)));
-        Ok(exit_code(!is_failed && run.status == RunStatus::Complete))
+        Ok(!is_failed && run.status == RunStatus::Complete)
     }
 
     /// Prints a run for people.

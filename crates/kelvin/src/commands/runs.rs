@@ -6,7 +6,6 @@ mod import;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
 use kelvin_core::{Run, RunStatus};
@@ -92,7 +91,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(true)
 }
 
 /// Keeps the headlines of an imported run, which histories are made of. Those of a stream with options of its own are left out, as

@@ -10,7 +10,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::Serialize;
 
 use crate::cli::SelfcheckArgs;
-use crate::cli_error::{CmdResult, exit_code};
+use crate::cli_error::CmdResult;
 use crate::commands::run::plan_run;
 use crate::measure::FinishedRun;
 use crate::output;
@@ -45,7 +45,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
         Outcome::Skipped(_) => false,
         _ => true,
     });
-    Ok(exit_code(!wrong))
+    Ok(!wrong)
 }
 
 fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {

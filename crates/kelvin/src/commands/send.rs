@@ -19,7 +19,7 @@ use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
 use crate::cli::{SendArgs, StreamCount};
-use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
 use crate::peer_agent::read_secret;
 use crate::progress::StatusLine;
@@ -43,7 +43,7 @@ pub fn send(args: &SendArgs) -> CmdResult {
         Err(error @ Error::RefusedAll(_)) => Err(CliError::new(to, error)),
         Err(error) => {
             CliError::msg(error).report();
-            Ok(exit_code(false))
+            Ok(false)
         }
     }
 }
@@ -184,5 +184,5 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
         })?;
     }
-    Ok(exit_code(unsent.is_empty()))
+    Ok(unsent.is_empty())
 }

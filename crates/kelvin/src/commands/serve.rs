@@ -1,7 +1,5 @@
 //! `kelvin serve`: the files below a directory over HTTP.
 
-use std::process::ExitCode;
-
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
@@ -12,7 +10,7 @@ use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
 use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::{Log, LogSource};
 use crate::cli::ServeArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::output;
 use crate::peer_agent::read_secret;
 use crate::socket_options::check_congestion_control;
@@ -21,7 +19,7 @@ use crate::socket_options::check_congestion_control;
 const DEFAULT_POOL_THREADS: usize = 64;
 
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
-pub fn serve(args: &ServeArgs) -> CmdResult {
+pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     stop_signals::install_server_handlers()?;
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_file_limit();
@@ -67,7 +65,7 @@ pub fn serve(args: &ServeArgs) -> CmdResult {
         choice_texts(&served.bulk).iter().for_each(|line| log.write_line(LogSource::Client, line));
     }
     log.close(LOG_FLUSH_TIMEOUT);
-    served.map(|_| ExitCode::SUCCESS).map_err(CliError::msg)
+    served.map(drop).map_err(CliError::msg)
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, CliError> {

@@ -3,7 +3,6 @@
 mod load;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::{CACHE_SIZE, WHOLE_FILE};
@@ -55,10 +54,10 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         if let Some(option) = args.load.first_given_option() {
             bail!("{option}: --published measures nothing: leave it out");
         }
-        return print_published(&args.name, args.to.json);
+        return print_published(&args.name, args.to.json).map(|()| true);
     }
     if args.name == page_table::STUDY_NAME {
-        return page_table::page_table(args);
+        return page_table::page_table(args).map(|()| true);
     }
     let chosen = StudySelection::by_name(&args.name)?;
     if chosen.probes.iter().all(|probe| probe.metrics[0].area() == THROUGHPUT.area()) {
@@ -131,16 +130,15 @@ fn with_all_combinations(mut plan: Plan, chosen: &StudySelection) -> Result<Plan
 }
 
 /// Prints a published study as its figures alone judge it, as text or JSON.
-fn print_published(name: &str, as_json: bool) -> CmdResult {
+fn print_published(name: &str, as_json: bool) -> Result<(), CliError> {
     let study = kelvin_analysis::published_load();
     if study.id != *name {
         bail!("--published: no published study is called '{name}'; there is {}", study.id);
     }
     match as_json {
-        true => output::print_json(&study)?,
-        false => output::print_raw(|out| output::terminal(output::uses_color()).write_study(&study, out))?,
+        true => output::print_json(&study),
+        false => output::print_raw(|out| output::terminal(output::uses_color()).write_study(&study, out)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The cases with these values of their axes.

@@ -4,7 +4,6 @@ mod setting_effect;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use kelvin_machine::tune::{self, ChangeOutcome, ChangeResult as Step, SettingChange, TuneError};
 use kelvin_sys::stop_signals;
@@ -12,7 +11,7 @@ use serde::Serialize;
 
 use self::setting_effect::SettingEffect;
 use crate::cli::TuneArgs;
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output;
 
 /// Directory of the journal: the settings last until the next boot, and so does it.
@@ -57,8 +56,7 @@ pub fn tune(args: &TuneArgs) -> CmdResult {
         pending => Some(pending?),
     };
     let state = TuneState { pending, offered, unread: tune::unreadable_settings(root) };
-    output::print_answer(args.json, &state, |out| write_state(out, &state))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_answer(args.json, &state, |out| write_state(out, &state)).map(|()| true)
 }
 
 /// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
@@ -81,8 +79,8 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
         true => Some(tune::apply(root, journal, &wanted)?),
         false => None,
     };
-    let status = print_report(TuneReport { measured, outcomes }, nothing, args.json)?;
-    Ok(if is_whole { status } else { exit_code(false) })
+    let is_changed = print_report(TuneReport { measured, outcomes }, nothing, args.json)?;
+    Ok(is_changed && is_whole)
 }
 
 /// Of settings that cannot be read nothing is known.
@@ -117,8 +115,7 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
 fn print_report(report: TuneReport, nothing: &str, is_json: bool) -> CmdResult {
     output::print_answer(is_json, &report, |out| write_report(out, &report, nothing))?;
     let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
-    let refused = report.outcomes.iter().flatten().any(is_refused);
-    Ok(exit_code(!refused))
+    Ok(!report.outcomes.iter().flatten().any(is_refused))
 }
 
 fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneReport, nothing: &str) -> io::Result<()> {

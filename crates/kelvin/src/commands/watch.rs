@@ -5,7 +5,6 @@ mod state;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::wording::history::change_line;
@@ -28,7 +27,7 @@ use self::state::{Cycle, WatchState};
 use super::history::{read_history, redacted_history};
 use super::run::{area_blocks, expected_costs, send_to_server};
 use crate::cli::{Budget, HistoryArgs, RunOptions, WatchArgs};
-use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::measure::FinishedRun;
 use crate::output;
 use crate::placement::LocalMachine;
@@ -64,17 +63,17 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
         let due = watch.time_until_due();
         if args.once && !due.is_zero() {
             notice!("no turn: {} of one CPU pays for the last one in {}", percent(args.cpu_share), text(due));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(true);
         }
         if !sleep_unless_stopped(due)? {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(true);
         }
         match watch.run_cycle() {
             Ok(ControlFlow::Break(signal)) => {
                 notice!("interrupted by {signal}: the run is stored as far as it came");
-                return Ok(ExitCode::SUCCESS);
+                return Ok(true);
             }
-            Ok(ControlFlow::Continue(has_news)) if args.once => return Ok(exit_code(!has_news)),
+            Ok(ControlFlow::Continue(has_news)) if args.once => return Ok(!has_news),
             // What is wrong from the beginning is a mistake; what comes later may go again.
             Err(fault) if args.once || watch.cycles == 0 => return Err(fault),
             Err(fault) => notice!("this turn: {fault}"),

@@ -4,7 +4,6 @@ mod gaps;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use kelvin_analysis::explain;
 use kelvin_core::units::case_pairs;
@@ -16,7 +15,7 @@ use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, ExperimentResult, find_metric};
 use crate::cli::{WhyArgs, WhyFormat};
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output::{self, Outlet, first_names};
 use crate::placement::LocalMachine;
 use crate::redact::without_private;
@@ -39,7 +38,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
     }
     let Some(name) = &args.metric else {
         output::print(list_causes)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(true);
     };
     let outlet = Outlet::find(args.output.path())?;
     let here = LocalMachine::read()?;
@@ -54,7 +53,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         WhyFormat::Json => writeln!(out, "{}", json::to_string_pretty(&explanation)?),
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(stopped.map_or(ExitCode::SUCCESS, |_| exit_code(false)))
+    Ok(stopped.is_none())
 }
 
 /// What one figure is made of, and why there is not more of it.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kelvin_core::catalogue::command::{ALL, CONTEXT_SWITCHES, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_MEMORY, TIME};
@@ -14,7 +14,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::{Deserialize, Serialize};
 
 use super::interleave::{Arms, EarlyEnd, InterleaveLimits, SubjectSpec};
-use crate::cli_error::{CliError, CmdResult, Context};
+use crate::cli_error::{CliError, Context};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
 const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
@@ -153,7 +153,7 @@ fn readings(taken: CommandUsage) -> Vec<MetricReadings> {
 }
 
 /// Runs the command on standard input once, and tells on standard output what it took.
-pub fn command_process() -> CmdResult {
+pub fn command_process() -> Result<(), CliError> {
     let mut command = String::new();
     std::io::stdin().read_to_string(&mut command)?;
     let mut shell = Command::new("/bin/sh");
@@ -175,6 +175,5 @@ pub fn command_process() -> CmdResult {
         CommandExit::Failed(status.code())
     };
     let text = serde_json::to_vec(&ran)?;
-    std::io::stdout().write_all(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(std::io::stdout().write_all(&text)?)
 }

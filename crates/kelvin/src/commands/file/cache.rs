@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_core::Unit;
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{self, Lines};
 use crate::cli::CacheArgs;
-use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
 use crate::progress::StatusLine;
 use crate::run_plan::create_scratch_in;
@@ -53,7 +52,7 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
     figures::print_result(args.json, &found, || found.lines())?;
     let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);
     let proven = found.measured.as_ref().is_none_or(|measured| is_proof(&measured.outcome));
-    Ok(exit_code(proven))
+    Ok(proven)
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
@@ -180,15 +179,14 @@ fn sample(request: &Request) -> Result<SizeSample, CliError> {
 }
 
 /// The reading process: enters the group, reads, answers.
-pub fn run_process() -> CmdResult {
+pub fn run_process() -> Result<(), CliError> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     let request: Request = serde_json::from_slice(&text).context("bad request")?;
     cgroup::enter_cgroup(Path::new(&request.cgroup_procs))?;
     let target = Target::find(Path::new(&request.file))?;
     let sample = page_cache_size::measure_size(&target, request.bytes)?;
-    output::print_json(&SizeReading::from_sample(sample))?;
-    Ok(ExitCode::SUCCESS)
+    output::print_json(&SizeReading::from_sample(sample))
 }
 
 /// What was found, for JSON.

@@ -17,14 +17,14 @@ use super::figures::{self, DeviceBytes, Lines, TransferFigures, TransferKind};
 use super::read::{ResidentPages, residency_text};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::CopyArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 use crate::progress::StatusLine;
 
 /// Block size where none is asked for: that of cp in coreutils 9 (`IO_BUFSIZE`).
 const DEFAULT_BLOCK: usize = 128 << 10;
 
 /// `kelvin file copy`.
-pub(super) fn copy(args: &CopyArgs) -> CmdResult {
+pub(super) fn copy(args: &CopyArgs) -> Result<(), CliError> {
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = copy_job(args, timer.as_ref())?;
     let progress = StatusLine::after_delay();

@@ -1,14 +1,12 @@
 //! The figures that reading and writing a file share: amounts, times, rates, latencies, threads.
 
-use std::process::ExitCode;
-
 use kelvin_core::Unit;
 use kelvin_file::read_job::IoResult as Moved;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
 use super::LatencyTimer;
-use crate::cli_error::CmdResult;
+use crate::cli_error::CliError;
 use crate::output;
 
 /// What is printed for people: labels and texts.
@@ -279,7 +277,7 @@ pub(super) fn unwritten_text(bytes: Option<u64>) -> String {
 }
 
 /// Prints JSON, or labelled lines.
-pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Lines) -> CmdResult {
+pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Lines) -> Result<(), CliError> {
     output::print_answer(json, found, |out| {
         let width = output::width();
         for (label, text) in lines() {
@@ -289,8 +287,7 @@ pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOn
             }
         }
         Ok(())
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 #[cfg(test)]

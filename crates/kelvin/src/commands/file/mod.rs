@@ -21,13 +21,14 @@ const CALIBRATION_SECONDS: f64 = 0.01;
 pub fn file(args: &FileArgs) -> CmdResult {
     kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
     match &args.command {
-        FileCommand::Read(args) => read::read(args),
-        FileCommand::Autosize(args) => read::autosize(args),
-        FileCommand::Write(args) => write::write(args),
-        FileCommand::Copy(args) => copy::copy(args),
-        FileCommand::Sweep(args) => super::run::sweep(args),
-        FileCommand::Cache(args) => cache::cache(args),
+        FileCommand::Read(args) => read::read(args)?,
+        FileCommand::Autosize(args) => read::autosize(args)?,
+        FileCommand::Write(args) => write::write(args)?,
+        FileCommand::Copy(args) => copy::copy(args)?,
+        FileCommand::Sweep(args) => return super::run::sweep(args),
+        FileCommand::Cache(args) => return cache::cache(args),
     }
+    Ok(true)
 }
 
 /// Why a file could not be read or written, in the words of the command line.

@@ -12,11 +12,11 @@ use serde::Serialize;
 use super::figures::{self, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
-use crate::cli_error::{CliError, CmdResult, Context};
+use crate::cli_error::{CliError, Context};
 use crate::progress::show_time_progress;
 
 /// `kelvin file read`.
-pub(super) fn read(args: &ReadArgs) -> CmdResult {
+pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
     let until = match (args.count, args.seconds) {
         (Some(count), _) => EndCondition::Requests(count),
         (None, Some(time)) => EndCondition::Time(time),
@@ -77,7 +77,7 @@ fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
 }
 
 /// `kelvin file autosize`.
-pub(super) fn autosize(args: &AutosizeArgs) -> CmdResult {
+pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
     let job = ReadJob { until: EndCondition::Time(args.seconds), ..read_job(&args.file, &args.how, None)? };
     let done = read_with_progress(&job)?;
     let found = ReadReport::new(&job, &done, None);

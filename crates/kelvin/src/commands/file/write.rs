@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::figures::{self, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::WriteArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CliError;
 
 /// `kelvin file write`.
-pub(super) fn write(args: &WriteArgs) -> CmdResult {
+pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
     let engine = args.engine.with_depth(args.depth).map_err(to_cli_error)?;
     let bytes = match (args.size, args.count) {
         (Some(size), _) => size,

@@ -2,7 +2,7 @@
 
 use kelvin_store::{InsertError, InsertOutcome, RunFilter, RunSummary, Store, copy};
 
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output;
 use crate::progress::StatusLine;
 use crate::stores::run_count_text;
@@ -35,7 +35,7 @@ pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdRe
         notice!("{} left out: still running, or killed; name {it} to copy {it} all the same", run_count_text(unended));
     }
     copied?;
-    Ok(exit_code(tally.differing == 0))
+    Ok(tally.differing == 0)
 }
 
 fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts) -> Result<(), CliError> {

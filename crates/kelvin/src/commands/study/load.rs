@@ -4,7 +4,6 @@ mod peer;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::CacheState;
@@ -74,12 +73,10 @@ pub fn load(args: &StudyArgs) -> CmdResult {
 }
 
 /// Reads the files of a directory past the page cache, and prints how fast.
-pub fn disk_rate(directory: &Path, milliseconds: u64) -> CmdResult {
+pub fn disk_rate(directory: &Path, milliseconds: u64) -> Result<(), CliError> {
     // Whoever started it has put it where it belongs once its input ends.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    let rate = rate_of(directory, Duration::from_millis(milliseconds))?;
-    output::print_json(&rate)?;
-    Ok(ExitCode::SUCCESS)
+    output::print_json(&rate_of(directory, Duration::from_millis(milliseconds))?)
 }
 
 fn to_cli_error(error: Error) -> CliError {

@@ -10,7 +10,7 @@ use kelvin_report::why::WhyTerminal;
 use super::explain_figure;
 use crate::cause_experiment::ExperimentLimits;
 use crate::cli::{Budget, WhyArgs, WhyFormat};
-use crate::cli_error::{CmdResult, exit_code};
+use crate::cli_error::CmdResult;
 use crate::commands::report::load_run;
 use crate::gaps::find_gaps;
 use crate::output::{self, Outlet};
@@ -74,7 +74,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         explanations_summary(&explanations).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(exit_code(!failed))
+    Ok(!failed)
 }
 
 /// One of several explanations.
