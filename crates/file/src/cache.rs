@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable, page_bytes, unwritten_pages};
+use serde::Serialize;
 
 use crate::access::Access;
 pub use crate::access::PageCacheState;
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 ///
 /// Neither is right everywhere: mincore(2) reports the whole file as present to those who neither own it nor may write it;
 /// cachestat(2) reports nothing of a file on overlayfs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residency {
     /// Pages of the file.
     pub pages: u64,

@@ -14,6 +14,7 @@ use std::ops::{ControlFlow, Range};
 use kelvin_stats::{RankChangePoint, median, rank_change_points};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::page_bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::access::PageCacheState;
@@ -49,13 +50,14 @@ pub const MIN_LIMIT: u64 = 64 << 20;
 pub const SIZE_TOLERANCE: f64 = 0.1;
 
 /// A file of one size, read twice.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeSample {
     /// Its size.
     pub bytes: u64,
     /// Nanoseconds of a block in each part of it in the second pass: the median of the part.
     pub block_nanoseconds: Vec<f64>,
     /// Bytes of it that were in memory, by mincore(2): before or after the second pass, whichever is less.
+    #[serde(rename = "resident_bytes")]
     pub resident: u64,
 }
 

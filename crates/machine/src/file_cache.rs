@@ -2,25 +2,29 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::limits::{ProcessCgroups, parse_limit};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 
 /// The size of the file cache, and its maximum.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileCache {
     /// Bytes in file pages now, on the whole machine, if known.
+    #[serde(rename = "in_use_bytes")]
     pub current_bytes: Option<u64>,
     /// Its bounds, the tightest first.
     pub bounds: Vec<FileCacheBound>,
 }
 
 /// A bound of the file cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileCacheBound {
     /// Maximum bytes of file pages.
     pub bytes: u64,
     /// What sets the bound: `the machine`, `the control group /a/b`.
+    #[serde(rename = "limited_by")]
     pub set_by: String,
     /// Its terms, in bytes.
     pub terms: Vec<BoundTerm>,
@@ -29,9 +33,10 @@ pub struct FileCacheBound {
 }
 
 /// A term of a sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BoundTerm {
     /// What it is.
+    #[serde(rename = "term")]
     pub name: &'static str,
     /// Its bytes, negative if subtracted.
     pub bytes: i64,

@@ -3,7 +3,7 @@
 //! A machine is one file of `machines/`, with its facts and the figures of default runs: `kelvin other-machine` makes it from stored runs.
 //! Predictions of those machines are made anew from them, with the formulas of today.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use kelvin_core::catalogue::{file, mem, net, os};
@@ -11,6 +11,7 @@ use kelvin_core::{AxisWord, Case, Machine, Metric, Name, NoPrediction, PlannedMe
 use kelvin_harness::{
     HeadlineTable, Plan, Proxy, ProxyCases, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
 };
+use serde::{Serialize, Serializer};
 
 static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
     [
@@ -38,19 +39,26 @@ pub fn headline_table(machine: &ReferenceRecord) -> HeadlineTable {
 }
 
 /// A figure that no formula predicts from what is simpler.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Primitive {
     /// Its metric.
+    #[serde(serialize_with = "serialize_metric_id")]
     pub metric: &'static Metric,
     /// The case at which it is measured.
     pub case: Case,
     /// Why no formula tells of it.
+    #[serde(rename = "missing_formula_reason")]
     pub reason: NoPrediction,
     /// What does the same kind of work, and is measured on other machines as here.
     pub proxy: Option<Name>,
     /// The same figure on other machines: their names and its values, in the metric's unit. None where it says something about a
     /// device or a system's settings alone.
-    pub on_references: Vec<(String, f64)>,
+    #[serde(rename = "reference_values")]
+    pub on_references: BTreeMap<String, f64>,
+}
+
+fn serialize_metric_id<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error> {
+    metric.id.serialize(serializer)
 }
 
 /// What a plan measures and no formula predicts on a machine, whatever else is measured; in the order of the plan.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunHeader, RunStatus, SkipReason};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LoadError};
@@ -30,7 +32,7 @@ pub struct RunFilter {
 }
 
 /// A run in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     /// Its id.
     pub id: String,
@@ -51,9 +53,18 @@ pub struct RunSummary {
     /// Bytes that its data takes in the store, compressed.
     pub bytes: u64,
     /// Its tags and its note.
+    #[serde(flatten, serialize_with = "serialize_all_labels")]
     pub labels: Labels,
     /// The server that is yet to get it, if there is one; see [`Recorder::for_server`](crate::Recorder::for_server).
     pub pending_server: Option<String>,
+}
+
+/// Labels with those that are not there.
+fn serialize_all_labels<S: Serializer>(labels: &Labels, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_struct("Labels", 2)?;
+    fields.serialize_field("tags", &labels.tags)?;
+    fields.serialize_field("note", &labels.note)?;
+    fields.end()
 }
 
 impl Store {

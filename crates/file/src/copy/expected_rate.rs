@@ -11,6 +11,7 @@ use kelvin_sys::cpu_usage::ThreadClock;
 use kelvin_sys::fs::kind;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::stop_signals;
+use serde::Serialize;
 
 use super::CopyMethod;
 use crate::Error;
@@ -32,22 +33,25 @@ const SLOWER_FACTOR: f64 = 1.5;
 const FASTER_FACTOR: f64 = 1.2;
 
 /// Nanoseconds of CPU time for each byte.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CopyCosts {
     /// Reading it from memory, in blocks as asked for.
+    #[serde(rename = "reading_cost")]
     pub reading: f64,
     /// Writing it to a new file in memory, likewise.
+    #[serde(rename = "writing_cost")]
     pub writing: f64,
 }
 
 /// Bytes a second that were to be expected, from memory to memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RateRange {
     /// At least.
     pub low: f64,
     /// At most.
     pub high: f64,
     /// Where from.
+    #[serde(flatten)]
     pub costs: CopyCosts,
 }
 

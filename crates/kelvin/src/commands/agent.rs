@@ -31,8 +31,8 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
     let _ = kelvin_sys::process::raise_open_file_limit();
     let limits = AgentLimits { max_clients: args.clients, ..AgentLimits::default() };
     let log = Arc::new(Log::with_writer(std::io::stderr())?);
-    let told = Arc::clone(&log);
-    let tell = Box::new(move |from: SocketAddr, event: &AgentEvent| {
+    let event_log = Arc::clone(&log);
+    let report = Box::new(move |from: SocketAddr, event: &AgentEvent| {
         let (about, what) = match event {
             AgentEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
             AgentEvent::TestRequested(request) => (LogSource::Client, request.to_string()),
@@ -40,9 +40,9 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
             AgentEvent::Fault(error) => (LogSource::Client, error.to_string()),
             AgentEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
         };
-        told.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
+        event_log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
     });
-    let agent = Agent::listen(args.listen, secret, limits, tell).map_err(|error| match error {
+    let agent = Agent::listen(args.listen, secret, limits, report).map_err(|error| match error {
         Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         error => CliError::new("--listen", error),
     })?;
@@ -59,8 +59,7 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
             directory.display()
         )
     });
-    let offer = format!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients);
-    log.write_line(LogSource::Client, &offer);
+    log.note(format_args!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients));
     let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
     log.close(LOG_FLUSH_TIMEOUT);
     served.map_err(CliError::msg)

@@ -38,8 +38,8 @@ pub fn history(args: &HistoryArgs) -> CmdResult {
     let outlet = Outlet::find(args.output.path())?;
     let (store, records) = read_history(args)?;
     match args.alert {
-        Some(least) => print_alerts(&store, &records, least, args),
-        None => show(&store, records, outlet, args),
+        Some(threshold) => print_alerts(&store, &records, threshold, args),
+        None => show(&store, records, outlet, args).map(|()| true),
     }
 }
 
@@ -52,19 +52,21 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
     let store = open_existing_store(&args.store)?
         .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
     let MachineSelection { identity, cpu_model, identities, others, mode, other_modes } =
-        MachineSelection::find(&store, &store.machines()?, args)?;
+        MachineSelection::find(&store, args)?;
     // One more tells whether there are older ones.
     let limit = args.limit as usize;
     let mut runs = store.history_runs(&identities, &mode, limit + 1)?;
     let has_older = runs.len() > limit;
     runs.drain(..runs.len().saturating_sub(limit));
-    let is_wanted = |metric: &str| names.selects(metric);
-    let stored = store.series_values(&runs, &|metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric))?;
-    let mut others = store.latest_values(&others, &mode, &is_wanted)?;
-    let mut chains = vec![None; runs.len()];
+    let is_selected = |metric: &str| names.selects(metric);
+    let stored = store.series_values(&runs, &|metric: &str| STEADY_CHAIN.id == *metric || is_selected(metric))?;
+    let mut others = store.latest_values(&others, &mode, &is_selected)?;
+    let input_run =
+        |run: &HistoryRunRow| HistoryInputRun { id: run.id.clone(), started: run.started.clone(), chain: None };
+    let mut input_runs: Vec<HistoryInputRun> = runs.iter().map(input_run).collect();
     let of_chain =
         stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
-    of_chain.flat_map(|series| &series.values).for_each(|value| chains[value.run] = Some(value.value));
+    of_chain.flat_map(|series| &series.values).for_each(|value| input_runs[value.run].chain = Some(value.value));
     let mut series: Vec<HistoryInputSeries> = Vec::new();
     // The metrics as the newest run that has a value defines them, by run.
     let mut definitions: HashMap<usize, HashMap<Name, Metric>> = HashMap::new();
@@ -94,17 +96,11 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
         let asked = if args.all { "any metric".into() } else { args.names.join(", ") };
         bail!("no {mode} run of this machine has a figure of {asked}");
     }
-    let input_run = |(run, &chain): (&HistoryRunRow, &Option<f64>)| HistoryInputRun {
-        id: run.id.clone(),
-        started: run.started.clone(),
-        chain,
-    };
-    let input_runs = runs.iter().zip(&chains).map(input_run).collect();
     let records = HistoryInput { machine: identity, cpu_model, mode, runs: input_runs, has_older, other_modes, series };
     Ok((store, HistoryRecords { runs, records }))
 }
 
-fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> CmdResult {
+fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> Result<(), CliError> {
     let since = args.since.map(|since| since.microseconds(now_us()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
@@ -123,8 +119,7 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
         HistoryFormat::Html => HistoryPage.render(&history, out),
         HistoryFormat::Md => HistoryMarkdown.render(&history, out),
         HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(&history)?),
-    })?;
-    Ok(true)
+    })
 }
 
 fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
@@ -132,7 +127,7 @@ fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> 
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.
-fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &HistoryArgs) -> CmdResult {
+fn print_alerts(store: &Store, records: &HistoryRecords, threshold: f64, args: &HistoryArgs) -> CmdResult {
     let runs = &records.runs;
     let first = match args.since {
         Some(since) => runs.partition_point(|run| run.started_us < since.microseconds(now_us())),
@@ -140,11 +135,11 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
     };
     let before = records.records.before_run(first).history();
     let now = records.records.history();
-    if new_changes(&now, &before, least).is_empty() {
+    if new_changes(&now, &before, threshold).is_empty() {
         return Ok(true);
     }
     let now = redacted_history(store, now, args)?;
-    let news = new_changes(&now, &before, least);
+    let news = new_changes(&now, &before, threshold);
     match args.output.format() == HistoryFormat::Json {
         true => output::print_json(&news)?,
         false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
@@ -235,93 +230,89 @@ impl MachineSelection {
     ///
     /// # Errors
     /// A machine or mode without runs, or a name of several machines.
-    fn find(store: &Store, machines: &[MachineRuns], args: &HistoryArgs) -> Result<Self, CliError> {
-        if machines.is_empty() {
+    fn find(store: &Store, args: &HistoryArgs) -> Result<Self, CliError> {
+        let mut groups = by_hardware(store, store.machines()?)?;
+        if groups.is_empty() {
             bail!(
                 "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
                 store.name()
             );
         }
-        let by_hardware = hardware_by_identity(store, machines)?;
-        let wanted = match &args.machine {
-            Some(asked) => find_hardware(asked, machines, &by_hardware)?,
-            None => hardware_identity(&kelvin_machine::read(std::path::Path::new("/"))),
-        };
-        let of = |one: &MachineRuns| by_hardware[&one.machine] == wanted;
-        let Some(newest) = machines.iter().find(|one| of(one)) else {
-            let known: Vec<&str> = machines.iter().map(|one| one.machine.get(..8).unwrap_or(&one.machine)).collect();
-            bail!("the store has no run of this machine: name one of {} with --machine", first_sorted(known));
-        };
+        let (_, machine) = groups.remove(find_machine(&groups, args.machine.as_deref())?);
         let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
-        machines.iter().filter(|one| of(one)).for_each(|one| *modes.entry(&one.mode).or_default() += one.runs);
-        let most = modes.iter().max_by_key(|(_, runs)| **runs).map_or("", |(mode, _)| mode);
-        let mode = args.mode.as_deref().unwrap_or(most);
-        if !modes.contains_key(mode) {
-            let known: Vec<&str> = modes.keys().copied().collect();
-            bail!("--mode: this machine has no runs in mode {mode}; it has {}", first_sorted(known));
+        machine.iter().for_each(|runs| *modes.entry(&runs.mode).or_default() += runs.runs);
+        let frequent = modes.iter().max_by_key(|(_, runs)| **runs).map_or("", |(mode, _)| mode);
+        let mode = args.mode.as_deref().unwrap_or(frequent).to_owned();
+        if !modes.contains_key(mode.as_str()) {
+            bail!("--mode: this machine has no runs in mode {mode}; it has {}", first_sorted(modes.into_keys()));
         }
-        let identities: Vec<String> = machines.iter().filter(|one| of(one)).map(|one| one.machine.clone()).collect();
         let other_modes = modes.iter().filter(|(other, _)| **other != mode);
+        let identities = |group: &[MachineRuns]| group.iter().map(|runs| runs.machine.clone()).collect();
         Ok(Self {
-            identity: newest.machine.clone(),
-            cpu_model: newest.cpu_model.clone(),
-            identities,
-            others: other_machines(machines, &by_hardware, &wanted),
-            mode: mode.to_owned(),
+            identity: machine[0].machine.clone(),
+            cpu_model: machine[0].cpu_model.clone(),
+            identities: identities(&machine),
+            others: groups.iter().take(MAX_OTHER_MACHINES).map(|(_, group)| identities(group)).collect(),
             other_modes: other_modes.map(|(mode, &runs)| OtherModeRuns { mode: (*mode).to_owned(), runs }).collect(),
+            mode,
         })
     }
 }
 
-/// The hardware of each identity: an upgraded kernel gives a machine another identity, and its history goes on.
-fn hardware_by_identity(store: &Store, machines: &[MachineRuns]) -> Result<HashMap<String, String>, CliError> {
-    let mut known: HashMap<String, String> = HashMap::new();
-    for one in machines {
-        if !known.contains_key(&one.machine) {
-            let outline = store.header_of(&one.newest)?;
-            known.insert(one.machine.clone(), hardware_identity(&outline.machine));
-        }
+/// A machine by its hardware, with its runs under each identity and in each mode, the newest first.
+type HardwareRuns = (String, Vec<MachineRuns>);
+
+/// The machines, the ones measured last first. An upgraded kernel gives a machine another identity, and its history goes on.
+fn by_hardware(store: &Store, machines: Vec<MachineRuns>) -> Result<Vec<HardwareRuns>, CliError> {
+    let mut groups: Vec<HardwareRuns> = Vec::new();
+    for runs in machines {
+        let has_identity = |(_, group): &HardwareRuns| group.iter().any(|known| known.machine == runs.machine);
+        let index = match groups.iter().position(has_identity) {
+            Some(index) => index,
+            None => {
+                let hardware = hardware_identity(&store.header_of(&runs.newest)?.machine);
+                groups.iter().position(|(known, _)| *known == hardware).unwrap_or_else(|| {
+                    groups.push((hardware, Vec::new()));
+                    groups.len() - 1
+                })
+            }
+        };
+        groups[index].1.push(runs);
     }
-    Ok(known)
+    Ok(groups)
 }
 
-/// The identities of each machine with other hardware, those measured last.
-fn other_machines(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: &str) -> Vec<Vec<String>> {
-    let mut others: Vec<(&str, Vec<String>)> = Vec::new();
-    for one in machines.iter().filter(|one| by_hardware[&one.machine] != but) {
-        let hardware = by_hardware[&one.machine].as_str();
-        match others.iter_mut().find(|(known, _)| *known == hardware) {
-            Some((_, identities)) => identities.push(one.machine.clone()),
-            None => others.push((hardware, vec![one.machine.clone()])),
-        }
-    }
-    others.into_iter().take(MAX_OTHER_MACHINES).map(|(_, identities)| identities).collect()
-}
-
-/// The hardware of the machine with an identity, or the beginning of one.
-fn find_hardware(
-    asked: &str,
-    machines: &[MachineRuns],
-    by_hardware: &HashMap<String, String>,
-) -> Result<String, CliError> {
-    let fitting: Vec<&str> =
-        machines.iter().map(|one| one.machine.as_str()).filter(|one| one.starts_with(asked)).collect();
-    let mut hardware: Vec<&String> = fitting.iter().map(|&one| &by_hardware[one]).collect();
-    hardware.sort_unstable();
-    hardware.dedup();
-    match hardware[..] {
-        [one] if !asked.is_empty() => Ok(one.clone()),
+/// The index of this machine, or of that with an identity which begins with a text.
+fn find_machine(groups: &[HardwareRuns], beginning: Option<&str>) -> Result<usize, CliError> {
+    let Some(beginning) = beginning else {
+        let here = hardware_identity(&kelvin_machine::read(std::path::Path::new("/")));
+        return groups.iter().position(|(hardware, _)| *hardware == here).ok_or_else(|| {
+            let known = identities(groups).map(|identity| identity.get(..8).unwrap_or(identity));
+            let known = first_sorted(known);
+            CliError::msg(format!("the store has no run of this machine: name one of {known} with --machine"))
+        });
+    };
+    let fits = |identity: &&str| identity.starts_with(beginning);
+    let fitting: Vec<usize> =
+        (0..groups.len()).filter(|&index| identities(&groups[index..=index]).any(|identity| fits(&identity))).collect();
+    match fitting[..] {
+        [index] if !beginning.is_empty() => Ok(index),
         [] => bail!(
-            "--machine: no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"
+            "--machine: no machine in the store has an identity that begins with {beginning}: `kelvin runs list` shows them"
         ),
-        _ => bail!("--machine: {asked} could be {}: give more of it", first_sorted(fitting)),
+        _ => {
+            bail!("--machine: {beginning} could be {}: give more of it", first_sorted(identities(groups).filter(fits)))
+        }
     }
+}
+
+fn identities(groups: &[HardwareRuns]) -> impl Iterator<Item = &str> {
+    groups.iter().flat_map(|(_, group)| group).map(|runs| runs.machine.as_str())
 }
 
 /// The first few of some names, each once.
-fn first_sorted(names: Vec<&str>) -> String {
-    let names = BTreeSet::from_iter(names);
-    output::first_names(names.into_iter())
+fn first_sorted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    output::first_names(BTreeSet::from_iter(names).into_iter())
 }
 
 /// What was read.

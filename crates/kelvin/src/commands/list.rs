@@ -1,9 +1,7 @@
 //! `kelvin list`: what can be measured.
 
-use std::collections::BTreeMap;
-
 use kelvin_core::catalogue::os;
-use kelvin_core::{Case, Metric, Name, NoPrediction, units};
+use kelvin_core::{Case, Metric, units};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_probes::Primitive;
 use kelvin_probes::calibration::{CoverageSummary, predict_figures};
@@ -85,76 +83,51 @@ fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
     })
 }
 
-/// A figure that no formula predicts.
-#[derive(Serialize)]
-struct PrimitiveFigure<'a> {
-    metric: Name,
-    case: &'a Case,
-    missing_formula_reason: &'a NoPrediction,
-    /// What does the same kind of work, by which the figure is told from other machines.
-    proxy: Option<Name>,
-    /// The figure on the reference machines, in the metric's unit.
-    reference_values: BTreeMap<&'a str, f64>,
-}
-
-impl<'a> PrimitiveFigure<'a> {
-    fn new(one: &'a Primitive) -> Self {
-        Self {
-            metric: one.metric.id,
-            case: &one.case,
-            missing_formula_reason: &one.reason,
-            proxy: one.proxy,
-            reference_values: one.on_references.iter().map(|(name, value)| (name.as_str(), *value)).collect(),
-        }
-    }
-}
-
 /// `kelvin list --primitives`.
 fn list_primitives(plan: &Plan, here: &LocalMachine, json: bool) -> Result<(), CliError> {
     let mut plan = plan.clone();
     // What needs another machine says something of that one.
     plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
-    let found = kelvin_probes::primitive_metrics(&here.machine, &plan);
+    let primitives = kelvin_probes::primitive_metrics(&here.machine, &plan);
     if json {
-        return output::print_json(&found.iter().map(PrimitiveFigure::new).collect::<Vec<_>>());
+        return output::print_json(&primitives);
     }
     let held_out = held_out_text()?;
     output::print(|out| writeln!(out, "{}\n", wrap(&held_out, output::width()).join("\n")))?;
-    print_table(found.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
+    print_table(primitives.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
 }
 
 /// How well the ranges of all other figures hold, as far as the machines that are kept tell.
 fn held_out_text() -> Result<String, CliError> {
     let machines = kelvin_probes::reference_records();
-    let held = machines
-        .iter()
-        .map(|machine| CoverageSummary::from_figures(&predict_figures(machine)))
-        .collect::<Option<Vec<CoverageSummary>>>();
-    let held = held.ok_or_else(|| CliError::msg("no machine is known"))?;
-    let shares = held.iter().map(|held| held.covered);
-    let [least, most] = [shares.clone().fold(1.0, f64::min), shares.fold(0.0, f64::max)].map(|share| 100.0 * share);
-    let ranges: Vec<f64> = held.iter().map(|held| held.median_range).collect();
+    let summaries = machines.iter().map(|machine| CoverageSummary::from_figures(&predict_figures(machine)));
+    let summaries: Option<Vec<CoverageSummary>> = summaries.collect();
+    let summaries = summaries.ok_or_else(|| CliError::msg("no machine is known"))?;
+    let shares = summaries.iter().map(|summary| 100.0 * summary.covered);
+    let [low, high] = [shares.clone().fold(100.0, f64::min), shares.fold(0.0, f64::max)];
+    let ranges: Vec<f64> = summaries.iter().map(|summary| summary.median_range).collect();
     Ok(format!(
-        "Predicted ranges are to hold 90 % of figures. Each of {} machines was predicted by the others alone: {least:.0} to {most:.0} % of \
+        "Predicted ranges are to hold 90 % of figures. Each of {} machines was predicted by the others alone: {low:.0} to {high:.0} % of \
          its figures lie in their ranges, which span a factor of {:.2} in the median. These figures have no formula:",
-        held.len(),
+        summaries.len(),
         median(&ranges)
     ))
 }
 
 /// A primitive in words: its case, what it is elsewhere, and why no formula tells.
-fn primitive_text(one: &Primitive) -> String {
-    let case = if one.case.is_empty() { String::new() } else { format!("{}: ", one.case) };
-    let values = one.on_references.iter().map(|(_, value)| *value);
-    let [least, most] = [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)];
-    let of = |value: f64| units::value_text(value, one.metric.unit);
-    let by = one.proxy.map(|by| format!(", told by {by}")).unwrap_or_default();
-    let elsewhere = match one.on_references.len() {
+fn primitive_text(primitive: &Primitive) -> String {
+    let Primitive { metric, case, reason, proxy, on_references } = primitive;
+    let case = if case.is_empty() { String::new() } else { format!("{case}: ") };
+    let values = on_references.values().copied();
+    let range = [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)];
+    let [low, high] = range.map(|value| units::value_text(value, metric.unit));
+    let by = proxy.map(|by| format!(", told by {by}")).unwrap_or_default();
+    let elsewhere = match on_references.len() {
         0 => String::new(),
-        1 => format!("{} on one other machine{by}; ", of(least)),
-        machines => format!("{} to {} on {machines} other machines{by}; ", of(least), of(most)),
+        1 => format!("{low} on one other machine{by}; "),
+        machines => format!("{low} to {high} on {machines} other machines{by}; "),
     };
-    format!("{case}{elsewhere}{}", one.reason.0)
+    format!("{case}{elsewhere}{}", reason.0)
 }
 
 impl ListedMetric<'_> {
@@ -193,6 +166,7 @@ fn listed_metrics(plan: &Plan) -> Vec<ListedMetric<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::NoPrediction;
     use kelvin_harness::PlanContext;
     use kelvin_probes::reference_records;
 
@@ -219,7 +193,7 @@ mod tests {
             case: Case::new(),
             reason: NoPrediction::new("nothing is published"),
             proxy: Some(kelvin_core::catalogue::os::SYSCALL_FSTAT.id),
-            on_references: vec![("a".into(), 300.0), ("b".into(), 900.0)],
+            on_references: [("a".into(), 300.0), ("b".into(), 900.0)].into(),
         };
         assert_eq!(
             primitive_text(&one),

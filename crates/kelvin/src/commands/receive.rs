@@ -27,7 +27,7 @@ use crate::progress::byte_progress_text;
 /// logs to standard error.
 pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let secret = read_secret(args.token_file.as_deref())?;
-    let moving = args.setup()?;
+    let method = args.setup()?;
     let destination = destination(args)?;
     let is_output = matches!(destination, Destination::Output(_));
     kelvin_sys::stop_signals::install_handlers()?;
@@ -36,27 +36,26 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let log = Log::with_writer(std::io::stderr())?;
     let device = args.device.then_some(KmodDevice::Receiver);
     let (shows_progress, failed) = (output::shows_progress(), AtomicBool::default());
-    let teller = Arc::new(EventReporter { log, json: args.json, is_output, device, shows_progress, failed });
-    let told = Arc::clone(&teller);
-    let tell = Box::new(move |from: SocketAddr, event: SessionEvent| told.report(from, &event));
+    let reporter = Arc::new(EventReporter { log, json: args.json, is_output, device, shows_progress, failed });
+    let event_reporter = Arc::clone(&reporter);
+    let report = Box::new(move |from: SocketAddr, event: SessionEvent| event_reporter.report(from, &event));
     let once = args.once || is_output;
-    let manner = ReceiverOptions { overwrite: args.overwrite, once, method: moving, min_progress: args.min_progress };
+    let options = ReceiverOptions { overwrite: args.overwrite, once, method, min_progress: args.min_progress };
     let is_over = || kelvin_sys::stop_signals::stop_signal().is_some();
     let served = if args.device {
-        let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, manner, tell);
+        let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, options, report);
         let receiver = receiver.map_err(|error| listen_error(args, error))?;
-        teller.announce(receiver.address(), args)?;
+        reporter.announce(receiver.address(), args)?;
         receiver.serve(is_over)
     } else {
-        let receiver = Receiver::listen(args.listen, destination, secret, manner, tell);
+        let receiver = Receiver::listen(args.listen, destination, secret, options, report);
         let receiver = receiver.map_err(|error| listen_error(args, error))?;
-        teller.announce(receiver.address()?, args)?;
+        reporter.announce(receiver.address()?, args)?;
         receiver.serve(is_over)
     };
-    teller.log.close(LOG_FLUSH_TIMEOUT);
+    reporter.log.close(LOG_FLUSH_TIMEOUT);
     served?;
-    let is_fault = once && teller.failed.load(Ordering::Relaxed);
-    Ok(!is_fault)
+    Ok(!(once && reporter.failed.load(Ordering::Relaxed)))
 }
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
@@ -106,7 +105,7 @@ impl EventReporter {
     fn announce(&self, address: SocketAddr, args: &ReceiveArgs) -> Result<(), CliError> {
         let shown = DisplayAddr(address).to_string();
         if self.is_output {
-            self.log.write_line(LogSource::Client, &shown);
+            self.log.note(&shown);
         } else if self.json {
             output::print_json(&std::collections::BTreeMap::from([("listening", &shown)]))?;
         } else {
@@ -114,38 +113,32 @@ impl EventReporter {
         }
         let whom = if args.token_file.is_some() { "senders with the secret" } else { "any process on this host" };
         let until = if args.once || self.is_output { "one of them is served" } else { "Ctrl-C" };
-        self.log.write_line(LogSource::Client, &format!("receiving from {whom} until {until}"));
+        self.log.note(format_args!("receiving from {whom} until {until}"));
         Ok(())
     }
 
     fn report(&self, from: SocketAddr, event: &SessionEvent) {
         let (about, what) = match event {
             SessionEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
-            SessionEvent::FileStored(_) => return,
             SessionEvent::FileFailed(_, why @ Error::File(_)) => (LogSource::Client, why.to_string()),
             SessionEvent::FileFailed(path, why) => (LogSource::Client, format!("{}: {why}", path.display())),
             SessionEvent::PartKept(path) => {
                 (LogSource::Client, format!("{}: a part is left, to be gone on with", path.display()))
             }
             SessionEvent::Finished(summary) => return self.report_summary(from, summary),
-            SessionEvent::Progress { bytes, of, elapsed } => {
-                if self.shows_progress {
-                    self.log.write_transient(&format!(
-                        "{}: {}",
-                        DisplayAddr(from),
-                        byte_progress_text(*bytes, *of, *elapsed)
-                    ));
-                }
-                return;
+            SessionEvent::Progress { bytes, of, elapsed } if self.shows_progress => {
+                let progress = byte_progress_text(*bytes, *of, *elapsed);
+                return self.log.write_transient(&format!("{}: {progress}", DisplayAddr(from)));
             }
+            SessionEvent::FileStored(_) | SessionEvent::Progress { .. } => return,
             SessionEvent::Fault(error) => (LogSource::Client, error.to_string()),
             SessionEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
         };
-        // One that found no place is not the one that is served.
-        if matches!(event, SessionEvent::FileFailed(..) | SessionEvent::Fault(_))
-            && !matches!(event, SessionEvent::Fault(Error::ServerFull(_)))
-        {
-            self.failed.store(true, Ordering::Relaxed);
+        match event {
+            // One that found no place is not the one that is served.
+            SessionEvent::Fault(Error::ServerFull(_)) => {}
+            SessionEvent::FileFailed(..) | SessionEvent::Fault(_) => self.failed.store(true, Ordering::Relaxed),
+            _ => {}
         }
         self.log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
     }
@@ -158,16 +151,17 @@ impl EventReporter {
             // A line of progress on the same terminal is not to stand before it.
             let _ = output::print_raw(|out| out.write_all(ERASE_LINE.as_bytes()));
         }
+        let text = format!("{summary}{}", super::kernel_socket_note(self.device));
         let printed = if self.is_output {
-            self.log.write_line(LogSource::Client, &format!("{summary}{}", super::kernel_socket_note(self.device)));
+            self.log.note(text);
             Ok(())
         } else if self.json {
             output::print_json(&ReceiveSummary { moved: summary, device: self.device.map(KmodDevice::path) })
         } else {
-            output::print(|out| writeln!(out, "{summary}{}", super::kernel_socket_note(self.device)))
+            output::print(|out| writeln!(out, "{text}"))
         };
         if let Err(fault) = printed {
-            self.log.write_line(LogSource::Client, &format!("{}: {fault}", DisplayAddr(from)));
+            self.log.note(format_args!("{}: {fault}", DisplayAddr(from)));
         }
     }
 }

@@ -15,7 +15,6 @@ use kelvin_report::{Json, Render, Report};
 use kelvin_store::{
     AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
 };
-use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
@@ -110,28 +109,9 @@ fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
     )
 }
 
-/// A run in the list, as JSON.
-#[derive(Serialize)]
-struct RunEntry<'a> {
-    id: &'a str,
-    started: &'a str,
-    status: Option<&'a RunStatus>,
-    machine: &'a str,
-    cpu_model: Option<&'a str>,
-    /// `foreign` where another program measured it, whose name ends the id.
-    mode: &'a str,
-    kelvin: &'a str,
-    measured_rounds: u64,
-    bytes: u64,
-    tags: &'a BTreeMap<String, String>,
-    note: Option<&'a str>,
-    pending_server: Option<&'a str>,
-}
-
 fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
     let lines = store.list(&RunFilter { tags: tags.to_vec(), ..RunFilter::default() })?;
     if json {
-        let lines: Vec<_> = lines.iter().map(run_entry).collect();
         return output::print_json(&lines);
     }
     if lines.is_empty() {
@@ -220,21 +200,4 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
     let done = removed.or_else(|_| remove(in_place.store())).map_err(CliError::from);
     done.and_then(|removed| Ok(in_place.finish().map(|()| removed)?))
         .map_err(|why| CliError::msg(format!("{why}; the store as it was is in {}", copy.display())))
-}
-
-fn run_entry(line: &RunSummary) -> RunEntry<'_> {
-    RunEntry {
-        id: &line.id,
-        started: &line.started,
-        status: line.status.as_ref(),
-        machine: &line.machine,
-        cpu_model: line.cpu_model.as_deref(),
-        mode: &line.mode,
-        kelvin: &line.kelvin,
-        measured_rounds: line.measured_rounds,
-        bytes: line.bytes,
-        tags: &line.labels.tags,
-        note: line.labels.note.as_deref(),
-        pending_server: line.pending_server.as_deref(),
-    }
 }

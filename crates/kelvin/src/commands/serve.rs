@@ -8,7 +8,7 @@ use kelvin_sys::stop_signals;
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
 
 use super::agent::LOG_FLUSH_TIMEOUT;
-use super::agent::log::{Log, LogSource};
+use super::agent::log::Log;
 use crate::cli::ServeArgs;
 use crate::cli_error::CliError;
 use crate::output;
@@ -25,44 +25,30 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     let _ = kelvin_sys::process::raise_open_file_limit();
     let server = listen(args)?;
     let address = server.address()?;
-    let resources = server.stats_address()?;
+    let stats = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
     let log = Log::with_writer(std::io::stderr())?;
     output::print(|out| {
-        [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", DisplayAddr(one)))
+        [Some(address), stats].into_iter().flatten().try_for_each(|end| writeln!(out, "{}", DisplayAddr(end)))
     })?;
-    let most = server.max_connections();
-    log.write_line(
-        LogSource::Client,
-        &format!(
-            "serving {} at http://{}/, at most {most} connections, until Ctrl-C",
-            args.root.display(),
-            UrlAddr(address)
-        ),
-    );
-    if let Some(resources) = resources {
-        log.write_line(
-            LogSource::Client,
-            &format!("telling whoever has the token what it uses at http://{}{STATS_PATH}", UrlAddr(resources)),
-        );
+    let (root, limit) = (args.root.display(), server.max_connections());
+    log.note(format_args!("serving {root} at http://{}/, at most {limit} connections, until Ctrl-C", UrlAddr(address)));
+    if let Some(stats) = stats {
+        log.note(format_args!("telling whoever has the token what it uses at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
     let reopener = server.reopener();
     let served = server.serve(|| {
         if stop_signals::take_reopen_request() {
-            let root = args.root.display();
-            log.write_line(
-                LogSource::Client,
-                &match reopener.reopen() {
-                    Ok(()) => format!("opened {root} anew"),
-                    Err(error) => format!("serving what was opened before: {error}"),
-                },
-            );
+            match reopener.reopen() {
+                Ok(()) => log.note(format_args!("opened {root} anew")),
+                Err(error) => log.note(format_args!("serving what was opened before: {error}")),
+            }
         }
         stop_signals::stop_signal().is_some()
     });
     if let Ok(served) = &served {
-        log.write_line(LogSource::Client, &summary_text(served));
-        choice_texts(&served.bulk).iter().for_each(|line| log.write_line(LogSource::Client, line));
+        log.note(summary_text(served));
+        choice_texts(&served.bulk).iter().for_each(|line| log.note(line));
     }
     log.close(LOG_FLUSH_TIMEOUT);
     served.map(drop).map_err(CliError::msg)
@@ -114,46 +100,41 @@ fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
 /// What the server did, in one sentence.
 fn summary_text(served: &ServerTotals) -> String {
     let ServerTotals { requests, bytes, connections, refused, bulk: _ } = served;
-    let counted = |count: &u64, what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
+    let counts = [(requests, "request"), (bytes, "byte"), (connections, "connection")];
     let [requests, bytes, connections] =
-        [(requests, "request"), (bytes, "byte"), (connections, "connection")].map(|(count, what)| counted(count, what));
-    let mut told = format!("answered {requests} with {bytes} over {connections}");
-    if *refused > 0 {
-        told += &format!("; {refused} more were turned away, because there were too many");
-    }
-    told
+        counts.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }));
+    let rest = match refused {
+        0 => String::new(),
+        refused => format!("; {refused} more were turned away, because there were too many"),
+    };
+    format!("answered {requests} with {bytes} over {connections}{rest}")
 }
 
 /// By which calls larger files went, a sentence for each kind of clients and size that there was.
 fn choice_texts(choices: &BulkStats) -> Vec<String> {
-    let of = |peer, class| {
-        let mut ways = BulkMethod::ALL.map(|path| (path, choices.totals(peer, class, path)));
-        ways.sort_by_key(|(_, sent)| std::cmp::Reverse(sent.answers));
-        let said = |(path, sent): &(BulkMethod, BulkTotals)| {
-            let by = if *path == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
+    let line = |(peer, class)| {
+        let mut methods = BulkMethod::ALL.map(|method| (method, choices.totals(peer, class, method)));
+        methods.sort_by_key(|(_, sent)| std::cmp::Reverse(sent.answers));
+        let text = |(method, sent): &(BulkMethod, BulkTotals)| {
+            let by = if *method == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
             let time = |of_a_byte: f64| format!(" ({:.3} ms/MiB)", of_a_byte * f64::from(1 << 20) / 1e6);
             format!("{} {by}{}", sent.answers, sent.nanoseconds_per_byte().map(time).unwrap_or_default())
         };
-        let ways: Vec<String> = ways.iter().filter(|(_, sent)| sent.answers > 0).map(said).collect();
-        let (size, place) =
-            (class_text(class), if peer == PeerLocality::Local { "on this host" } else { "on other hosts" });
-        (!ways.is_empty()).then(|| format!("answers {size} to clients {place}: {}", ways.join(", ")))
+        let methods: Vec<String> = methods.iter().filter(|(_, sent)| sent.answers > 0).map(text).collect();
+        let size = match class {
+            SizeClass::Small => "of 16 to 128 KiB",
+            SizeClass::Medium => "of 128 KiB to 1 MiB",
+            SizeClass::Large => "of 1 MiB and more",
+        };
+        let place = if peer == PeerLocality::Local { "on this host" } else { "on other hosts" };
+        (!methods.is_empty()).then(|| format!("answers {size} to clients {place}: {}", methods.join(", ")))
     };
-    let all = PeerLocality::ALL.iter().flat_map(|&peer| SizeClass::ALL.map(move |class| (peer, class)));
-    let mut lines: Vec<String> = all.filter_map(|(peer, class)| of(peer, class)).collect();
+    let kinds = PeerLocality::ALL.iter().flat_map(|&peer| SizeClass::ALL.map(move |class| (peer, class)));
+    let mut lines: Vec<String> = kinds.filter_map(line).collect();
     if lines.iter().any(|line| line.contains("ms/MiB")) {
         lines.push("ms/MiB: in trials, from the first call for an answer until its client sent more".into());
     }
     lines
-}
-
-/// The sizes of a class, in words.
-fn class_text(class: SizeClass) -> &'static str {
-    match class {
-        SizeClass::Small => "of 16 to 128 KiB",
-        SizeClass::Medium => "of 128 KiB to 1 MiB",
-        SizeClass::Large => "of 1 MiB and more",
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kelvin_core::catalogue::command::{ALL, CONTEXT_SWITCHES, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_MEMORY, TIME};
+use kelvin_core::catalogue::command::ALL;
 use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::clock::monotonic;
@@ -21,16 +21,8 @@ const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
 /// Maximum bytes of the answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// What one run of a command took.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct CommandUsage {
-    nanoseconds: u64,
-    user: u64,
-    system: u64,
-    peak: u64,
-    faults: u64,
-    switches: u64,
-}
+/// What one run of a command took: a value of each metric of [`ALL`].
+type CommandUsage = [u64; 6];
 
 /// How a command ended: what it took, or its exit status if that is not 0.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -74,7 +66,7 @@ impl ProgramArms {
         match ending.end {
             ChildEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
             ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output) {
-                Ok(CommandExit::Took(taken)) => Ok(Ok(taken)),
+                Ok(CommandExit::Took(usage)) => Ok(Ok(usage)),
                 Ok(CommandExit::Failed(Some(status))) => Err(format!("it exited with status {status}{complaint}")),
                 Ok(CommandExit::Failed(None)) => Err(format!("it was ended by a signal{complaint}")),
                 Err(error) => Err(format!("what it took cannot be read: {error}")),
@@ -105,9 +97,9 @@ impl Arms for ProgramArms {
     }
 
     fn differences(&self) -> Vec<FactDifference> {
-        let [a, b] = self.commands.clone();
-        let is_same = a == b;
-        let fact = FactDifference { group: "Setting".into(), label: "command".into(), base: Some(a), other: Some(b) };
+        let [base, other] = self.commands.clone().map(Some);
+        let is_same = base == other;
+        let fact = FactDifference { group: "Setting".into(), label: "command".into(), base, other };
         if is_same { Vec::new() } else { vec![fact] }
     }
 
@@ -119,8 +111,8 @@ impl Arms for ProgramArms {
     fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
         let flag = ["--a-cmd", "--b-cmd"][side];
         let begun = monotonic();
-        let taken = match self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))? {
-            Ok(taken) => taken,
+        let usage = match self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))? {
+            Ok(usage) => usage,
             Err(end) => return Ok(Err(end)),
         };
         self.has_run[side] = true;
@@ -130,26 +122,19 @@ impl Arms for ProgramArms {
             seconds: (monotonic() - begun) as f64 / 1e9,
             timing: None,
             cpu: 0,
-            outcome: RoundOutcome::Measured(readings(taken)),
+            outcome: RoundOutcome::Measured(readings(usage)),
         }))
     }
 }
 
-fn readings(taken: CommandUsage) -> Vec<MetricReadings> {
-    let of = |metric: &Metric, value: u64| MetricReadings {
+fn readings(usage: CommandUsage) -> Vec<MetricReadings> {
+    let reading = |(metric, value): (&&Metric, u64)| MetricReadings {
         metric: metric.id,
         readings: Readings::Scalars(vec![value as f64]),
         overhead: OverheadReading::default(),
         notes: Vec::new(),
     };
-    vec![
-        of(&TIME, taken.nanoseconds),
-        of(&CPU_USER, taken.user),
-        of(&CPU_SYSTEM, taken.system),
-        of(&PEAK_MEMORY, taken.peak),
-        of(&MINOR_FAULTS, taken.faults),
-        of(&CONTEXT_SWITCHES, taken.switches),
-    ]
+    ALL.iter().zip(usage).map(reading).collect()
 }
 
 /// Runs the command on standard input once, and tells on standard output what it took.
@@ -162,18 +147,8 @@ pub fn command_process() -> Result<(), CliError> {
     let status = shell.spawn().map_err(process_error).and_then(|mut child| child.wait()).context("/bin/sh")?;
     let nanoseconds = monotonic() - begun;
     let used = read_usage(UsageScope::Children);
-    let ran = if status.success() {
-        CommandExit::Took(CommandUsage {
-            nanoseconds,
-            user: used.user,
-            system: used.system,
-            peak: used.peak_resident,
-            faults: used.minor_faults,
-            switches: used.voluntary_switches + used.involuntary_switches,
-        })
-    } else {
-        CommandExit::Failed(status.code())
-    };
-    let text = serde_json::to_vec(&ran)?;
-    Ok(std::io::stdout().write_all(&text)?)
+    let switches = used.voluntary_switches + used.involuntary_switches;
+    let usage = [nanoseconds, used.user, used.system, used.peak_resident, used.minor_faults, switches];
+    let ran = if status.success() { CommandExit::Took(usage) } else { CommandExit::Failed(status.code()) };
+    Ok(std::io::stdout().write_all(&serde_json::to_vec(&ran)?)?)
 }

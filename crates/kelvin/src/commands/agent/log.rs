@@ -3,6 +3,7 @@
 //! A thread writes the lines from a bounded queue. Lines that exceed the rate limit or find the queue full are dropped and
 //! counted, so unauthenticated clients can fill neither a disk nor the log of the authenticated ones.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -53,17 +54,17 @@ impl Log {
     /// # Errors
     /// If the thread that writes cannot be started.
     pub fn with_writer(out: impl Write + Send + 'static) -> std::io::Result<Self> {
-        let (queue, said) = sync_channel(MAX_QUEUED_LINES);
+        let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
         let (written, is_written) = sync_channel(1);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&left_out);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&dropped);
         ThreadBuilder::named("log").start(move || {
-            write_lines(out, &said, &counted);
+            write_lines(out, &messages, &counted);
             // The program may be exiting already.
             let _ = written.send(());
         })?;
         let allowances = [(); 2].map(|()| Mutex::new(LineBucket::new(Instant::now())));
-        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, dropped: left_out })
+        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, dropped })
     }
 
     /// Logs a line about a client, unless there are too many.
@@ -73,6 +74,11 @@ impl Log {
         if !allowance.try_take(Instant::now()) || self.queue.try_send(LogMessage::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Logs a line about an authenticated client, or the program itself.
+    pub fn note(&self, text: impl Display) {
+        self.write_line(LogSource::Client, &text.to_string());
     }
 
     /// Shows on a terminal what the next line, or the end, replaces.
@@ -90,23 +96,24 @@ impl Log {
 }
 
 /// Writes the lines until the end, and now and then how many were dropped, those that could not be written included.
-fn write_lines(mut out: impl Write, said: &Receiver<LogMessage>, left_out: &AtomicU64) {
-    let mut put = |line: String| left_out.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
+fn write_lines(mut out: impl Write, messages: &Receiver<LogMessage>, dropped: &AtomicU64) {
+    let mut put = |line: String| {
+        dropped.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
+    };
     let (mut last, mut is_passing) = (Instant::now(), false);
     loop {
-        let next = said.recv_timeout(DROP_REPORT_INTERVAL);
+        let next = messages.recv_timeout(DROP_REPORT_INTERVAL);
         let is_end = matches!(next, Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected));
         match next {
-            Ok(LogMessage::Line(line)) => drop(put(format!("{}{line}", with_erase(&mut is_passing, "")))),
-            Ok(LogMessage::Transient(text)) => drop(put(with_erase(&mut is_passing, &text))),
-            Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected) => drop(put(with_erase(&mut is_passing, ""))),
+            Ok(LogMessage::Line(line)) => put(format!("{}{line}", with_erase(&mut is_passing, ""))),
+            Ok(LogMessage::Transient(text)) => put(with_erase(&mut is_passing, &text)),
+            Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected) => put(with_erase(&mut is_passing, "")),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if is_end || last.elapsed() >= DROP_REPORT_INTERVAL {
             last = Instant::now();
-            match left_out.swap(0, Ordering::Relaxed) {
-                0 => {}
-                count => drop(put(format!("kelvin: {count} lines dropped\n"))),
+            if let count @ 1.. = dropped.swap(0, Ordering::Relaxed) {
+                put(format!("kelvin: {count} lines dropped\n"));
             }
         }
         if is_end {

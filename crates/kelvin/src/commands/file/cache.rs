@@ -9,7 +9,7 @@ use kelvin_core::Unit;
 use kelvin_file::cgroup::{self, Cgroup};
 use kelvin_file::page_cache_size::{self, PageCacheSize, SizeSample};
 use kelvin_file::{Target, random_data};
-use kelvin_machine::{FileCache, FileCacheBound};
+use kelvin_machine::{BoundTerm, FileCache, FileCacheBound};
 use kelvin_report::units;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};
@@ -43,16 +43,10 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
         true => Some(measure(&args.directory, args.limit.unwrap_or(DEFAULT_LIMIT), &quick)?),
         false => None,
     };
-    let found = CacheReport {
-        bytes: quick.bounds.first().map_or(0, |bound| bound.bytes),
-        in_use_bytes: quick.current_bytes,
-        bounds: quick.bounds.iter().map(BoundReport::new).collect(),
-        measured,
-    };
-    figures::print_result(args.json, &found, || found.lines())?;
+    let report = CacheReport { bytes: quick.bounds.first().map_or(0, |bound| bound.bytes), now: quick, measured };
+    figures::print_result(args.json, &report, || report.lines())?;
     let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.matches_limit);
-    let proven = found.measured.as_ref().is_none_or(|measured| is_proof(&measured.outcome));
-    Ok(proven)
+    Ok(report.measured.is_none_or(|measured| is_proof(&measured.outcome)))
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
@@ -62,13 +56,9 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
     let group = match group {
         Ok(group) => group,
         Err(error) => {
+            let (sizes, failed_attempts) = (Vec::new(), Vec::new());
             let outcome = SearchOutcome::NotPossible(error.to_string());
-            return Ok(CacheMeasurement {
-                limit_bytes: limit,
-                sizes: Vec::new(),
-                failed_attempts: Vec::new(),
-                outcome,
-            });
+            return Ok(CacheMeasurement { limit_bytes: limit, sizes, failed_attempts, outcome });
         }
     };
     let scratch = create_scratch_in(directory, "DIR")?;
@@ -84,23 +74,22 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
     let file = scratch.path().join("data");
     random_data::write_file(&file, largest, 1).context(format_args!("cannot write {}", file.display()))?;
     let request = Request { cgroup_procs: group.procs_file().into(), file: file.into(), bytes: 0 };
-    let mut earlier = Vec::new();
+    let mut failed_attempts = Vec::new();
     // Tries are never mixed.
-    let (samples, outcome) = loop {
+    let (sizes, outcome) = loop {
         let mut samples = sample_all(&request, page_cache_size::initial_sizes(limit))?;
         samples.extend(sample_all(&request, page_cache_size::refined_sizes(&samples))?);
         samples.sort_by_key(|sample| sample.bytes);
         match page_cache_size::find_page_cache_size(&samples) {
-            Ok(found) => break (samples, SearchOutcome::Found(CacheEnd::new(&found, limit))),
-            Err(doubt) if doubt.is_disturbance() && earlier.len() < MAX_TRIES - 1 => {
+            Ok(size) => break (samples, SearchOutcome::Found(CacheEnd::new(&size, limit))),
+            Err(doubt) if doubt.is_disturbance() && failed_attempts.len() < MAX_TRIES - 1 => {
                 notice!("{doubt}; trying again");
-                earlier.push(doubt.to_string());
+                failed_attempts.push(doubt.to_string());
             }
             Err(doubt) => break (samples, SearchOutcome::NotFound(doubt.to_string())),
         }
     };
-    let sizes = samples.into_iter().map(SizeReading::from_sample).collect();
-    Ok(CacheMeasurement { limit_bytes: limit, sizes, failed_attempts: earlier, outcome })
+    Ok(CacheMeasurement { limit_bytes: limit, sizes, failed_attempts, outcome })
 }
 
 /// Obstacles that can be seen beforehand.
@@ -109,11 +98,13 @@ fn check_possible(directory: &Path, limit: u64, quick: &FileCache) -> Result<(),
     if limit < page_cache_size::MIN_LIMIT {
         return wrong(format!("it must be at least {}", units::bytes(page_cache_size::MIN_LIMIT)));
     }
-    let most = quick.bounds.first().map_or(0, |bound| bound.bytes);
+    let capacity = quick.bounds.first().map_or(0, |bound| bound.bytes);
     let largest = page_cache_size::largest_size(limit);
-    if largest > most {
-        let (most, largest) = (units::bytes(most), units::bytes(largest));
-        return wrong(format!("this needs files of up to {largest}, but the whole file cache can hold only {most}"));
+    if largest > capacity {
+        let (capacity, largest) = (units::bytes(capacity), units::bytes(largest));
+        return wrong(format!(
+            "this needs files of up to {largest}, but the whole file cache can hold only {capacity}"
+        ));
     }
     let failed = |error| CliError::new(directory.display(), error);
     let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
@@ -144,11 +135,11 @@ struct Request {
 fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<SizeSample>, CliError> {
     let line = StatusLine::new();
     let count = sizes.len();
-    let one = |(number, bytes)| {
+    let sample_size = |(number, bytes)| {
         line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes_text(bytes)));
         sample(&Request { bytes, ..request.clone() })
     };
-    sizes.into_iter().enumerate().map(one).collect()
+    sizes.into_iter().enumerate().map(sample_size).collect()
 }
 
 /// Has a separate process enter the group and read: pages are charged to the group that reads them first.
@@ -162,8 +153,8 @@ fn sample(request: &Request) -> Result<SizeSample, CliError> {
     let ending = child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).context(&doing)?;
     let why = match ending.end {
         ChildEnd::Exited(0) => {
-            let answer = serde_json::from_slice::<SizeReading>(&ending.output).map(SizeReading::into_sample);
-            return answer.context("the reading process gave a malformed answer").context(&doing);
+            let sample = serde_json::from_slice::<SizeSample>(&ending.output);
+            return sample.context("the reading process gave a malformed answer").context(&doing);
         }
         ChildEnd::Exited(_) => ending.stderr.trim_start_matches("kelvin: ").to_owned(),
         ChildEnd::Signalled(9) => "the reading process was killed: is the limit too small for it?".into(),
@@ -186,49 +177,27 @@ pub fn run_process() -> Result<(), CliError> {
     cgroup::enter_cgroup(Path::new(&request.cgroup_procs))?;
     let target = Target::find(Path::new(&request.file))?;
     let sample = page_cache_size::measure_size(&target, request.bytes)?;
-    output::print_json(&SizeReading::from_sample(sample))
+    output::print_json(&sample)
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
 struct CacheReport {
     bytes: u64,
-    in_use_bytes: Option<u64>,
-    bounds: Vec<BoundReport>,
+    #[serde(flatten)]
+    now: FileCache,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<CacheMeasurement>,
-}
-
-#[derive(Serialize)]
-struct BoundReport {
-    bytes: u64,
-    limited_by: String,
-    terms: Vec<BoundTermReport>,
-    source: String,
-}
-
-#[derive(Serialize)]
-struct BoundTermReport {
-    term: &'static str,
-    bytes: i64,
 }
 
 /// What reading under a limit showed.
 #[derive(Serialize)]
 struct CacheMeasurement {
     limit_bytes: u64,
-    sizes: Vec<SizeReading>,
+    sizes: Vec<SizeSample>,
     /// Why earlier tries found nothing.
     failed_attempts: Vec<String>,
     outcome: SearchOutcome,
-}
-
-/// A file of one size.
-#[derive(Serialize, Deserialize)]
-struct SizeReading {
-    bytes: u64,
-    block_nanoseconds: Vec<f64>,
-    resident_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -257,122 +226,88 @@ struct CacheEnd {
 }
 
 impl CacheEnd {
-    fn new(found: &PageCacheSize, limit: u64) -> Self {
+    fn new(size: &PageCacheSize, limit: u64) -> Self {
+        let PageCacheSize { jump, resident } = *size;
         Self {
-            bytes: found.bytes(),
-            cached_bytes: found.jump.largest_before,
-            evicted_bytes: found.jump.smallest_after,
-            above_limit: found.error(limit),
-            matches_limit: found.agrees(limit),
-            in_memory_nanoseconds: found.jump.before,
-            missing_nanoseconds: found.jump.after,
-            p: found.jump.p,
-            resident_bytes: found.resident,
+            bytes: size.bytes(),
+            cached_bytes: jump.largest_before,
+            evicted_bytes: jump.smallest_after,
+            above_limit: size.error(limit),
+            matches_limit: size.agrees(limit),
+            in_memory_nanoseconds: jump.before,
+            missing_nanoseconds: jump.after,
+            p: jump.p,
+            resident_bytes: resident,
         }
-    }
-}
-
-impl SizeReading {
-    fn from_sample(sample: SizeSample) -> Self {
-        let SizeSample { bytes, block_nanoseconds, resident } = sample;
-        Self { bytes, block_nanoseconds, resident_bytes: resident }
-    }
-
-    fn into_sample(self) -> SizeSample {
-        let Self { bytes, block_nanoseconds, resident_bytes } = self;
-        SizeSample { bytes, block_nanoseconds, resident: resident_bytes }
-    }
-}
-
-impl CacheMeasurement {
-    fn lines(&self) -> Lines {
-        let limit = units::bytes(self.limit_bytes);
-        let said = match &self.outcome {
-            SearchOutcome::Found(place) => {
-                let verdict = if place.matches_limit { "as it should be" } else { "NOT as it should be" };
-                let sign = if place.above_limit < 0.0 { "below" } else { "above" };
-                format!(
-                    "with {limit} of memory, the file cache ends between files of {} and {}: {} {sign} the limit, {verdict}",
-                    mebibytes_text(place.cached_bytes),
-                    mebibytes_text(place.evicted_bytes),
-                    units::share(place.above_limit.abs()),
-                )
-            }
-            SearchOutcome::NotFound(why) => {
-                format!("with {limit} of memory, no end of the file cache was found: {why}")
-            }
-            SearchOutcome::NotPossible(why) => format!("not possible: {why}"),
-        };
-        let mut lines = vec![("measured", said)];
-        if let SearchOutcome::Found(place) = &self.outcome {
-            let time = |value| units::value_text(value, Unit::Nanoseconds);
-            lines.push((
-                "jump",
-                format!(
-                    "a block of {} takes {} below that size and {} above it (p <= {}); of larger files {} stayed in memory",
-                    units::bytes(page_cache_size::BLOCK as u64),
-                    time(place.in_memory_nanoseconds),
-                    time(place.missing_nanoseconds),
-                    place.p,
-                    mebibytes_text(place.resident_bytes),
-                ),
-            ));
-        }
-        lines.extend(self.failed_attempts.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
-        for (number, size) in self.sizes.iter().enumerate() {
-            let label = if number == 0 { "sizes" } else { "" };
-            lines.push((label, size.line()));
-        }
-        lines
-    }
-}
-
-impl SizeReading {
-    fn line(&self) -> String {
-        let time = kelvin_stats::median(&self.block_nanoseconds);
-        format!(
-            "{:>11} {:>10} per block, {} in memory",
-            mebibytes_text(self.bytes),
-            units::value_text(time, Unit::Nanoseconds),
-            units::share(self.resident_bytes as f64 / self.bytes.max(1) as f64),
-        )
     }
 }
 
 impl CacheReport {
     fn lines(&self) -> Lines {
-        let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes_text(now)));
+        let now = self.now.current_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes_text(now)));
         let mut lines = vec![("cache", format!("at most {}{now}", mebibytes_text(self.bytes)))];
-        for (number, bound) in self.bounds.iter().enumerate() {
-            let label = if number == 0 { "because" } else { "and" };
-            lines.push((label, bound.line()));
-        }
+        let labels = ["because"].into_iter().chain(std::iter::repeat("and"));
+        lines.extend(labels.zip(self.now.bounds.iter().map(bound_text)));
         lines.extend(self.measured.as_ref().map(CacheMeasurement::lines).unwrap_or_default());
         lines
     }
 }
 
-impl BoundReport {
-    fn new(bound: &FileCacheBound) -> Self {
-        let FileCacheBound { bytes, set_by: of, terms, source } = bound.clone();
-        let terms = terms.into_iter().map(|term| BoundTermReport { term: term.name, bytes: term.bytes }).collect();
-        Self { bytes, limited_by: of, terms, source }
+impl CacheMeasurement {
+    fn lines(&self) -> Lines {
+        let (limit, time) = (units::bytes(self.limit_bytes), |value| units::value_text(value, Unit::Nanoseconds));
+        let mut lines = match &self.outcome {
+            SearchOutcome::Found(end) => {
+                let verdict = if end.matches_limit { "as it should be" } else { "NOT as it should be" };
+                let sign = if end.above_limit < 0.0 { "below" } else { "above" };
+                let size = format!(
+                    "with {limit} of memory, the file cache ends between files of {} and {}: {} {sign} the limit, {verdict}",
+                    mebibytes_text(end.cached_bytes),
+                    mebibytes_text(end.evicted_bytes),
+                    units::share(end.above_limit.abs()),
+                );
+                let jump = format!(
+                    "a block of {} takes {} below that size and {} above it (p <= {}); of larger files {} stayed in memory",
+                    units::bytes(page_cache_size::BLOCK as u64),
+                    time(end.in_memory_nanoseconds),
+                    time(end.missing_nanoseconds),
+                    end.p,
+                    mebibytes_text(end.resident_bytes),
+                );
+                vec![("measured", size), ("jump", jump)]
+            }
+            SearchOutcome::NotFound(why) => {
+                vec![("measured", format!("with {limit} of memory, no end of the file cache was found: {why}"))]
+            }
+            SearchOutcome::NotPossible(why) => vec![("measured", format!("not possible: {why}"))],
+        };
+        lines.extend(self.failed_attempts.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
+        let size_text = |size: &SizeSample| {
+            format!(
+                "{:>11} {:>10} per block, {} in memory",
+                mebibytes_text(size.bytes),
+                time(kelvin_stats::median(&size.block_nanoseconds)),
+                units::share(size.resident as f64 / size.bytes.max(1) as f64),
+            )
+        };
+        let labels = ["sizes"].into_iter().chain(std::iter::repeat(""));
+        lines.extend(labels.zip(self.sizes.iter().map(size_text)));
+        lines
     }
+}
 
-    /// `the machine allows 22.9 GiB: free 21.9 GiB + pages of files 1.25 GiB - what the kernel keeps 0.27 GiB (...)`
-    fn line(&self) -> String {
-        let mut sum = String::new();
-        for term in &self.terms {
-            let sign = match term.bytes {
-                negative if negative < 0 => " - ",
-                _ if sum.is_empty() => "",
-                _ => " + ",
-            };
-            sum.push_str(&format!("{sign}{} {}", term.term, mebibytes_text(term.bytes.unsigned_abs())));
-        }
-        let sum = if sum.is_empty() { sum } else { format!(": {sum}") };
-        format!("{} allows {}{sum} ({})", self.limited_by, mebibytes_text(self.bytes), self.source)
+/// `the machine allows 22.9 GiB: free 21.9 GiB + pages of files 1.25 GiB - what the kernel keeps 0.27 GiB (...)`
+fn bound_text(bound: &FileCacheBound) -> String {
+    let mut sum = String::new();
+    for BoundTerm { name, bytes } in &bound.terms {
+        let sign = match bytes {
+            ..0 => " - ",
+            _ if sum.is_empty() => ": ",
+            _ => " + ",
+        };
+        sum.push_str(&format!("{sign}{name} {}", mebibytes_text(bytes.unsigned_abs())));
     }
+    format!("{} allows {}{sum} ({})", bound.set_by, mebibytes_text(bound.bytes), bound.source)
 }
 
 /// A size in a unit that shows a tenth of a percent.

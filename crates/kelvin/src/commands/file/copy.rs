@@ -5,6 +5,7 @@ use std::path::Path;
 
 use kelvin_core::Unit;
 use kelvin_file::Target;
+use kelvin_file::cache::Residency;
 use kelvin_file::copy::{
     self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
     TimeBreakdown, VerifiedFrom,
@@ -14,7 +15,7 @@ use kelvin_report::{text, units};
 use serde::Serialize;
 
 use super::figures::{self, DeviceBytes, Lines, TransferFigures, TransferKind};
-use super::read::{ResidentPages, residency_text};
+use super::read::residency_text;
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::CopyArgs;
 use crate::cli_error::CliError;
@@ -79,9 +80,9 @@ struct CopyReport {
     cache: &'static str,
     /// Of the source, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<ResidentPages>,
+    before: Option<Residency>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<ResidentPages>,
+    after: Option<Residency>,
     source_device: DeviceBytes,
     sync: &'static str,
     /// Seconds of the flush at the end, which are part of the time.
@@ -95,8 +96,9 @@ struct CopyReport {
     limit: &'static str,
     limit_share: f64,
     time: TimeShares,
+    /// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
     #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<ExpectedRate>,
+    expected: Option<RateRange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     no_expectation_reason: Option<String>,
     #[serde(flatten)]
@@ -133,15 +135,6 @@ impl TimeShares {
     }
 }
 
-/// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
-#[derive(Serialize)]
-struct ExpectedRate {
-    low: f64,
-    high: f64,
-    reading_cost: f64,
-    writing_cost: f64,
-}
-
 impl CopyReport {
     fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
@@ -162,8 +155,8 @@ impl CopyReport {
             holes: copied.holes.count,
             hole_bytes: copied.holes.bytes,
             cache: job.state.name(),
-            before: copied.is_residency_known.then(|| copied.io.before.into()),
-            after: copied.is_residency_known.then(|| copied.io.after.into()),
+            before: copied.is_residency_known.then_some(copied.io.before),
+            after: copied.is_residency_known.then_some(copied.io.after),
             source_device: DeviceBytes::new(&copied.source_device, copied.io.cpu_usage.read_from_device),
             sync: job.sync.name(),
             flush_seconds: (spent.flush > 0).then_some(spent.flush as f64 / 1e9),
@@ -175,12 +168,7 @@ impl CopyReport {
             limit: limit_name(limit),
             limit_share,
             time: TimeShares::of(spent),
-            expected: copied.expected.as_ref().ok().map(|&RateRange { low, high, costs }| ExpectedRate {
-                low,
-                high,
-                reading_cost: costs.reading,
-                writing_cost: costs.writing,
-            }),
+            expected: copied.expected.as_ref().ok().copied(),
             no_expectation_reason: copied.expected.as_ref().err().cloned(),
             figures: TransferFigures::new(TransferKind::Copied, &copied.io, timer),
         }

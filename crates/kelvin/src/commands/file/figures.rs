@@ -33,6 +33,31 @@ impl TransferKind {
     }
 }
 
+/// A file and how it is accessed, for JSON.
+#[derive(Serialize)]
+pub(super) struct FileAccess {
+    pub file: String,
+    pub file_bytes: u64,
+    pub file_system: String,
+    pub engine: &'static str,
+    pub block_bytes: usize,
+    pub depth: u32,
+    pub threads: u32,
+}
+
+impl FileAccess {
+    /// The lines of the file and of the method: in this order of blocks, with buffers in these pages.
+    pub(super) fn lines(&self, order: &str, pages: &str, figures: &TransferFigures) -> Lines {
+        let Self { file, file_bytes, file_system, engine, block_bytes, depth, threads } = self;
+        let block = units::exact_bytes(*block_bytes as u64);
+        let concurrency = figures.concurrency(*depth, *threads);
+        vec![
+            ("file", format!("{}, {}, {file_system}", text::clean(file), units::bytes(*file_bytes))),
+            ("way", format!("{engine}, blocks of {block}{order}{concurrency}, buffers in {pages} pages")),
+        ]
+    }
+}
+
 /// The figures of both, for JSON.
 #[derive(Serialize)]
 pub(super) struct TransferFigures {
@@ -83,14 +108,14 @@ impl DeviceBytes {
     /// From what a device counted, if it is known, and the bytes that this process read from any.
     pub(super) fn new(
         device: &Result<(String, kelvin_file::device::DeviceTraffic), String>,
-        read_for_this: u64,
+        read_by_process: u64,
     ) -> Self {
         match device {
-            Ok((name, moved)) => Self::Known {
+            Ok((name, traffic)) => Self::Known {
                 name: name.clone(),
-                read: moved.read,
-                written: moved.written,
-                read_by_process: read_for_this.min(moved.read),
+                read: traffic.read,
+                written: traffic.written,
+                read_by_process: read_by_process.min(traffic.read),
             },
             Err(reason) => Self::Unknown { reason: reason.clone() },
         }
@@ -100,13 +125,12 @@ impl DeviceBytes {
     pub(super) fn line(&self, way: TransferKind, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
-            Self::Known { name, read, read_by_process: read_for_this, .. } if way == TransferKind::Read => {
-                let own = match read_for_this {
-                    0 => format!("{name} read nothing for this process"),
-                    &own => format!("{name} read {}, {} of what was read", units::bytes(own), share(own)),
+            Self::Known { name, read, read_by_process, .. } if way == TransferKind::Read => {
+                let (own, more) = match read_by_process {
+                    0 => (format!("{name} read nothing for this process"), ""),
+                    &own => (format!("{name} read {}, {} of what was read", units::bytes(own), share(own)), "more "),
                 };
-                let more = if *read_for_this == 0 { "" } else { "more " };
-                match read - read_for_this {
+                match read - read_by_process {
                     0 => own,
                     others => format!("{own}; {} {more}for others", units::bytes(others)),
                 }
@@ -177,7 +201,7 @@ impl TransferFigures {
     }
 
     /// `, depth 32 (31.4 achieved), 2 threads`.
-    pub(super) fn concurrency(&self, depth: u32, threads: u32) -> String {
+    fn concurrency(&self, depth: u32, threads: u32) -> String {
         let depth = match self.achieved_depth {
             Some(achieved) if depth > 1 => format!(", depth {depth} ({achieved:.1} achieved)"),
             _ => String::new(),
@@ -194,50 +218,31 @@ impl TransferFigures {
     /// The labelled lines for people that reading and writing share.
     pub(super) fn lines(&self) -> Lines {
         let mut lines = Lines::new();
-        let mut add = |label: &'static str, text: String| lines.push((label, text));
         if let Some(digest) = &self.digest {
             let passes = if self.passes > 1 { " over all passes" } else { "" };
-            add("digest", format!("{digest}{passes}"));
+            lines.push(("digest", format!("{digest}{passes}")));
         }
-        add(
-            self.direction.verb(),
-            format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request")),
-        );
         let used = self.user_seconds + self.system_seconds;
-        add(
-            "time",
-            format!(
-                "{}; {} of a CPU, {} of that in the kernel",
-                units::seconds(self.seconds),
-                units::share(used / self.seconds),
-                units::share(if used > 0.0 { self.system_seconds / used } else { 0.0 }),
-            ),
+        let time = format!(
+            "{}; {} of a CPU, {} of that in the kernel",
+            units::seconds(self.seconds),
+            units::share(used / self.seconds),
+            units::share(if used > 0.0 { self.system_seconds / used } else { 0.0 }),
         );
-        add(
-            "rate",
-            format!(
-                "{}, {}",
-                units::value_text(self.bytes_per_second, Unit::BytesPerSecond),
-                units::value_text(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s"),
-            ),
-        );
+        let amount = format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request"));
+        let rate = units::value_text(self.bytes_per_second, Unit::BytesPerSecond);
+        let request_rate = units::value_text(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s");
+        lines.extend([(self.direction.verb(), amount), ("time", time), ("rate", format!("{rate}, {request_rate}"))]);
         if let Some(latency) = &self.latency {
-            let [latencies, cost] = latency.lines(self.requests);
-            add("latency", latencies);
-            add("", cost);
+            lines.extend(["latency", ""].into_iter().zip(latency.lines(self.requests)));
         }
         if let Some(fairness) = self.fairness {
             let rates = self.by_thread.iter().map(|thread| thread.bytes as f64 / thread.seconds);
-            let (least, most) =
-                rates.fold((f64::INFINITY, 0.0f64), |(least, most), rate| (least.min(rate), most.max(rate)));
-            add(
-                "threads",
-                format!("{} each; Jain's fairness {fairness:.3}", units::span(least, most, Unit::BytesPerSecond)),
-            );
+            let (low, high) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
+            let range = units::span(low, high, Unit::BytesPerSecond);
+            lines.push(("threads", format!("{range} each; Jain's fairness {fairness:.3}")));
         }
-        for note in &self.notes {
-            add("note", note.clone());
-        }
+        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         lines
     }
 }

@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kelvin_file::cache::{self, PageCacheState, Residency};
 use kelvin_file::read_job::{self, Division, EndCondition, IoResult as Read, ReadJob};
 use kelvin_file::{BlockOrder, Target};
-use kelvin_report::{text, units};
+use kelvin_report::units;
 use serde::Serialize;
 
-use super::figures::{self, Lines, TransferFigures, TransferKind};
+use super::figures::{self, FileAccess, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
 use crate::cli_error::{CliError, Context};
@@ -40,12 +40,11 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
     }
     let mut done = read_with_progress(&job)?;
     if args.drop_caches {
-        let said = format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES);
-        done.notes.push(said);
+        done.notes.push(format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES));
     }
     done.notes.extend(server_memory_note(&job));
     let found = ReadReport::new(&job, &done, timer.as_ref());
-    figures::print_result(args.json, &found, || found.lines(&done))
+    figures::print_result(args.json, &found, || found.lines())
 }
 
 /// Reads, with the time that is left on a terminal where it is known.
@@ -82,22 +81,16 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
     let done = read_with_progress(&job)?;
     let found = ReadReport::new(&job, &done, None);
     figures::print_result(args.json, &found, || {
-        let mut lines = found.lines(&done);
-        let said = format!(
-            "{} takes {} in blocks of {}",
-            units::bytes(done.total.bytes),
-            units::seconds(done.nanoseconds as f64 / 1e9),
-            units::exact_bytes(job.block as u64),
-        );
-        lines.insert(0, ("file size", said));
+        let mut lines = found.lines();
+        let (bytes, seconds) = (units::bytes(done.total.bytes), units::seconds(done.nanoseconds as f64 / 1e9));
+        let block = units::exact_bytes(job.block as u64);
+        lines.insert(0, ("file size", format!("{bytes} takes {seconds} in blocks of {block}")));
         if done.passes > 0 {
-            let said = format!(
-                "{} whole {} over a file of {}: after the first this is the rate from memory",
-                units::count(done.passes),
-                if done.passes == 1 { "pass" } else { "passes" },
-                units::bytes(job.target.bytes()),
-            );
-            lines.insert(1, ("passes", said));
+            let passes =
+                format!("{} whole {}", units::count(done.passes), if done.passes == 1 { "pass" } else { "passes" });
+            let bytes = units::bytes(job.target.bytes());
+            let rate = format!("{passes} over a file of {bytes}: after the first this is the rate from memory");
+            lines.insert(1, ("passes", rate));
         }
         lines
     })
@@ -139,85 +132,62 @@ fn clock_seed() -> u64 {
 /// What was found, for JSON.
 #[derive(Serialize)]
 struct ReadReport {
-    file: String,
-    file_bytes: u64,
-    file_system: String,
-    engine: &'static str,
-    block_bytes: usize,
-    depth: u32,
-    threads: u32,
+    #[serde(flatten)]
+    access: FileAccess,
     order: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     pages: &'static str,
     cache: &'static str,
-    before: ResidentPages,
-    after: ResidentPages,
+    before: Residency,
+    after: Residency,
     #[serde(flatten)]
     figures: TransferFigures,
 }
 
-#[derive(Serialize)]
-pub(super) struct ResidentPages {
-    pages: u64,
-    mincore: u64,
-    cachestat: Option<u64>,
-}
-
-impl From<Residency> for ResidentPages {
-    fn from(found: Residency) -> Self {
-        Self { pages: found.pages, mincore: found.mincore, cachestat: found.cachestat }
-    }
-}
-
 impl ReadReport {
     fn new(job: &ReadJob, done: &Read, timer: Option<&LatencyTimer>) -> Self {
+        let (order, seed) = match job.order {
+            BlockOrder::Sequential => ("sequential", None),
+            BlockOrder::Random { seed } => ("random", Some(seed)),
+        };
         Self {
-            file: job.target.path().display().to_string(),
-            file_bytes: job.target.bytes(),
-            file_system: figures::file_system_name(job.target.path()),
-            engine: job.engine.name(),
-            block_bytes: job.block,
-            depth: job.engine.depth(),
-            threads: job.threads,
-            order: if job.order == BlockOrder::Sequential { "sequential" } else { "random" },
-            seed: match job.order {
-                BlockOrder::Sequential => None,
-                BlockOrder::Random { seed } => Some(seed),
+            access: FileAccess {
+                file: job.target.path().display().to_string(),
+                file_bytes: job.target.bytes(),
+                file_system: figures::file_system_name(job.target.path()),
+                engine: job.engine.name(),
+                block_bytes: job.block,
+                depth: job.engine.depth(),
+                threads: job.threads,
             },
+            order,
+            seed,
             pages: job.pages.name(),
             cache: job.state.name(),
-            before: done.before.into(),
-            after: done.after.into(),
+            before: done.before,
+            after: done.after,
             figures: TransferFigures::new(TransferKind::Read, done, timer),
         }
     }
 
     /// The labelled lines for people.
-    fn lines(&self, done: &Read) -> Lines {
-        let way = format!(
-            "{}, blocks of {}, {}{}, buffers in {} pages",
-            self.engine,
-            units::exact_bytes(self.block_bytes as u64),
-            self.order,
-            self.figures.concurrency(self.depth, self.threads),
-            self.pages
-        );
-        let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
-        let cache =
-            format!("{}: {} before, {} after", self.cache, residency_text(done.before), residency_text(done.after));
-        let mut lines = vec![("file", file), ("way", way), ("cache", cache), ("device", self.figures.device_line())];
+    fn lines(&self) -> Lines {
+        let mut lines = self.access.lines(&format!(", {}", self.order), self.pages, &self.figures);
+        let [before, after] = [self.before, self.after].map(residency_text);
+        lines.push(("cache", format!("{}: {before} before, {after} after", self.cache)));
+        lines.push(("device", self.figures.device_line()));
         lines.extend(self.figures.lines());
         lines
     }
 }
 
 /// `all in memory`, `none in memory`, `37 % in memory`, or that the two sources disagree.
-pub(super) fn residency_text(found: Residency) -> String {
-    match found.share() {
-        _ if found.is_complete() => "all in memory".into(),
+pub(super) fn residency_text(residency: Residency) -> String {
+    match residency.share() {
+        _ if residency.is_complete() => "all in memory".into(),
         Some(0.0) => "none in memory".into(),
         Some(share) => format!("{} in memory", units::share(share)),
-        None => format!("unknown share in memory ({found})"),
+        None => format!("unknown share in memory ({residency})"),
     }
 }

@@ -1,10 +1,10 @@
 //! `kelvin file write`: a new file, written by one method.
 
 use kelvin_file::write_job::{self, Pattern, SyncMode, WriteJob, WriteResult};
-use kelvin_report::{text, units};
+use kelvin_report::units;
 use serde::Serialize;
 
-use super::figures::{self, Lines, TransferFigures, TransferKind};
+use super::figures::{self, FileAccess, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::WriteArgs;
 use crate::cli_error::CliError;
@@ -41,25 +41,22 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
     };
     let written = write_job::run(&job).map_err(to_cli_error)?;
     let found = WriteReport::new(&job, &written, timer.as_ref());
-    figures::print_result(args.json, &found, || found.lines())
+    figures::print_result(args.json, &found, || found.lines(job.sync))
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
 struct WriteReport {
-    file: String,
-    file_bytes: u64,
-    file_system: String,
-    engine: &'static str,
-    block_bytes: usize,
-    depth: u32,
-    threads: u32,
-    pages: &'static str,
-    #[serde(skip)]
-    policy: SyncMode,
-    sync: &'static str,
     #[serde(flatten)]
-    pattern: PatternReport,
+    access: FileAccess,
+    pages: &'static str,
+    sync: &'static str,
+    pattern: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    /// Nanoseconds of each request's time for a block of the pattern, outside of its latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pattern_cost: Option<f64>,
     /// Seconds of the flush at the end, which are part of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush_seconds: Option<f64>,
@@ -69,55 +66,28 @@ struct WriteReport {
     figures: TransferFigures,
 }
 
-/// The pattern, and what making a block of it cost.
-#[derive(Serialize)]
-struct PatternReport {
-    pattern: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    /// Nanoseconds of each request's time, outside of its latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pattern_cost: Option<f64>,
-}
-
-impl PatternReport {
-    fn new(job: &WriteJob) -> Self {
-        match job.pattern {
-            Pattern::Random { seed } => Self {
-                pattern: "random".into(),
-                seed: Some(seed),
-                pattern_cost: Some(job.pattern.fill_cost(job.block)),
-            },
-            Pattern::Byte(byte) => Self { pattern: format!("{byte:#04x}"), seed: None, pattern_cost: None },
-        }
-    }
-
-    fn line(&self) -> String {
-        match (self.seed, self.pattern_cost) {
-            (Some(seed), Some(cost)) => format!(
-                "random data of seed {seed}; generating a block takes {}, included in the time but in no latency",
-                units::value_text(cost, kelvin_core::Unit::Nanoseconds)
-            ),
-            _ => format!("byte {}, which compresses to almost nothing", self.pattern),
-        }
-    }
-}
-
 impl WriteReport {
     fn new(job: &WriteJob, written: &WriteResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
+        let (pattern, seed) = match job.pattern {
+            Pattern::Random { seed } => ("random".into(), Some(seed)),
+            Pattern::Byte(byte) => (format!("{byte:#04x}"), None),
+        };
         Self {
-            file: job.path.display().to_string(),
-            file_bytes: job.bytes,
-            file_system: figures::file_system_name(&job.path),
-            engine: job.engine.name(),
-            block_bytes: job.block,
-            depth: job.engine.depth(),
-            threads: job.threads,
+            access: FileAccess {
+                file: job.path.display().to_string(),
+                file_bytes: job.bytes,
+                file_system: figures::file_system_name(&job.path),
+                engine: job.engine.name(),
+                block_bytes: job.block,
+                depth: job.engine.depth(),
+                threads: job.threads,
+            },
             pages: job.pages.name(),
-            policy: job.sync,
             sync: job.sync.name(),
-            pattern: PatternReport::new(job),
+            pattern,
+            seed,
+            pattern_cost: seed.map(|_| job.pattern.fill_cost(job.block)),
             flush_seconds: written.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
             unwritten_bytes: written.dirty_pages.map(|pages| (pages * page).min(job.bytes)),
             figures: TransferFigures::new(TransferKind::Written, &written.io, timer),
@@ -125,29 +95,16 @@ impl WriteReport {
     }
 
     /// The labelled lines for people.
-    fn lines(&self) -> Lines {
-        let way = format!(
-            "{}, blocks of {}{}, buffers in {} pages",
-            self.engine,
-            units::exact_bytes(self.block_bytes as u64),
-            self.figures.concurrency(self.depth, self.threads),
-            self.pages
-        );
-        let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
-        let mut lines = vec![
-            ("file", file),
-            ("way", way),
-            ("pattern", self.pattern.line()),
-            ("sync", self.sync_text()),
-            ("device", self.figures.device_line()),
-        ];
-        lines.extend(self.figures.lines());
-        lines
-    }
-
-    /// What the sync policy promises, and what was found.
-    fn sync_text(&self) -> String {
-        let promise = match self.policy {
+    fn lines(&self, policy: SyncMode) -> Lines {
+        let mut lines = self.access.lines("", self.pages, &self.figures);
+        let pattern = match (self.seed, self.pattern_cost) {
+            (Some(seed), Some(cost)) => format!(
+                "random data of seed {seed}; generating a block takes {}, included in the time but in no latency",
+                units::value_text(cost, kelvin_core::Unit::Nanoseconds)
+            ),
+            _ => format!("byte {}, which compresses to almost nothing", self.pattern),
+        };
+        let promise = match policy {
             SyncMode::None => "in memory only".to_owned(),
             SyncMode::Fsync => {
                 let flush = units::seconds(self.flush_seconds.unwrap_or(0.0));
@@ -156,6 +113,9 @@ impl WriteReport {
             SyncMode::Dsync => "each block was on the device when its write returned".to_owned(),
             SyncMode::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
         };
-        format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes))
+        let sync = format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes));
+        lines.extend([("pattern", pattern), ("sync", sync), ("device", self.figures.device_line())]);
+        lines.extend(self.figures.lines());
+        lines
     }
 }
