@@ -22,6 +22,14 @@ pub struct InvalidField {
 
 pub(crate) type CheckResult = Result<(), InvalidField>;
 
+impl InvalidField {
+    /// The error with the path of what its field belongs to.
+    pub(crate) fn within(self, parent: impl std::fmt::Display) -> Self {
+        let separator = if self.field.is_empty() { "" } else { "." };
+        Self { field: format!("{parent}{separator}{}", self.field), ..self }
+    }
+}
+
 /// Checks what all of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
 /// are defined, measurements that follow the plan.
 ///
@@ -32,9 +40,7 @@ pub fn check(run: &Run) -> CheckResult {
     let defined = defined_metrics(&run.header.metrics);
     check_measurements(run, &defined)?;
     check_conclusion(&run.predictions, &run.explanations, &defined)?;
-    if let RunStatus::Partial(why) = &run.status
-        && why.is_empty()
-    {
+    if matches!(&run.status, RunStatus::Partial(why) if why.is_empty()) {
         return invalid_field("status", "a partial run must say why it is partial");
     }
     labels::check_labels(&run.labels)?;
@@ -65,35 +71,26 @@ pub(crate) fn check_header(header: &RunHeader) -> CheckResult {
     check_not_negative("settings.budget_seconds", header.settings.budget_seconds)?;
     check_not_negative("settings.target", header.settings.target)?;
     check_foreign(header)?;
-    check_machine(&header.machine)?;
-    for (i, hazard) in header.hazards.iter().enumerate() {
-        check_grammar(&format!("hazards[{i}].id"), &hazard.id, &ID_GRAMMAR)?;
-        for prefix in &hazard.affects {
-            check_grammar(&format!("hazards[{i}].affects"), prefix, &ID_PREFIX_GRAMMAR)?;
-        }
-    }
+    check_machine(&header.machine).map_err(|error| error.within("machine"))?;
+    check_each("hazards", &header.hazards, |hazard| {
+        check_grammar("id", &hazard.id, &ID_GRAMMAR)?;
+        hazard.affects.iter().try_for_each(|prefix| check_grammar("affects", prefix, &ID_PREFIX_GRAMMAR))
+    })?;
     check_metrics(&header.metrics)?;
     let defined = defined_metrics(&header.metrics);
     check_plan(&header.plan, &defined)?;
-    for (i, row) in header.spread_history.iter().enumerate() {
-        let path = format!("spread_history[{i}]");
-        check_metric_at(row.metric, &row.case, &defined, &path)?;
-        check_same_length(&path, ("headlines", row.headlines.len()), ("within_variances", row.within_variances.len()))?;
-        check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
-        row.within_variances
-            .iter()
-            .try_for_each(|&variance| check_not_negative(&format!("{path}.within_variances"), variance))?;
-    }
-    for (i, record) in header.bounds.iter().enumerate() {
-        let path = format!("bounds[{i}]");
-        check_metric_at(record.metric, &record.case, &defined, &path)?;
-        check_positive(&format!("{path}.bound.limit"), record.bound.limit)?;
-        check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
-    }
-    for (i, &ratio) in header.core_ratio_history.iter().enumerate() {
-        check_not_negative(&format!("core_ratio_history[{i}]"), ratio)?;
-    }
-    Ok(())
+    check_each("spread_history", &header.spread_history, |row| {
+        check_metric_at(row.metric, &row.case, &defined)?;
+        check_same_length(("headlines", row.headlines.len()), ("within_variances", row.within_variances.len()))?;
+        check_all_finite("headlines", &row.headlines)?;
+        row.within_variances.iter().try_for_each(|&variance| check_not_negative("within_variances", variance))
+    })?;
+    check_each("bounds", &header.bounds, |record| {
+        check_metric_at(record.metric, &record.case, &defined)?;
+        check_positive("bound.limit", record.bound.limit)?;
+        check_inputs("bound.inputs", &record.bound.inputs)
+    })?;
+    check_each("core_ratio_history", &header.core_ratio_history, |&ratio| check_not_negative("", ratio))
 }
 
 /// Microseconds since 1970 of a time in RFC 3339, if it is one.
@@ -108,23 +105,27 @@ pub(crate) fn defined_metrics(metrics: &[Metric]) -> HashSet<Name> {
     metrics.iter().map(|metric| metric.id).collect()
 }
 
-/// Checks one round; `path` leads to it.
-pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_not_negative(&format!("{path}.at"), round.start_seconds)?;
-    check_not_negative(&format!("{path}.seconds"), round.seconds)?;
-    check_not_negative(&format!("{path}.timing"), round.timing.unwrap_or(0.0))?;
+/// Checks one round.
+pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>) -> CheckResult {
+    check_not_negative("at", round.start_seconds)?;
+    check_not_negative("seconds", round.seconds)?;
+    check_not_negative("timing", round.timing.unwrap_or(0.0))?;
     let RoundOutcome::Measured(readings) = &round.outcome else { return Ok(()) };
-    for (i, reading) in readings.iter().enumerate() {
-        let path = format!("{path}.readings[{i}]");
-        check_defined(&format!("{path}.metric"), reading.metric, defined)?;
-        check_not_negative(&format!("{path}.overhead.clock_pair"), reading.overhead.clock_pair)?;
-        check_not_negative(&format!("{path}.overhead.loop_iteration"), reading.overhead.loop_iteration)?;
+    check_each("readings", readings, |reading| {
+        check_defined("metric", reading.metric, defined)?;
+        check_not_negative("overhead.clock_pair", reading.overhead.clock_pair)?;
+        check_not_negative("overhead.loop_iteration", reading.overhead.loop_iteration)?;
         match &reading.readings {
-            Readings::Batches(columns) => check_batches(columns, &path)?,
-            Readings::Scalars(values) => check_all_finite(&format!("{path}.scalars"), values)?,
+            Readings::Batches(columns) => check_batches(columns),
+            Readings::Scalars(values) => check_all_finite("scalars", values),
         }
-    }
-    Ok(())
+    })
+}
+
+/// Checks the items of a list; an error names the first invalid one.
+fn check_each<'a, T>(field: &str, items: &'a [T], mut check: impl FnMut(&'a T) -> CheckResult) -> CheckResult {
+    let mut numbered = items.iter().enumerate();
+    numbered.try_for_each(|(i, item)| check(item).map_err(|error| error.within(format_args!("{field}[{i}]"))))
 }
 
 /// Refuses a name that its grammar does not allow.
@@ -136,11 +137,11 @@ fn check_grammar(field: &str, name: &str, grammar: &Grammar) -> CheckResult {
     invalid_field(field, format!("{shown:?} must be {}", grammar.words))
 }
 
-fn check_case(case: &Case, path: &str) -> CheckResult {
+fn check_case(case: &Case) -> CheckResult {
     for (axis, value) in case.iter() {
-        check_grammar(&format!("{path}.case"), &axis, &ID_GRAMMAR)?;
+        check_grammar("case", &axis, &ID_GRAMMAR)?;
         if let Value::Word(word) = value {
-            check_grammar(&format!("{path}.case.{axis}"), &word, &WORD_GRAMMAR)?;
+            check_grammar(&format!("case.{axis}"), &word, &WORD_GRAMMAR)?;
         }
     }
     Ok(())
@@ -149,84 +150,79 @@ fn check_case(case: &Case, path: &str) -> CheckResult {
 /// A foreign run is one in all respects, or in none.
 fn check_foreign(header: &RunHeader) -> CheckResult {
     let is_foreign = header.foreign.is_some();
-    if (header.clock.kind == ClockKind::Foreign) != is_foreign {
-        return invalid_field("clock.kind", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
-    }
-    if (header.settings.mode == *FOREIGN_MODE) != is_foreign {
-        return invalid_field(
-            "settings.mode",
-            "\"foreign\" belongs to a run with the field `foreign`, and to no other",
-        );
+    for (field, says_foreign) in [
+        ("clock.kind", header.clock.kind == ClockKind::Foreign),
+        ("settings.mode", header.settings.mode == *FOREIGN_MODE),
+    ] {
+        if says_foreign != is_foreign {
+            return invalid_field(field, "\"foreign\" belongs to a run with the field `foreign`, and to no other");
+        }
     }
     header.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
 }
 
 fn check_machine(machine: &Machine) -> CheckResult {
-    check_grammar("machine.identity", &machine.identity, &WORD_GRAMMAR)?;
-    check_grammar("machine.architecture", &machine.architecture, &WORD_GRAMMAR)?;
+    check_grammar("identity", &machine.identity, &WORD_GRAMMAR)?;
+    check_grammar("architecture", &machine.architecture, &WORD_GRAMMAR)?;
     let numbers = [
-        ("machine.cpu.nominal_hz", &machine.cpu.nominal_hz),
-        ("machine.cpu.maximum_hz", &machine.cpu.maximum_hz),
-        ("machine.cpu.measured_hz", &machine.cpu.measured_hz),
-        ("machine.cpu.counter_hz", &machine.cpu.counter_hz),
-        ("machine.memory.transfers_per_second", &machine.memory.transfers_per_second),
-        ("machine.memory.peak_bytes_per_second", &machine.memory.peak_bytes_per_second),
+        ("cpu.nominal_hz", &machine.cpu.nominal_hz),
+        ("cpu.maximum_hz", &machine.cpu.maximum_hz),
+        ("cpu.measured_hz", &machine.cpu.measured_hz),
+        ("cpu.counter_hz", &machine.cpu.counter_hz),
+        ("memory.transfers_per_second", &machine.memory.transfers_per_second),
+        ("memory.peak_bytes_per_second", &machine.memory.peak_bytes_per_second),
     ];
     for (field, fact) in numbers {
         fact.get().map_or(Ok(()), |&value| check_not_negative(field, value))?;
     }
-    for (i, nic) in machine.nics.iter().enumerate() {
-        let speed = nic.bits_per_second.get().copied().unwrap_or_default();
-        check_not_negative(&format!("machine.nics[{i}].bits_per_second"), speed)?;
-    }
+    check_each("nics", &machine.nics, |nic| {
+        check_not_negative("bits_per_second", nic.bits_per_second.get().copied().unwrap_or_default())
+    })?;
     let quota = machine.limits.cpu_quota.get().copied().flatten();
-    check_not_negative("machine.limits.cpu_quota", quota.unwrap_or_default())
+    check_not_negative("limits.cpu_quota", quota.unwrap_or_default())
 }
 
 fn check_metrics(metrics: &[Metric]) -> CheckResult {
     let mut seen = HashSet::new();
-    for (i, metric) in metrics.iter().enumerate() {
-        check_metric_names(metric, &format!("metrics[{i}]"))?;
+    check_each("metrics", metrics, |metric| {
+        check_metric_names(metric)?;
         if !seen.insert(metric.id) {
-            return invalid_field(format!("metrics[{i}].id"), format!("{} is defined twice", metric.id));
+            return invalid_field("id", format!("{} is defined twice", metric.id));
         }
-        for (field, bound) in [("floor", metric.floor), ("ceiling", metric.ceiling)] {
-            bound.map_or(Ok(()), |bound| check_finite(&format!("metrics[{i}].{field}"), bound))?;
-        }
-    }
-    Ok(())
+        [("floor", metric.floor), ("ceiling", metric.ceiling)]
+            .into_iter()
+            .try_for_each(|(field, bound)| check_finite(field, bound.unwrap_or_default()))
+    })
 }
 
-fn check_metric_names(metric: &Metric, path: &str) -> CheckResult {
-    check_grammar(&format!("{path}.id"), &metric.id, &ID_GRAMMAR)?;
-    metric.axes().try_for_each(|axis| check_grammar(&format!("{path}.axes"), &axis.name, &ID_GRAMMAR))?;
-    for (field, place) in
+fn check_metric_names(metric: &Metric) -> CheckResult {
+    check_grammar("id", &metric.id, &ID_GRAMMAR)?;
+    metric.axes().try_for_each(|axis| check_grammar("axes", &axis.name, &ID_GRAMMAR))?;
+    for (field, point) in
         [("restricted_to", metric.restricted_to), ("except", metric.except), ("as_found_where", metric.as_found_where)]
     {
-        let Some(point) = place else { continue };
-        check_grammar(&format!("{path}.{field}"), &point.axis(), &ID_GRAMMAR)?;
-        check_grammar(&format!("{path}.{field}"), &point.word(), &WORD_GRAMMAR)?;
+        let Some(point) = point else { continue };
+        check_grammar(field, &point.axis(), &ID_GRAMMAR)?;
+        check_grammar(field, &point.word(), &WORD_GRAMMAR)?;
     }
     Ok(())
 }
 
 fn check_plan(plan: &[PlannedMeasurement], defined: &HashSet<Name>) -> CheckResult {
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
-    for (i, planned) in plan.iter().enumerate() {
-        check_planned_names(planned, &format!("plan[{i}]"))?;
-        for metric in &planned.metrics {
-            check_defined(&format!("plan[{i}].metrics"), *metric, defined)?;
+    check_each("plan", plan, |planned| {
+        check_planned_names(planned)?;
+        planned.metrics.iter().try_for_each(|metric| check_defined("metrics", *metric, defined))?;
+        match seen.insert((planned.probe, &planned.case)) {
+            true => Ok(()),
+            false => invalid_field("", format!("{} {} is planned twice", planned.probe, planned.case)),
         }
-        if !seen.insert((planned.probe, &planned.case)) {
-            return invalid_field(format!("plan[{i}]"), format!("{} {} is planned twice", planned.probe, planned.case));
-        }
-    }
-    Ok(())
+    })
 }
 
-fn check_planned_names(planned: &PlannedMeasurement, path: &str) -> CheckResult {
-    check_grammar(&format!("{path}.probe"), &planned.probe, &ID_GRAMMAR)?;
-    check_case(&planned.case, path)
+fn check_planned_names(planned: &PlannedMeasurement) -> CheckResult {
+    check_grammar("probe", &planned.probe, &ID_GRAMMAR)?;
+    check_case(&planned.case)
 }
 
 /// Measurements are those of the plan, in its order; after them only those of unplanned events.
@@ -237,60 +233,57 @@ fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
         return invalid_field("measurements", problem);
     }
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
-    for (i, measurement) in run.measurements.iter().enumerate() {
-        let path = format!("measurements[{i}]");
-        match plan.get(i) {
-            Some(planned) if *planned == measurement.planned => {}
-            Some(planned) => {
-                return invalid_field(path, format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
+    let mut plan = plan.iter().enumerate();
+    check_each("measurements", &run.measurements, |measurement| {
+        match plan.next() {
+            Some((_, planned)) if *planned == measurement.planned => {}
+            Some((i, planned)) => {
+                return invalid_field("", format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
             }
             None => {
-                check_planned_names(&measurement.planned, &path)?;
+                check_planned_names(&measurement.planned)?;
                 if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
-                    return invalid_field(path, "it names metrics or is an input, but is not in the plan");
+                    return invalid_field("", "it names metrics or is an input, but is not in the plan");
                 }
                 if measurement.rounds.is_empty() && measurement.skipped.is_none() {
-                    return invalid_field(path, "it is not in the plan and has no rounds");
+                    return invalid_field("", "it is not in the plan and has no rounds");
                 }
             }
         }
         if !seen.insert((measurement.planned.probe, &measurement.planned.case)) {
-            return invalid_field(path, "an earlier measurement has the same probe and case");
+            return invalid_field("", "an earlier measurement has the same probe and case");
         }
-        for (j, item) in measurement.rounds.iter().enumerate() {
-            check_round(item, defined, &format!("{path}.rounds[{j}]"))?;
-        }
-    }
-    Ok(())
+        check_each("rounds", &measurement.rounds, |round| check_round(round, defined))
+    })
 }
 
-fn check_batches(columns: &Batches, path: &str) -> CheckResult {
-    let n = columns.nanoseconds.len();
-    check_same_length(path, ("iterations", columns.iterations.len()), ("nanoseconds", n))?;
-    check_same_length(path, ("tags", columns.tags.len()), ("nanoseconds", n))?;
-    check_all_finite(&format!("{path}.nanoseconds"), &columns.nanoseconds)?;
+fn check_batches(columns: &Batches) -> CheckResult {
+    let nanoseconds = ("nanoseconds", columns.nanoseconds.len());
+    check_same_length(("iterations", columns.iterations.len()), nanoseconds)?;
+    check_same_length(("tags", columns.tags.len()), nanoseconds)?;
+    check_all_finite("nanoseconds", &columns.nanoseconds)?;
     if let Some(i) = columns.iterations.iter().position(|&iterations| iterations == 0) {
-        return invalid_field(format!("{path}.iterations[{i}]"), "a batch of 0 operations has no time per operation");
+        return invalid_field(format!("iterations[{i}]"), "a batch of 0 operations has no time per operation");
     }
-    check_not_negative(&format!("{path}.work_per_iteration"), columns.work_per_iteration)?;
-    check_canaries(columns, path)
+    check_not_negative("work_per_iteration", columns.work_per_iteration)?;
+    check_canaries(columns)
 }
 
 /// A canary is read before the first batch, then after every `canary_stride` batches and after the last one.
-fn check_canaries(columns: &Batches, path: &str) -> CheckResult {
+fn check_canaries(columns: &Batches) -> CheckResult {
     if columns.canaries.is_empty() {
         return Ok(());
     }
     if columns.canary_stride == 0 {
-        return invalid_field(format!("{path}.canary_stride"), "it is 0, but canaries were read");
+        return invalid_field("canary_stride", "it is 0, but canaries were read");
     }
     let expected = 1 + columns.len().div_ceil(columns.canary_stride);
     for (canary, readings) in &columns.canaries {
-        let field = format!("{path}.canaries.{}", canary.name());
-        let found = readings.len();
-        if found != expected && !(columns.is_empty() && found == 0) {
+        let field = format!("canaries.{}", canary.name());
+        let count = readings.len();
+        if count != expected && !(columns.is_empty() && count == 0) {
             let (n, stride) = (columns.len(), columns.canary_stride);
-            return invalid_field(field, format!("{found} readings; {n} batches at stride {stride} have {expected}"));
+            return invalid_field(field, format!("{count} readings; {n} batches at stride {stride} have {expected}"));
         }
         if let Some(i) = readings.iter().position(|value| !value.is_finite()) {
             return invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", readings[i]));
@@ -305,68 +298,58 @@ pub(crate) fn check_conclusion(
     explanations: &[Explanation],
     defined: &HashSet<Name>,
 ) -> CheckResult {
-    for (i, record) in predictions.iter().enumerate() {
-        let path = format!("predictions[{i}]");
-        check_metric_at(record.metric, &record.case, defined, &path)?;
+    check_each("predictions", predictions, |record| {
+        check_metric_at(record.metric, &record.case, defined)?;
         match (&record.prediction, &record.missing_reason) {
-            (Some(prediction), None) => check_prediction(prediction, &path)?,
-            (None, Some(_)) => {}
-            (None, None) => return invalid_field(path, "neither a prediction nor a reason for none"),
-            (Some(_), Some(_)) => return invalid_field(path, "both a prediction and a reason for none"),
+            (Some(prediction), None) => check_prediction(prediction),
+            (None, Some(_)) => Ok(()),
+            (None, None) => invalid_field("", "neither a prediction nor a reason for none"),
+            (Some(_), Some(_)) => invalid_field("", "both a prediction and a reason for none"),
         }
-    }
-    for (i, explanation) in explanations.iter().enumerate() {
-        check_explanation(explanation, defined, &format!("explanations[{i}]"))?;
-    }
-    Ok(())
+    })?;
+    check_each("explanations", explanations, |explanation| check_explanation(explanation, defined))
 }
 
-fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_grammar(&format!("{path}.kelvin"), &explanation.kelvin, &WORD_GRAMMAR)?;
-    check_grammar(&format!("{path}.probe"), &explanation.probe, &ID_GRAMMAR)?;
-    check_metric_names(&explanation.metric, &format!("{path}.metric"))?;
-    check_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
-    check_case(&explanation.case, path)?;
-    for prediction in explanation.predicted.iter().chain(&explanation.predicted_without) {
-        check_prediction(prediction, path)?;
-    }
-    for (i, part) in explanation.parts.iter().enumerate() {
-        if let PartKind::Cause(id) = &part.kind {
-            check_grammar(&format!("{path}.parts[{i}].of.cause"), id, &ID_GRAMMAR)?;
-        }
-    }
-    for (i, cause) in explanation.causes.iter().enumerate() {
-        let path = format!("{path}.causes[{i}]");
-        check_grammar(&format!("{path}.id"), &cause.id, &ID_GRAMMAR)?;
+fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>) -> CheckResult {
+    check_grammar("kelvin", &explanation.kelvin, &WORD_GRAMMAR)?;
+    check_grammar("probe", &explanation.probe, &ID_GRAMMAR)?;
+    check_metric_names(&explanation.metric).map_err(|error| error.within("metric"))?;
+    check_defined("metric.id", explanation.metric.id, defined)?;
+    check_case(&explanation.case)?;
+    explanation.predicted.iter().chain(&explanation.predicted_without).try_for_each(check_prediction)?;
+    check_each("parts", &explanation.parts, |part| match &part.kind {
+        PartKind::Cause(id) => check_grammar("of.cause", id, &ID_GRAMMAR),
+        _ => Ok(()),
+    })?;
+    check_each("causes", &explanation.causes, |cause| {
+        check_grammar("id", &cause.id, &ID_GRAMMAR)?;
         let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.negative_control.as_ref()?.at));
         let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.minuend, &by.formula.subtrahend]);
-        for at in bystanders.chain(of_formula) {
-            check_grammar(&format!("{path}.metric"), &at.metric, &ID_GRAMMAR)?;
-            check_case(&at.case, &path)?;
-        }
-    }
-    Ok(())
+        bystanders.chain(of_formula).try_for_each(|figure| {
+            check_grammar("metric", &figure.metric, &ID_GRAMMAR)?;
+            check_case(&figure.case)
+        })
+    })
 }
 
-fn check_prediction(prediction: &Prediction, path: &str) -> CheckResult {
+fn check_prediction(prediction: &Prediction) -> CheckResult {
     for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
-        check_finite(&format!("{path}.prediction.{field}"), value)?;
+        check_finite(&format!("prediction.{field}"), value)?;
     }
     if prediction.low > prediction.high {
-        return invalid_field(format!("{path}.prediction.low"), "it is above `high`");
+        return invalid_field("prediction.low", "it is above `high`");
     }
-    check_inputs(&prediction.inputs, &format!("{path}.prediction"))
+    check_inputs("prediction.inputs", &prediction.inputs)
 }
 
-fn check_inputs(inputs: &[Input], path: &str) -> CheckResult {
-    let mut inputs = inputs.iter().enumerate();
-    inputs.try_for_each(|(i, input)| check_finite(&format!("{path}.inputs[{i}].value"), input.value))
+fn check_inputs(field: &str, inputs: &[Input]) -> CheckResult {
+    check_each(field, inputs, |input| check_finite("value", input.value))
 }
 
 /// Checks a metric of the run at a case.
-fn check_metric_at(metric: Name, case: &Case, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_defined(&format!("{path}.metric"), metric, defined)?;
-    check_case(case, path)
+fn check_metric_at(metric: Name, case: &Case, defined: &HashSet<Name>) -> CheckResult {
+    check_defined("metric", metric, defined)?;
+    check_case(case)
 }
 
 /// Refuses a value that JSON cannot hold.
@@ -386,26 +369,22 @@ fn check_positive(field: &str, value: f64) -> CheckResult {
 }
 
 fn check_all_finite(field: &str, values: &[f64]) -> CheckResult {
-    match values.iter().position(|value| !value.is_finite()) {
-        Some(i) => invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", values[i])),
-        None => Ok(()),
-    }
+    check_each(field, values, |&value| check_finite("", value))
 }
 
 fn check_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> CheckResult {
     check_grammar(field, &metric, &ID_GRAMMAR)?;
-    if defined.contains(&metric) {
-        Ok(())
-    } else {
-        invalid_field(field, format!("{metric} is not among the metrics of the run"))
+    match defined.contains(&metric) {
+        true => Ok(()),
+        false => invalid_field(field, format!("{metric} is not among the metrics of the run")),
     }
 }
 
-fn check_same_length(path: &str, (column, found): (&str, usize), (other, expected): (&str, usize)) -> CheckResult {
-    if found == expected {
-        return Ok(());
+fn check_same_length((column, found): (&str, usize), (reference, expected): (&str, usize)) -> CheckResult {
+    match found == expected {
+        true => Ok(()),
+        false => invalid_field(column, format!("{found} values, but `{reference}` has {expected}")),
     }
-    invalid_field(format!("{path}.{column}"), format!("{found} values, but `{other}` has {expected}"))
 }
 
 pub(crate) fn invalid_field<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, InvalidField> {

@@ -9,7 +9,7 @@ use crate::labels::{Tag, TagError};
 /// The cause of a fault, in the words of the database.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The database failed. What was committed before stays.
+/// The database failed. What was committed before stays. Each error names the store.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// There is no space left.
@@ -18,23 +18,11 @@ pub enum DatabaseError {
     )]
     Full(String),
     /// A file of this process may not become as large.
-    #[error(
-        "{store} or its log would become larger than the {most} bytes that a file of this process can have (ulimit -f)"
-    )]
-    Limited {
-        /// The store.
-        store: String,
-        /// The most bytes of a file.
-        most: u64,
-    },
+    #[error("{0} or its log would become larger than the {1} bytes that a file of this process can have (ulimit -f)")]
+    Limited(String, u64),
     /// The operating system refused a read, a write or a flush.
-    #[error("reading or writing {store} failed: {source}")]
-    Io {
-        /// The store.
-        store: String,
-        /// The cause.
-        source: BoxError,
-    },
+    #[error("reading or writing {0} failed: {1}")]
+    Io(String, #[source] BoxError),
     /// Another process locked the store for too long.
     #[error("{0} is in use by another process that did not release it in time")]
     Locked(String),
@@ -42,29 +30,14 @@ pub enum DatabaseError {
     #[error("{0} cannot be written to")]
     ReadOnly(String),
     /// A server denies it.
-    #[error("{store} denies it: {source}")]
-    Denied {
-        /// The store.
-        store: String,
-        /// The cause.
-        source: BoxError,
-    },
+    #[error("{0} denies it: {1}")]
+    Denied(String, #[source] BoxError),
     /// A server is gone, or stays silent.
-    #[error("the connection to {store} was lost: {source}")]
-    Lost {
-        /// The store.
-        store: String,
-        /// The cause.
-        source: BoxError,
-    },
+    #[error("the connection to {0} was lost: {1}")]
+    Lost(String, #[source] BoxError),
     /// It is corrupt.
-    #[error("{store} is damaged: {source}")]
-    Damaged {
-        /// The store.
-        store: String,
-        /// The cause.
-        source: BoxError,
-    },
+    #[error("{0} is damaged: {1}")]
+    Damaged(String, #[source] BoxError),
     /// A row with the same key is there.
     #[error("{0}: a row with this key is there already")]
     Duplicate(String),
@@ -80,13 +53,8 @@ pub enum DatabaseError {
         problem: String,
     },
     /// Anything else.
-    #[error("{store}: {source}")]
-    Other {
-        /// The store.
-        store: String,
-        /// The cause.
-        source: BoxError,
-    },
+    #[error("{0}: {1}")]
+    Other(String, #[source] BoxError),
 }
 
 /// Why there is no default place for the store.
@@ -116,12 +84,9 @@ pub enum LocationError {
         /// What is wrong with it.
         problem: String,
     },
-    /// This build has no client of PostgreSQL.
-    #[error("{url}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
-    WithoutPostgres {
-        /// The text, without its password.
-        url: String,
-    },
+    /// This build has no client of PostgreSQL for this URL.
+    #[error("{0}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
+    WithoutPostgres(String),
     /// A mode of TLS that libpq does not know.
     #[error("sslmode={0}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
     TlsMode(String),
@@ -143,13 +108,8 @@ pub enum LocationError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be created.
-    #[error("cannot create the directory {}: {source}; --store FILE names another place", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("cannot create the directory {path}: {1}; --store FILE names another place", path = .0.display())]
+    Directory(PathBuf, #[source] io::Error),
     /// The path names a directory.
     #[error("{} is a directory: the store is a file, name one in it", .0.display())]
     IsDirectory(PathBuf),
@@ -157,13 +117,8 @@ pub enum OpenError {
     #[error("{} is not a regular file", .0.display())]
     NotRegular(PathBuf),
     /// The file cannot be made in its directory, or not be written to.
-    #[error("{} cannot be opened for writing: {source}", path.display())]
-    NotWritable {
-        /// The store.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("{path} cannot be opened for writing: {1}", path = .0.display())]
+    NotWritable(PathBuf, #[source] io::Error),
     /// It is some other file.
     #[error("{} is not a SQLite file, and left as it is: name another one", .0.display())]
     NotSqlite(PathBuf),
@@ -180,34 +135,13 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// There is no host of this name.
-    #[error("{store}: there is no host {host}, or its name cannot be looked up")]
-    NoSuchHost {
+    /// A server does not serve this store: no host, no database, no right, no TLS as it is asked for.
+    #[error("{store}: {problem}")]
+    Server {
         /// The store.
         store: String,
-        /// The host.
-        host: String,
-    },
-    /// No server listens there.
-    #[error("{0}: the connection was refused: no server listens there")]
-    Refused(String),
-    /// The server does not let this user in.
-    #[error("{store}: {user} was not let in: {problem}")]
-    Authentication {
-        /// The store.
-        store: String,
-        /// The user.
-        user: String,
-        /// What the server says.
+        /// What is wrong.
         problem: String,
-    },
-    /// The server has no such database.
-    #[error("{store}: the server has no database {database:?}: createdb makes one")]
-    NoSuchDatabase {
-        /// The store.
-        store: String,
-        /// The database.
-        database: String,
     },
     /// The server cannot be reached for another reason.
     #[error("{store} cannot be reached: {problem}")]
@@ -217,43 +151,22 @@ pub enum OpenError {
         /// The reason.
         problem: String,
     },
-    /// TLS cannot be spoken as it is asked for.
-    #[error("{store}: {problem}")]
-    Tls {
-        /// The store.
-        store: String,
-        /// What is wrong.
-        problem: String,
-    },
     /// Another program has a schema of our name there.
     #[error("{0}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
     ForeignSchema(String),
     /// The operating system gives no means to wait for a server.
-    #[error("cannot wait for a server: {source}")]
-    NoRuntime {
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("cannot wait for a server: {0}")]
+    NoRuntime(#[source] io::Error),
     /// There is no space for a copy of a store while it is changed within its file.
     #[error(
         "the disk that holds {} is full, and nowhere else is room for a copy while runs are deleted in it: free {} there, or set TMPDIR to \
          a directory of another disk with that much",
-        path.display(), kelvin_core::units::bytes(*bytes)
+        .0.display(), kelvin_core::units::bytes(*.1)
     )]
-    NoRoomForCopy {
-        /// The store.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-    },
+    NoRoomForCopy(PathBuf, u64),
     /// The file system cannot do what a write-ahead log needs.
-    #[error("the file system of {} cannot hold a write-ahead log (SQLite offers {offered}): name a file on a local disk", path.display())]
-    NoWriteAheadLog {
-        /// The store.
-        path: PathBuf,
-        /// The journal mode that SQLite fell back to.
-        offered: String,
-    },
+    #[error("the file system of {path} cannot hold a write-ahead log (SQLite offers {1}): name a file on a local disk", path = .0.display())]
+    NoWriteAheadLog(PathBuf, String),
     /// The database failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -303,44 +216,28 @@ pub enum FindError {
     #[error("no run has the tag {0}")]
     NoneTagged(Tag),
     /// It is no tag.
-    #[error("{name:?}: {problem}")]
-    BadTag {
-        /// What was asked for.
-        name: String,
-        /// What would be right.
-        problem: TagError,
-    },
+    #[error("{0:?}: {1}")]
+    BadTag(String, TagError),
     /// None matches.
     #[error("no run is called {0:?} or begins with it")]
     None(String),
     /// `last~N` goes back too far.
-    #[error("{name} goes back further than the {}", run_count_text(*.runs))]
-    TooFarBack {
-        /// What was asked for.
-        name: String,
-        /// How many runs there are.
-        runs: usize,
-    },
+    #[error("{0} goes back further than the {runs}", runs = run_count_text(*.1))]
+    TooFarBack(String, usize),
     /// `last~N` with an N that is no number.
     #[error("{0:?} is not last~N with a whole number N")]
     BadOffset(String),
     /// Several match.
-    #[error("{name:?} could be {}{}", candidates.join(", "), more_text(*left_out))]
+    #[error("{name:?} could be {candidates}")]
     Ambiguous {
         /// What was asked for.
         name: String,
-        /// Ids that begin with it, newest first, at most eight.
-        candidates: Vec<String>,
-        /// How many more there are.
-        left_out: usize,
+        /// Ids that begin with it, newest first, at most eight, and how many more there are.
+        candidates: String,
     },
     /// The database failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-}
-
-fn more_text(left_out: usize) -> String {
-    if left_out == 0 { String::new() } else { format!(" or {left_out} more") }
 }
 
 /// Why a run could not be read.
@@ -351,15 +248,10 @@ pub enum LoadError {
     Find(#[from] FindError),
     /// A newer kelvin wrote it.
     #[error(
-        "run {id} has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_core::RUN_FORMAT
+        "run {0} has format {1}, but this kelvin knows only up to {known}: use a newer kelvin",
+        known = kelvin_core::RUN_FORMAT
     )]
-    Newer {
-        /// The run.
-        id: String,
-        /// Its format.
-        found: u32,
-    },
+    Newer(String, u32),
     /// A part of it cannot be decoded.
     #[error("{part} of run {id} is damaged: {problem}")]
     Damaged {
@@ -440,18 +332,14 @@ impl CopyError {
 impl DatabaseError {
     /// Whether there is no space left.
     pub fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Full { .. })
+        matches!(self, Self::Full(_))
     }
 
     /// Whether it is not of what was read or written alone.
     fn is_store_failure(&self) -> bool {
         !matches!(
             self,
-            Self::Damaged { .. }
-                | Self::Other { .. }
-                | Self::Duplicate { .. }
-                | Self::Orphan { .. }
-                | Self::NotStorable { .. }
+            Self::Damaged(..) | Self::Other(..) | Self::Duplicate(_) | Self::Orphan(_) | Self::NotStorable { .. }
         )
     }
 }
@@ -463,13 +351,8 @@ pub enum InsertError {
     #[error("run {0} is already in the store with different content: delete it first, or keep it")]
     Differs(String),
     /// The stored run of the same id cannot be read, and so not be compared.
-    #[error("run {id} is already in the store, but cannot be read to compare: {source}")]
-    Incomparable {
-        /// The id.
-        id: String,
-        /// The cause.
-        source: Box<LoadError>,
-    },
+    #[error("run {0} is already in the store, but cannot be read to compare: {1}")]
+    Incomparable(String, #[source] Box<LoadError>),
     /// The run is inconsistent, or the database failed.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -545,7 +428,7 @@ mod tests {
 
     #[test]
     fn run_count_has_singular() {
-        let too_far = |runs| FindError::TooFarBack { name: "last~1".into(), runs }.to_string();
+        let too_far = |runs| FindError::TooFarBack("last~1".into(), runs).to_string();
         assert_eq!(too_far(1), "last~1 goes back further than the one stored run");
         assert_eq!(too_far(2), "last~1 goes back further than the 2 stored runs");
     }

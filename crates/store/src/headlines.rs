@@ -7,6 +7,7 @@ use kelvin_core::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadl
 use crate::Store;
 use crate::check::{InvalidField, check_finite, check_not_negative};
 use crate::error::{AppendError, LoadError};
+use crate::history::{damaged_series, series_case};
 use crate::query::sql_limit;
 use crate::recorder::{RunConclusion, axes_json, key_of};
 use crate::sql::{SqlConnection, SqlResult, SqlValue, values};
@@ -68,7 +69,7 @@ impl Store {
         metrics: &[Metric],
         limit: usize,
     ) -> Result<Vec<SpreadHistory>, LoadError> {
-        self.query_spread_history(of, metrics, None, limit)
+        self.spread_history_over(of, metrics, None, limit)
     }
 
     /// As [`Store::spread_history`], with each headline over that of another metric, without parameters, in the same run: runs that have none are
@@ -80,33 +81,19 @@ impl Store {
         &self,
         of: &HistoryFilter<'_>,
         metrics: &[Metric],
-        over: &Metric,
-        limit: usize,
-    ) -> Result<Vec<SpreadHistory>, LoadError> {
-        self.query_spread_history(of, metrics, Some(over), limit)
-    }
-
-    fn query_spread_history(
-        &self,
-        of: &HistoryFilter<'_>,
-        metrics: &[Metric],
         over: Option<&Metric>,
         limit: usize,
     ) -> Result<Vec<SpreadHistory>, LoadError> {
-        let HistoryFilter { machine, mode, excluded: but } = *of;
-        let newest = newest_headlines_sql(but.len(), over.is_some());
-        let but = but.iter().map(|&id| SqlValue::from(id));
+        let HistoryFilter { machine, mode, excluded } = *of;
+        let newest = newest_headlines_sql(excluded.len(), over.is_some());
+        let excluded = excluded.iter().map(|&id| SqlValue::from(id));
         let over = over.map(|over| values![over.id.as_str(), over.version, axes_json(&Case::new())].to_vec());
-        let which: Vec<SqlValue> = but.chain(over.into_iter().flatten()).collect();
+        let which: Vec<SqlValue> = excluded.chain(over.into_iter().flatten()).collect();
         let mut learned = Vec::new();
         for metric in metrics {
             let of_metric = values![metric.id.as_str(), metric.version];
             for axes in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
-                let case = serde_json::from_str(&axes).map_err(|error| LoadError::Damaged {
-                    id: format!("series {} {axes}", metric.id),
-                    part: "the case".into(),
-                    problem: error.to_string(),
-                })?;
+                let case = series_case(&metric.id, &axes)?;
                 let of_case = values![axes, machine, mode, sql_limit(Some(limit))];
                 let of = [&of_metric[..], of_case, &which].concat();
                 let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
@@ -126,8 +113,8 @@ const SELECT_CASES: &str = "SELECT DISTINCT axes FROM series WHERE metric = $1 A
 /// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for this many
 /// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
 /// runs of one machine.
-fn newest_headlines_sql(but: usize, is_over: bool) -> String {
-    let others: Vec<String> = (7..7 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
+fn newest_headlines_sql(excluded: usize, is_over: bool) -> String {
+    let others: Vec<String> = (7..7 + excluded).map(|number| format!(" AND run.id <> ${number}")).collect();
     let (what, and_base) = match is_over {
         false => ("headline.value, headline.within_variance", String::new()),
         true => (
@@ -135,9 +122,9 @@ fn newest_headlines_sql(but: usize, is_over: bool) -> String {
             format!(
                 "JOIN headline AS base ON base.run = run.key AND base.value > 0 AND base.series IN
                  (SELECT key FROM series WHERE metric = ${} AND version = ${} AND axes = ${})",
-                7 + but,
-                8 + but,
-                9 + but
+                7 + excluded,
+                8 + excluded,
+                9 + excluded
             ),
         ),
     };
@@ -157,13 +144,9 @@ pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline
     let select: Vec<(String, i64, String, f64, f64)> = store
         .rows(select, values![run], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?, row.take(4)?)))?;
     let headline = |(metric, version, axes, value, within_variance): (String, i64, String, f64, f64)| {
-        let damaged = |problem: String| LoadError::Damaged {
-            id: format!("series {metric} {axes}"),
-            part: "the case".into(),
-            problem,
-        };
-        let case = serde_json::from_str(&axes).map_err(|error| damaged(error.to_string()))?;
-        let version = u32::try_from(version).map_err(|error| damaged(error.to_string()))?;
+        let case = series_case(&metric, &axes)?;
+        let version = u32::try_from(version)
+            .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))?;
         Ok(StoredHeadline { metric: Name::intern(&metric), version, case, value, within_variance })
     };
     select.into_iter().map(headline).collect()

@@ -209,12 +209,11 @@ impl Store {
             if !is_wanted(id) {
                 continue;
             }
-            let whole = || format!("{metric} {axes}");
             if !ID_GRAMMAR.allows(id) {
-                return Err(damaged_series(&whole(), "the metric", &format!("it must be {}", ID_GRAMMAR.words)));
+                let problem = format!("it must be {}", ID_GRAMMAR.words);
+                return Err(damaged_series(&format!("{metric} {axes}"), "the metric", &problem));
             }
-            let case = serde_json::from_str(&axes)
-                .map_err(|error| damaged_series(&whole(), "the case", &error.to_string()))?;
+            let case = series_case(id, &axes)?;
             series.push((key, (Name::intern(id), version, case)));
         }
         Ok(series)
@@ -224,6 +223,12 @@ impl Store {
 /// The values of a series in runs with keys between two.
 const SELECT_VALUES: &str = "SELECT run, value FROM headline WHERE series = $1 AND run BETWEEN $2 AND $3";
 
-fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
+/// The case of a series from its stored axes.
+pub(crate) fn series_case(metric: &str, axes: &str) -> Result<Case, LoadError> {
+    serde_json::from_str(axes)
+        .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))
+}
+
+pub(crate) fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }
 }

@@ -45,7 +45,7 @@ impl Tag {
     /// If what follows `tag:` is no tag.
     pub fn parse_selector(name: &str) -> Result<Option<Self>, FindError> {
         let tag = name.strip_prefix(TAG_PREFIX).map(str::parse).transpose();
-        tag.map_err(|problem| FindError::BadTag { name: name.to_owned(), problem })
+        tag.map_err(|problem| FindError::BadTag(name.to_owned(), problem))
     }
 }
 
@@ -204,7 +204,7 @@ impl Store {
         work: impl FnOnce(&dyn SqlConnection, i64) -> SqlResult<T>,
     ) -> Result<T, FindError> {
         self.in_transaction(|engine| work(engine, existing_key(engine, id)?)).map_err(|error| match error {
-            DatabaseError::Orphan { .. } => FindError::None(id.to_owned()),
+            DatabaseError::Orphan(_) => FindError::None(id.to_owned()),
             error => error.into(),
         })
     }

@@ -116,10 +116,10 @@ impl Store {
         loop {
             match open_read_write(path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
-                Err(OpenError::Database(DatabaseError::Locked { .. })) if Instant::now() < deadline => {
+                Err(OpenError::Database(DatabaseError::Locked(_))) if Instant::now() < deadline => {
                     std::thread::sleep(BUSY_RETRY_INTERVAL)
                 }
-                Err(OpenError::Database(full @ (DatabaseError::Full { .. } | DatabaseError::Limited { .. }))) => {
+                Err(OpenError::Database(full @ (DatabaseError::Full(_) | DatabaseError::Limited(..)))) => {
                     return Ok(to_read(open_read_only(path)?.ok_or(full)?));
                 }
                 connected => {
@@ -248,7 +248,7 @@ fn create_file(path: &Path) -> Result<bool, OpenError> {
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|source| OpenError::Directory { path: directory.to_path_buf(), source })?;
+        made.map_err(|source| OpenError::Directory(directory.to_path_buf(), source))?;
     }
     // Opened for writing and closed at once, for the operating system's own error. Nothing is created through a dangling
     // link.
@@ -257,7 +257,7 @@ fn create_file(path: &Path) -> Result<bool, OpenError> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => open(false).map(|_| false),
         made => made.map(|_| true),
     };
-    opened.map_err(|source| OpenError::NotWritable { path: path.to_path_buf(), source })
+    opened.map_err(|source| OpenError::NotWritable(path.to_path_buf(), source))
 }
 
 /// Bytes of a database that has no table: each has a page of its own beside the first one.
@@ -312,7 +312,7 @@ fn enable_wal(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
         .map_err(|error| open_error(path, error))?;
     if offered != "wal" {
-        return Err(OpenError::NoWriteAheadLog { path: path.to_path_buf(), offered });
+        return Err(OpenError::NoWriteAheadLog(path.to_path_buf(), offered));
     }
     connection.pragma_update(None, "synchronous", "full").map_err(|error| open_error(path, error))
 }
@@ -322,8 +322,7 @@ fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
         Some(ErrorCode::NotADatabase) => OpenError::NotSqlite(path.to_path_buf()),
         // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-            let source = io::Error::new(ErrorKind::PermissionDenied, error);
-            OpenError::NotWritable { path: path.to_path_buf(), source }
+            OpenError::NotWritable(path.to_path_buf(), io::Error::new(ErrorKind::PermissionDenied, error))
         }
         _ => OpenError::Database(sqlite::database_error(&path.display().to_string(), error)),
     }

@@ -94,7 +94,7 @@ impl PostgresConnection {
     /// What keeps it from being reached, in one line.
     fn connect(address: &ServerAddress) -> Result<Self, OpenError> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
+        let runtime = runtime.map_err(OpenError::NoRuntime)?;
         let config = resolve_host(address)?;
         // Each address of the host is tried for so long.
         let tries = u32::try_from(config.get_hostaddrs().len().max(1)).unwrap_or(1);
@@ -215,8 +215,8 @@ impl PostgresConnection {
                 (count, bytes) = (count + 1, bytes + size);
                 if count > MAX_ROWS || bytes > most_bytes || beyond > MAX_DRAINED_BYTES || Instant::now() > deadline {
                     self.abort_connection();
-                    let told = format!("it sends rows without end: {count} of {bytes} bytes so far");
-                    return Err(DatabaseError::Damaged { store: self.name.clone(), source: told.into() });
+                    let problem = format!("it sends rows without end: {count} of {bytes} bytes so far");
+                    return Err(DatabaseError::Damaged(self.name.clone(), problem.into()));
                 }
                 match outcome {
                     Ok(()) => outcome = read(&row),
@@ -247,7 +247,7 @@ impl PostgresConnection {
     }
 
     fn lost_error(&self, source: BoxError) -> DatabaseError {
-        DatabaseError::Lost { store: self.name.clone(), source }
+        DatabaseError::Lost(self.name.clone(), source)
     }
 
     fn sql_error(&self, error: &tokio_postgres::Error) -> DatabaseError {
@@ -255,28 +255,26 @@ impl PostgresConnection {
         let ended = self.ended.get().filter(|_| error.is_closed()).cloned();
         let source: BoxError = ended.unwrap_or_else(|| error_text(error)).into();
         let Some(code) = error.code() else {
-            return match is_lost(error) {
-                true => DatabaseError::Lost { store, source },
-                false => DatabaseError::Other { store, source },
-            };
+            let is_lost = error.is_closed() || find_cause::<io::Error>(error).is_some();
+            return if is_lost { DatabaseError::Lost(store, source) } else { DatabaseError::Other(store, source) };
         };
         // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
         match (code, code.code().get(..2)) {
             (code, _) if *code == SqlState::UNIQUE_VIOLATION => DatabaseError::Duplicate(store),
             (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => DatabaseError::Orphan(store),
             (code, _) if *code == SqlState::DISK_FULL => DatabaseError::Full(store),
-            (code, _) if *code == SqlState::IO_ERROR => DatabaseError::Io { store, source },
+            (code, _) if *code == SqlState::IO_ERROR => DatabaseError::Io(store, source),
             (code, _) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 DatabaseError::Locked(store)
             }
             (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
-                DatabaseError::Denied { store, source }
+                DatabaseError::Denied(store, source)
             }
             // Data that this database cannot hold, or a limit of it: the next row may fare better.
             (_, Some("22" | "23" | "54")) => DatabaseError::NotStorable { store, problem: error_text(error) },
-            (_, Some("08" | "57")) => DatabaseError::Lost { store, source },
-            (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged { store, source },
-            _ => DatabaseError::Other { store, source },
+            (_, Some("08" | "57")) => DatabaseError::Lost(store, source),
+            (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged(store, source),
+            _ => DatabaseError::Other(store, source),
         }
     }
 }
@@ -369,7 +367,8 @@ fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     let found: Vec<IpAddr> =
         (host.as_str(), port).to_socket_addrs().map_or_else(|_| Vec::new(), |all| all.map(|one| one.ip()).collect());
     let Some((first, rest)) = found.split_first() else {
-        return Err(OpenError::NoSuchHost { store: address.name().to_owned(), host });
+        let problem = format!("there is no host {host}, or its name cannot be looked up");
+        return Err(OpenError::Server { store: address.name().to_owned(), problem });
     };
     if config.get_hosts().len() == 1 && config.get_hostaddrs().is_empty() {
         config.hostaddr(*first);
@@ -406,7 +405,7 @@ async fn connect_tcp(address: &ServerAddress, config: &Config, encrypt: TlsUse) 
     if let Some(Host::Unix(directory)) = address.config.get_hosts().first() {
         return connect_unix(address, directory).await;
     }
-    let wrong = |problem| OpenError::Tls { store: address.name().to_owned(), problem };
+    let wrong = |problem| OpenError::Server { store: address.name().to_owned(), problem };
     let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(wrong)?);
     let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
     let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
@@ -431,7 +430,9 @@ async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<Postg
 
 fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenError {
     match kind {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound => OpenError::Refused(store),
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
+            OpenError::Server { store, problem: "the connection was refused: no server listens there".into() }
+        }
         _ => OpenError::Unreachable { store, problem },
     }
 }
@@ -456,32 +457,29 @@ impl PostgresClient {
 fn connect_error(address: &ServerAddress, error: &tokio_postgres::Error) -> OpenError {
     let store = address.name().to_owned();
     let problem = error_text(error);
-    let user = || address.config.get_user().unwrap_or_default().to_owned();
-    let database = || address.config.get_dbname().unwrap_or_default().to_owned();
-    match error.code() {
+    let user = address.config.get_user().unwrap_or_default();
+    let denied = |problem: &str| format!("{user} was not let in: {problem}");
+    let problem = match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
-            OpenError::NoSuchDatabase { store, database: database() }
+            let database = address.config.get_dbname().unwrap_or_default();
+            format!("the server has no database {database:?}: createdb makes one")
         }
-        Some(code) if code.code().starts_with("28") => OpenError::Authentication { store, user: user(), problem },
-        Some(_) => OpenError::Unreachable { store, problem },
+        Some(code) if code.code().starts_with("28") => denied(&problem),
+        Some(_) => return OpenError::Unreachable { store, problem },
         None if problem.contains("password missing") => {
-            let problem = "the server wants a password: set PGPASSWORD, or write it into ~/.pgpass".into();
-            OpenError::Authentication { store, user: user(), problem }
+            denied("the server wants a password: set PGPASSWORD, or write it into ~/.pgpass")
         }
         None => match find_cause::<io::Error>(error).map(io::Error::kind) {
-            Some(ErrorKind::PermissionDenied) => OpenError::Authentication { store, user: user(), problem },
-            kind => unreachable_error(store, kind.unwrap_or(ErrorKind::Other), problem),
+            Some(ErrorKind::PermissionDenied) => denied(&problem),
+            kind => return unreachable_error(store, kind.unwrap_or(ErrorKind::Other), problem),
         },
-    }
+    };
+    OpenError::Server { store, problem }
 }
 
 /// The first cause of this type.
 fn find_cause<E: std::error::Error + 'static>(error: &tokio_postgres::Error) -> Option<&E> {
     std::iter::successors(error.source(), |error| (*error).source()).find_map(|error| error.downcast_ref())
-}
-
-fn is_lost(error: &tokio_postgres::Error) -> bool {
-    error.is_closed() || find_cause::<io::Error>(error).is_some()
 }
 
 /// The message of the server, or that of the first cause: the library's own sentence says only in which step it failed.

@@ -165,7 +165,7 @@ impl Store {
         let count: Vec<i64> = self.rows("SELECT count(*) FROM run", &[], |row| row.take(0))?;
         match count[..] {
             [] | [0] => Err(FindError::Empty(self.name().to_owned())),
-            [runs, ..] => Err(FindError::TooFarBack { name: name.to_owned(), runs: runs.unsigned_abs() as usize }),
+            [runs, ..] => Err(FindError::TooFarBack(name.to_owned(), runs.unsigned_abs() as usize)),
         }
     }
 
@@ -234,7 +234,7 @@ impl RunRow {
     /// What was known of the run with this id before its first measurement.
     pub(crate) fn header(&self, id: &str) -> Result<RunHeader, LoadError> {
         if self.format > RUN_FORMAT {
-            return Err(LoadError::Newer { id: id.to_owned(), found: self.format });
+            return Err(LoadError::Newer(id.to_owned(), self.format));
         }
         let damaged = |problem| LoadError::Damaged { id: id.to_owned(), part: "the header".into(), problem };
         unpack(&self.header).map_err(damaged)
@@ -364,13 +364,15 @@ fn read_summary(row: &mut SqlRow) -> Result<RunSummary, WrongColumn> {
 
 /// The one id that a name means, or an error that lists the first of them.
 fn single_match(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
-    let found = ids.len();
-    if found == 1 {
+    if ids.len() == 1 {
         return Ok(ids.remove(0));
     }
+    let more = match ids.len().saturating_sub(MAX_CANDIDATES) {
+        0 => String::new(),
+        count => format!(" or {count} more"),
+    };
     ids.truncate(MAX_CANDIDATES);
-    let left_out = found - ids.len();
-    Err(FindError::Ambiguous { name: name.to_owned(), candidates: ids, left_out })
+    Err(FindError::Ambiguous { name: name.to_owned(), candidates: ids.join(", ") + &more })
 }
 
 /// How far before the last run `last` (0) and `last~N` (N) go; `None` for any other name.

@@ -14,7 +14,7 @@ use crate::labels::{self, OldLabels};
 use crate::payload::pack;
 use crate::query::rows;
 use crate::sql::{SqlConnection, SqlResult, SqlValue, Transaction, TransactionMode, values};
-use crate::{Store, check};
+use crate::{InvalidField, Store, check};
 
 /// Appends the events of one run. An event is on the disk when [`event`](Self::event) returns.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Store {
         let id = &all.run.header.id;
         match self.in_transaction(|engine| insert_whole(engine, all)) {
             Ok(()) => Ok(InsertOutcome::New),
-            Err(DatabaseError::Duplicate { .. }) => self.compare_with_stored(all),
+            Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(all),
             Err(error) => Err(self.append_error(error, id).into()),
         }
     }
@@ -141,7 +141,7 @@ impl Store {
             }
             Ok(_) => Err(InsertError::Differs(id.clone())),
             Err(LoadError::Find(FindError::Database(fault))) => Err(fault.into()),
-            Err(source) => Err(InsertError::Incomparable { id: id.clone(), source: Box::new(source) }),
+            Err(source) => Err(InsertError::Incomparable(id.clone(), Box::new(source))),
         }
     }
 
@@ -168,8 +168,8 @@ impl Store {
     /// What went wrong while parts of this run were stored.
     pub(crate) fn append_error(&self, error: DatabaseError, id: &str) -> AppendError {
         match error {
-            DatabaseError::Duplicate { .. } => AppendError::Duplicate(id.to_owned()),
-            DatabaseError::Orphan { .. } => AppendError::Gone(id.to_owned()),
+            DatabaseError::Duplicate(_) => AppendError::Duplicate(id.to_owned()),
+            DatabaseError::Orphan(_) => AppendError::Gone(id.to_owned()),
             DatabaseError::NotStorable { problem, .. } => AppendError::NotStorable { id: id.to_owned(), problem },
             error => AppendError::Database(error),
         }
@@ -182,7 +182,7 @@ impl Store {
         let packed = packed.ok_or_else(|| AppendError::Gone(id.to_owned()))?;
         crate::payload::unpack(&packed).map_err(|problem| {
             let field = format!("header of stored run {id}");
-            AppendError::Invalid(check::InvalidField { field, problem })
+            AppendError::Invalid(InvalidField { field, problem })
         })
     }
 }
@@ -210,7 +210,8 @@ impl Recorder<'_> {
             Event::RoundStarted { .. } | Event::Extended { .. } => Ok(()),
             Event::RoundFinished { probe, case, round } => {
                 let begun = self.started_run()?;
-                check::check_round(round, &begun.metrics, &format!("{probe} {case} round {}", round.index))?;
+                let of_round = |error: InvalidField| error.within(format_args!("{probe} {case} round {}", round.index));
+                check::check_round(round, &begun.metrics).map_err(of_round)?;
                 self.append(|engine, run, sequence| {
                     engine.execute(INSERT_ROUND, &round_values(run, sequence, (*probe, case), round)).map(drop)
                 })

@@ -25,10 +25,7 @@ pub(crate) trait SqlConnection: std::fmt::Debug {
             if rows.len() > MAX_QUERY_ROWS { Err(WrongColumn(0)) } else { Ok(()) }
         });
         match rows.len() > MAX_QUERY_ROWS {
-            true => Err(DatabaseError::Damaged {
-                store: self.name().to_owned(),
-                source: "it gives rows without end".into(),
-            }),
+            true => Err(DatabaseError::Damaged(self.name().to_owned(), "it gives rows without end".into())),
             false => read.map(|()| rows),
         }
     }
@@ -196,7 +193,7 @@ pub(crate) struct WrongColumn(pub(crate) usize);
 impl WrongColumn {
     /// As an error of the store with this name.
     pub(crate) fn in_store(self, store: &str) -> DatabaseError {
-        DatabaseError::Damaged { store: store.to_owned(), source: self.into() }
+        DatabaseError::Damaged(store.to_owned(), self.into())
     }
 }
 

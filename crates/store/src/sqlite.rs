@@ -171,13 +171,12 @@ pub(crate) fn database_error(name: &str, error: rusqlite::Error) -> DatabaseErro
     let is_limited = extended == Some(ffi::SQLITE_IOERR_WRITE) && limit_reached(name).is_some();
     let source = error.into();
     match code {
-        _ if is_limited => no_space(name),
-        Some(ErrorCode::DiskFull) => no_space(name),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => DatabaseError::Io { store, source },
+        code if is_limited || code == Some(ErrorCode::DiskFull) => no_space(name),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => DatabaseError::Io(store, source),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DatabaseError::Locked(store),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => DatabaseError::ReadOnly(store),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DatabaseError::Damaged { store, source },
-        _ => DatabaseError::Other { store, source },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DatabaseError::Damaged(store, source),
+        _ => DatabaseError::Other(store, source),
     }
 }
 
@@ -187,7 +186,7 @@ const LARGEST_STEP: u64 = 64 << 10;
 /// That a store cannot grow: by the limit of this process if a file of it has come to that, else for want of space on its disk.
 pub(crate) fn no_space(name: &str) -> DatabaseError {
     match limit_reached(name) {
-        Some(most) => DatabaseError::Limited { store: name.to_owned(), most },
+        Some(most) => DatabaseError::Limited(name.to_owned(), most),
         None => DatabaseError::Full(name.to_owned()),
     }
 }

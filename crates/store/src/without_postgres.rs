@@ -13,7 +13,7 @@ pub struct ServerAddress(Infallible);
 
 impl ServerAddress {
     pub(crate) fn parse(url: &str, _: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
-        Err(LocationError::WithoutPostgres { url: without_password(url) })
+        Err(LocationError::WithoutPostgres(without_password(url)))
     }
 
     /// Its URL for people, without a password.

@@ -172,7 +172,7 @@ fn learn_spreads(
     let kin = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared };
     let of_cycles: Vec<Metric> = metrics.iter().copied().filter(Metric::is_core_cycle_time).collect();
     let learned = store.spread_history(&kin, &metrics, MAX_HISTORY_RUNS).and_then(|as_they_are| {
-        Ok([as_they_are, store.spread_history_over(&kin, &of_cycles, &STEADY_CHAIN, MAX_HISTORY_RUNS)?])
+        Ok([as_they_are, store.spread_history_over(&kin, &of_cycles, Some(&STEADY_CHAIN), MAX_HISTORY_RUNS)?])
     });
     learned.context("cannot learn from other runs")
 }

@@ -49,7 +49,7 @@ impl InPlaceStore {
         let name = path.display().to_string();
         if journal != "memory" {
             let _ = fs::remove_file(&copy);
-            return Err(DatabaseError::Other { store: name, source: "its log cannot be kept in memory".into() }.into());
+            return Err(DatabaseError::Other(name, "its log cannot be kept in memory".into()).into());
         }
         connection.pragma_update(None, "foreign_keys", true).map_err(|error| open_error(path, error))?;
         Ok(Self { store: Store::from_connection(Box::new(SqliteConnection::new(connection, path))), copy })
@@ -77,7 +77,7 @@ impl InPlaceStore {
         }
         let synced = File::open(self.store.name()).and_then(|file| file.sync_all());
         let store = self.store.name().to_owned();
-        synced.map_err(|error| DatabaseError::Io { store, source: error.into() })?;
+        synced.map_err(|error| DatabaseError::Io(store, error.into()))?;
         drop(self.store);
         let _ = fs::remove_file(&self.copy);
         Ok(())
@@ -86,7 +86,7 @@ impl InPlaceStore {
 
 /// Copies a file into the first of these directories on another disk that has room for it.
 fn copy_to_other_disk(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, OpenError> {
-    let failed = |source: io::Error| OpenError::NotWritable { path: path.to_path_buf(), source };
+    let failed = |source: io::Error| OpenError::NotWritable(path.to_path_buf(), source);
     let facts = fs::metadata(path).map_err(failed)?;
     let name = format!("kelvin-{}-{}.sqlite", std::process::id(), facts.ino());
     for directory in directories {
@@ -104,5 +104,5 @@ fn copy_to_other_disk(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, O
             Err(_) => drop(fs::remove_file(&copy)),
         }
     }
-    Err(OpenError::NoRoomForCopy { path: path.to_path_buf(), bytes: facts.len() })
+    Err(OpenError::NoRoomForCopy(path.to_path_buf(), facts.len()))
 }

@@ -201,7 +201,7 @@ fn certificate_check_follows_sslmode() {
     for mode in ["require", "verify-ca"] {
         assert!(uses_tls(&format!("sslmode={mode}&sslrootcert={}", other.display())).is_err(), "{mode}");
     }
-    assert!(matches!(uses_tls("sslmode=verify-ca&sslrootcert=/nonexistent"), Err(OpenError::Tls { .. })));
+    assert!(matches!(uses_tls("sslmode=verify-ca&sslrootcert=/nonexistent"), Err(OpenError::Server { .. })));
 }
 
 #[test]

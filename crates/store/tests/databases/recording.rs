@@ -309,11 +309,11 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     };
     over("a", 1.0, 2.0);
     over("c", 3.0, 4.0);
-    let over_base = store.spread_history_over(&SAMPLE_FILTER, &sample_metrics(), &base, 10).unwrap();
+    let over_base = store.spread_history_over(&SAMPLE_FILTER, &sample_metrics(), Some(&base), 10).unwrap();
     let rows: Vec<_> = over_base.iter().map(|l| (l.headlines.clone(), l.within_variances.clone())).collect();
     assert_eq!(rows, [(vec![0.5, 0.75], vec![0.25 / 4.0, 0.25 / 16.0])]);
     let but_a = store
-        .spread_history_over(&HistoryFilter { excluded: &["a"], ..SAMPLE_FILTER }, &sample_metrics(), &base, 10)
+        .spread_history_over(&HistoryFilter { excluded: &["a"], ..SAMPLE_FILTER }, &sample_metrics(), Some(&base), 10)
         .unwrap();
     assert_eq!(but_a[0].headlines, [0.75]);
     let but_two = store
