@@ -113,11 +113,7 @@ impl<'a> Bench<'a> {
             operation(iterations)?;
             Ok([clock.stop().wrapping_sub(start) as f64])
         };
-        let slice = self.slice_share(1);
-        let begun = self.clock.deadline_nanoseconds();
-        let iterations = self.find_batch_size(self.min_batch_time(slice), &mut timed)?;
-        let sampling = SamplingSpec::batched(begun, slice, iterations, work);
-        self.sample([metric], &sampling, &mut timed)
+        self.time_batches([metric], work, &mut timed)
     }
 
     /// Times operations one by one if they cannot be batched. One operation may yield several metrics: it reads the
@@ -198,11 +194,19 @@ impl<'a> Bench<'a> {
         metrics: [&Metric; K],
         mut operation: impl FnMut(Clock, u64) -> Result<[f64; K], ProbeError>,
     ) -> Result<(), ProbeError> {
+        self.time_batches(metrics, 0.0, &mut operation)
+    }
+
+    fn time_batches<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        work: f64,
+        timed: &mut TimedOperation<'_, K>,
+    ) -> Result<(), ProbeError> {
         let slice = self.slice_share(K);
-        let begun = self.clock.deadline_nanoseconds();
-        let iterations = self.find_batch_size(self.min_batch_time(slice), &mut operation)?;
-        let sampling = SamplingSpec::batched(begun, slice, iterations, 0.0);
-        self.sample(metrics, &sampling, &mut operation)
+        let start = self.clock.deadline_nanoseconds();
+        let iterations = self.find_batch_size(self.min_batch_time(slice), timed)?;
+        self.sample(metrics, &SamplingSpec::batched(start, slice, iterations, work), timed)
     }
 
     /// Runs threads in step, one on each of these CPUs: `lead` gets a function that starts all of them together on a

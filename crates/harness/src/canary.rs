@@ -40,18 +40,12 @@ impl CanaryReader {
             return;
         }
         for canary in wanted.iter() {
-            if let Some(nanoseconds) = self.time_canary(canary) {
-                keep(canary, nanoseconds);
-            }
+            let ticks = match canary {
+                Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
+                Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),
+            };
+            keep(canary, (ticks as f64 * self.nanoseconds_per_tick) as f32);
         }
-    }
-
-    fn time_canary(&self, canary: Canary) -> Option<f32> {
-        let ticks = match canary {
-            Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
-            Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),
-        };
-        Some((ticks as f64 * self.nanoseconds_per_tick) as f32)
     }
 }
 

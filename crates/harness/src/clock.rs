@@ -35,13 +35,6 @@ pub enum ClockError {
     Panicked,
 }
 
-/// What a thread on the probes' CPU finds out.
-struct CalibratedClock {
-    calibration: ClockCalibration,
-    pair: u64,
-    cycles: Result<u32, String>,
-}
-
 /// The best clock available, and if it is not the counter, why.
 pub fn best_clock() -> (ClockKind, Clock, Option<String>) {
     let note = clock::counter_unusable(std::fs::read_to_string(AVAILABLE_CLOCKSOURCES).ok().as_deref());
@@ -63,25 +56,9 @@ pub(crate) fn clock_of_kind(kind: ClockKind) -> Clock {
 /// # Errors
 /// As [`ClockError`] says.
 pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
-    let (kind, chosen, note) = best_clock();
     // In a separate thread, so that this process keeps all its CPUs.
-    let thread =
-        ThreadBuilder::named("clock").start(move || calibrate_on(cpu, chosen)).map_err(ClockError::NoThread)?;
-    let found = thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })?;
-    let hertz = found.calibration.hertz;
-    Ok(ClockInfo {
-        kind,
-        hertz,
-        relative_error: found.calibration.relative_error,
-        pair_nanoseconds: found.pair as f64 * 1e9 / hertz,
-        multiply_cycles: match found.cycles {
-            Ok(cycles) => Fact::known(cycles, "measured: a multiply against one-cycle adds"),
-            Err(reason) => Fact::unknown(reason),
-        },
-        note,
-        source_before: clock_source(),
-        source_after: None,
-    })
+    let thread = ThreadBuilder::named("clock").start(move || calibrate_on(cpu)).map_err(ClockError::NoThread)?;
+    thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })
 }
 
 /// The kernel's current clock source.
@@ -89,16 +66,29 @@ pub fn clock_source() -> Option<String> {
     std::fs::read_to_string(CURRENT_CLOCKSOURCE).ok().map(|text| text.trim().to_owned())
 }
 
-fn calibrate_on(cpu: u32, clock: Clock) -> io::Result<CalibratedClock> {
+fn calibrate_on(cpu: u32) -> io::Result<ClockInfo> {
+    let (kind, clock, note) = best_clock();
     cpu::pin(&[cpu])?;
-    let calibration = clock::calibrate(clock, CALIBRATION_SECONDS);
+    let ClockCalibration { hertz, relative_error } = clock::calibrate(clock, CALIBRATION_SECONDS);
     let pair = |_| {
         let start = clock.start();
         clock.stop() - start
     };
     let mut pairs: Vec<u64> = (0..CLOCK_PAIR_SAMPLES).map(pair).collect();
     pairs.sort_unstable();
-    Ok(CalibratedClock { calibration, pair: pairs[CLOCK_PAIR_SAMPLES / 2], cycles: multiply_cycles(clock) })
+    Ok(ClockInfo {
+        kind,
+        hertz,
+        relative_error,
+        pair_nanoseconds: pairs[CLOCK_PAIR_SAMPLES / 2] as f64 * 1e9 / hertz,
+        multiply_cycles: match multiply_cycles(clock) {
+            Ok(cycles) => Fact::known(cycles, "measured: a multiply against one-cycle adds"),
+            Err(reason) => Fact::unknown(reason),
+        },
+        note,
+        source_before: clock_source(),
+        source_after: None,
+    })
 }
 
 /// Ratios taken, and pairs of chains in each, of which the fastest of either kind count.

@@ -9,7 +9,7 @@ use kelvin_stats::Random;
 use kelvin_sys::child::{self, ChildEnd, GuardedChild, WaitLimit};
 
 use crate::probe::Probe;
-use crate::protocol::{RoundRequest, RoundResponse, decode_response};
+use crate::protocol::{Extension, RoundRequest, RoundResponse, decode_response};
 use crate::setup::Setup;
 
 /// Runs rounds: real processes, or a script in tests.
@@ -34,10 +34,7 @@ pub(crate) struct ProcessLauncher {
 
 impl Launcher for ProcessLauncher {
     fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse> {
-        match self.run(request, patience) {
-            Ok(answer) => answer,
-            Err(error) => Some(RoundOutcome::Failed(error).into()),
-        }
+        self.run(request, patience).unwrap_or_else(|error| Some(RoundOutcome::Failed(error).into()))
     }
 
     fn now(&self) -> f64 {
@@ -103,6 +100,41 @@ pub struct RoundSpec<'a> {
     pub timing: Duration,
 }
 
+impl RoundSpec<'_> {
+    /// Makes the round; returns it and the nanoseconds by which it went on beyond its timing, or `None` if this process was asked to
+    /// stop meanwhile.
+    pub(crate) fn run(
+        &self,
+        launch: &mut dyn Launcher,
+        extension: Option<Extension>,
+        patience: WaitLimit,
+        seed: u64,
+    ) -> Option<(Round, f64)> {
+        let request = RoundRequest {
+            probe: self.probe.id.to_owned(),
+            case: self.case.clone(),
+            round: self.index,
+            slice: self.timing.as_nanos() as u64,
+            extension,
+            time_limit: patience.initial.as_nanos() as u64,
+            seed,
+            parent_pid: std::process::id(),
+            setup: self.setup.clone(),
+        };
+        let started = launch.now();
+        let RoundResponse { outcome, extended_by } = launch.launch(&request, patience)?;
+        let round = Round {
+            index: self.index,
+            start_seconds: started / 1e9,
+            seconds: (launch.now() - started) / 1e9,
+            timing: Some((self.timing + Duration::from_nanos(extended_by)).as_secs_f64()),
+            cpu: self.setup.placement.cpu,
+            outcome,
+        };
+        Some((round, extended_by as f64))
+    }
+}
+
 /// Where single rounds are made.
 pub struct ProbeRunner {
     launch: Box<dyn Launcher>,
@@ -119,30 +151,10 @@ impl ProbeRunner {
     }
 
     /// Makes one round; `None` if this process was asked to stop meanwhile.
-    pub fn run_round(&mut self, wanted: &RoundSpec<'_>) -> Option<Round> {
-        let limit = SETUP_ALLOWANCE + 10 * wanted.timing;
+    pub fn run_round(&mut self, spec: &RoundSpec<'_>) -> Option<Round> {
+        let limit = SETUP_ALLOWANCE + 10 * spec.timing;
         let patience = WaitLimit { initial: limit, max: LIVE_ROUND_FACTOR * limit };
-        let request = RoundRequest {
-            probe: wanted.probe.id.to_owned(),
-            case: wanted.case.clone(),
-            round: wanted.index,
-            slice: wanted.timing.as_nanos() as u64,
-            extension: None,
-            time_limit: limit.as_nanos() as u64,
-            seed: self.random.next_u64(),
-            parent_pid: std::process::id(),
-            setup: wanted.setup.clone(),
-        };
-        let begun = self.launch.now();
-        let RoundResponse { outcome: attempt, .. } = self.launch.launch(&request, patience)?;
-        Some(Round {
-            index: wanted.index,
-            start_seconds: begun / 1e9,
-            seconds: (self.launch.now() - begun) / 1e9,
-            timing: Some(wanted.timing.as_secs_f64()),
-            cpu: wanted.setup.placement.cpu,
-            outcome: attempt,
-        })
+        spec.run(&mut *self.launch, None, patience, self.random.next_u64()).map(|(round, _)| round)
     }
 
     /// A random order of this many things.

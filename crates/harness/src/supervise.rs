@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use kelvin_core::units::seconds;
 use kelvin_core::{
-    Case, CaseStatus, CoreSteadyState, Event, Name, Round, RoundOutcome, RunHeader, RunSettings, RunStatus, SkipReason,
+    Case, CaseStatus, CoreSteadyState, Event, Name, RoundOutcome, RunHeader, RunSettings, RunStatus, SkipReason,
 };
 use kelvin_stats::Random;
 use kelvin_sys::child::WaitLimit;
 use kelvin_sys::{child, stop_signals};
 
-use crate::launcher::{LIVE_ROUND_FACTOR, Launcher, ProcessLauncher};
+use crate::launcher::{LIVE_ROUND_FACTOR, Launcher, ProcessLauncher, RoundSpec};
 use crate::plan::{Plan, PlanUnit};
-use crate::protocol::{Extension, RoundRequest, RoundResponse};
+use crate::protocol::Extension;
 use crate::schedule::{BudgetLimit, Decision, NextRound, Schedule, ScheduleSpec, UnitSpec};
 use crate::setup::Setup;
 
@@ -170,47 +170,32 @@ impl<'r> RoundLoop<'r> {
             seconds_left: (self.schedule.budget() - begun).max(0.0) / 1e9,
         });
         let patience = self.patience(next, begun);
-        let request = RoundRequest {
-            probe: unit.probe.id.to_owned(),
-            case: unit.case.clone(),
-            round: next.round,
-            slice: next.slice as u64,
-            extension: self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core }),
-            time_limit: patience.initial.as_nanos() as u64,
-            seed: self.random.next_u64(),
-            parent_pid: std::process::id(),
-            setup: self.options.setup.clone(),
+        let extension = self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core });
+        let spec = RoundSpec {
+            probe: unit.probe,
+            case: &unit.case,
+            setup: &self.options.setup,
+            index: next.round,
+            timing: Duration::from_nanos(next.slice as u64),
         };
-        let Some(RoundResponse { outcome: attempt, extended_by: beyond }) = launch.launch(&request, patience) else {
-            return;
-        };
-        let beyond = beyond as f64;
-        self.extended_by += beyond;
-        let took = launch.now() - begun;
-        if matches!(attempt, RoundOutcome::Failed(_))
-            && self.round_time_limit(next, begun).is_some_and(|time| took + CLOCK_ROUNDING >= time)
-        {
+        let Some((round, extended_by)) = spec.run(launch, extension, patience, self.random.next_u64()) else { return };
+        self.extended_by += extended_by;
+        let took = round.seconds * 1e9;
+        let is_failure = matches!(round.outcome, RoundOutcome::Failed(_));
+        if is_failure && self.round_time_limit(next, begun).is_some_and(|time| took + CLOCK_ROUNDING >= time) {
             self.schedule.leave_out(next.unit);
             return;
         }
         let failures = &mut self.failures[next.unit];
-        *failures = if matches!(attempt, RoundOutcome::Failed(_)) { *failures + 1 } else { 0 };
-        match attempt {
+        *failures = if is_failure { *failures + 1 } else { 0 };
+        match round.outcome {
             RoundOutcome::Skipped(_) => self.schedule.retire_unit(next.unit),
-            _ => self.schedule.record_round(next, beyond),
+            _ => self.schedule.record_round(next, extended_by),
         }
         // What takes long to fail, or fails again, is not tried any more.
         if *failures >= 2 || *failures > 0 && took >= self.options.round_limit.as_nanos() as f64 {
             self.schedule.retire_unit(next.unit);
         }
-        let round = Round {
-            index: next.round,
-            start_seconds: begun / 1e9,
-            seconds: took / 1e9,
-            timing: Some((next.slice + beyond) / 1e9),
-            cpu: self.options.setup.placement.cpu,
-            outcome: attempt,
-        };
         let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }

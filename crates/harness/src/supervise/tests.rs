@@ -10,6 +10,7 @@ use kelvin_core::{
 use super::*;
 use crate::plan::PlanContext;
 use crate::probe::{Effort, Method, Probe, ProbeKind};
+use crate::protocol::{RoundRequest, RoundResponse};
 
 const N: Axis = Axis::new("n", "", AxisScale::Linear);
 
