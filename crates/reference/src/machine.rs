@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kelvin_core::{Case, Name, Unit};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::ActiveMitigation;
 
 /// Where figures are from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublishedSource {
     /// Name, as of its file.
     pub id: Name,
@@ -24,7 +25,8 @@ pub struct PublishedSource {
 }
 
 /// How a source measured, and how far that may lie from kelvin's own figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SourceMethod {
     /// Name within its source.
     pub id: Name,
@@ -64,32 +66,27 @@ pub enum Virtualisation {
 
 /// Kind of main memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum MemoryKind {
     /// DDR2.
-    #[serde(rename = "DDR2")]
     Ddr2,
     /// DDR3.
-    #[serde(rename = "DDR3")]
     Ddr3,
     /// DDR4.
-    #[serde(rename = "DDR4")]
     Ddr4,
     /// DDR5.
-    #[serde(rename = "DDR5")]
     Ddr5,
     /// LPDDR3.
-    #[serde(rename = "LPDDR3")]
     Lpddr3,
     /// LPDDR4.
-    #[serde(rename = "LPDDR4")]
     Lpddr4,
     /// LPDDR5.
-    #[serde(rename = "LPDDR5")]
     Lpddr5,
 }
 
 /// One machine at one time: a published set of figures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LibraryMachine {
     /// Name, unique in the library: `hetzner-cax11`.
     pub id: Name,
@@ -120,6 +117,7 @@ pub struct LibraryMachine {
     /// Year of the measurement, where the source states it.
     pub measured: Option<u16>,
     /// Its source.
+    #[serde(skip)]
     pub source: PublishedSource,
     /// Its place in the source: a path, or the id of a message.
     pub at: String,
@@ -128,18 +126,27 @@ pub struct LibraryMachine {
 }
 
 /// A published figure that means the same as one of kelvin's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublishedFigure {
     /// Id of kelvin's metric.
     pub metric: Name,
     /// Its case.
+    #[serde(default)]
     pub case: Case,
     /// The figure in the base unit of the SI: seconds, hertz, bytes per second, operations per second.
     pub value: f64,
     /// How it was measured.
+    #[serde(deserialize_with = "deserialize_method_id")]
     pub method: SourceMethod,
     /// The figure as published, where its value was computed from it.
     pub published: Option<String>,
+}
+
+/// A method of which a row of a file states no more than the id.
+fn deserialize_method_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SourceMethod, D::Error> {
+    let id = Name::deserialize(deserializer)?;
+    Ok(SourceMethod { id, tool: String::new(), differs: String::new(), factor: 1.0 })
 }
 
 impl LibraryMachine {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::change_points::MIN_LEVEL_VALUES;
 use crate::modes::two_states;
 use crate::ranks::rank_change_points;
-use crate::{MAD_TO_STD, mad, mean, median, t_quantile, variance};
+use crate::{MAD_TO_STD, VarianceEstimate, mad, mean, median, variance};
 
 /// Level of all intervals of headlines.
 pub const CONFIDENCE_LEVEL: f64 = 0.95;
@@ -31,38 +31,6 @@ const BETWEEN_RUN_PRIOR_DEGREES: f64 = 8.0;
 /// A variance this many times the usual one is different: about the 97.5 % point of F with 3 degrees of freedom against
 /// many, 1 % with 5.
 const NOISIER_VARIANCE_RATIO: f64 = 3.5;
-
-/// An estimate of a variance and the degrees of freedom behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VarianceEstimate {
-    /// The variance.
-    pub variance: f64,
-    /// Degrees of freedom; need not be whole.
-    pub degrees: f64,
-}
-
-impl VarianceEstimate {
-    /// No spread at all.
-    pub(crate) const NONE: Self = Self { variance: 0.0, degrees: f64::INFINITY };
-
-    /// Half-width of the interval at `level` around an estimate with this variance.
-    pub fn half_width(&self, level: f64) -> f64 {
-        if self.variance == 0.0 {
-            return 0.0;
-        }
-        t_quantile(0.5 + level / 2.0, self.degrees) * self.variance.sqrt()
-    }
-
-    /// The spread of a sum or difference of two independent estimates.
-    pub fn plus(self, other: Self) -> Self {
-        let variance = self.variance + other.variance;
-        let degrees = match variance {
-            0.0 => self.degrees + other.degrees,
-            sum => sum.powi(2) / (self.variance.powi(2) / self.degrees + other.variance.powi(2) / other.degrees),
-        };
-        Self { variance, degrees }
-    }
-}
 
 /// The variance of the headline that the spread between the run's own rounds explains; `None` below two rounds. From
 /// six on it is that of the Winsorised rounds, which an outlier cannot inflate; which one it is never depends on

@@ -4,9 +4,11 @@
 //! from earlier runs, or from several runs of each side, or else assumed. `tests/comparison.rs` of `analysis` simulates what of a whole
 //! report comes out.
 
-use crate::between_run_variance::{BetweenRunVariance, MedianConstants, VarianceEstimate, within_run_variance};
+use crate::between_run_variance::{BetweenRunVariance, MedianConstants, within_run_variance};
 use crate::uncertain_value::{MIN_INTERVAL_ROUNDS, UncertainValue, logarithms};
-use crate::{mean, median, variance};
+use crate::variance_estimate::{VarianceEstimate, pooled_variance};
+use crate::variance_estimate::{VarianceEstimate, pooled_variance};
+use crate::{mean, median};
 
 /// Maximum degrees of freedom of what differs from run to run: it has heavier tails than the normal distribution, however many runs it
 /// was learned from. Observed: in 91 comparisons of 14 quick runs of one machine 1 figure in 1000 was 4.4 errors away, 1 in 10 000 6.7.
@@ -111,7 +113,9 @@ fn medians(sides: [&[RunFigure]; 2], between: &BetweenRunPrior) -> Option<[(f64,
         return None;
     }
     let logarithms = |side: &[RunFigure]| side.iter().map(|run| run.logarithm).collect::<Vec<f64>>();
-    let seen = observed_variance(&sides.map(logarithms));
+    // The spread of the runs of both sides around their own side.
+    let seen = pooled_variance(sides.map(logarithms));
+    let seen = (seen.degrees > 0.0).then_some(seen);
     Some(sides.map(|side| {
         let variances: Vec<f64> = side.iter().map(|run| run.within_run.variance).collect();
         let degrees = side.iter().map(|run| run.within_run.degrees).sum();
@@ -119,14 +123,6 @@ fn medians(sides: [&[RunFigure]; 2], between: &BetweenRunPrior) -> Option<[(f64,
         let of_median = MedianConstants::for_count(side.len()).map_or(1.0, |constants| constants.median_variance);
         (median(&logarithms(side)), VarianceEstimate { variance: run.variance * of_median, ..run })
     }))
-}
-
-/// The spread of the runs of both sides around their own side; `None` where neither has two.
-fn observed_variance(sides: &[Vec<f64>; 2]) -> Option<VarianceEstimate> {
-    let degrees = sides.iter().map(|side| side.len() as f64 - 1.0).sum::<f64>();
-    let squares: f64 =
-        sides.iter().filter(|side| side.len() > 1).map(|side| variance(side) * (side.len() - 1) as f64).sum();
-    (degrees > 0.0).then(|| VarianceEstimate { variance: squares / degrees, degrees })
 }
 
 /// What was known beforehand and what was seen, each by its degrees of freedom (Smyth 2004).

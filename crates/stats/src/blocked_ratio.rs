@@ -4,7 +4,7 @@
 //! the best of several values is hardly disturbed where only a part of them is: its ratio is known better on a disturbed machine. It
 //! says nothing of a side that has two modes by itself, and of those the mean alone is a fair summary.
 
-use crate::between_run_variance::VarianceEstimate;
+use crate::variance_estimate::VarianceEstimate;
 use crate::{Cluster, MIN_INTERVAL_ROUNDS, Samples, UncertainValue, clusters, mean, two_states};
 
 /// A block: the values of the base, and as many of the other.

@@ -154,6 +154,24 @@ fn t_density(t: f64, degrees: f64) -> f64 {
     (scale - (degrees + 1.0) / 2.0 * (t * t / degrees).ln_1p()).exp()
 }
 
+/// Chance of at least `least` of `n` independent events that each have a chance of `share`.
+pub(crate) fn binomial_upper_tail(n: usize, least: usize, share: f64) -> f64 {
+    if least == 0 || share >= 1.0 {
+        return 1.0;
+    }
+    if share <= 0.0 {
+        return 0.0;
+    }
+    let (mut term, mut tail) = (n as f64 * (-share).ln_1p(), 0.0);
+    for events in 0..=n {
+        if events >= least {
+            tail += term.exp();
+        }
+        term += ((n - events) as f64 / (events + 1) as f64).ln() + share.ln() - (-share).ln_1p();
+    }
+    tail.min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -248,5 +266,14 @@ mod tests {
             prop_assert!(here > normal_quantile(p));
             prop_assert!(here > t_quantile(p, degrees * 1.5));
         }
+    }
+
+    #[test]
+    fn binomial_upper_tail_matches_known_values() {
+        // 5 coins: P(X >= 4) = 6/32. R: pbinom(2, 10, 0.2, lower.tail = FALSE) = 0.3222005.
+        assert!((binomial_upper_tail(5, 4, 0.5) - 6.0 / 32.0).abs() < 1e-12);
+        assert!((binomial_upper_tail(10, 3, 0.2) - 0.322_200_5).abs() < 1e-7);
+        assert_eq!([binomial_upper_tail(3, 0, 0.0), binomial_upper_tail(3, 1, 0.0)], [1.0, 0.0]);
+        assert_eq!(binomial_upper_tail(3, 3, 1.0), 1.0);
     }
 }

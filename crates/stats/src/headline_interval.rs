@@ -10,9 +10,10 @@
 //! runs) counts as a guess of it. What rounds do not explain (method of moments of the one-way random model) is added to those of a run that
 //! is noisier than the earlier ones, with degrees of freedom after Satterthwaite (1946).
 
-use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, MAX_HISTORY_RUNS, VarianceEstimate};
+use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, MAX_HISTORY_RUNS};
 use crate::median;
 use crate::uncertain_value::UncertainValue;
+use crate::variance_estimate::VarianceEstimate;
 
 /// Half-width of an interval where states of the machine outlast several rounds, over that where none does: as if there were half as
 /// many rounds.
@@ -53,6 +54,13 @@ pub struct HeadlineInterval {
     pub lower: f64,
     /// Upper end.
     pub upper: f64,
+}
+
+impl HeadlineInterval {
+    fn confidence(figure: UncertainValue) -> Self {
+        let (lower, upper) = figure.interval(CONFIDENCE_LEVEL);
+        Self { kind: HeadlineIntervalKind::Confidence, lower, upper }
+    }
 }
 
 /// The headline of a run: the median of its rounds' headlines. 0 for no rounds.
@@ -105,9 +113,8 @@ pub fn headline_interval(
     unseen: UnobservedVariance,
 ) -> Option<HeadlineInterval> {
     if let Some(figure) = UncertainValue::median(rounds, history) {
-        let (lower, upper) =
-            figure.with_error(unseen.unlearned_variance(figure.value, history)).interval(CONFIDENCE_LEVEL);
-        return Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper });
+        let figure = figure.with_error(unseen.unlearned_variance(figure.value, history));
+        return Some(HeadlineInterval::confidence(figure));
     }
     let middle = headline(rounds);
     let between = history.map_or(VarianceEstimate::NONE, |history| VarianceEstimate {
@@ -133,8 +140,7 @@ pub fn repeat_interval(
     };
     let figure = if history.is_some() { figure } else { figure.widened(LASTING_STATE_WIDENING) };
     let figure = figure.with_error(unseen.unlearned_variance(figure.value, history));
-    let (lower, upper) = figure.next_run().interval(CONFIDENCE_LEVEL);
-    Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower, upper })
+    Some(HeadlineInterval::confidence(figure.next_run()))
 }
 
 #[cfg(test)]

@@ -21,11 +21,11 @@ mod samples;
 mod scalability;
 mod token_bucket;
 mod uncertain_value;
+mod variance_estimate;
 
 pub use autocorrelation::effective_samples;
 pub use between_run_variance::{
-    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, MAX_HISTORY_RUNS, MIN_HISTORY_RUNS, VarianceEstimate,
-    within_run_variance,
+    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, MAX_HISTORY_RUNS, MIN_HISTORY_RUNS, within_run_variance,
 };
 pub use between_runs::{
     BetweenRunPrior, RunFigure, inflation_factor, medians_of_runs, ratio_of_runs, usual_between_run_std,
@@ -58,3 +58,4 @@ pub use uncertain_value::{
     FALSE_DISCOVERY_RATE, MIN_INTERVAL_ROUNDS, ShareOfChange, UncertainValue, adjusted_p_values, bonferroni_level,
     paired_ratio, ratio_of_medians, rounds_to_decide, share_of_change,
 };
+pub use variance_estimate::VarianceEstimate;

@@ -1,6 +1,8 @@
 //! Modes of many samples: the dominant one, and whether there is more than one; two states of a few values, one per round or run; and how
 //! values change between two modes.
 
+use crate::distributions::binomial_upper_tail;
+use crate::variance_estimate::pooled_variance;
 use crate::{MAD_TO_STD, Sorted, mad, median, normal_cdf, variance};
 
 /// The dominant steady state of positive readings: the median of the window [x, x (1 + `relative_width`)] that holds the
@@ -295,12 +297,8 @@ fn binomial_lower_tail(k: f64, n: f64) -> f64 {
     if n > 200.0 {
         return normal_cdf((k + 0.5 - n / 2.0) / (n / 4.0).sqrt());
     }
-    let (mut chance, mut sum) = (0.5f64.powf(n), 0.0);
-    for heads in 0..=(k as u32) {
-        sum += chance;
-        chance *= (n - f64::from(heads)) / (f64::from(heads) + 1.0);
-    }
-    sum.min(1.0)
+    // As many tails, or more, as are left.
+    binomial_upper_tail(n as usize, (n - k) as usize, 0.5)
 }
 
 /// Minimum values to distinguish two states.
@@ -359,25 +357,14 @@ pub fn two_states(values: &[f64]) -> Option<TwoStates> {
     let reach = |part: &[f64]| part[part.len() - 1] - part[0];
     let strictness = small_sample_factor(values.len());
     let apart = distance >= MIN_STATE_RATIO.ln()
-        && distance >= strictness * MIN_STATE_DISTANCE_STDS * pooled_std(low, high)
+        && distance >= strictness * MIN_STATE_DISTANCE_STDS * pooled_variance([low, high]).variance.sqrt()
         && logs[cut] - logs[cut - 1] >= strictness * MIN_STATE_GAP_RATIO * reach(low).max(reach(high));
     let state = |part: &[f64]| {
-        let std = (sum_of_squares(part) / (part.len() - 1) as f64).sqrt();
-        Cluster { center: median(part), share: part.len() as f64 / values.len() as f64, std }
+        let share = part.len() as f64 / values.len() as f64;
+        Cluster { center: median(part), share, std: variance(part).sqrt() }
     };
     let (low, high) = sorted.split_at(cut);
     apart.then(|| TwoStates { low: state(low), high: state(high), bound: (low[cut - 1] * high[0]).sqrt() })
-}
-
-/// Sum of the squared distances from the mean.
-fn sum_of_squares(part: &[f64]) -> f64 {
-    let mean = part.iter().sum::<f64>() / part.len() as f64;
-    part.iter().map(|value| (value - mean).powi(2)).sum()
-}
-
-/// Standard deviation within two parts, pooled.
-fn pooled_std(low: &[f64], high: &[f64]) -> f64 {
-    ((sum_of_squares(low) + sum_of_squares(high)) / (low.len() + high.len() - 2) as f64).sqrt()
 }
 
 /// How values change between two modes.

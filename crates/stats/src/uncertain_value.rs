@@ -6,7 +6,8 @@
 //! squares of the sides that face each other (Zou and Donner 2008), and tests read the distance to a limit in the error of the
 //! side that faces it. `examples/coverage.rs` prints what all of this covers.
 
-use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, VarianceEstimate, within_run_variance};
+use crate::between_run_variance::{BetweenRunVariance, CONFIDENCE_LEVEL, within_run_variance};
+use crate::variance_estimate::VarianceEstimate;
 use crate::{mean, median, t_quantile, t_upper_tail, variance};
 
 /// Fewest rounds whose median has an error: those of two or three have a range.
@@ -434,7 +435,7 @@ mod tests {
 mod share_of_change_tests {
     use super::*;
     use crate::Random;
-    use crate::between_run_variance::VarianceEstimate;
+    use crate::variance_estimate::VarianceEstimate;
 
     fn uncertain_with_error(value: f64, error: f64) -> UncertainValue {
         UncertainValue::from_variance(value, VarianceEstimate { variance: error.powi(2), degrees: 1e9 })
