@@ -206,6 +206,17 @@ pub enum CacheKind {
     Unified,
 }
 
+impl CacheKind {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Instruction => "instruction",
+            Self::Unified => "unified",
+        }
+    }
+}
+
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NumaNode {

@@ -3,8 +3,8 @@
 use crate::Unit;
 use crate::units::{bit_rate, bytes, cpus, stated_value, trimmed_decimal};
 use crate::{
-    BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic,
-    NumaNode, Platform, Tlb, Topology,
+    BlockDevice, Cache, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic, NumaNode, Platform,
+    Tlb, Topology,
 };
 
 impl Machine {
@@ -73,23 +73,23 @@ impl FactRows {
         self.push(GROUP, "Sockets", &topology.sockets, u32::to_string);
         self.push(GROUP, "Cores", &topology.cores, u32::to_string);
         self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads_per_core(sets));
-        match &topology.caches {
-            Fact::Known { value: caches, source } => {
-                for one in caches {
-                    let fact = Fact::known((), source.as_str());
-                    self.push(GROUP, &format!("L{} {} cache", one.level, cache_kind(one.kind)), &fact, |()| cache(one));
-                }
-            }
-            unknown @ Fact::Unknown { .. } => self.push(GROUP, "Caches", unknown, |_| String::new()),
-        }
-        match &topology.nodes {
-            Fact::Known { value: nodes, source } => {
-                for one in nodes {
-                    let fact = Fact::known((), source.as_str());
-                    self.push(GROUP, &format!("NUMA node {}", one.id), &fact, |()| node(one));
-                }
-            }
-            unknown @ Fact::Unknown { .. } => self.push(GROUP, "NUMA nodes", unknown, |_| String::new()),
+        let cache_label = |cache: &Cache| format!("L{} {} cache", cache.level, cache.kind.word());
+        self.push_each(GROUP, "Caches", &topology.caches, cache_label, cache);
+        self.push_each(GROUP, "NUMA nodes", &topology.nodes, |node| format!("NUMA node {}", node.id), node);
+    }
+
+    /// A line for each item, with a label of its own; one with the label of them all where they are not known.
+    fn push_each<T>(
+        &mut self,
+        group: &'static str,
+        unknown_label: &str,
+        fact: &Fact<Vec<T>>,
+        label: impl Fn(&T) -> String,
+        text: impl Fn(&T) -> String,
+    ) {
+        let Some(items) = fact.get() else { return self.push(group, unknown_label, fact, |_| String::new()) };
+        for item in items {
+            self.push(group, &label(item), fact, |_| text(item));
         }
     }
 
@@ -197,27 +197,15 @@ fn yes_no(yes: bool) -> String {
     String::from(if yes { "yes" } else { "no" })
 }
 
-fn cache_kind(kind: CacheKind) -> &'static str {
-    match kind {
-        CacheKind::Data => "data",
-        CacheKind::Instruction => "instruction",
-        CacheKind::Unified => "unified",
-    }
-}
-
 fn cache(cache: &Cache) -> String {
-    let mut text = bytes(cache.bytes);
-    if let Some(ways) = cache.ways {
-        text.push_str(&format!(", {ways}-way"));
-    }
-    if let Some(line) = cache.line_bytes {
-        text.push_str(&format!(", {line} B lines"));
-    }
-    if !cache.shared_by.is_empty() {
-        let plural = if cache.shared_by.len() == 1 { "CPU" } else { "CPUs" };
-        text.push_str(&format!(", of {plural} {}", cpu_ranges(&cache.shared_by)));
-    }
-    text
+    let plural = if cache.shared_by.len() == 1 { "CPU" } else { "CPUs" };
+    let parts = [
+        Some(bytes(cache.bytes)),
+        cache.ways.map(|ways| format!("{ways}-way")),
+        cache.line_bytes.map(|line| format!("{line} B lines")),
+        (!cache.shared_by.is_empty()).then(|| format!("of {plural} {}", cpu_ranges(&cache.shared_by))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<String>>().join(", ")
 }
 
 fn node(node: &NumaNode) -> String {
@@ -235,7 +223,7 @@ fn tlb(tlb: &Tlb) -> String {
         0 => String::from("fully associative"),
         ways => format!("{ways}-way"),
     };
-    format!("L{} {} {}: {} entries {ways}", tlb.level, cache_kind(tlb.kind), bytes(tlb.page_bytes), tlb.entries)
+    format!("L{} {} {}: {} entries {ways}", tlb.level, tlb.kind.word(), bytes(tlb.page_bytes), tlb.entries)
 }
 
 /// Mitigations in force or missing; those that do not concern the machine are only counted.

@@ -133,6 +133,17 @@ impl Metric {
         Self { own_frequency: true, ..self }
     }
 
+    /// The same metric from all samples as found, whatever happens meanwhile, with no overhead subtracted.
+    pub const fn as_found(self) -> Self {
+        Self {
+            headline: HeadlineSamples::AsFound,
+            overhead: Overhead::None,
+            canaries: Canaries::NONE,
+            contaminants: crate::SampleTags::NONE,
+            ..self
+        }
+    }
+
     /// The same metric with another choice of headline samples.
     pub const fn headline(self, headline: HeadlineSamples) -> Self {
         Self { headline, ..self }

@@ -1,6 +1,6 @@
 //! The hash that identifies runs of one machine in one configuration.
 
-use kelvin_core::{Cache, CacheKind, Fact, Machine, Mitigation};
+use kelvin_core::{Cache, Fact, Machine, Mitigation};
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
 const IDENTITY_VERSION: &str = "kelvin machine 2";
@@ -21,14 +21,7 @@ pub fn hardware_identity(machine: &Machine) -> String {
 fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&Vec<Mitigation>>) -> String {
     let Machine { cpu, topology, memory, platform, .. } = machine;
     let gibibytes = memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
-    let cache = |cache: &Cache| {
-        let kind = match cache.kind {
-            CacheKind::Data => "data",
-            CacheKind::Instruction => "instruction",
-            CacheKind::Unified => "unified",
-        };
-        format!("{} {kind} {}", cache.level, cache.bytes)
-    };
+    let cache = |cache: &Cache| format!("{} {} {}", cache.level, cache.kind.word(), cache.bytes);
     let mitigation = |one: &Mitigation| format!("{}: {}", one.vulnerability, one.status);
     let number = |fact: &Fact<u32>| fact.get().map(u32::to_string);
     let parts = [

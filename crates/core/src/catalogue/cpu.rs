@@ -78,16 +78,13 @@ pub static CLOCK_GETTIME: Metric = Metric::duration("cpu.clock.gettime", "clock_
     .headline(HeadlineSamples::CycleNormalised);
 
 /// The core's frequency.
-pub static FREQUENCY: Metric = Metric::rate(
-    "cpu.frequency",
-    "Frequency of the probes' CPU, from cycles counted over \
-                                                              time",
-)
-.unit(Unit::Hertz, Better::Higher)
-.with_axes([BusyCpus::AXIS])
-.headline(HeadlineSamples::AsFound)
-.canaries(Canaries::NONE)
-.bounds(Some(0.0), Some(20e9));
+pub static FREQUENCY: Metric =
+    Metric::rate("cpu.frequency", "Frequency of the probes' CPU, from cycles counted over time")
+        .unit(Unit::Hertz, Better::Higher)
+        .with_axes([BusyCpus::AXIS])
+        .headline(HeadlineSamples::AsFound)
+        .canaries(Canaries::NONE)
+        .bounds(Some(0.0), Some(20e9));
 
 /// An add.
 pub static LATENCY_ADD: Metric =

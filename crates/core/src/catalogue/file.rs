@@ -5,7 +5,7 @@ mod metadata;
 mod reads;
 mod remote_and_rivals;
 
-use crate::{Axis, AxisScale, Canaries, HeadlineSamples, Metric, Overhead, SampleTags};
+use crate::{Axis, AxisScale, Metric};
 
 use crate::catalogue::axis_words::words;
 
@@ -109,16 +109,7 @@ words! {
     }
 }
 
-/// Samples count as found, whatever happens meanwhile.
-const fn as_found_metric(metric: Metric) -> Metric {
-    metric
-        .headline(HeadlineSamples::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
-}
-
 /// The disk is measured: samples count as found, and waiting for it is no disturbance.
 const fn disk_metric(metric: Metric) -> Metric {
-    as_found_metric(metric).not_in_cycles()
+    metric.as_found().not_in_cycles()
 }

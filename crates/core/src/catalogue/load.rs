@@ -5,7 +5,7 @@
 //! same index at all of them.
 //! Capacities are at the case of the resource alone.
 
-use crate::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Overhead, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Metric, Unit};
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::file::CacheState;
@@ -189,12 +189,7 @@ const fn capacity_metric(id: &'static str, summary: &'static str) -> Metric {
 
 /// All samples, and no canary: whole systems of many CPUs, devices and hosts, whose disturbances are part of what a user gets.
 const fn unguarded_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .headline(HeadlineSamples::AsFound)
-        .canaries(Canaries::NONE)
-        .overhead(Overhead::None)
-        .contaminants(SampleTags::NONE)
-        .not_in_cycles()
+    Metric::duration(id, summary).as_found().not_in_cycles()
 }
 
 /// Throughput.

@@ -1,6 +1,6 @@
 //! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
 
-use crate::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Name, Need, Overhead, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, HeadlineSamples, Metric, Name, Need, Overhead, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
 
@@ -203,20 +203,13 @@ pub static FAULT_MINOR: Metric =
 pub static FAULT_MAJOR: Metric =
     Metric::duration("mem.fault.major", "The first touch of a mapped file page that is not in memory")
         .with_axes([ReadAhead::AXIS, TOUCH_STEP])
-        .headline(HeadlineSamples::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
+        .as_found()
         .not_in_cycles()
         .baseline();
 
 /// The host, where there is one, is part of the figure, and no canary sees it.
 const fn new_memory_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .headline(HeadlineSamples::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
+    Metric::duration(id, summary).as_found()
 }
 
 /// The first touch of memory new to a process.
@@ -349,10 +342,7 @@ const fn page_share_metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
         .with_axes([MappedPage::AXIS])
         .unit(Unit::Ratio, Better::Neither)
-        .headline(HeadlineSamples::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
+        .as_found()
         .bounds(Some(0.0), Some(1.0))
 }
 
@@ -365,11 +355,8 @@ pub static PAGE_FILE: Metric =
     page_share_metric("mem.page.file", "Share of the pages that belong to a file or to shared memory");
 
 /// Pages of one process alone.
-pub static PAGE_EXCLUSIVE: Metric = page_share_metric(
-    "mem.page.exclusive",
-    "Share of the pages that no other process \
-                                                                          maps",
-);
+pub static PAGE_EXCLUSIVE: Metric =
+    page_share_metric("mem.page.exclusive", "Share of the pages that no other process maps");
 
 /// Huge pages.
 pub static PAGE_HUGE: Metric = page_share_metric("mem.page.huge", "Share of the pages mapped by a huge page");

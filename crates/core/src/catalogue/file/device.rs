@@ -2,7 +2,7 @@
 
 use crate::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
-use super::{AccessOrder, CacheState, as_found_metric, disk_metric};
+use super::{AccessOrder, CacheState, disk_metric};
 
 /// The probe of reading from the device.
 pub const DEVICE: Name = Name::new("file.device");
@@ -77,13 +77,15 @@ pub static READ_AHEAD: Metric = disk_metric(Metric::rate(
 
 /// A page added to the page cache, or found there. As the reads that it explains: samples count as found.
 pub static PAGE_READ: Metric =
-    as_found_metric(Metric::duration("file.page_read", "One pread of a byte of the next page, the mean over a pass"))
+    Metric::duration("file.page_read", "One pread of a byte of the next page, the mean over a pass")
+        .as_found()
         .with_axes([CacheState::AXIS, AccessOrder::AXIS]);
 
 /// A page of the page cache written to. As the writes that it explains: samples count as found.
-pub static PAGE_WRITE: Metric = as_found_metric(Metric::duration(
+pub static PAGE_WRITE: Metric = Metric::duration(
     "file.page_write",
     "One pwrite of a byte in each of so many neighbouring pages, in memory and dirty",
-))
+)
+.as_found()
 .with_axes([PAGES, AccessOrder::AXIS])
 .overhead(Overhead::ClockPair);

@@ -2,7 +2,7 @@
 
 use crate::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
-use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found_metric, disk_metric};
+use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, disk_metric};
 use crate::catalogue::axis_words::words;
 
 /// Requests in flight.
@@ -30,7 +30,7 @@ words! {
 
 /// One curve for memory and disk: samples count as found, and waiting is no disturbance.
 const fn cache_and_disk_metric(metric: Metric) -> Metric {
-    as_found_metric(metric).overhead(Overhead::ClockPair)
+    metric.as_found().overhead(Overhead::ClockPair)
 }
 
 /// Reading by the size of a block.
@@ -167,25 +167,26 @@ pub static ENGINES: Metric = Metric::duration(
 .with_axes([ReadEngine::AXIS, BLOCK]);
 
 /// The study of files read whole.
-pub static WHOLE_FILE: Metric = as_found_metric(Metric::duration(
+pub static WHOLE_FILE: Metric = Metric::duration(
     "file.whole",
     "Reading 100 MB of a cached file from its beginning to its end in requests of one size, opening and closing included",
-))
+).as_found()
 .with_axes([ReadEngine::AXIS, BLOCK])
 .baseline();
 
 /// Like `WHOLE_FILE`, for each request.
 pub static WHOLE_FILE_REQUEST: Metric =
-    as_found_metric(Metric::duration("file.whole_request", "The same total for each of its requests"))
+    Metric::duration("file.whole_request", "The same total for each of its requests")
+        .as_found()
         .with_axes([ReadEngine::AXIS, BLOCK]);
 
 /// Like `WHOLE_FILE_REQUEST`, for each byte.
 ///
 /// Not in core cycles: many bytes are copied in one.
-pub static WHOLE_FILE_BYTE: Metric =
-    as_found_metric(Metric::duration("file.whole_byte", "The same total for each of its bytes"))
-        .with_axes([ReadEngine::AXIS, BLOCK])
-        .not_in_cycles();
+pub static WHOLE_FILE_BYTE: Metric = Metric::duration("file.whole_byte", "The same total for each of its bytes")
+    .as_found()
+    .with_axes([ReadEngine::AXIS, BLOCK])
+    .not_in_cycles();
 
 words! {
     /// A way of reading whose best block, threads and queue depth are searched for.

@@ -1,6 +1,6 @@
 //! Processes, threads, and work shared among them.
 
-use crate::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Name, Overhead, SampleTags, Unit};
+use crate::{Axis, AxisScale, Better, Canaries, Metric, Name, SampleTags, Unit};
 
 use crate::catalogue::axis_words::words;
 use crate::catalogue::mem::PageSize;
@@ -38,13 +38,7 @@ const fn long_task_creation_metric(id: &'static str, summary: &'static str) -> M
 
 /// A figure of the whole round: waiting and other CPUs are part of it, so every round counts as found.
 const fn shared_work_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .with_axes([TaskKind::AXIS, TASK_COUNT])
-        .headline(HeadlineSamples::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
-        .overhead(Overhead::None)
-        .not_in_cycles()
+    Metric::duration(id, summary).with_axes([TaskKind::AXIS, TASK_COUNT]).as_found().not_in_cycles()
 }
 
 /// fork, until it returns.

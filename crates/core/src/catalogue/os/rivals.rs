@@ -1,6 +1,6 @@
 //! The same calls and switches by kelvin and by another program, in turn.
 
-use crate::{Canaries, HeadlineSamples, Metric, Need, Overhead, SampleTags};
+use crate::{Metric, Need};
 
 use crate::catalogue::rivals::{Rival, RivalComparison, speed_ratio_metric};
 
@@ -10,14 +10,7 @@ const OTHER_SUMMARY: &str = "Time of one, by another program, in turn with kelvi
 
 /// Both sides count as found, whatever happens meanwhile, and neither subtracts anything.
 const fn interleaved_metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .with_axes([Rival::AXIS])
-        .headline(HeadlineSamples::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(SampleTags::NONE)
-        .not_in_cycles()
-        .needs(Need::Rivals)
+    Metric::duration(id, summary).with_axes([Rival::AXIS]).as_found().not_in_cycles().needs(Need::Rivals)
 }
 
 /// A null system call, another program's time over kelvin's.

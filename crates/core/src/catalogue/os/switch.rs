@@ -118,8 +118,7 @@ pub static ONE_WAY_WAKE_UP: Metric = Metric::duration(
 /// see the ring. What it refills from beyond L2 does not follow the core's frequency.
 pub static SWITCH_RING: Metric = switch_difference_metric(
     "os.switch.ring",
-    "One switch in a ring of processes, including the cache refill, less the pipe's calls and the work with warm \
-     caches",
+    "One switch in a ring of processes, including the cache refill, less the pipe's calls and the work with warm caches",
 )
 .headline(HeadlineSamples::Undisturbed)
 .with_axes([PROCESSES, WORKING_SET]);
