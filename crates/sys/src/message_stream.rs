@@ -30,8 +30,8 @@ pub struct MessageStream(StreamMedium);
 
 #[derive(Debug)]
 enum StreamMedium {
-    Pipe(Pipe),
-    Unix { from: OwnedFd, to: OwnedFd },
+    /// Two ends, of a pipe or of a pair of sockets.
+    Descriptors(Pipe),
     Shared(Shared<BlockRing>),
 }
 
@@ -39,10 +39,10 @@ impl MessageStream {
     /// An empty stream.
     pub fn new(kind: StreamKind) -> Result<Self> {
         Ok(Self(match kind {
-            StreamKind::Pipe => StreamMedium::Pipe(Pipe::new()?),
+            StreamKind::Pipe => StreamMedium::Descriptors(Pipe::new()?),
             StreamKind::Unix => {
-                let (from, to) = socket_pair()?;
-                StreamMedium::Unix { from, to }
+                let (write, read) = socket_pair()?;
+                StreamMedium::Descriptors(Pipe { read, write })
             }
             StreamKind::Shared => StreamMedium::Shared(Shared::new()?),
         }))
@@ -54,8 +54,7 @@ impl MessageStream {
     /// What the system call says; a message larger than [`BLOCK_BYTES`] through shared memory.
     pub fn send(&self, message: &[u8]) -> Result<()> {
         match &self.0 {
-            StreamMedium::Pipe(pipe) => write_all(&pipe.write, message),
-            StreamMedium::Unix { from, .. } => write_all(from, message),
+            StreamMedium::Descriptors(ends) => write_all(&ends.write, message),
             StreamMedium::Shared(blocks) => blocks.send(message),
         }
     }
@@ -66,8 +65,7 @@ impl MessageStream {
     /// What the system call says; a stream that ends before the message does.
     pub fn receive(&self, message: &mut [u8]) -> Result<()> {
         match &self.0 {
-            StreamMedium::Pipe(pipe) => read_all(&pipe.read, message),
-            StreamMedium::Unix { to, .. } => read_all(to, message),
+            StreamMedium::Descriptors(ends) => read_all(&ends.read, message),
             StreamMedium::Shared(blocks) => blocks.receive(message),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
@@ -22,6 +22,9 @@ pub fn memory_file_with(bytes: &[u8]) -> Result<File> {
     Ok(file)
 }
 
+/// The error of a file that is shorter than what is to be sent of it.
+const FILE_ENDED: &str = "the file ended before all of it was sent";
+
 /// Sends the first `bytes` of a file by sendfile(2).
 ///
 /// # Errors
@@ -29,12 +32,10 @@ pub fn memory_file_with(bytes: &[u8]) -> Result<File> {
 pub fn send_file(to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
     let mut offset: libc::off_t = 0;
     while (offset as usize) < bytes {
+        let (to, from) = (to.as_fd().as_raw_fd(), from.as_raw_fd());
         // SAFETY: the offset is valid to read and write; the kernel moves it on by what was sent.
-        let sent = unsafe {
-            let (to, from) = (to.as_fd().as_raw_fd(), from.as_raw_fd());
-            libc::sendfile(to, from, &raw mut offset, bytes - offset as usize)
-        };
-        byte_count(sent, "the file ended before all of it was sent")?;
+        let sent = unsafe { libc::sendfile(to, from, &raw mut offset, bytes - offset as usize) };
+        nonzero(byte_count(sent)?, FILE_ENDED)?;
     }
     Ok(())
 }
@@ -66,31 +67,17 @@ impl Splicer {
     /// # Errors
     /// What the calls say; a file that is shorter.
     pub fn send(&self, to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
-        let mut offset: libc::loff_t = 0;
-        while (offset as usize) < bytes {
-            // SAFETY: the offset is valid to read and write; null is allowed for a pipe and for a socket.
-            let mut held = byte_count(
-                unsafe {
-                    let left = bytes - offset as usize;
-                    libc::splice(
-                        from.as_raw_fd(),
-                        &raw mut offset,
-                        self.pipe.write.as_raw_fd(),
-                        std::ptr::null_mut(),
-                        left,
-                        0,
-                    )
-                },
-                "the file ended before all of it was sent",
-            )?;
-            let more = if (offset as usize) < bytes { libc::SPLICE_F_MORE } else { 0 };
-            while held > 0 {
-                // SAFETY: null is allowed for a pipe and for a socket.
-                let sent = unsafe {
-                    let to = to.as_fd().as_raw_fd();
-                    libc::splice(self.pipe.read.as_raw_fd(), std::ptr::null_mut(), to, std::ptr::null_mut(), held, more)
-                };
-                held -= byte_count(sent, "the pipe gave nothing of what it holds")?;
+        let [read, write] = [&self.pipe.read, &self.pipe.write].map(AsRawFd::as_raw_fd);
+        let mut offset = 0;
+        while offset < bytes {
+            let position = Some(offset as u64);
+            let moved = splice((from.as_raw_fd(), position), (write, None), bytes - offset, 0)?;
+            let mut in_pipe = nonzero(moved, FILE_ENDED)?;
+            offset += in_pipe;
+            let more = if offset < bytes { libc::SPLICE_F_MORE } else { 0 };
+            while in_pipe > 0 {
+                let sent = splice((read, None), (to.as_fd().as_raw_fd(), None), in_pipe, more)?;
+                in_pipe -= nonzero(sent, "the pipe gave nothing of what it holds")?;
             }
         }
         Ok(())
@@ -104,19 +91,8 @@ impl Splicer {
 #[inline(always)]
 pub fn send_with_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
     while !message.is_empty() {
-        // SAFETY: the slice is valid for its length.
-        let sent = unsafe {
-            libc::send(
-                to.as_fd().as_raw_fd(),
-                message.as_ptr().cast(),
-                message.len(),
-                libc::MSG_MORE | libc::MSG_NOSIGNAL,
-            )
-        };
-        match usize::try_from(sent) {
-            Ok(sent) => message = &message[sent..],
-            Err(_) => return Err(Error::last_os_error()),
-        }
+        let sent = send(to.as_fd().as_raw_fd(), message, libc::MSG_MORE | libc::MSG_NOSIGNAL)?;
+        message = &message[sent..];
     }
     Ok(())
 }
@@ -134,25 +110,16 @@ pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
 pub fn send_without_copy(to: &impl AsFd, message: &[u8]) -> Result<u32> {
     let (mut sent, mut calls) = (0, 0);
     while sent < message.len() {
-        let rest = &message[sent..];
-        // SAFETY: the slice is valid for its length.
-        let done = unsafe {
-            let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
-            libc::send(to.as_fd().as_raw_fd(), rest.as_ptr().cast(), rest.len(), flags)
-        };
-        match byte_count(done, "nothing of the message was sent") {
+        let (socket, rest) = (to.as_fd().as_raw_fd(), &message[sent..]);
+        let moved = match send(socket, rest, libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL) {
             // A message that has begun must be ended; one more copy does no harm.
-            Err(error) if is_queue_full(&error) && sent > 0 => {
-                // SAFETY: as above.
-                let done =
-                    unsafe { libc::send(to.as_fd().as_raw_fd(), rest.as_ptr().cast(), rest.len(), libc::MSG_NOSIGNAL) };
-                sent += byte_count(done, "nothing of the message was sent")?;
-            }
-            other => {
-                sent += other?;
+            Err(error) if is_queue_full(&error) && sent > 0 => send(socket, rest, libc::MSG_NOSIGNAL)?,
+            result => {
                 calls += 1;
+                result?
             }
-        }
+        };
+        sent += nonzero(moved, "nothing of the message was sent")?;
     }
     Ok(calls)
 }
@@ -238,13 +205,36 @@ pub(super) fn next_queued_error(
     Ok(Some(None))
 }
 
-/// How many bytes a call moved, at least one.
-fn byte_count(result: libc::ssize_t, none: &'static str) -> Result<usize> {
-    match usize::try_from(result) {
-        Err(_) => Err(Error::last_os_error()),
-        Ok(0) => Err(Error::other(none)),
-        Ok(bytes) => Ok(bytes),
-    }
+/// Sends bytes once, and returns how many the call took.
+#[inline(always)]
+pub(super) fn send(socket: RawFd, bytes: &[u8], flags: libc::c_int) -> Result<usize> {
+    // SAFETY: the slice is valid for its length.
+    byte_count(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// Moves bytes from one end to the other, each a descriptor and, of a file, an offset.
+pub(super) fn splice(
+    from: (RawFd, Option<u64>),
+    to: (RawFd, Option<u64>),
+    bytes: usize,
+    flags: libc::c_uint,
+) -> Result<usize> {
+    let mut offsets = [from.1, to.1].map(|offset| offset.map(|offset| offset as libc::loff_t));
+    let [from_offset, to_offset] =
+        offsets.each_mut().map(|offset| offset.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut));
+    // SAFETY: each offset is null, or valid to read and write.
+    byte_count(unsafe { libc::splice(from.0, from_offset, to.0, to_offset, bytes, flags) })
+}
+
+/// How many bytes a call moved.
+#[inline(always)]
+pub(super) fn byte_count(result: libc::ssize_t) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::last_os_error())
+}
+
+/// Bytes that a call moved, at least one.
+fn nonzero(bytes: usize, message: &'static str) -> Result<usize> {
+    if bytes == 0 { Err(Error::other(message)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

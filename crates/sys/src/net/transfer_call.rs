@@ -7,7 +7,7 @@ mod transfer_ring;
 use std::fs::File;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use io_uring::{opcode, squeue, types};
@@ -17,8 +17,8 @@ pub use file_window::{FileWindow, PageAccess};
 pub use socket_wait::{SocketEvent, SocketWaitMode, WaitingSocket};
 pub use transfer_ring::{BufferRequest, Completion, RingScope, TransferRing, is_cancelled};
 
-use super::socket_send::Splicer;
-use crate::{Error, Result};
+use super::socket_send::{Splicer, byte_count, send, splice};
+use crate::Result;
 
 /// Whether more follows at once, so that a segment that is not full may wait for it (MSG_MORE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,25 +211,6 @@ pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], follows: MoreFo
     let pieces = &pieces[..pieces.len().min(MOST)];
     let flags = SendFlags::from_bits_retain(flags(follows) as u32);
     Ok(rustix::net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)?)
-}
-
-fn send(socket: RawFd, bytes: &[u8], flags: libc::c_int) -> Result<usize> {
-    // SAFETY: the slice is valid for its length.
-    byte_count(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
-}
-
-/// Moves bytes from one end to the other, each a descriptor and, of a file, an offset.
-fn splice(from: (RawFd, Option<u64>), to: (RawFd, Option<u64>), bytes: usize, flags: libc::c_uint) -> Result<usize> {
-    let mut offsets = [from.1, to.1].map(|offset| offset.map(|offset| offset as libc::loff_t));
-    let [from_offset, to_offset] =
-        offsets.each_mut().map(|offset| offset.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut));
-    // SAFETY: each offset is null, or valid to read and write.
-    byte_count(unsafe { libc::splice(from.0, from_offset, to.0, to_offset, bytes, flags) })
-}
-
-/// How many bytes a call moved.
-fn byte_count(result: libc::ssize_t) -> Result<usize> {
-    usize::try_from(result).map_err(|_| Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -90,26 +90,23 @@ impl WaitingSocket {
     /// Those of the calls, an interruption not among them.
     pub fn wait(&mut self, awaited: SocketEvent, patience: Duration) -> Result<bool> {
         let within = whole_milliseconds(patience);
+        let awaited = match awaited {
+            SocketEvent::Readable => EventFlags::IN | EventFlags::RDHUP,
+            SocketEvent::Writable => EventFlags::OUT,
+            // Errors are always reported.
+            SocketEvent::ErrorQueue => EventFlags::empty(),
+        };
         let woken = match &mut self.waiter {
             Waiter::InCall => {
-                let events = match awaited {
-                    SocketEvent::Readable => PollFlags::IN | PollFlags::RDHUP,
-                    SocketEvent::Writable => PollFlags::OUT,
-                    // Errors are always reported.
-                    SocketEvent::ErrorQueue => PollFlags::empty(),
-                };
-                let mut wanted = [PollFd::new(&self.stream, events)];
-                rustix::event::poll(&mut wanted, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
+                // The bits of poll are those of epoll.
+                let events = PollFlags::from_bits_retain(awaited.bits() as u16);
+                let mut sockets = [PollFd::new(&self.stream, events)];
+                rustix::event::poll(&mut sockets, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
             }
             Waiter::Epoll { set, interest } => {
-                let wanted = match awaited {
-                    SocketEvent::Readable => EventFlags::IN | EventFlags::RDHUP,
-                    SocketEvent::Writable => EventFlags::OUT,
-                    SocketEvent::ErrorQueue => EventFlags::empty(),
-                };
-                if *interest != wanted {
-                    epoll::modify(&*set, &self.stream, EventData::new_u64(0), wanted)?;
-                    *interest = wanted;
+                if *interest != awaited {
+                    epoll::modify(&*set, &self.stream, EventData::new_u64(0), awaited)?;
+                    *interest = awaited;
                 }
                 let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
                 epoll::wait(&*set, &mut events, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
