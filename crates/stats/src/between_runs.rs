@@ -7,7 +7,6 @@
 use crate::between_run_variance::{BetweenRunVariance, MedianConstants, within_run_variance};
 use crate::uncertain_value::{MIN_INTERVAL_ROUNDS, UncertainValue, logarithms};
 use crate::variance_estimate::{VarianceEstimate, pooled_variance};
-use crate::variance_estimate::{VarianceEstimate, pooled_variance};
 use crate::{mean, median};
 
 /// Maximum degrees of freedom of what differs from run to run: it has heavier tails than the normal distribution, however many runs it

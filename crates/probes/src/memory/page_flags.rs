@@ -103,8 +103,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     Ok(())
 }
 
+/// A flag of a page, where the kernel reports it.
+type PageFlag = fn(&PageState) -> Option<bool>;
+
 /// The flags that are recorded, each with its metric.
-static FLAGS: [(&Metric, fn(&PageState) -> Option<bool>); 5] = [
+static FLAGS: [(&Metric, PageFlag); 5] = [
     (&PAGE_PRESENT, |page| Some(page.present)),
     (&PAGE_FILE, |page| Some(page.file)),
     (&PAGE_EXCLUSIVE, |page| Some(page.exclusive)),

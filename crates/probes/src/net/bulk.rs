@@ -116,14 +116,16 @@ pub(crate) struct StreamReport {
     pub fullest: f64,
 }
 
+/// How busy a sender was, and what it achieved, where that may differ from what was asked.
+type SenderResult = Result<(EndUsage, Option<String>)>;
+
 /// Streams that run. Dropped, they are cut off.
 pub(crate) struct BulkStreams {
     plan: StreamPlan,
     links: Arc<Vec<Link>>,
     accounts: Arc<Vec<StreamCounters>>,
     stop: Arc<AtomicBool>,
-    /// How busy each sender was, and what it achieved, where that may differ from what was asked.
-    senders: Vec<JoinHandle<Result<(EndUsage, Option<String>)>>>,
+    senders: Vec<JoinHandle<SenderResult>>,
     board: Arc<Shared<PartnerStatus>>,
     receivers: Option<PartnerTask>,
 }
