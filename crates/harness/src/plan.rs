@@ -117,7 +117,7 @@ pub struct TimeBudget {
 }
 
 /// The plan of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The units, in the order of reports.
     pub units: Vec<PlanUnit>,

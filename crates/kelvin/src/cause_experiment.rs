@@ -6,7 +6,7 @@ use kelvin_core::{
     PredictionRecord,
 };
 use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
-use kelvin_probes::causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
+use kelvin_probes::causes::{EarlyEnd, ExperimentRunner, ExperimentSubject};
 
 use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
 use crate::progress::StatusLine;
@@ -28,7 +28,7 @@ pub struct CauseExperiment {
     /// The case.
     pub case: Case,
     /// What is measured, and what its prediction needs.
-    plan: Plan,
+    pub plan: Plan,
     /// The plan of the run that measures it.
     planned: Vec<PlannedMeasurement>,
     /// How long it takes.
@@ -53,16 +53,7 @@ pub struct ExperimentResult {
     /// It, with its predictions.
     pub experiment: Experiment,
     /// Why there is not more of it.
-    pub stopped: Option<EarlyStop>,
-}
-
-/// Why an inquiry ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlyStop {
-    /// This process was asked to stop.
-    Interrupted,
-    /// It would take longer than it may.
-    TooSlow,
+    pub stopped: Option<EarlyEnd>,
 }
 
 /// The metric with this id, and the probe that measures it.
@@ -77,14 +68,14 @@ pub fn find_metric(id: &str) -> Option<(&'static Probe, &'static Metric)> {
 /// Of a probe that is none of a plain run.
 fn plan_of_case(probe: &Probe, case: &Case, machine: &Machine) -> Plan {
     let probes = kelvin_probes::all();
-    let sources = PlanContext { probes: &probes, machine, references: Some(kelvin_probes::reference_machines) };
-    let planned = |effort| {
-        let plan = Plan::new(&sources, ProbeKind::Measure, &[probe.id.to_owned()], effort);
+    let context = PlanContext { probes: &probes, machine, references: Some(kelvin_probes::reference_machines) };
+    let plan = |effort| {
+        let plan = Plan::new(&context, ProbeKind::Measure, &[probe.id.to_owned()], effort);
         plan.expect("a probe is selected by its id")
     };
-    let has_it = |plan: &Plan| plan.units.iter().any(|unit| unit.probe.id == probe.id && unit.case == *case);
+    let has_case = |plan: &Plan| plan.units.iter().any(|unit| unit.probe.id == probe.id && unit.case == *case);
     // As in the run that measures it: what moves with it is an input, at the sizes of that run.
-    Some(planned(Effort::Default)).filter(has_it).unwrap_or_else(|| planned(Effort::Thorough))
+    Some(plan(Effort::Default)).filter(has_case).unwrap_or_else(|| plan(Effort::Thorough))
 }
 
 /// What the prediction of a plan's case needs.
@@ -97,25 +88,20 @@ impl CauseExperiment {
     pub fn new(
         (probe, metric, case): (&'static Probe, &'static Metric, Case),
         machine: &Machine,
-        pace: ExperimentLimits,
+        limits: ExperimentLimits,
         seed: u64,
     ) -> Self {
         let plan = plan_of_case(probe, &case, machine);
         let planned = plan.planned();
-        let plan = plan.retain_cases(|one| *one == case);
-        Self { probe, metric, case, plan, planned, limits: pace, seed }
-    }
-
-    /// What is measured.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+        let plan = plan.retain_cases(|planned| *planned == case);
+        Self { probe, metric, case, plan, planned, limits, seed }
     }
 
     /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
     pub fn execute(&self, plan: &RunPlan) -> ExperimentResult {
         let probes = kelvin_probes::all();
         let machine = &plan.machine;
-        let question = ExperimentSubject {
+        let subject = ExperimentSubject {
             probe: self.probe,
             metric: self.metric,
             case: self.case.clone(),
@@ -124,26 +110,26 @@ impl CauseExperiment {
             machine,
             setup: &plan.setup,
         };
-        let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
-        let mut session = ExperimentRunner::new(question, laboratory, kelvin_probes::causes::all());
+        let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
+        let mut session = ExperimentRunner::new(subject, runner, kelvin_probes::causes::all());
         let grounds = self.grounds(machine);
         let stopped = self.run_passes(&mut session, &grounds).err();
         ExperimentResult { experiment: self.experiment(&session, &grounds), stopped }
     }
 
-    fn run_passes(&self, session: &mut ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Result<(), EarlyStop> {
+    fn run_passes(&self, session: &mut ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Result<(), EarlyEnd> {
         let line = StatusLine::new();
-        self.run_passes_until(
-            session,
-            &line,
-            grounds,
-            (VERDICT_TIME_SHARE * self.limits.seconds, self.limits.min_passes),
-        )?;
+        let limits = (VERDICT_TIME_SHARE * self.limits.seconds, self.limits.min_passes);
+        self.run_passes_until(session, &line, grounds, limits)?;
         // What was shown may look otherwise once there are more passes.
-        let mut taken_away = Vec::new();
-        while let Some(controls) = untested_controls(session, &taken_away) {
+        let mut tested: Vec<Vec<Name>> = Vec::new();
+        while tested.len() < MAX_COMBINED_CONTROLS {
+            let controls = shown_controls(&session.experiment());
+            if controls.is_empty() || tested.contains(&controls) {
+                break;
+            }
             session.add_combined_interventions(&controls);
-            taken_away.push(controls);
+            tested.push(controls);
             let passes = session.passes_made() + self.limits.min_passes.div_ceil(2);
             self.run_passes_until(session, &line, grounds, (0.0, passes))?;
         }
@@ -157,37 +143,28 @@ impl CauseExperiment {
         session: &mut ExperimentRunner<'_>,
         line: &StatusLine,
         grounds: &PredictionContext<'_>,
-        (seconds, mut passes): (f64, u32),
-    ) -> Result<(), EarlyStop> {
-        let least = passes;
+        (seconds, min_passes): (f64, u32),
+    ) -> Result<(), EarlyEnd> {
+        let mut passes = min_passes;
         loop {
             let (made, now) = (session.passes_made(), session.seconds());
-            if made >= least && now >= seconds {
+            if made >= min_passes && now >= seconds {
                 return Ok(());
             }
             if made >= passes {
                 passes *= 2;
-                if passes > MAX_PASS_MULTIPLE * least || !is_undecided(&self.experiment(session, grounds)) {
+                if passes > MAX_PASS_MULTIPLE * min_passes || !is_undecided(&self.experiment(session, grounds)) {
                     return Ok(());
                 }
             }
-            if self.is_too_slow(made, now) {
-                return Err(EarlyStop::TooSlow);
+            // The least number of passes that give an interval would take too long, or one more would.
+            let needed = f64::from((made + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32));
+            if made > 0 && now / f64::from(made) * needed > self.limits.max_seconds {
+                return Err(EarlyEnd::TimedOut);
             }
             line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
-            match session.run_pass(self.limits.max_seconds) {
-                PassOutcome::Complete => {}
-                PassOutcome::Stopped => return Err(EarlyStop::Interrupted),
-                PassOutcome::TimedOut => return Err(EarlyStop::TooSlow),
-            }
+            session.run_pass(self.limits.max_seconds)?;
         }
-    }
-
-    /// Whether the least number of passes that give an interval would take too long, or one more would.
-    fn is_too_slow(&self, made: u32, now: f64) -> bool {
-        made > 0
-            && now / f64::from(made) * f64::from((made + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32))
-                > self.limits.max_seconds
     }
 
     /// What was measured, with its predictions: from inputs as found, and without all that is shown.
@@ -219,8 +196,9 @@ impl CauseExperiment {
             measured_with_controls(raw, under, &MetricCase { metric: Name::intern(metric), case: case.clone() })
         };
         let probe = Name::new(self.probe.id);
-        let it = PlannedMeasurement { probe, metrics: vec![self.metric.id], case: case.clone(), only_input: false };
-        let mut predicted = compute_predictions(&[it], &grounds.facts(&measured));
+        let planned =
+            PlannedMeasurement { probe, metrics: vec![self.metric.id], case: case.clone(), only_input: false };
+        let mut predicted = compute_predictions(&[planned], &grounds.facts(&measured));
         predicted.pop().expect("a metric of its probe has a record")
     }
 }
@@ -228,13 +206,6 @@ impl CauseExperiment {
 /// Whether a prediction is of a figure without its causes: those of other machines have them.
 fn is_prediction_without_causes(record: &PredictionRecord) -> bool {
     record.prediction.as_ref().is_none_or(|prediction| prediction.basis != PredictionBasis::ReferenceMachines)
-}
-
-/// The controls that take away all that is shown, unless that was measured already.
-fn untested_controls(session: &ExperimentRunner<'_>, measured: &[Vec<Name>]) -> Option<Vec<Name>> {
-    let controls = shown_controls(&session.experiment());
-    (!controls.is_empty() && !measured.contains(&controls) && measured.len() < MAX_COMBINED_CONTROLS)
-        .then_some(controls)
 }
 
 /// Whether more passes can decide something.

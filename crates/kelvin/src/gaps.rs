@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kelvin_analysis::{FindingData, PredictionGap, analyse, explain};
+use kelvin_analysis::{Finding, FindingData, analyse, explain};
 use kelvin_core::{Better, Case, Explanation, Measurement, Metric, Run};
 use kelvin_harness::{Probe, ProbeKind};
+use kelvin_probes::causes::EarlyEnd;
 
-use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, find_metric};
+use crate::cause_experiment::{CauseExperiment, ExperimentLimits, find_metric};
 use crate::run_plan::RunPlan;
 
 /// The part of a run's time for it.
@@ -41,13 +42,13 @@ impl Outlier {
 
 /// The gaps of a run, the most odd first, of the points of a curve one. What the run itself explains is left out.
 pub fn find_gaps(run: &Run) -> Vec<Outlier> {
-    let gap = |found| if let FindingData::Gap(gap) = found { Some(gap) } else { None };
-    let gaps = analyse(run).findings.into_iter().filter_map(|finding| gap(finding.data));
-    let asked = |gap: PredictionGap| {
-        let (probe, metric) = find_metric(&gap.source.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
-        Some(Outlier { probe, metric, case: gap.source.case, ratio: gap.ratio })
+    let outlier = |finding: Finding| {
+        let FindingData::Gap(gap) = finding.data else { return None };
+        let (probe, metric) = find_metric(&gap.source.metric)?;
+        let is_measured = gap.level.is_none() && probe.kind == ProbeKind::Measure;
+        is_measured.then_some(Outlier { probe, metric, case: gap.source.case, ratio: gap.ratio })
     };
-    gaps.filter(|gap| gap.level.is_none()).filter_map(asked).collect()
+    analyse(run).findings.into_iter().filter_map(outlier).collect()
 }
 
 /// What is found of their causes within this time, the most odd first: of those that the verdict tells, then of as many more as there is
@@ -57,12 +58,12 @@ pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanatio
         return Vec::new();
     }
     let begun = Instant::now();
-    let mut asked = find_gaps(run);
-    asked.retain(|gap| gap.times_worse() > 1.0);
-    asked.truncate(MAX_EXPLAINED_GAPS);
-    let of = asked.len().min(VERDICT_GAPS);
+    let mut gaps = find_gaps(run);
+    gaps.retain(|gap| gap.times_worse() > 1.0);
+    gaps.truncate(MAX_EXPLAINED_GAPS);
+    let shares = gaps.len().min(VERDICT_GAPS);
     let mut explanations = Vec::new();
-    for (done, Outlier { probe, metric, case, .. }) in asked.into_iter().enumerate() {
+    for (done, Outlier { probe, metric, case, .. }) in gaps.into_iter().enumerate() {
         let left = time.saturating_sub(begun.elapsed());
         if left < MIN_EXPLAIN_TIME {
             break;
@@ -72,15 +73,12 @@ pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanatio
         if f64::from(passes) * MIN_ROUNDS_PER_PASS * mean_round_seconds(run, probe, &case) > left {
             continue;
         }
-        let pace = ExperimentLimits {
-            seconds: left / of.saturating_sub(done).max(1) as f64,
-            min_passes: passes,
-            max_seconds: left,
-        };
+        let seconds = left / shares.saturating_sub(done).max(1) as f64;
+        let limits = ExperimentLimits { seconds, min_passes: passes, max_seconds: left };
         let seed = run.header.settings.seed;
-        let found = CauseExperiment::new((probe, metric, case), &plan.machine, pace, seed).execute(plan);
-        explanations.extend(explain(&found.experiment));
-        if found.stopped == Some(EarlyStop::Interrupted) {
+        let result = CauseExperiment::new((probe, metric, case), &plan.machine, limits, seed).execute(plan);
+        explanations.extend(explain(&result.experiment));
+        if result.stopped == Some(EarlyEnd::Interrupted) {
             break;
         }
     }
@@ -89,8 +87,9 @@ pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanatio
 
 /// What a round of a case took in this run, on average.
 fn mean_round_seconds(run: &Run, probe: &Probe, case: &Case) -> f64 {
-    let is_of = |one: &&Measurement| one.planned.probe == *probe.id && one.planned.case == *case;
-    let rounds = run.measurements.iter().find(is_of).map_or(&[][..], |one| &one.rounds);
+    let is_of_case =
+        |measurement: &&Measurement| measurement.planned.probe == *probe.id && measurement.planned.case == *case;
+    let rounds = run.measurements.iter().find(is_of_case).map_or(&[][..], |measurement| &measurement.rounds);
     rounds.iter().map(|round| round.seconds).sum::<f64>() / rounds.len().max(1) as f64
 }
 

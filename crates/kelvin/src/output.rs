@@ -87,11 +87,19 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
 /// # Errors
 /// Those of writing.
 pub fn hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
-    let indent = display_width(head);
-    if indent + display_width(text) <= width() {
+    if display_width(head) + display_width(text) <= width() {
         return writeln!(out, "{head}{text}");
     }
-    for (number, line) in wrap(text, width().saturating_sub(indent)).into_iter().enumerate() {
+    write_wrapped(out, width(), head, text)
+}
+
+/// Like [`hanging`], as wide as this, and with one space between words in any case.
+///
+/// # Errors
+/// Those of writing.
+pub fn write_wrapped(out: &mut dyn Write, width: usize, head: &str, text: &str) -> io::Result<()> {
+    let indent = display_width(head);
+    for (number, line) in wrap(text, width.saturating_sub(indent)).into_iter().enumerate() {
         let head = if number == 0 { head } else { &" ".repeat(indent) };
         writeln!(out, "{head}{line}")?;
     }
@@ -186,9 +194,12 @@ pub fn eprint_line(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", escape_invisible(&line.to_string()));
 }
 
-/// A line on standard error, and below it names, indented and broken at the width of the terminal.
+/// A line on standard error, and below it names, indented and broken at the width of the terminal; nothing without names.
 pub fn eprint_names(line: impl std::fmt::Display, names: &[String]) {
     const INDENT: &str = "  ";
+    if names.is_empty() {
+        return;
+    }
     eprint_line(line);
     let lines = wrap(&names.join(", "), width().saturating_sub(INDENT.len()));
     lines.into_iter().for_each(|line| eprint_line(format_args!("{INDENT}{line}")));

@@ -161,10 +161,8 @@ impl RunSchedule {
             format!(", or about {} if the other work that runs here now goes on", seconds(time))
         });
         notice!("{cases} cases in about {time}{longer}{under_load}, {}; {whereto}", self.source);
-        if !self.left_out.is_empty() {
-            let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
-            output::eprint_names(head, &self.left_out);
-        }
+        let head = format_args!("kelvin: {time} is too short for these, which matter less and are left out:");
+        output::eprint_names(head, &self.left_out);
     }
 }
 

@@ -48,10 +48,10 @@ impl OptionStudies {
     /// # Errors
     /// If it is not given.
     pub fn check_given(&self, name: &str, options: &RunOptions) -> Result<(), CliError> {
-        match (self.is_given)(options) {
-            true => Ok(()),
-            false => bail!("{name} needs {}: {}", self.option, self.what),
+        if !(self.is_given)(options) {
+            bail!("{name} needs {}: {}", self.option, self.what);
         }
+        Ok(())
     }
 }
 
@@ -70,10 +70,9 @@ pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
 /// # Errors
 /// A name that selects nothing.
 pub fn plan_names(kind: ProbeKind, names: &[String], here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
-    let (probes, machine, elsewhere) =
-        (kelvin_probes::all(), &here.machine, Some(kelvin_probes::reference_machines as _));
-    Plan::new(&PlanContext { probes: &probes, machine, references: elsewhere }, kind, names, effort)
-        .map_err(CliError::msg)
+    let (probes, references) = (kelvin_probes::all(), Some(kelvin_probes::reference_machines as _));
+    let context = PlanContext { probes: &probes, machine: &here.machine, references };
+    Plan::new(&context, kind, names, effort).map_err(CliError::msg)
 }
 
 /// A plan whose blocks of remote files are of files of the size that an option names, each case once.
@@ -139,11 +138,9 @@ impl Selection {
         for (name, needing) in &self.option_names {
             needing.check_given(name, options)?;
         }
-        let asked = OPTION_STUDIES
-            .iter()
-            .filter(|needing| (needing.is_given)(options))
-            .flat_map(|needing| self.names_needing(needing));
-        with_remote_size(self.plan_studies(asked.collect(), here, effort)?, options)
+        let given = OPTION_STUDIES.iter().filter(|needing| (needing.is_given)(options));
+        let studies = given.flat_map(|needing| self.names_needing(needing)).collect();
+        with_remote_size(self.plan_studies(studies, here, effort)?, options)
     }
 
     /// The plan of everything that could be measured, whatever the options.
@@ -169,17 +166,11 @@ impl Selection {
     }
 
     fn plan_studies(&self, studies: Vec<String>, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
-        let plain = match self.is_all || !self.plain.is_empty() {
-            true => Some(plan_names(ProbeKind::Measure, &self.plain, here, effort)?),
-            false => None,
-        };
+        let mut plan = Plan::default();
+        if self.is_all || !self.plain.is_empty() {
+            plan = plan_names(ProbeKind::Measure, &self.plain, here, effort)?;
+        }
         // No name selects everything.
-        let studies =
-            if studies.is_empty() { None } else { Some(plan_names(ProbeKind::Study, &studies, here, effort)?) };
-        Ok(match (plain, studies) {
-            (Some(plain), Some(studies)) => plain.merge(studies),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => Plan { units: Vec::new(), left_out: Vec::new() },
-        })
+        Ok(if studies.is_empty() { plan } else { plan.merge(plan_names(ProbeKind::Study, &studies, here, effort)?) })
     }
 }

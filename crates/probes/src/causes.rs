@@ -27,7 +27,7 @@ mod zero_copy;
 pub use cause::{
     AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
 };
-pub use experiment::{ExperimentRunner, ExperimentSubject, PassOutcome};
+pub use experiment::{EarlyEnd, ExperimentRunner, ExperimentSubject};
 
 /// All causes, in the order in which they are told.
 pub fn all() -> &'static [&'static Cause] {

@@ -6,21 +6,16 @@ use std::path::Path;
 use kelvin_core::{Axis, AxisWord, Machine, Metric, Name, is_dotted_prefix};
 use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
-use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ExplainArgs;
 use crate::cli_error::CliError;
 use crate::commands::why;
-use crate::output;
+use crate::output::{self, write_wrapped};
 
 /// The texts of all probes, for reports.
 pub fn probe_texts() -> Vec<ProbeDocs> {
-    kelvin_probes::all().into_iter().map(probe_text).collect()
-}
-
-fn probe_text(probe: &Probe) -> ProbeDocs {
-    ProbeDocs {
+    let docs = |probe: &Probe| ProbeDocs {
         id: Name::new(probe.id),
         summary: probe.summary.into(),
         method: probe.method.how.into(),
@@ -28,7 +23,8 @@ fn probe_text(probe: &Probe) -> ProbeDocs {
         pitfalls: probe.method.pitfalls.iter().map(|&pitfall| pitfall.into()).collect(),
         sources: probe.method.sources.iter().map(|&source| source.into()).collect(),
         must_not_be_used_for: Some(probe.method.not_for.into()),
-    }
+    };
+    kelvin_probes::all().into_iter().map(docs).collect()
 }
 
 /// A probe as JSON.
@@ -49,23 +45,23 @@ struct ProbeExplanation<'a> {
 pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     let all = kelvin_probes::all();
     let name = args.name.as_str();
-    let exact: Vec<_> =
-        all.iter().filter(|probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name)).collect();
-    let found: Vec<_> =
-        if exact.is_empty() { all.iter().filter(|probe| is_dotted_prefix(name, probe.id)).collect() } else { exact };
-    if found.is_empty() {
+    let is_exact = |probe: &&&Probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name);
+    let mut chosen: Vec<_> = all.iter().filter(is_exact).collect();
+    if chosen.is_empty() {
+        chosen = all.iter().filter(|probe| is_dotted_prefix(name, probe.id)).collect();
+    }
+    if chosen.is_empty() {
         return Err(CliError::msg(UnknownName::new(name, &all)));
     }
     if args.json {
         // Which inputs the predictions ask for depends on the machine.
         let machine = kelvin_machine::read(Path::new("/"));
-        let explained: Vec<ProbeExplanation<'_>> =
-            found.iter().map(|probe| ProbeExplanation::new(probe, &all, &machine)).collect();
-        return output::print_json(&explained);
+        let explained = chosen.iter().map(|probe| ProbeExplanation::new(probe, &all, &machine));
+        return output::print_json(&explained.collect::<Vec<_>>());
     }
     let width = output::width().min(100);
     output::print(|out| {
-        found.iter().enumerate().try_for_each(|(index, probe)| {
+        chosen.iter().enumerate().try_for_each(|(index, probe)| {
             write!(out, "{}", if index > 0 { "\n" } else { "" })?;
             write_terminal(out, probe, width)
         })
@@ -83,46 +79,29 @@ impl<'a> ProbeExplanation<'a> {
 
 fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Result<()> {
     writeln!(out, "{}", probe.id)?;
-    write_paragraph(out, probe.summary, width, "  ")?;
+    write_wrapped(out, width, "  ", probe.summary)?;
     for (title, text) in [
         ("How", probe.method.how),
         ("Prediction", probe.method.prediction),
         ("Must not be used for", probe.method.not_for),
     ] {
         writeln!(out, "\n{title}")?;
-        write_paragraph(out, text, width, "  ")?;
+        write_wrapped(out, width, "  ", text)?;
     }
     writeln!(out, "\nMetrics")?;
     for metric in probe.metrics {
         let axes = axis_texts(metric);
         let over = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
-        write_item(
-            out,
-            &format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version),
-            width,
-        )?;
+        let text = format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version);
+        write_wrapped(out, width, "  - ", &text)?;
     }
     for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
         if !lines.is_empty() {
             writeln!(out, "\n{title}")?;
         }
-        for line in lines {
-            write_item(out, line, width)?;
-        }
+        lines.iter().try_for_each(|line| write_wrapped(out, width, "  - ", line))?;
     }
     Ok(())
-}
-
-fn write_item(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
-    let mut lines = wrap(text, width.saturating_sub(4)).into_iter();
-    if let Some(first) = lines.next() {
-        writeln!(out, "  - {first}")?;
-    }
-    lines.try_for_each(|line| writeln!(out, "    {line}"))
-}
-
-fn write_paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io::Result<()> {
-    wrap(text, width.saturating_sub(indent.len())).into_iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
 }
 
 /// The book's page of the probes of one area, in Markdown.
@@ -144,7 +123,7 @@ pub fn book_page(area: &str) -> Result<(), CliError> {
 
 /// The axes of a metric, in words; with the one word at which alone it is measured, or not measured, if there is one.
 fn axis_texts(metric: &Metric) -> Vec<String> {
-    let word = |at: Option<AxisWord>, axis: &Axis| at.filter(|there| there.axis() == axis.name).map(AxisWord::word);
+    let word = |word: Option<AxisWord>, axis: &Axis| word.filter(|word| word.axis() == axis.name).map(AxisWord::word);
     let parameter = |axis: &Axis| match (word(metric.restricted_to, axis), word(metric.except, axis)) {
         (Some(word), _) => format!("{} ({word} alone)", axis.label),
         (None, Some(word)) => format!("{} (not {word})", axis.label),

@@ -101,7 +101,7 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
 }
 
 fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> Result<(), CliError> {
-    let since = args.since.map(|since| since.microseconds(now_us()));
+    let since = args.since.map(|since| since.microseconds(jiff::Timestamp::now().as_microsecond()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
         let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
@@ -130,7 +130,9 @@ fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> 
 fn print_alerts(store: &Store, records: &HistoryRecords, threshold: f64, args: &HistoryArgs) -> CmdResult {
     let runs = &records.runs;
     let first = match args.since {
-        Some(since) => runs.partition_point(|run| run.started_us < since.microseconds(now_us())),
+        Some(since) => {
+            runs.partition_point(|run| run.started_us < since.microseconds(jiff::Timestamp::now().as_microsecond()))
+        }
         None => runs.len() - 1,
     };
     let before = records.records.before_run(first).history();
@@ -172,11 +174,6 @@ pub fn redacted_history(store: &Store, mut history: History, args: &HistoryArgs)
 
 fn points_of(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
     history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
-}
-
-/// Microseconds since 1970.
-fn now_us() -> i64 {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// What names select.

@@ -5,13 +5,12 @@ use kelvin_core::{Case, Metric, units};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_probes::Primitive;
 use kelvin_probes::calibration::{CoverageSummary, predict_figures};
-use kelvin_report::text::wrap;
 use kelvin_stats::median;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
 use crate::cli_error::CliError;
-use crate::output;
+use crate::output::{self, write_wrapped};
 use crate::placement::LocalMachine;
 use crate::selection::{OptionStudies, Selection, plan_names};
 
@@ -72,14 +71,8 @@ fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
     let columns = if output::is_terminal() { output::width() } else { usize::MAX };
     output::print(|out| {
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let room = columns.saturating_sub(width + 2).max(MIN_SUMMARY_WIDTH);
-        for (name, words) in lines {
-            for (number, text) in wrap(&words, room).into_iter().enumerate() {
-                let name = if number == 0 { name } else { "" };
-                writeln!(out, "{name:width$}  {text}")?;
-            }
-        }
-        Ok(())
+        let columns = columns.max(width + 2 + MIN_SUMMARY_WIDTH);
+        lines.iter().try_for_each(|(name, text)| write_wrapped(out, columns, &format!("{name:width$}  "), text))
     })
 }
 
@@ -93,7 +86,7 @@ fn list_primitives(plan: &Plan, here: &LocalMachine, json: bool) -> Result<(), C
         return output::print_json(&primitives);
     }
     let held_out = held_out_text()?;
-    output::print(|out| writeln!(out, "{}\n", wrap(&held_out, output::width()).join("\n")))?;
+    output::print(|out| write_wrapped(out, output::width(), "", &held_out).and_then(|()| writeln!(out)))?;
     print_table(primitives.iter().map(|primitive| (primitive.metric.id.as_str(), primitive_text(primitive))).collect())
 }
 

@@ -10,11 +10,8 @@ use std::path::{Path, PathBuf};
 use kelvin_analysis::analyse;
 use kelvin_core::{Run, RunStatus};
 use kelvin_harness::TcpOptions;
-use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{
-    AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
-};
+use kelvin_store::{AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, Store, Tag};
 
 use crate::cli::{RunsArgs, RunsCommand};
 use crate::cli_error::{CliError, CmdResult, Context};
@@ -128,10 +125,7 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
             "id", "started", "mode", "status", "rounds", "size", "machine"
         )?;
         lines.iter().try_for_each(|line| {
-            let status = match &line.status {
-                Some(RunStatus::Complete) => "complete",
-                _ => "partial",
-            };
+            let status = if line.status == Some(RunStatus::Complete) { "complete" } else { "partial" };
             let size = format!("{:.0} KiB", line.bytes as f64 / 1024.0);
             let processor = line.cpu_model.as_deref().unwrap_or("unknown");
             // As much of it as `kelvin history --machine` needs.
@@ -141,17 +135,12 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
                 "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {processor}",
                 line.id, line.started, line.mode, line.measured_rounds
             )?;
-            label_lines(line).into_iter().try_for_each(|text| writeln!(out, "  {text}"))
+            let tags = Some(tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
+            let server = line.pending_server.as_ref().map(|server| format!("waits for {server}"));
+            let mut texts = tags.into_iter().chain(line.labels.note.clone()).chain(server);
+            texts.try_for_each(|text| output::write_wrapped(out, output::width(), "  ", &text))
         })
     })
-}
-
-/// What stands below the line of a run: its tags, its note, and where it is yet to go.
-fn label_lines(line: &RunSummary) -> Vec<String> {
-    let tags = Some(tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
-    let waits = line.pending_server.as_ref().map(|server| format!("waits for {server}"));
-    let texts = tags.into_iter().chain(line.labels.note.clone()).chain(waits);
-    texts.flat_map(|text| wrap(&text, output::width().saturating_sub(2))).collect()
 }
 
 fn tags_text(tags: &BTreeMap<String, String>) -> String {

@@ -80,7 +80,8 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
             Ok(ControlFlow::Continue(_)) => {}
         }
         watch.cycles += 1;
-        let cpu = watch.state.last_cycle(now_us()).map_or(Duration::ZERO, |last| last.cpu);
+        let cpu =
+            watch.state.last_cycle(jiff::Timestamp::now().as_microsecond()).map_or(Duration::ZERO, |last| last.cpu);
         let [cpu, allowance, next] = [cpu, watch.pace.allowance(), watch.time_until_due()].map(text);
         notice!("that took {cpu} of CPU time, of {allowance}; the next turn is in {next}");
     }
@@ -156,7 +157,7 @@ impl<'a> Watcher<'a> {
 
     /// The time until the next turn may begin.
     fn time_until_due(&self) -> Duration {
-        let Some(last) = self.state.last_cycle(now_us()) else { return Duration::ZERO };
+        let Some(last) = self.state.last_cycle(jiff::Timestamp::now().as_microsecond()) else { return Duration::ZERO };
         // Whoever starts a turn, or the watch, sees to the interval of it; the share is kept all the same.
         let starts = self.args.once || self.cycles == 0;
         let after = if starts { self.pace.recovered_after(last.cpu) } else { self.pace.next_after(last.cpu) };
@@ -180,7 +181,7 @@ impl<'a> Watcher<'a> {
 
     /// Measures, stores, and tells what became worse: whether anything did, or the signal that interrupted it.
     fn run_cycle(&mut self) -> Result<ControlFlow<&'static str, bool>, CliError> {
-        let began_us = now_us();
+        let began_us = jiff::Timestamp::now().as_microsecond();
         let (here, schedule) = self.plan_cycle()?;
         // Whatever kills it: what it may take is charged.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
@@ -326,11 +327,6 @@ fn cpu_time() -> Duration {
         Duration::from_nanos(usage.user + usage.system)
     };
     of(UsageScope::Process) + of(UsageScope::Children)
-}
-
-/// Microseconds since 1970.
-fn now_us() -> i64 {
-    jiff::Timestamp::now().as_microsecond()
 }
 
 /// A time as `--every` takes it.

@@ -9,11 +9,10 @@ use kelvin_analysis::explain;
 use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
-use kelvin_probes::causes::Cause;
-use kelvin_report::text::wrap;
+use kelvin_probes::causes::{Cause, EarlyEnd};
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
-use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, ExperimentResult, find_metric};
+use crate::cause_experiment::{CauseExperiment, ExperimentLimits, ExperimentResult, find_metric};
 use crate::cli::{WhyArgs, WhyFormat};
 use crate::cli_error::{CliError, CmdResult};
 use crate::output::{self, Outlet, first_names};
@@ -61,26 +60,26 @@ fn explain_figure(
     args: &WhyArgs,
     here: LocalMachine,
     (probe, metric, case): (&'static Probe, &'static Metric, &Case),
-    pace: ExperimentLimits,
-) -> Result<(Explanation, Option<EarlyStop>), CliError> {
+    limits: ExperimentLimits,
+) -> Result<(Explanation, Option<EarlyEnd>), CliError> {
     let seed = args.options.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let inquiry = CauseExperiment::new((probe, metric, case.clone()), &here.machine, pace, seed);
-    let schedule = RunSchedule::unlimited(inquiry.plan().clone(), "why", pace.min_passes);
+    let experiment = CauseExperiment::new((probe, metric, case.clone()), &here.machine, limits, seed);
+    let schedule = RunSchedule::unlimited(experiment.plan.clone(), "why", limits.min_passes);
     let mut plan = RunPlan::new(here, schedule, &args.options)?;
-    let found = inquiry.execute(&plan);
+    let result = experiment.execute(&plan);
     plan.clean_up();
-    let explanation = explain(&found.experiment).ok_or_else(|| no_figure_error(&found))?;
+    let explanation = explain(&result.experiment).ok_or_else(|| no_figure_error(&result))?;
     // A reason may quote a path of the user's.
-    Ok((without_private(&explanation)?, found.stopped))
+    Ok((without_private(&explanation)?, result.stopped))
 }
 
 impl WhyArgs {
     /// How long it takes.
     fn limits(&self) -> ExperimentLimits {
-        let least = kelvin_stats::MIN_INTERVAL_ROUNDS as u32;
+        let interval_passes = kelvin_stats::MIN_INTERVAL_ROUNDS as u32;
         ExperimentLimits {
             seconds: self.options.budget.seconds(DEFAULT_SECONDS),
-            min_passes: self.options.rounds.unwrap_or(MIN_PASSES).max(least),
+            min_passes: self.options.rounds.unwrap_or(MIN_PASSES).max(interval_passes),
             max_seconds: f64::INFINITY,
         }
     }
@@ -117,48 +116,44 @@ fn find_plain_metric(name: &str, here: &LocalMachine) -> Result<(&'static Probe,
 fn select_case(
     probe: &Probe,
     metric: &Metric,
-    wanted: &[(String, String)],
+    axis_values: &[(String, String)],
     machine: &Machine,
 ) -> Result<Case, CliError> {
     let cases = |effort| -> Vec<Case> {
         (probe.cases)(machine, effort).into_iter().filter(|case| metric.is_measured_at(case)).collect()
     };
-    let mut all = cases(Effort::Thorough);
-    for (axis, value) in wanted {
-        let known: Vec<Case> = all.iter().filter(|case| case.get(axis).is_some()).cloned().collect();
-        let values = axis_values(metric, &known, axis);
+    let mut selected = cases(Effort::Thorough);
+    for (axis, value) in axis_values {
+        let known: Vec<Case> = selected.iter().filter(|case| case.get(axis).is_some()).cloned().collect();
+        let values = values_of_axis(metric, &known, axis);
         if values.is_empty() {
-            let axes: BTreeSet<&str> = all.iter().flat_map(Case::iter).map(|(name, _)| name.as_str()).collect();
-            let right = if axes.is_empty() {
-                "it has none".into()
-            } else {
-                format!("it has {}", first_names(axes.into_iter()))
-            };
-            bail!("{axis}={value}: {} has no axis of that name; {right}", metric.id);
+            let axes: BTreeSet<&str> = selected.iter().flat_map(Case::iter).map(|(name, _)| name.as_str()).collect();
+            let known = if axes.is_empty() { "none".into() } else { first_names(axes.into_iter()) };
+            bail!("{axis}={value}: {} has no axis of that name; it has {known}", metric.id);
         }
-        all.retain(|case| has_axis_value(metric, case, (axis, value)));
-        if all.is_empty() {
-            let right = first_names(values.iter().map(String::as_str));
-            bail!("{axis}={value}: {} is not measured there; {axis} is {right}", metric.id);
+        selected.retain(|case| has_axis_value(metric, case, (axis, value)));
+        if selected.is_empty() {
+            let known = first_names(values.iter().map(String::as_str));
+            bail!("{axis}={value}: {} is not measured there; {axis} is {known}", metric.id);
         }
     }
-    let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| all.contains(case)).collect();
-    match (all.as_slice(), quick.as_slice()) {
-        ([one], _) | (_, [one]) => Ok(one.clone()),
+    let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| selected.contains(case)).collect();
+    match (selected.as_slice(), quick.as_slice()) {
+        ([case], _) | (_, [case]) => Ok(case.clone()),
         ([], _) => bail!("{} has no case on this machine", metric.id),
         _ => {
             let apart = metric.axes().filter_map(|axis| {
-                let values = axis_values(metric, &all, &axis.name);
+                let values = values_of_axis(metric, &selected, &axis.name);
                 (values.len() > 1).then(|| format!("{}={}", axis.name, first_names(values.iter().map(String::as_str))))
             });
             let apart = apart.collect::<Vec<String>>().join("; by ");
-            bail!("{} has {} such cases; name one by {apart}", metric.id, all.len())
+            bail!("{} has {} such cases; name one by {apart}", metric.id, selected.len())
         }
     }
 }
 
 /// The values of an axis in these cases, each once, as they are written for people.
-fn axis_values(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
+fn values_of_axis(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
     let mut values: Vec<String> = Vec::new();
     for (name, value) in cases.iter().flat_map(|case| case_pairs(metric, case)) {
         let value = value.replace(' ', "");
@@ -171,13 +166,8 @@ fn axis_values(metric: &Metric, cases: &[Case], axis: &str) -> Vec<String> {
 
 /// Whether a case has this value of an axis, as data or as people write it: 65536, 64KiB.
 fn has_axis_value(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> bool {
-    let as_data = case.get(axis).is_some_and(|known| known.matches_text(value));
-    let for_people = || {
-        case_pairs(metric, case)
-            .iter()
-            .any(|(name, known)| *name == axis && known.replace(' ', "").eq_ignore_ascii_case(value))
-    };
-    as_data || for_people()
+    let is_as_shown = |(name, shown): &(_, String)| *name == axis && shown.replace(' ', "").eq_ignore_ascii_case(value);
+    case.get(axis).is_some_and(|known| known.matches_text(value)) || case_pairs(metric, case).iter().any(is_as_shown)
 }
 
 /// The page of the book on causes.
@@ -214,22 +204,15 @@ fn metrics_text(metrics: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
-    let width = output::width().min(100);
-    for (index, cause) in kelvin_probes::causes::all().iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        write_cause(out, cause, width)?;
-    }
-    Ok(())
+    kelvin_probes::causes::all().iter().enumerate().try_for_each(|(index, cause)| {
+        write!(out, "{}", if index > 0 { "\n" } else { "" })?;
+        write_cause(out, cause, output::width().min(100))
+    })
 }
 
 fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {
     writeln!(out, "{} ({})", cause.what, cause.id)?;
-    let mut paragraph = |title: &str, text: &str| {
-        let lines = wrap(&format!("{title}: {text}"), width.saturating_sub(2));
-        lines.into_iter().try_for_each(|line| writeln!(out, "  {line}"))
-    };
+    let mut paragraph = |title: &str, text: &str| output::write_wrapped(out, width, "  ", &format!("{title}: {text}"));
     paragraph("How", cause.how)?;
     paragraph("Cost", cause.cost)?;
     cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;

@@ -64,14 +64,12 @@ struct ExperimentCondition {
     rounds: Vec<kelvin_core::Round>,
 }
 
-/// How a pass ended.
+/// Why measuring by turns ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassOutcome {
-    /// Every condition had its round.
-    Complete,
+pub enum EarlyEnd {
     /// This process was asked to stop.
-    Stopped,
-    /// It was late before all had one.
+    Interrupted,
+    /// It would take longer than it may.
     TimedOut,
 }
 
@@ -110,17 +108,20 @@ impl<'a> ExperimentRunner<'a> {
     }
 
     /// Makes one pass, unless this process is asked to stop meanwhile, or this many seconds have passed since the session began.
-    pub fn run_pass(&mut self, most: f64) -> PassOutcome {
-        for at in self.runner.shuffled_order(self.conditions.len()) {
-            if self.seconds() > most {
-                return PassOutcome::TimedOut;
+    ///
+    /// # Errors
+    /// What ended it before every condition had its round.
+    pub fn run_pass(&mut self, max_seconds: f64) -> Result<(), EarlyEnd> {
+        for condition in self.runner.shuffled_order(self.conditions.len()) {
+            if self.seconds() > max_seconds {
+                return Err(EarlyEnd::TimedOut);
             }
-            if !self.run_round(at) {
-                return PassOutcome::Stopped;
+            if !self.run_round(condition) {
+                return Err(EarlyEnd::Interrupted);
             }
         }
         self.pass += 1;
-        PassOutcome::Complete
+        Ok(())
     }
 
     /// Passes made.

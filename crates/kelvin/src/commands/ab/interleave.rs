@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kelvin_analysis::{InterleavedCase, InterleavedSettings, compare_interleaved};
 use kelvin_core::units::seconds;
 use kelvin_core::{Case, Comparison, FactDifference, Measurement, Metric, Name, PlannedMeasurement, Round};
+use kelvin_probes::causes::EarlyEnd;
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random};
 
 use crate::cli_error::CliError;
@@ -31,15 +32,6 @@ pub trait Arms {
     fn seconds_since(&self, began: Instant) -> f64 {
         began.elapsed().as_secs_f64()
     }
-}
-
-/// What ends a comparison before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlyEnd {
-    /// This process was asked to stop.
-    Interrupted,
-    /// The time of the comparison is over.
-    TimedOut,
 }
 
 /// What is measured on both sides.
@@ -107,19 +99,19 @@ pub struct InterleaveResult {
 /// What makes it impossible, or an interruption before there was anything to compare.
 pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
     let line = StatusLine::new();
-    let mut found = InterleaveState::warm_up(sides, limits)?;
+    let mut state = InterleaveState::warm_up(sides, limits)?;
     let mut random = Random::new(limits.seed ^ 0x6162_6261);
     let first = sides.seconds_since(limits.began);
     let (mut made, mut ends) = (0, None);
-    while ends.is_none() && !found.is_finished(sides, limits, made) {
+    while ends.is_none() && !state.is_finished(sides, limits, made) {
         line.show(format_args!("block {}, {:.0} s", made + 1, sides.seconds_since(limits.began)));
-        ends = found.run_block(sides, limits, (made, &mut random))?;
+        ends = state.run_block(sides, limits, (made, &mut random))?;
         made += u32::from(ends.is_none());
     }
     drop(line);
-    let is_whole = !matches!(ends, Some(EarlyEnd::Interrupted));
-    if is_whole && made < limits.min_blocks() {
-        let needed = first + f64::from(limits.min_blocks()) * found.block_seconds();
+    let is_complete = ends != Some(EarlyEnd::Interrupted);
+    if is_complete && made < limits.min_blocks() {
+        let needed = first + f64::from(limits.min_blocks()) * state.block_seconds();
         bail!(
             "--budget {:?}: {made} of the {} blocks of a comparison fit: all take about {}; give so much, or `minimum`",
             limits.budget.unwrap_or_default(),
@@ -127,12 +119,12 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
             seconds(needed)
         );
     }
-    let comparison = found.compare(limits.threshold, sides.seconds_since(limits.began) - first);
-    if comparison.figures.is_empty() && !is_whole {
+    let comparison = state.compare(limits.threshold, sides.seconds_since(limits.began) - first);
+    if comparison.figures.is_empty() && !is_complete {
         bail!("interrupted before there was a whole block");
     }
     let is_precise = limits.until.is_none_or(|until| are_ratios_within(&comparison, until));
-    Ok(InterleaveResult { comparison, is_complete: is_whole, is_precise })
+    Ok(InterleaveResult { comparison, is_complete, is_precise })
 }
 
 /// One thing, and what was measured of it.
@@ -157,41 +149,38 @@ impl InterleaveState {
     /// takes. What leaves no time for the blocks of those before it is left out, and said.
     fn warm_up(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Self, CliError> {
         let (mut subjects, mut left_out): (Vec<Subject>, Vec<String>) = Default::default();
-        let of_all = |subjects: &[Subject]| subjects.iter().map(|subject| subject.block).sum::<f64>();
         let blocks = BLOCK_TIME_SLACK * f64::from(limits.min_blocks());
-        for (place, thing) in sides.subjects().into_iter().enumerate() {
-            let name = format!("{} {}", thing.probe, thing.case).trim_end().to_owned();
+        // Seconds of a block of all subjects.
+        let mut total = 0.0;
+        for (index, spec) in sides.subjects().into_iter().enumerate() {
+            let name = format!("{} {}", spec.probe, spec.case).trim_end().to_owned();
             // It is expected to be like those before it.
-            let next = of_all(&subjects) / subjects.len().max(1) as f64;
-            if !limits.has_time(sides, next / 2.0 + blocks * (of_all(&subjects) + next)) {
+            let next = total / subjects.len().max(1) as f64;
+            if !limits.has_time(sides, next / 2.0 + blocks * (total + next)) {
                 left_out.push(name);
                 continue;
             }
             let begun = sides.seconds_since(limits.began);
             for side in 0..2 {
-                match sides.measure(place, side, 0)? {
+                match sides.measure(index, side, 0)? {
                     Ok(_) => {}
-                    Err(EarlyEnd::Interrupted) => {
-                        bail!("interrupted before anything was measured");
-                    }
+                    Err(EarlyEnd::Interrupted) => bail!("interrupted before anything was measured"),
                     Err(EarlyEnd::TimedOut) => break,
                 }
             }
             let block = 2.0 * (sides.seconds_since(limits.began) - begun);
-            if subjects.is_empty() || limits.has_time(sides, blocks * (of_all(&subjects) + block)) {
-                let metrics: Vec<Name> = thing.metrics.iter().map(|metric| metric.id).collect();
-                let case = thing.case.clone();
-                let planned = PlannedMeasurement { probe: thing.probe, metrics, case, only_input: false };
-                let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
-                subjects.push(Subject { index: place, spec: thing, block, rounds: [empty.clone(), empty] });
-            } else {
+            if !subjects.is_empty() && !limits.has_time(sides, blocks * (total + block)) {
                 left_out.push(name);
+                continue;
             }
+            let (metrics, case) = (spec.metrics.iter().map(|metric| metric.id).collect(), spec.case.clone());
+            let planned = PlannedMeasurement { probe: spec.probe, metrics, case, only_input: false };
+            let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
+            subjects.push(Subject { index, spec, block, rounds: [empty.clone(), empty] });
+            total += block;
         }
-        if !left_out.is_empty() {
-            let time = limits.budget.unwrap_or_default();
-            output::eprint_names(format!("kelvin: {time:?} is too short for these, which are left out:"), &left_out);
-        }
+        let time = limits.budget.unwrap_or_default();
+        output::eprint_names(format_args!("kelvin: {time:?} is too short for these, which are left out:"), &left_out);
         Ok(Self { subjects, names: sides.names(), differences: sides.differences() })
     }
 
@@ -220,8 +209,8 @@ impl InterleaveState {
     ) -> Result<Option<EarlyEnd>, CliError> {
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
         random.shuffle(&mut order);
-        for at in order {
-            let subject = &mut self.subjects[at];
+        for index in order {
+            let subject = &mut self.subjects[index];
             if !limits.has_time(sides, subject.block) {
                 return Ok(Some(EarlyEnd::TimedOut));
             }
@@ -258,11 +247,9 @@ impl InterleaveState {
 /// Whether every ratio is known to within a share.
 fn are_ratios_within(comparison: &Comparison, share: f64) -> bool {
     let half_width = |low: f64, high: f64| (high / low).ln() / 2.0;
+    let mut ratios = comparison.figures.iter().map(|figure| &figure.ratio);
     !comparison.figures.is_empty()
-        && comparison
-            .figures
-            .iter()
-            .all(|figure| !figure.ratio.is_range && half_width(figure.ratio.low, figure.ratio.high) <= share.ln_1p())
+        && ratios.all(|ratio| !ratio.is_range && half_width(ratio.low, ratio.high) <= share.ln_1p())
 }
 
 #[cfg(test)]

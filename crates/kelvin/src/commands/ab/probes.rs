@@ -7,9 +7,10 @@ use kelvin_core::units::seconds;
 use kelvin_core::{FactDifference, Machine, Name, Round};
 use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
 use kelvin_machine::tune::SettingSwitch;
+use kelvin_probes::causes::EarlyEnd;
 
 use super::arm::Arm;
-use super::interleave::{Arms, EarlyEnd, InterleaveLimits, InterleaveResult, SubjectSpec, interleave};
+use super::interleave::{Arms, InterleaveLimits, InterleaveResult, SubjectSpec, interleave};
 use crate::cli::{RunOptions, Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
 use crate::commands::tune::JOURNAL_PATH;
@@ -66,11 +67,8 @@ fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result
             seconds(all.expected_duration(rounds).as_secs_f64())
         );
     }
-    let left_out = run_schedule::left_out_names(&all, &plan);
-    if !left_out.is_empty() {
-        let head = format!("kelvin: {time:?} is too short for these, which matter less and are left out:");
-        output::eprint_names(head, &left_out);
-    }
+    let head = format_args!("kelvin: {time:?} is too short for these, which matter less and are left out:");
+    output::eprint_names(head, &run_schedule::left_out_names(&all, &plan));
     Ok(plan)
 }
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use kelvin_core::catalogue::command::ALL;
 use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
+use kelvin_probes::causes::EarlyEnd;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::process_error;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::{Deserialize, Serialize};
 
-use super::interleave::{Arms, EarlyEnd, InterleaveLimits, SubjectSpec};
+use super::interleave::{Arms, InterleaveLimits, SubjectSpec};
 use crate::cli_error::{CliError, Context};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
@@ -62,7 +63,9 @@ impl ProgramArms {
         let ending = child
             .wait(WaitLimit::fixed(left.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)
             .map_err(|error| error.to_string())?;
-        let complaint = last_stderr_line(&ending.stderr);
+        // The last line that it complained, as the end of a sentence.
+        let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty());
+        let complaint = complaint.map_or_else(String::new, |line| format!(": {}", line.trim()));
         match ending.end {
             ChildEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
             ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output) {
@@ -81,14 +84,6 @@ impl ProgramArms {
             _ => Err(format!("the process around it failed{complaint}")),
         }
     }
-}
-
-/// The last line of what a command complained, as the end of a sentence.
-fn last_stderr_line(complaint: &str) -> String {
-    complaint
-        .lines()
-        .rfind(|line| !line.trim().is_empty())
-        .map_or_else(String::new, |line| format!(": {}", line.trim()))
 }
 
 impl Arms for ProgramArms {

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult};
+use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult, ReadSetting};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
 
@@ -29,17 +29,13 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
     let cpus = allowed.len() as u32;
     // What earlier digests found, unless a new search is asked for; none where it can be neither read nor kept.
-    let place = TuningCache::path_in(|name| std::env::var_os(name));
-    let known =
-        place.and_then(|path| if args.rebuild_cache { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
-    let known = known
+    let path = TuningCache::path_in(|name| std::env::var_os(name));
+    let cache =
+        path.and_then(|path| if args.rebuild_cache { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
+    let cache = cache
         .map_err(|fault| notice!("searching for the fastest way to read these files, without remembering it: {fault}"));
-    let reader = DigestReader {
-        cpus,
-        threads: args.threads.unwrap_or(cpus),
-        verbose: args.verbose,
-        tuning_cache: RefCell::new(known.ok()),
-    };
+    let threads = args.threads.unwrap_or(cpus);
+    let reader = DigestReader { cpus, threads, verbose: args.verbose, tuning_cache: RefCell::new(cache.ok()) };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
     let done = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
@@ -52,7 +48,7 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
 fn print_digests(reader: &DigestReader, files: &[PathBuf]) -> CmdResult {
-    let mut failed = false;
+    let mut is_success = true;
     for file in files {
         match reader.digest(file) {
             Ok(digest) => {
@@ -66,11 +62,11 @@ fn print_digests(reader: &DigestReader, files: &[PathBuf]) -> CmdResult {
             Err(fault) if reader.is_interrupted() => return Err(fault),
             Err(fault) => {
                 fault.report();
-                failed = true;
+                is_success = false;
             }
         }
     }
-    Ok(!failed)
+    Ok(is_success)
 }
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
@@ -82,17 +78,16 @@ fn digest_line(digest: Digest, file: &Path) -> Vec<u8> {
 /// A name in which nothing ends a line, and what the line begins with.
 fn escape_name(file: &Path) -> (&'static [u8], Vec<u8>) {
     let name = file.as_os_str().as_bytes();
-    let escaped: Vec<u8> = name.iter().flat_map(|&byte| escape_byte(byte)).collect();
+    let escape = |&byte: &u8| {
+        let letter = ESCAPES.iter().find(|(escaped, _)| *escaped == byte).map(|(_, letter)| *letter);
+        letter.map(|_| b'\\').into_iter().chain([letter.unwrap_or(byte)])
+    };
+    let escaped: Vec<u8> = name.iter().flat_map(escape).collect();
     (if escaped.len() > name.len() { b"\\" } else { b"" }, escaped)
 }
 
 /// Bytes of a name that would end a line or begin an escape, and their letters after the backslash.
 const ESCAPES: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
-
-fn escape_byte(byte: u8) -> impl Iterator<Item = u8> {
-    let letter = ESCAPES.iter().find(|(escaped, _)| *escaped == byte).map(|(_, letter)| *letter);
-    letter.map(|_| b'\\').into_iter().chain([letter.unwrap_or(byte)])
-}
 
 /// The digest and the name on a line, or nothing if it is not of that form.
 fn parse_line(line: &[u8]) -> Option<(u32, PathBuf)> {
@@ -157,10 +152,8 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
             }
         }
         if checked.lines == before {
-            bail!(
-                "{}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them",
-                list.display()
-            );
+            let list = list.display();
+            bail!("{list}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them");
         }
     }
     for (count, one, many) in [
@@ -172,17 +165,14 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
             notice!("warning: {count} {}", if count == 1 { one } else { many });
         }
     }
-    let failed = checked.different + checked.unreadable > 0;
-    Ok(!failed)
+    Ok(checked.different + checked.unreadable == 0)
 }
 
 fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, CliError> {
     if list == Path::new(STANDARD_INPUT) {
         return Ok(Box::new(output::locked_stdin()?.split(b'\n')));
     }
-    let target = Target::find(list)?;
-    let file = target.open(Access::Buffered)?;
-    Ok(Box::new(BufReader::new(file).split(b'\n')))
+    Ok(Box::new(BufReader::new(Target::find(list)?.open(Access::Buffered)?).split(b'\n')))
 }
 
 /// Reads files, and prints how if asked to.
@@ -207,20 +197,20 @@ impl DigestReader {
         };
         let show = |done| progress.show_bytes(done, Some(target.bytes()));
         let plan = DigestOptions { most_threads: self.threads, remembered: &remembered, progress: &show };
-        let found = fast_digest::digest_file(&target, plan);
+        let result = fast_digest::digest_file(&target, plan);
         drop(progress);
-        let found = found?;
-        if let (true, Some(known)) = (found.is_search_complete, self.tuning_cache.borrow_mut().as_mut()) {
-            known.insert(self.tuning_key(&target, found.source)?, found.setting);
+        let result = result?;
+        if let (true, Some(cache)) = (result.is_search_complete, self.tuning_cache.borrow_mut().as_mut()) {
+            cache.insert(self.tuning_key(&target, result.source)?, result.setting);
         }
-        if target.bytes() == 0 && found.bytes > 0 {
-            let (path, bytes) = (file.display(), found.bytes);
+        if target.bytes() == 0 && result.bytes > 0 {
+            let (path, bytes) = (file.display(), result.bytes);
             notice!("note: {path} states 0 bytes, and was read until its end: {bytes} bytes");
         }
         if self.verbose {
-            eprint_line(verbose_line(file, &found));
+            eprint_line(verbose_line(file, &result));
         }
-        Ok(found.digest)
+        Ok(result.digest)
     }
 
     fn tuning_key(&self, target: &Target, source: DataSource) -> Result<TuningKey, CliError> {
@@ -233,19 +223,19 @@ impl DigestReader {
 }
 
 /// `data.bin: 4 GiB in 0.31 s, 13.1 GiB/s, by pread of 128 KiB, 2 threads; 100 % of it was in memory`.
-fn verbose_line(file: &Path, found: &DigestResult) -> String {
-    let (way, threads) = (found.setting.method, found.setting.threads);
-    let past = if way.access == Access::Direct { " past the page cache" } else { "" };
+fn verbose_line(file: &Path, result: &DigestResult) -> String {
+    let ReadSetting { method, threads } = result.setting;
+    let past = if method.access == Access::Direct { " past the page cache" } else { "" };
     format!(
         "{}: {} in {}, {}, by {} of {}{past}, {}; about {} of it was in memory",
         file.display(),
-        units::bytes(found.bytes),
-        units::seconds(found.nanoseconds as f64 / 1e9),
-        units::value_text(found.rate(), kelvin_core::Unit::BytesPerSecond),
-        way.engine,
-        units::bytes(way.block as u64),
+        units::bytes(result.bytes),
+        units::seconds(result.nanoseconds as f64 / 1e9),
+        units::value_text(result.rate(), kelvin_core::Unit::BytesPerSecond),
+        method.engine,
+        units::bytes(method.block as u64),
         if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") },
-        units::share(found.cached_share),
+        units::share(result.cached_share),
     )
 }
 

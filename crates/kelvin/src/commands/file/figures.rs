@@ -23,16 +23,6 @@ pub(super) enum TransferKind {
     Copied,
 }
 
-impl TransferKind {
-    fn verb(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Written => "written",
-            Self::Copied => "copied",
-        }
-    }
-}
-
 /// A file and how it is accessed, for JSON.
 #[derive(Serialize)]
 pub(super) struct FileAccess {
@@ -232,7 +222,12 @@ impl TransferFigures {
         let amount = format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request"));
         let rate = units::value_text(self.bytes_per_second, Unit::BytesPerSecond);
         let request_rate = units::value_text(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s");
-        lines.extend([(self.direction.verb(), amount), ("time", time), ("rate", format!("{rate}, {request_rate}"))]);
+        let verb = match self.direction {
+            TransferKind::Read => "read",
+            TransferKind::Written => "written",
+            TransferKind::Copied => "copied",
+        };
+        lines.extend([(verb, amount), ("time", time), ("rate", format!("{rate}, {request_rate}"))]);
         if let Some(latency) = &self.latency {
             lines.extend(["latency", ""].into_iter().zip(latency.lines(self.requests)));
         }
@@ -284,14 +279,10 @@ pub(super) fn unwritten_text(bytes: Option<u64>) -> String {
 /// Prints JSON, or labelled lines.
 pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Lines) -> Result<(), CliError> {
     output::print_answer(json, found, |out| {
-        let width = output::width();
-        for (label, text) in lines() {
-            for (number, line) in text::wrap(&text, width.saturating_sub(LABEL_WIDTH)).into_iter().enumerate() {
-                let label = if number == 0 { label } else { "" };
-                writeln!(out, "{label:LABEL_WIDTH$}{line}")?;
-            }
-        }
-        Ok(())
+        let write = |(label, text): &(_, String)| {
+            output::write_wrapped(out, output::width(), &format!("{label:LABEL_WIDTH$}"), text)
+        };
+        lines().iter().try_for_each(write)
     })
 }
 

@@ -23,7 +23,8 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
         (None, None) => EndCondition::Passes(1),
     };
     let order = if args.random {
-        BlockOrder::Random { seed: args.seed.unwrap_or_else(clock_seed) }
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        BlockOrder::Random { seed: args.seed.unwrap_or_else(clock) }
     } else {
         BlockOrder::Sequential
     };
@@ -123,10 +124,6 @@ fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob,
         digest: false,
         latencies: None,
     })
-}
-
-fn clock_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// What was found, for JSON.

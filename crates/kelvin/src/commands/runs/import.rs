@@ -5,7 +5,6 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use kelvin_core::{Foreign, Run};
-use kelvin_report::text::wrap;
 use kelvin_store::foreign::{ImportInfo, MAX_FILE_BYTES, MetricMapping, Tool};
 use kelvin_sys::fs::open_to_read;
 
@@ -78,11 +77,7 @@ pub(super) fn print_table() -> Result<(), CliError> {
 }
 
 fn write_row(row: &MetricMapping, out: &mut dyn Write) -> io::Result<()> {
-    let width = output::width();
     let ours = row.ours.map_or("not imported", |metric| metric.id.as_str());
-    let mut write = |text: &str, indent: usize| {
-        wrap(text, width - indent).iter().try_for_each(|line| writeln!(out, "{:indent$}{line}", ""))
-    };
-    write(row.theirs, 2)?;
-    write(&format!("{ours}: {}", row.why), 6)
+    output::write_wrapped(out, output::width(), "  ", row.theirs)?;
+    output::write_wrapped(out, output::width(), "      ", &format!("{ours}: {}", row.why))
 }

@@ -44,8 +44,8 @@ const MAX_CACHE_MULTIPLE: u64 = 8;
 /// Makes the study.
 pub fn load(args: &StudyArgs) -> CmdResult {
     let defaults = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
-    let nothing = Plan { units: Vec::new(), left_out: Vec::new() };
-    let schedule = RunSchedule::unlimited(nothing, defaults.mode, args.options.rounds.unwrap_or(defaults.rounds));
+    let schedule =
+        RunSchedule::unlimited(Plan::default(), defaults.mode, args.options.rounds.unwrap_or(defaults.rounds));
     let mut plan = RunPlan::new(LocalMachine::read()?, schedule, &args.options)?;
     let output = RunOutput::open(&mut plan, &args.to, ComparedMachines::default(), TextOutput::Screen)?;
     let peer = peer::start(&args.load, &plan)?;
@@ -61,11 +61,8 @@ pub fn load(args: &StudyArgs) -> CmdResult {
         "{visits} visits in about {in_words}, after {before} of preparation; {}",
         plan.destination_text(args.to.page())
     );
-    let left_out = study.left_out();
-    if !left_out.is_empty() {
-        let most = seconds(MAX_QUICK_TIME.as_secs_f64());
-        output::eprint_names(format!("kelvin: --quick takes at most {most}, and leaves out:"), &left_out);
-    }
+    let limit = seconds(MAX_QUICK_TIME.as_secs_f64());
+    output::eprint_names(format_args!("kelvin: --quick takes at most {limit}, and leaves out:"), &study.left_out());
     output.show(plan.measure_by(move |outline, sink| {
         study.run(outline, sink);
         drop(peer);

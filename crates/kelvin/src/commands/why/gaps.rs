@@ -34,20 +34,16 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     }
     let mut gaps = find_gaps(&run);
     gaps.retain(|gap| gap.times_worse() >= times);
-    let pace = args.limits();
-    let pace = ExperimentLimits {
-        seconds: match args.options.budget {
-            // That of each figure.
-            Budget::Default => pace.seconds,
-            _ => pace.seconds / gaps.len().max(1) as f64,
-        },
-        ..pace
-    };
-    output::eprint_line(start_text(&run, times, gaps.len(), &pace));
+    let mut limits = args.limits();
+    // The default is the time of each figure.
+    if args.options.budget != Budget::Default {
+        limits.seconds /= gaps.len().max(1) as f64;
+    }
+    output::eprint_line(start_text(&run, times, gaps.len(), &limits));
     let is_shown_at_once = format == WhyFormat::Terminal && args.output.path().is_none();
     let (mut explanations, mut failed) = (Vec::new(), false);
     for gap in &gaps {
-        match explain_figure(args, here.clone(), (gap.probe, gap.metric, &gap.case), pace) {
+        match explain_figure(args, here.clone(), (gap.probe, gap.metric, &gap.case), limits) {
             Ok((explanation, _)) => {
                 if is_shown_at_once {
                     output::print(|out| write_explanation(&explanation, explanations.is_empty(), out))?;
@@ -86,7 +82,7 @@ fn write_explanation(explanation: &Explanation, is_first: bool, out: &mut dyn Wr
 }
 
 /// What is about to be done, and how long it takes.
-fn start_text(run: &Run, times: f64, gaps: usize, pace: &ExperimentLimits) -> String {
+fn start_text(run: &Run, times: f64, gaps: usize, limits: &ExperimentLimits) -> String {
     let id = &run.header.id;
     let worse = format!("{} times worse than predicted or more", units::trimmed_decimal(times, 2));
     let figures = match gaps {
@@ -94,7 +90,7 @@ fn start_text(run: &Run, times: f64, gaps: usize, pace: &ExperimentLimits) -> St
         1 => format!("one figure of the run {id} is {worse}"),
         more => format!("{more} figures of the run {id} are {worse}"),
     };
-    match pace.seconds * gaps as f64 {
+    match limits.seconds * gaps as f64 {
         0.0 => format!("kelvin: {figures}"),
         seconds => format!("kelvin: {figures}: about {}", units::seconds(seconds)),
     }

@@ -13,7 +13,7 @@ use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::address::UrlAddr;
 use kelvin_transfer::wire::client::{AgentClient, RemoteFileServer};
-use kelvin_transfer::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
+use kelvin_transfer::wire::file_server::{FileCacheState, FileServerInfo, FileServerOptions};
 
 use super::MIN_CACHE_MULTIPLE;
 use crate::cli::StudyLoadArgs;
@@ -44,21 +44,24 @@ pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>,
     let client = AgentClient::connect(&[agent.address], &secret);
     let mut server = client.and_then(|client| client.serve_files(&FileServerOptions::default())).map_err(peer_error)?;
     check_fits(server.info(), cache)?;
-    report_files(server.info());
+    let FileServerInfo { files, skipped, bytes: size, token, .. } = server.info().clone();
+    let rest = if skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
+    notice!("the agent serves {files} files of {}{rest}", bytes(size));
     let names = server.file_names().map_err(peer_error)?;
-    let disk = disk_rates(&mut server, cache)?;
-    let wanted = if cache == CacheState::Cached { FileCacheState::Cached } else { FileCacheState::Uncached };
-    server.set_cache_state(wanted, || stop_signals::stop_signal().is_none()).map_err(peer_error)?;
-    let [address, resources] = server.addresses();
-    let FileServerInfo { token, bytes, .. } = server.info().clone();
-    let server_of_files = ExistingServer {
+    // What the disk gives at the agent's, in each round.
+    let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
+    let disk = (0..rounds).map(|_| server.disk_rate().map_err(peer_error)).collect::<Result<_, _>>()?;
+    let state = if cache == CacheState::Cached { FileCacheState::Cached } else { FileCacheState::Uncached };
+    server.set_cache_state(state, || stop_signals::stop_signal().is_none()).map_err(peer_error)?;
+    let [address, stats_address] = server.addresses();
+    let file_server = ExistingServer {
         url: format!("http://{}/", UrlAddr(address)),
         paths: names.iter().map(|name| url_path(name)).collect(),
-        stats_address: resources,
+        stats_address,
         token,
-        files: Some(KnownFiles { bytes, cache, disk }),
+        files: Some(KnownFiles { bytes: size, cache, disk }),
     };
-    Ok(Some(PeerServer { server: server_of_files, _kept: KeepAlive::start(server)? }))
+    Ok(Some(PeerServer { server: file_server, _kept: KeepAlive::start(server)? }))
 }
 
 fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
@@ -70,39 +73,23 @@ fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
 
 /// Whether the files can be in memory, or cannot.
 fn check_fits(served: &FileServerInfo, cache: CacheState) -> Result<(), CliError> {
-    let all = u64::from(served.files).saturating_mul(served.bytes);
-    let holds = served.cacheable_bytes;
-    match cache {
-        CacheState::Cached if holds.is_some_and(|holds| all > holds) => {
-            let [all, holds] = [all, holds.unwrap_or_default()].map(bytes);
-            Err(CliError::new("--cache cached", format!("the agent serves {all}, and its page cache may hold {holds}")))
+    let total = u64::from(served.files).saturating_mul(served.bytes);
+    let (capacity, served) = (served.cacheable_bytes, bytes(total));
+    let needed = capacity.map(|capacity| capacity.saturating_mul(MIN_CACHE_MULTIPLE));
+    match (cache, capacity, needed) {
+        (CacheState::Cached, Some(capacity), _) if total > capacity => {
+            bail!("--cache cached: the agent serves {served}, and its page cache may hold {}", bytes(capacity))
         }
-        CacheState::Uncached if holds.is_none_or(|holds| all < holds.saturating_mul(MIN_CACHE_MULTIPLE)) => {
-            let all = bytes(all);
-            let needed = match holds {
-                Some(holds) => {
-                    let needed = bytes(holds.saturating_mul(MIN_CACHE_MULTIPLE));
-                    format!("its page cache may hold {}, so files of at least {needed} are needed", bytes(holds))
-                }
-                None => "it does not say what its page cache may hold".into(),
-            };
-            Err(CliError::new("--cache uncached", format!("the agent serves {all}; {needed}")))
+        (CacheState::Uncached, Some(capacity), Some(needed)) if total < needed => bail!(
+            "--cache uncached: the agent serves {served}; its page cache may hold {}, so files of at least {} are needed",
+            bytes(capacity),
+            bytes(needed)
+        ),
+        (CacheState::Uncached, None, _) => {
+            bail!("--cache uncached: the agent serves {served}; it does not say what its page cache may hold")
         }
         _ => Ok(()),
     }
-}
-
-fn report_files(served: &FileServerInfo) {
-    let FileServerInfo { files, skipped, .. } = served;
-    let size = bytes(served.bytes);
-    let rest = if *skipped > 0 { format!("; left out of its directory: {skipped}") } else { String::new() };
-    notice!("the agent serves {files} files of {size}{rest}");
-}
-
-/// What the disk gives at the agent's, in each round; nothing if files are to be in memory.
-fn disk_rates(server: &mut RemoteFileServer, cache: CacheState) -> Result<Vec<DiskRateReport>, CliError> {
-    let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
-    (0..rounds).map(|_| server.disk_rate().map_err(peer_error)).collect()
 }
 
 /// The path of a URL to a file of this name.
