@@ -47,38 +47,37 @@ enum InputRuns {
 impl CompareInput {
     fn find(name: &OsStr, args: &CompareArgs) -> Result<Self, CliError> {
         let text = name.to_string_lossy().into_owned();
-        let published = || references().iter().find(|reference| reference.id == *text.as_str());
-        let of = match published().filter(|_| !Path::new(name).is_file()) {
-            Some(reference) => InputRuns::Published(reference),
-            None => match text.split_once("..").filter(|_| !Path::new(name).is_file()) {
-                Some(ends) => InputRuns::Runs(read_range(&text, ends, args)?),
-                None if text.starts_with(TAG_PREFIX) => InputRuns::Runs(read_tagged(&text, args)?),
-                None => {
-                    let run = redacted(load_run(name, &args.store)?, args.with_private);
-                    match foreign_reference(&run) {
-                        Some(reference) => InputRuns::Foreign(Box::new((run, reference))),
-                        None => InputRuns::Runs(vec![run]),
-                    }
+        let published = references().iter().find(|reference| reference.id == *text.as_str());
+        let is_file = Path::new(name).is_file();
+        let runs = match (published, text.split_once("..")) {
+            (Some(reference), _) if !is_file => InputRuns::Published(reference),
+            (_, Some(ends)) if !is_file => InputRuns::Runs(read_range(&text, ends, args)?),
+            _ if text.starts_with(TAG_PREFIX) => InputRuns::Runs(read_tagged(&text, args)?),
+            _ => {
+                let run = redacted(load_run(name, &args.store)?, args.with_private);
+                match foreign_reference(&run) {
+                    Some(reference) => InputRuns::Foreign(Box::new((run, reference))),
+                    None => InputRuns::Runs(vec![run]),
                 }
-            },
+            }
         };
-        Ok(Self { name: text, runs: of })
+        Ok(Self { name: text, runs })
     }
 
     fn as_side(&self) -> SideInput<'_> {
-        let of = match &self.runs {
+        let subject = match &self.runs {
             InputRuns::Runs(runs) => ComparisonSubject::Runs(runs),
             InputRuns::Published(reference) => ComparisonSubject::Published(reference),
-            InputRuns::Foreign(of) => ComparisonSubject::Foreign(&of.0, &of.1),
+            InputRuns::Foreign(foreign) => ComparisonSubject::Foreign(&foreign.0, &foreign.1),
         };
-        SideInput { name: self.name.clone(), subject: of }
+        SideInput { name: self.name.clone(), subject }
     }
 
     fn ids(&self) -> Vec<&str> {
         match &self.runs {
             InputRuns::Runs(runs) => runs.iter().map(|run| run.header.id.as_str()).collect(),
             InputRuns::Published(reference) => vec![reference.id.as_str()],
-            InputRuns::Foreign(of) => vec![of.0.header.id.as_str()],
+            InputRuns::Foreign(foreign) => vec![foreign.0.header.id.as_str()],
         }
     }
 }
@@ -133,12 +132,9 @@ fn read_repeated(
     if newest.mode == *FOREIGN_MODE {
         bail!("{text}: {} is a foreign run: such runs repeat no others, name one", newest.id);
     }
-    let left_out = lines.len() - ids.len();
-    if left_out > 0 {
+    if let (left_out @ 1.., runs, mode) = (lines.len() - ids.len(), lines.len(), &newest.mode) {
         notice!(
-            "{text}: {left_out} of {} runs left out: interrupted, of another machine, or in another mode than {}",
-            lines.len(),
-            newest.mode
+            "{text}: {left_out} of {runs} runs left out: interrupted, of another machine, or in another mode than {mode}"
         );
     }
     let load = |id| store.load(id).map(|run| redacted(run, args.with_private)).map_err(CliError::msg);
@@ -156,12 +152,10 @@ fn learn_spreads(
         return Ok(Default::default());
     };
     let runs: Vec<&Run> = before.iter().chain(after).collect();
-    let of = |run: &Run| (run.header.machine.identity.clone(), run.header.settings.mode);
-    let (machine, mode) = of(runs[0]);
-    let Some(store) = open_existing_store(store)?.filter(|_| runs.iter().all(|run| of(run) == (machine.clone(), mode)))
-    else {
-        return Ok(Default::default());
-    };
+    let series = |run: &Run| (run.header.machine.identity.clone(), run.header.settings.mode);
+    let (machine, mode) = series(runs[0]);
+    let are_alike = runs.iter().all(|run| series(run) == (machine.clone(), mode));
+    let Some(store) = open_existing_store(store)?.filter(|_| are_alike) else { return Ok(Default::default()) };
     let mut metrics: Vec<Metric> = Vec::new();
     for metric in runs.iter().flat_map(|run| &run.header.metrics) {
         if !metrics.contains(metric) {
@@ -169,10 +163,10 @@ fn learn_spreads(
         }
     }
     let compared: Vec<&str> = runs.iter().map(|run| run.header.id.as_str()).collect();
-    let kin = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared };
+    let filter = HistoryFilter { machine: &machine, mode: Some(&mode), excluded: &compared };
     let of_cycles: Vec<Metric> = metrics.iter().copied().filter(Metric::is_core_cycle_time).collect();
-    let learned = store.spread_history(&kin, &metrics, MAX_HISTORY_RUNS).and_then(|as_they_are| {
-        Ok([as_they_are, store.spread_history_over(&kin, &of_cycles, Some(&STEADY_CHAIN), MAX_HISTORY_RUNS)?])
+    let learned = store.spread_history(&filter, &metrics, MAX_HISTORY_RUNS).and_then(|spreads| {
+        Ok([spreads, store.spread_history_over(&filter, &of_cycles, Some(&STEADY_CHAIN), MAX_HISTORY_RUNS)?])
     });
     learned.context("cannot learn from other runs")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kelvin_analysis::Outcome;
 use kelvin_core::{Need, Reference, RunStatus};
 use kelvin_file::output_file::OutputFile;
-use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_report::{Html, Json, Render, Report};
 use kelvin_store::labels;
 
@@ -60,23 +60,22 @@ fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) ->
         return Ok((plan, 0));
     }
     let area = |probe: &Probe| probe.metrics[0].area();
-    let is_asked = |of: &str| plan.units.iter().any(|unit: &PlanUnit| !unit.only_input && area(unit.probe) == of);
+    let measured: BTreeSet<&str> =
+        plan.units.iter().filter(|unit| !unit.only_input).map(|unit| area(unit.probe)).collect();
     let studies = studies_that_need(Need::Rivals);
     let areas: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
-    let studies: Vec<&Probe> = studies.into_iter().filter(|study| is_asked(area(study))).collect();
-    if studies.is_empty() {
-        let areas: Vec<&str> = areas.into_iter().collect();
+    let asked = studies.iter().filter(|study| measured.contains(area(study)));
+    let names: Vec<String> = asked.map(|study| study.id.to_string()).collect();
+    if names.is_empty() {
         bail!(
             "--rivals: other programs measure only {}, and this run measures none of these; name one too (kelvin run file --rivals), \
              or drop --rivals",
-            areas.join(", ")
+            areas.into_iter().collect::<Vec<_>>().join(", ")
         );
     }
-    let asked: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
-    let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
     let rivals = plan_names(ProbeKind::Study, &names, here, effort)?;
     // Starting a program such as fio takes far longer than any other round, and there are more of files than of all else.
-    let blocks = asked.into_iter().map(|area| if area == "file" { 4 } else { 1 }).sum();
+    let blocks = areas.intersection(&measured).map(|&area| if area == "file" { 4 } else { 1 }).sum();
     Ok((plan.merge(rivals), blocks))
 }
 

@@ -28,15 +28,15 @@ use crate::progress::StatusLine;
 pub fn send(args: &SendArgs) -> CmdResult {
     let secret = read_secret(args.token_file.as_deref())?;
     let (files, to) = args.operands()?;
-    let moving = args.setup()?;
+    let method = args.setup()?;
     let collection = collect_files(args, &files)?;
     let addresses = resolve(to).context(to)?;
     kelvin_sys::stop_signals::install_handlers()?;
-    let manner = send_settings(args, moving, &collection);
+    let options = send_settings(args, method, &collection);
     let sent = if args.device {
-        send_all(device::connect(&addresses, &secret, manner), to, collection)?
+        send_all(device::connect(&addresses, &secret, options), to, collection)?
     } else {
-        send_all(Sender::connect(&addresses, &secret, manner), to, collection)?
+        send_all(Sender::connect(&addresses, &secret, options), to, collection)?
     };
     match sent {
         Ok(sent) => print_summary(args, &sent),
@@ -62,19 +62,18 @@ fn send_all<S: TransferStream>(
     Ok(sender.send(collection, &|bytes, of| progress.show_bytes(bytes, of)))
 }
 
-fn send_settings(args: &SendArgs, moving: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
+fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, connection, .. } = *args;
     // Where there is room for it however much it is, not all must be found before the first is sent.
-    let (bytes, at_most) = if collection.is_complete() {
-        (collection.stored_bytes(), None)
-    } else {
-        (None, collection.max_stored_bytes())
+    let (bytes, at_most) = match collection.is_complete() {
+        true => (collection.stored_bytes(), None),
+        false => (None, collection.max_stored_bytes()),
     };
     let (verify, streams) = (!no_verify, args.streams.announced());
     // What goes by a method that was asked for goes over one connection.
-    let choose = (args.streams == StreamCount::Auto && moving.is_none()).then_some(TuningWindow::DEFAULT);
+    let stream_tuning = (args.streams == StreamCount::Auto && method.is_none()).then_some(TuningWindow::DEFAULT);
     let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
-    SenderOptions { settings, acknowledge: args.ack, limit, method: moving, stream_tuning: choose }
+    SenderOptions { settings, acknowledge: args.ack, limit, method, stream_tuning }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
@@ -108,13 +107,12 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
         (false, false) => AttributePolicy::CountWhenSent,
     };
     let keep = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    let mut found = SourceList::begin(files, keep)?;
+    let mut sources = SourceList::begin(files, keep)?;
     let is_usual = args.streams.announced() == 1 && args.connection == ConnectionLifetime::Persistent;
     let may_be_found_later =
-        is_usual && !args.update && !args.dry_run && !args.device && found.max_stored_bytes().is_some();
-    let first = if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX };
-    found.find_more(first)?;
-    Ok(found)
+        is_usual && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes().is_some();
+    sources.find_more(if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
+    Ok(sources)
 }
 
 /// What was moved and what was not, as data.
@@ -127,21 +125,17 @@ struct SendSummary<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
     /// Files that state no bytes and have some.
-    #[serde(skip_serializing_if = "is_none")]
-    sizeless_files: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sizeless_files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<&'static str>,
 }
 
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
 fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
-    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted: left } = sent;
-    let left = skipped_text(left);
+    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = sent;
+    let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
     for UnsentFile { path, why } in unsent {
         // An error of a file names it.
@@ -149,19 +143,17 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
         fault.report();
     }
     if args.json {
-        let why =
-            |one: &UnsentFile| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
-        let unsent = unsent.iter().map(why).collect();
-        let planned = planned.iter().map(|path| path.display().to_string()).collect();
-        let (moved, unchanged, device) = (summary, *unchanged, device.map(KmodDevice::path));
+        let entry = |UnsentFile { path, why }: &UnsentFile| {
+            BTreeMap::from([("file", path.display().to_string()), ("why", why.to_string())])
+        };
         output::print_json(&SendSummary {
-            moved,
-            unchanged,
-            unsent,
-            planned,
-            sizeless_files: *sizeless_files,
-            omitted: left,
-            device,
+            moved: summary,
+            unchanged: *unchanged,
+            unsent: unsent.iter().map(entry).collect(),
+            planned: planned.iter().map(|path| path.display().to_string()).collect(),
+            sizeless_files: (*sizeless_files > 0).then_some(*sizeless_files),
+            omitted,
+            device: device.map(KmodDevice::path),
         })?;
     } else {
         output::print(|out| {
@@ -171,15 +163,12 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             if *unchanged > 0 {
                 writeln!(out, "unchanged: {}", kelvin_core::units::files(*unchanged))?;
             }
-            if let Some(left) = &left {
-                writeln!(out, "{left}")?;
+            if let Some(omitted) = &omitted {
+                writeln!(out, "{omitted}")?;
             }
             if *sizeless_files > 0 {
-                writeln!(
-                    out,
-                    "read until their end, since they state a size of 0 bytes: {}",
-                    kelvin_core::units::files(*sizeless_files)
-                )?;
+                let files = kelvin_core::units::files(*sizeless_files);
+                writeln!(out, "read until their end, since they state a size of 0 bytes: {files}")?;
             }
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
         })?;

@@ -142,28 +142,28 @@ fn print_published(name: &str, as_json: bool) -> Result<(), CliError> {
 }
 
 /// The cases with these values of their axes.
-fn select_cases(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, CliError> {
+fn select_cases(plan: Plan, values: &[(String, String)]) -> Result<Plan, CliError> {
+    if values.is_empty() {
+        return Ok(plan);
+    }
     let has =
         |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.matches_text(value));
     let own = || plan.units.iter().filter(|unit| !unit.only_input);
-    if let Some((axis, value)) = wanted.iter().find(|one| !own().any(|unit| has(&unit.case, one))) {
+    if let Some((axis, value)) = values.iter().find(|value| !own().any(|unit| has(&unit.case, value))) {
         bail!("--only {axis}={value}: no case of this study has it");
     }
-    let is_wanted =
-        |case: &Case| wanted.iter().all(|(axis, _)| wanted.iter().any(|one| one.0 == *axis && has(case, one)));
-    if !wanted.is_empty() && !own().any(|unit| is_wanted(&unit.case)) {
+    let is_selected =
+        |case: &Case| values.iter().all(|(axis, _)| values.iter().any(|value| value.0 == *axis && has(case, value)));
+    if !own().any(|unit| is_selected(&unit.case)) {
         bail!("--only: no case of this study has all of these values");
     }
-    if wanted.is_empty() { Ok(plan) } else { Ok(plan.retain_cases(is_wanted)) }
+    Ok(plan.retain_cases(is_selected))
 }
 
 /// Without the cases of ends in the kernel where its module cannot be used, which is said.
 fn without_devices(plan: Plan) -> Plan {
-    let Some(missing) =
-        [KmodDevice::Sender, KmodDevice::Receiver].into_iter().find_map(|device| KernelSocket::open(device).err())
-    else {
-        return plan;
-    };
+    let mut devices = [KmodDevice::Sender, KmodDevice::Receiver].into_iter();
+    let Some(missing) = devices.find_map(|device| KernelSocket::open(device).err()) else { return plan };
     let reason = SkipReason::new(format!("needs the kernel module: {missing}"));
     let of_kernel = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
     let left_out: Vec<_> = of_kernel.map(|unit| (unit.probe, unit.case.clone(), reason.clone())).collect();
@@ -221,9 +221,7 @@ impl StudySelection {
         let known =
             studies.chain(measured).flat_map(dotted_prefixes).chain([page_table::STUDY_NAME, os::STUDY.as_str()]);
         let near = nearest_names(name, known).join(", ");
-        Err(CliError::msg(format!(
-            "no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all"
-        )))
+        bail!("no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all")
     }
 }
 

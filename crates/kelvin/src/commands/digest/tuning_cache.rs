@@ -74,18 +74,17 @@ impl TuningKey {
 }
 
 impl CachedSetting {
-    fn new(circumstances: TuningKey, ReadSetting { method: way, threads }: ReadSetting) -> Self {
-        let ReadMethod { engine, access, block } = way;
+    fn new(circumstances: TuningKey, ReadSetting { method, threads }: ReadSetting) -> Self {
+        let ReadMethod { engine, access, block } = method;
         Self { circumstances, engine: engine.to_string(), direct: access == Access::Direct, block, threads }
     }
 
     /// The setting, if this kelvin has that method.
     fn setting(&self, source: DataSource) -> Option<ReadSetting> {
-        let same = |way: &&ReadMethod| {
-            let theirs = (way.engine.to_string(), way.access == Access::Direct, way.block);
-            (theirs.0 == self.engine, theirs.1, theirs.2) == (true, self.direct, self.block)
+        let is_same = |ReadMethod { engine, access, block }: &&ReadMethod| {
+            engine.to_string() == self.engine && (*access == Access::Direct) == self.direct && *block == self.block
         };
-        Some(ReadSetting { method: *source.methods().iter().find(same)?, threads: self.threads })
+        Some(ReadSetting { method: *source.methods().iter().find(is_same)?, threads: self.threads })
     }
 }
 
@@ -120,22 +119,16 @@ impl TuningCache {
         let settings = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(CliError::new(format!("cannot read {}", path.display()), error)),
-            Ok(text) => match serde_json::from_slice(&text) {
-                Ok(CacheFile { format: FORMAT, settings }) => settings,
-                Ok(CacheFile { format, .. }) => {
-                    let why = format!(
-                        "{} has format {format}, and this kelvin knows {FORMAT} ({REBUILD_HINT})",
-                        path.display()
-                    );
-                    return Err(CliError::msg(why));
+            Ok(text) => {
+                let place = path.display();
+                let content = serde_json::from_slice(&text);
+                match content.context(format_args!("{place} was not written by kelvin ({REBUILD_HINT})"))? {
+                    CacheFile { format: FORMAT, settings } => settings,
+                    CacheFile { format, .. } => {
+                        bail!("{place} has format {format}, and this kelvin knows {FORMAT} ({REBUILD_HINT})")
+                    }
                 }
-                Err(error) => {
-                    return Err(CliError::new(
-                        format!("{} was not written by kelvin ({REBUILD_HINT})", path.display()),
-                        error,
-                    ));
-                }
-            },
+            }
         };
         Ok(Self { path, settings, changed: false })
     }
@@ -172,18 +165,14 @@ impl TuningCache {
         }
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         // For its owner only, as the specification asks.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .context(format_args!("cannot make {}", directory.display()))?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.context(format_args!("cannot make {}", directory.display()))?;
         let content = CacheFile { format: FORMAT, settings: self.settings.clone() };
-        let place = OutputFile::find(&self.path)?;
         let write = |out: &mut dyn Write| {
             serde_json::to_writer_pretty(&mut *out, &content)?;
             writeln!(out)
         };
-        place.write_unflushed(write).map_err(CliError::msg)
+        OutputFile::find(&self.path)?.write_unflushed(write).map_err(CliError::msg)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `kelvin file copy`: a file copied to a new one by one method.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use kelvin_core::Unit;
 use kelvin_file::Target;
@@ -10,7 +9,6 @@ use kelvin_file::copy::{
     self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
     TimeBreakdown, VerifiedFrom,
 };
-use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
@@ -176,70 +174,52 @@ impl CopyReport {
 
     /// The labelled lines for people.
     fn lines(&self, job: &CopyJob, copied: &CopyResult) -> Lines {
-        let of = |path: &Path, bytes: u64, system: &str| {
-            format!("{}, {}, {system}", text::clean(&path.display().to_string()), units::bytes(bytes))
+        let file =
+            |path: &str, bytes: u64, system: &str| format!("{}, {}, {system}", text::clean(path), units::bytes(bytes));
+        let bytes = copied.io.total.bytes;
+        let cache = match (self.before, self.after) {
+            (Some(before), Some(after)) => {
+                format!("source {} before, {} after", residency_text(before), residency_text(after))
+            }
+            _ => "not known of the source: its file system has no mappings".into(),
         };
-        let done = &copied.io;
-        let target_bytes = done.total.bytes + copied.holes.bytes;
-        let cache = match copied.is_residency_known {
-            true => format!("source {} before, {} after", residency_text(done.before), residency_text(done.after)),
-            false => "not known of the source: its file system has no mappings".into(),
-        };
-        let read = self.source_device.line(TransferKind::Read, done.total.bytes);
+        let read = self.source_device.line(TransferKind::Read, bytes);
         let wrote = self.figures.device_line();
         let calls: Vec<String> =
             copied.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
+        let blocks = match self.block_bytes {
+            Some(block) => format!(", blocks of {}", units::exact_bytes(block as u64)),
+            None => ": source and target share their blocks until one of them is written".into(),
+        };
+        let why: String = self.impossible_methods.iter().map(|why| format!("; {why}")).collect();
         let mut lines = vec![
-            ("source", of(job.source.path(), self.source_bytes, &self.source_file_system)),
-            ("target", of(&job.path, target_bytes, &self.target_file_system)),
-            ("method", self.method_line()),
+            ("source", file(&self.source, self.source_bytes, &self.source_file_system)),
+            ("target", file(&self.target, bytes + self.hole_bytes, &self.target_file_system)),
+            ("method", format!("{}{blocks}{why}", self.method)),
             ("calls", format!("{}: {}", units::plural(copied.calls.total(), "system call"), calls.join(", "))),
             ("cache", format!("{}: {cache}", self.cache)),
             ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
-            ("sync", self.sync_text(job.sync)),
+            ("sync", figures::sync_text(job.sync, "call", self.flush_seconds, self.unwritten_bytes)),
         ];
         lines.extend(self.holes_line(copied).map(|line| ("holes", line)));
         let verified = self.compared.map(|how| format!("all bytes are those of the source, read {how}"));
         lines.extend(verified.map(|line| ("verified", line)));
         let mut figures = self.figures.lines();
         // After the rate: what made it, and what it should be.
-        let rate = figures.iter().position(|(label, _)| *label == "rate").map_or(figures.len(), |at| at + 1);
+        let rate = figures.iter().position(|(label, _)| *label == "rate").map_or(figures.len(), |rate| rate + 1);
         figures.splice(rate..rate, [("limit", self.limit_line(copied)), ("expected", self.expected_line(copied))]);
         lines.extend(figures);
         lines
     }
 
-    fn method_line(&self) -> String {
-        let blocks = match self.block_bytes {
-            Some(block) => format!(", blocks of {}", units::exact_bytes(block as u64)),
-            None => ": source and target share their blocks until one of them is written".into(),
-        };
-        let why: String = self.impossible_methods.iter().map(|why| format!("; {why}")).collect();
-        format!("{}{blocks}{why}", self.method)
-    }
-
     /// What became of holes, if the source has any, or may have.
     fn holes_line(&self, copied: &CopyResult) -> Option<String> {
         if copied.holes.is_layout_unknown {
-            return Some(
-                "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied".into(),
-            );
+            let why = "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied";
+            return Some(why.into());
         }
-        let plural = if self.holes == 1 { "hole" } else { "holes" };
-        (self.holes > 0)
-            .then(|| format!("{} {plural} of {} in all, kept", units::count(self.holes), units::bytes(self.hole_bytes)))
-    }
-
-    /// What the sync policy promises, and what was found.
-    fn sync_text(&self, policy: SyncMode) -> String {
-        let promise = match (policy, self.flush_seconds) {
-            (SyncMode::None, _) => "in memory only".to_owned(),
-            (_, Some(flush)) => {
-                format!("all flushed to the device at the end, in {}, included in the time", units::seconds(flush))
-            }
-            _ => "each block was on the device when its call returned".to_owned(),
-        };
-        format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes))
+        let bytes = units::bytes(self.hole_bytes);
+        (self.holes > 0).then(|| format!("{} of {bytes} in all, kept", units::plural(self.holes, "hole")))
     }
 
     fn limit_line(&self, copied: &CopyResult) -> String {
@@ -271,7 +251,7 @@ impl CopyReport {
         };
         let range = units::span(expected.low, expected.high, Unit::BytesPerSecond);
         let block = self.block_bytes.unwrap_or_default() as f64;
-        let cost = |a_byte: f64| units::value_text(a_byte * block, Unit::Nanoseconds);
+        let cost = |of_a_byte: f64| units::value_text(of_a_byte * block, Unit::Nanoseconds);
         let (read, write) = (cost(expected.costs.reading), cost(expected.costs.writing));
         let how = match copied.method {
             CopyMethod::ReadWrite => {
@@ -280,13 +260,11 @@ impl CopyReport {
             _ => format!("a block takes {write} to write to a new file from memory, and at most {read} to read before"),
         };
         let rate = self.figures.bytes_per_second;
-        let verdict = match () {
-            () if rate < expected.low => match copied.bottleneck() {
-                (CopyBottleneck::Cpu, _) => "; the rate is below it, not explained".to_owned(),
-                (limit, share) => format!("; below it for {}, {} of the time", limit_name(limit), units::share(share)),
-            },
-            () if rate > expected.high => "; the rate is above it, not explained".into(),
-            () => String::new(),
+        let verdict = match copied.bottleneck() {
+            _ if rate > expected.high => "; the rate is above it, not explained".into(),
+            _ if rate >= expected.low => String::new(),
+            (CopyBottleneck::Cpu, _) => "; the rate is below it, not explained".to_owned(),
+            (limit, share) => format!("; below it for {}, {} of the time", limit_name(limit), units::share(share)),
         };
         format!("{range} from memory to memory: {how}{verdict}")
     }

@@ -2,6 +2,7 @@
 
 use kelvin_core::Unit;
 use kelvin_file::read_job::IoResult as Moved;
+use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
@@ -267,13 +268,22 @@ pub(super) fn file_system_name(path: &std::path::Path) -> String {
     kelvin_sys::fs::kind(path).map_or_else(|error| error.to_string(), |kind| kind.name())
 }
 
-/// How much of what was written is not on the device yet.
-pub(super) fn unwritten_text(bytes: Option<u64>) -> String {
-    match bytes {
+/// What a sync mode promises when such a call returns, and how much of what was written is not on the device yet.
+pub(super) fn sync_text(mode: SyncMode, call: &str, flush_seconds: Option<f64>, unwritten: Option<u64>) -> String {
+    let promise = match (mode, flush_seconds) {
+        (SyncMode::None, _) => "in memory only".to_owned(),
+        (_, Some(flush)) => {
+            format!("all flushed to the device at the end, in {}, included in the time", units::seconds(flush))
+        }
+        (SyncMode::Direct, None) => "past the page cache; the device's own cache is not flushed".to_owned(),
+        _ => format!("each block was on the device when its {call} returned"),
+    };
+    let unwritten = match unwritten {
         Some(0) => "no dirty pages left".to_owned(),
         Some(bytes) => format!("{} still dirty when the time ended", units::bytes(bytes)),
         None => "dirty pages unknown: no cachestat".to_owned(),
-    }
+    };
+    format!("{}: {promise}; {unwritten}", mode.name())
 }
 
 /// Prints JSON, or labelled lines.

@@ -95,7 +95,7 @@ impl WriteReport {
     }
 
     /// The labelled lines for people.
-    fn lines(&self, policy: SyncMode) -> Lines {
+    fn lines(&self, mode: SyncMode) -> Lines {
         let mut lines = self.access.lines("", self.pages, &self.figures);
         let pattern = match (self.seed, self.pattern_cost) {
             (Some(seed), Some(cost)) => format!(
@@ -104,16 +104,7 @@ impl WriteReport {
             ),
             _ => format!("byte {}, which compresses to almost nothing", self.pattern),
         };
-        let promise = match policy {
-            SyncMode::None => "in memory only".to_owned(),
-            SyncMode::Fsync => {
-                let flush = units::seconds(self.flush_seconds.unwrap_or(0.0));
-                format!("all flushed to the device at the end, in {flush}, included in the time")
-            }
-            SyncMode::Dsync => "each block was on the device when its write returned".to_owned(),
-            SyncMode::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
-        };
-        let sync = format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes));
+        let sync = figures::sync_text(mode, "write", self.flush_seconds, self.unwritten_bytes);
         lines.extend([("pattern", pattern), ("sync", sync), ("device", self.figures.device_line())]);
         lines.extend(self.figures.lines());
         lines

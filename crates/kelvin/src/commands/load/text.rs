@@ -1,6 +1,6 @@
 //! A load in words: rates, a table of response times, errors, and what the generator did.
 
-use std::fmt;
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use kelvin_core::Unit;
@@ -71,25 +71,22 @@ pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut d
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
-    let of = |is_so: fn(&GeneratorStats) -> bool| -> String {
-        let names: Vec<String> = loads.iter().filter(|load| is_so(&load.generator)).map(load_name).collect();
-        names.join(", ")
+    // What it influences of each load: all figures, the response times, or their tail.
+    let influence = |generator: &GeneratorStats| {
+        [generator.limit.is_some(), generator.slow_mean.is_some(), generator.slow_tail.is_some()]
+            .iter()
+            .position(|&is| is)
     };
-    let limited = of(|generator| generator.limit.is_some());
-    let own = of(|generator| generator.limit.is_none() && generator.slow_mean.is_some());
-    let slow =
-        of(|generator| generator.limit.is_none() && generator.slow_mean.is_none() && generator.slow_tail.is_some());
-    if !limited.is_empty() {
-        say(
-            out,
-            format_args!("The generator was the limit with {limited}: these figures are no measure of the server."),
-        )?;
-    }
-    if !own.is_empty() {
-        say(out, format_args!("With {own} a part of the response times is the generator's own: see them one by one."))?;
-    }
-    if !slow.is_empty() {
-        say(out, format_args!("The slow tail is the generator's with {slow}: p99 is no measure of the server."))?;
+    for (kind, before, after) in [
+        (0, "The generator was the limit with", ": these figures are no measure of the server."),
+        (1, "With", " a part of the response times is the generator's own: see them one by one."),
+        (2, "The slow tail is the generator's with", ": p99 is no measure of the server."),
+    ] {
+        let influenced = loads.iter().filter(|load| influence(&load.generator) == Some(kind));
+        let names = influenced.map(load_name).collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            say(out, format_args!("{before} {names}{after}"))?;
+        }
     }
     write_placement(place, out)
 }
@@ -128,7 +125,7 @@ pub fn load_sentence(load: &LoadResult) -> String {
 }
 
 /// Writes a paragraph, as wide as the terminal.
-fn say(out: &mut dyn Write, text: fmt::Arguments<'_>) -> io::Result<()> {
+fn say(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
     output::hanging(out, "", &text.to_string())
 }
 
@@ -156,22 +153,18 @@ pub fn report_no_request_due(rate: f64, load: &LoadResult) {
 pub fn write_search(found: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let rate = |rate: f64| units::value_text(rate, Unit::PerSecond);
     let RateSearch { objective, highest_passing: kept, lowest_failing: missed, is_generator_limit, tries } = found;
-    match (kept, missed) {
+    let result = match (kept, missed) {
         (Some(kept), Some(missed)) => {
-            say(
-                out,
-                format_args!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed)),
-            )?;
+            format!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))
         }
-        (Some(kept), None) => {
-            say(out, format_args!("{} kept {objective}; the highest rate is not known", rate(*kept)))?
-        }
-        (None, _) => say(out, format_args!("no rate that was measured kept {objective}"))?,
-    }
+        (Some(kept), None) => format!("{} kept {objective}; the highest rate is not known", rate(*kept)),
+        (None, _) => format!("no rate that was measured kept {objective}"),
+    };
+    say(out, result)?;
     if *is_generator_limit {
         say(out, format_args!("The generator was the limit of the last try: the server may keep more."))?;
     }
-    let is_best = |one: &&LoadResult| matches!((one.offered, kept), (OfferedLoad::Rate { rate, .. }, Some(kept)) if rate == *kept);
+    let is_best = |load: &&LoadResult| matches!((load.offered, kept), (OfferedLoad::Rate { rate, .. }, Some(kept)) if rate == *kept);
     match tries.iter().find(is_best) {
         Some(best) => {
             writeln!(out)?;
@@ -234,10 +227,8 @@ fn write_due(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
         }
         if load.unanswered > 0 {
             let count = units::count(load.unanswered);
-            say(
-                out,
-                format_args!("response times have the {count} without an answer, with the time that they had waited"),
-            )?;
+            let text = "without an answer, with the time that they had waited";
+            say(out, format_args!("response times have the {count} {text}"))?;
         }
     }
     Ok(())
@@ -308,36 +299,34 @@ fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
 
 /// Which figures of a load are the generator's own.
 fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<()> {
-    if let (None, Some(share)) = (generator.limit, generator.slow_mean) {
-        let (own, share) = (time_text(generator.own_delay.mean), units::percent(share));
-        return say(
-            out,
-            format_args!(
-                "Response times have {own} of the generator's own delays on average, which is {share} of them. \
-             Those from when a request was sent leave out how late that was."
-            ),
-        );
-    }
-    let why = match (generator.limit, generator.slow_tail) {
-        (None, None) => return Ok(()),
-        (None, Some(share)) => {
-            let (own, share) = (time_text(generator.own_delay.p99), units::percent(share));
-            return say(
-                out,
-                format_args!(
-                    "The slow tail is the generator's: p99 of its own delays is {own}, {share} of that of the response time. \
-                 p99 and above are no measure of the server."
-                ),
-            );
-        }
-        (Some(GeneratorLimit::Busy { share }), _) => {
-            format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
-        }
-        (Some(GeneratorLimit::Late { share }), _) => {
-            format!("its own delays lowered the rate of requests by {}", units::percent(share))
+    let GeneratorStats { own_delay, .. } = generator;
+    let text = match (generator.limit, generator.slow_mean, generator.slow_tail) {
+        (None, None, None) => return Ok(()),
+        (None, Some(share), _) => format!(
+            "Response times have {} of the generator's own delays on average, which is {} of them. Those from when a request was sent leave \
+             out how late that was.",
+            time_text(own_delay.mean),
+            units::percent(share)
+        ),
+        (None, None, Some(share)) => format!(
+            "The slow tail is the generator's: p99 of its own delays is {}, {} of that of the response time. p99 and above are no measure of \
+             the server.",
+            time_text(own_delay.p99),
+            units::percent(share)
+        ),
+        (Some(limit), ..) => {
+            let why = match limit {
+                GeneratorLimit::Busy { share } => {
+                    format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
+                }
+                GeneratorLimit::Late { share } => {
+                    format!("its own delays lowered the rate of requests by {}", units::percent(share))
+                }
+            };
+            format!("The generator was the limit: {why}. These figures are no measure of the server.")
         }
     };
-    say(out, format_args!("The generator was the limit: {why}. These figures are no measure of the server."))
+    say(out, text)
 }
 
 #[cfg(test)]

@@ -21,41 +21,41 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
     let name = file.display().to_string();
     let cannot = |doing: &str, error: io::Error| CliError::new(format!("cannot {doing} {name}"), error);
     let cannot_read = |error| cannot("read", error);
-    let (mut from_where, written): (Box<dyn Read>, Timestamp) = if is_input {
+    let (mut input, written): (Box<dyn Read>, Timestamp) = if is_input {
         (Box::new(output::locked_stdin()?), Timestamp::now())
     } else {
         let open = open_to_read(file).map_err(|error| cannot("open", error))?;
-        let written = open.metadata().and_then(|found| found.modified()).map_err(cannot_read)?;
+        let written = open.metadata().and_then(|metadata| metadata.modified()).map_err(cannot_read)?;
         (Box::new(open), Timestamp::try_from(written).unwrap_or(Timestamp::UNIX_EPOCH))
     };
-    let mut begun = Vec::new();
-    from_where.by_ref().take(MAX_FILE_BYTES).read_to_end(&mut begun).map_err(cannot_read)?;
+    let mut beginning = Vec::new();
+    input.by_ref().take(MAX_FILE_BYTES).read_to_end(&mut beginning).map_err(cannot_read)?;
     // What is longer than another program's file can only be a run of kelvin.
-    let is_whole = (begun.len() as u64) < MAX_FILE_BYTES;
+    let is_whole = (beginning.len() as u64) < MAX_FILE_BYTES;
     let tool = match from {
         Some(ImportSource(tool)) => tool,
-        None => Tool::detect(&begun).filter(|_| is_whole),
+        None => Tool::detect(&beginning).filter(|_| is_whole),
     };
     let import = ImportInfo { written, kelvin: env!("CARGO_PKG_VERSION") };
-    let Some(tool) = tool else {
-        let quoted = Tool::detect_quoted(&begun).filter(|_| from.is_none() && is_whole);
-        let run = kelvin_store::import(begun.as_slice().chain(from_where));
-        return run.map_err(|error| match quoted.map(|tool| (tool.name(), tool.read(&begun, &import))) {
+    if let Some(tool) = tool {
+        if !is_whole {
+            bail!("{name}: longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name());
+        }
+        return tool.read(&beginning, &import).context(&name);
+    }
+    kelvin_store::import(beginning.as_slice().chain(input)).map_err(|error| {
+        let quoted = Tool::detect_quoted(&beginning).filter(|_| from.is_none() && is_whole);
+        let why = match quoted.map(|tool| (tool.name(), tool.read(&beginning, &import))) {
             None if from.is_none() => {
                 let tools = Tool::ALL.map(Tool::name).join(", ");
-                CliError::new(&name, format_args!("{error}; if one of {tools} wrote it, name that with --from"))
+                format!("{error}; if one of {tools} wrote it, name that with --from")
             }
-            None => CliError::new(&name, error),
-            Some((_, Err(problem @ kelvin_store::foreign::Error::NotOf { .. }))) => CliError::new(&name, problem),
-            Some((tool, _)) => {
-                CliError::new(&name, format_args!("{tool} wrote a part of it, which --from {tool} reads"))
-            }
-        });
-    };
-    if !is_whole {
-        bail!("{name}: longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name());
-    }
-    tool.read(&begun, &import).context(&name)
+            None => error.to_string(),
+            Some((_, Err(problem @ kelvin_store::foreign::Error::NotOf { .. }))) => problem.to_string(),
+            Some((tool, _)) => format!("{tool} wrote a part of it, which --from {tool} reads"),
+        };
+        CliError::new(&name, why)
+    })
 }
 
 /// What became of a foreign run: how much of it is here, and what is not.
