@@ -84,7 +84,7 @@ pub(crate) fn metric_and_case(metric: &Metric, at: &Case) -> String {
 }
 
 /// The text with a capital first letter.
-pub(crate) fn capitalise(text: &str) -> String {
+pub fn capitalise(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -5,10 +5,10 @@ use kelvin_core::{
     Case, CauseVerdict, Experiment, Machine, Metric, MetricCase, Name, PlannedMeasurement, PredictionBasis,
     PredictionRecord,
 };
-use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
+use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner, prediction_records};
 use kelvin_probes::causes::{EarlyEnd, ExperimentRunner, ExperimentSubject};
 
-use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
+use crate::predict::{PredictionContext, hardware_bounds};
 use crate::progress::StatusLine;
 use crate::run_plan::RunPlan;
 
@@ -198,7 +198,7 @@ impl CauseExperiment {
         let probe = Name::new(self.probe.id);
         let planned =
             PlannedMeasurement { probe, metrics: vec![self.metric.id], case: case.clone(), only_input: false };
-        let mut predicted = compute_predictions(&[planned], &grounds.facts(&measured));
+        let mut predicted = prediction_records(&kelvin_probes::all(), &[planned], &grounds.facts(&measured));
         predicted.pop().expect("a metric of its probe has a record")
     }
 }

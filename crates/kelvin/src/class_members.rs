@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kelvin_analysis::{Member, ReferenceLibrary, analyse, built_in_library, class_member};
 use kelvin_core::{Machine, Reference, StoredHeadline};
-use kelvin_store::Store;
+use kelvin_store::{Store, StoredSeries, StoredValue};
 
 use crate::cli_error::{CliError, Context};
 
@@ -26,25 +26,23 @@ pub struct ComparedMachines {
 impl ComparedMachines {
     /// Ids of published machines, and files of exported runs.
     pub fn from_names(names: &[String]) -> Result<Self, CliError> {
-        let mut beside = Self::default();
+        let mut compared = Self::default();
         for name in names {
             match Path::new(name) {
-                path if path.is_file() => beside.members.push(read_member(path)?),
-                _ => beside.published.push(find_published(name)?),
+                path if path.is_file() => compared.members.push(read_member(path)?),
+                _ => compared.published.push(find_published(name)?),
             }
         }
-        Ok(beside)
+        Ok(compared)
     }
 }
 
 fn find_published(id: &str) -> Result<Reference, CliError> {
-    let all = kelvin_analysis::references();
-    all.iter().find(|reference| reference.id == *id).cloned().ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|reference| reference.id.as_str()).collect();
-        CliError::msg(format!(
-            "--compare-with {id}: no such file of an exported run, and no such machine; known are {}",
-            known.join(", ")
-        ))
+    let references = kelvin_analysis::references();
+    references.iter().find(|reference| reference.id == *id).cloned().ok_or_else(|| {
+        let known = references.iter().map(|reference| reference.id.as_str()).collect::<Vec<_>>().join(", ");
+        let why = format!("no such file of an exported run, and no such machine; known are {known}");
+        CliError::new(format_args!("--compare-with {id}"), why)
     })
 }
 
@@ -71,33 +69,32 @@ pub fn build_library(members: &[Member], store: Option<&Store>, here: &Machine) 
 /// The other machines of a store that have a class, each by its newest run.
 fn members_of_store(store: &Store, here: &Machine) -> Result<Vec<Member>, CliError> {
     let mut known = vec![here.identity.clone()];
-    let (mut runs, mut outlines) = (Vec::new(), Vec::new());
-    for one in store.machines()? {
-        if known.contains(&one.machine) {
+    let (mut runs, mut headers) = (Vec::new(), Vec::new());
+    for machine in store.machines()? {
+        if known.contains(&machine.machine) {
             continue;
         }
-        let newest = store.history_runs(std::slice::from_ref(&one.machine), &one.mode, 1)?;
-        known.push(one.machine);
-        let outline = store.header_of(&one.newest)?;
+        let newest = store.history_runs(std::slice::from_ref(&machine.machine), &machine.mode, 1)?;
+        known.push(machine.machine);
+        let header = store.header_of(&machine.newest)?;
         // What another program measured is no figure of kelvin's.
-        if outline.foreign.is_none() {
+        if header.foreign.is_none() {
             runs.extend(newest);
-            outlines.push(outline);
+            headers.push(header);
         }
-        if outlines.len() == MAX_STORE_MACHINES {
+        if headers.len() == MAX_STORE_MACHINES {
             break;
         }
     }
-    let mut headlines: Vec<Vec<StoredHeadline>> = vec![Vec::new(); outlines.len()];
+    let mut headlines: Vec<Vec<StoredHeadline>> = vec![Vec::new(); headers.len()];
     let is_judged = |id: &str| CLASS_AREAS.contains(&id.split('.').next().unwrap_or_default());
-    for series in store.series_values(&runs, &is_judged)? {
-        for value in series.values {
-            let (metric, version, case) = (series.metric, series.version, series.case.clone());
-            let headline = StoredHeadline { metric, version, case, value: value.value, within_variance: 0.0 };
-            headlines[value.run].push(headline);
+    for StoredSeries { metric, version, case, values } in store.series_values(&runs, &is_judged)? {
+        for StoredValue { run, value } in values {
+            let case = case.clone();
+            headlines[run].push(StoredHeadline { metric, version, case, value, within_variance: 0.0 });
         }
     }
     // One without a class is compared with none.
-    let members = outlines.iter().zip(&headlines);
-    Ok(members.filter_map(|(outline, headlines)| class_member(&outline.id, &outline.machine, headlines).ok()).collect())
+    let members = headers.iter().zip(&headlines);
+    Ok(members.filter_map(|(header, headlines)| class_member(&header.id, &header.machine, headlines).ok()).collect())
 }

@@ -196,9 +196,9 @@ impl Command {
             Self::Runs(RunsArgs { command: RunsCommand::Tag { tags, .. }, .. }) => tags,
             _ => return Ok(()),
         };
-        let is_twice = |(at, tag): &(usize, &Tag)| tags[..*at].iter().any(|other| other.name() == tag.name());
-        match tags.iter().enumerate().find(is_twice) {
-            Some((_, tag)) => bail!("{tag}: a run has one value of the tag {}: give one", tag.name()),
+        let mut names = BTreeSet::new();
+        match tags.iter().find(|tag| !names.insert(tag.name())) {
+            Some(tag) => bail!("{tag}: a run has one value of the tag {}: give one", tag.name()),
             None => Ok(()),
         }
     }
@@ -493,20 +493,14 @@ fn options_with_values(command: &Flags) -> BTreeSet<String> {
 
 /// The command line, with the options of the study load in the help of that study and of no other.
 fn hide_load_options(words: &[OsString], command: Flags) -> Flags {
-    let is_of_another = match words {
-        [_, study, name, ..] => study == "study" && name != "load" && !name.to_string_lossy().starts_with('-'),
-        _ => false,
-    };
-    if !is_of_another {
-        return command;
+    let is_of_load = |argument: &clap::Arg| argument.get_help_heading() == Some(study_load::STUDY_LOAD_HEADING);
+    let hide = |argument: clap::Arg| if is_of_load(&argument) { argument.hide(true) } else { argument };
+    match words {
+        [_, study, name, ..] if study == "study" && name != "load" && !name.to_string_lossy().starts_with('-') => {
+            command.mut_subcommand("study", |study| study.mut_args(hide))
+        }
+        _ => command,
     }
-    command.mut_subcommand("study", |study| {
-        study.mut_args(|argument| {
-            let is_hidden =
-                argument.is_hide_set() || argument.get_help_heading() == Some(study_load::STUDY_LOAD_HEADING);
-            argument.hide(is_hidden)
-        })
-    })
 }
 
 /// An argument other than a file name is not UTF-8. clap does not say which one, so all candidates are named.
@@ -529,26 +523,22 @@ fn one_line_error(error: &clap::Error) -> CliError {
         && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
     {
         let cli = Cli::command();
-        let of = command[1..].iter().try_fold(&cli, |above, word| above.find_subcommand(word)).unwrap_or(&cli);
+        let parent = command[1..].iter().try_fold(&cli, |parent, word| parent.find_subcommand(word)).unwrap_or(&cli);
         // Two letters that changed places are one mistake.
         let distance = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), name);
-        let near = of.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
+        let near = parent.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
         let near = near.filter(|name| distance(name) <= 1 + given.len() / 4).min_by_key(|name| distance(name));
         if let Some(near) = near {
             return CliError::msg(format!("there is no command '{given}'; a similar one is '{near}'"));
         }
     }
-    let kept = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:"))
-        // How to pass what looks like an option as a value is no help to who mistyped an option.
-        .filter(|line| {
-            !line.is_empty() && !line.starts_with("For more information") && !line.starts_with("tip: to pass")
-        })
-        .collect::<Vec<_>>()
-        .join(" ");
-    CliError::msg(kept.trim_start_matches("error: ").replace(" tip: ", "; "))
+    // How to pass what looks like an option as a value is no help to who mistyped an option.
+    let is_helpful = |line: &&str| {
+        !line.is_empty() && !line.starts_with("For more information") && !line.starts_with("tip: to pass")
+    };
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:")).filter(is_helpful);
+    let line = lines.collect::<Vec<_>>().join(" ");
+    CliError::msg(line.trim_start_matches("error: ").replace(" tip: ", "; "))
 }
 
 /// The shortest and the longest time that a command takes.

@@ -30,13 +30,8 @@ impl CostConditions {
     /// Of a machine, this many of its CPUs, and a directory for files.
     pub fn new(machine: &Machine, cpus: usize, directory: &Path) -> Self {
         let quota = cpu_quota_share(machine).map_or_else(|| "all".into(), |quota| quota.to_string());
-        let memory = machine
-            .limits
-            .memory_bytes
-            .get()
-            .copied()
-            .flatten()
-            .map_or_else(|| "all".into(), |limit| limit.to_string());
+        let memory = machine.limits.memory_bytes.get().copied().flatten();
+        let memory = memory.map_or_else(|| "all".into(), |limit| limit.to_string());
         // A directory that is not there is refused later, with the reason.
         let place = kelvin_sys::fs::file_system_id(directory).unwrap_or(0);
         Self(Name::intern(&format!("cpus={cpus} time={quota} memory={memory} files={place:016x}")))
@@ -68,20 +63,21 @@ impl Costs {
     /// # Errors
     /// If the store fails.
     pub fn from_store(machine: &Machine, conditions: CostConditions, store: &Store) -> Result<Self, CliError> {
-        let kin = HistoryFilter { machine: &machine.identity, mode: None, excluded: &[] };
+        let filter = HistoryFilter { machine: &machine.identity, mode: None, excluded: &[] };
         let means = |metric: Metric| -> Result<HashMap<(Name, Case), Duration>, CliError> {
-            let learned = store.spread_history(&kin, &[metric], MIN_LEARNED_RUNS);
-            let learned = learned.context("cannot learn from earlier runs")?;
+            let history = store.spread_history(&filter, &[metric], MIN_LEARNED_RUNS);
+            let history = history.context("cannot learn from earlier runs")?;
             let mean = |costs: &[f64]| Duration::from_nanos((costs.iter().sum::<f64>() / costs.len() as f64) as u64);
-            let of = |one: SpreadHistory| Some((parse_stored_case(conditions, &one.case)?, mean(&one.headlines)));
-            Ok(learned.into_iter().filter_map(of).collect())
+            let cost =
+                |spread: SpreadHistory| Some((parse_stored_case(conditions, &spread.case)?, mean(&spread.headlines)));
+            Ok(history.into_iter().filter_map(cost).collect())
         };
         let (firsts, laters) = (means(FIRST_ROUND_COST)?, means(ROUND_COST)?);
-        let both = |(key, later): ((Name, Case), Duration)| {
+        let cost = |(key, later): ((Name, Case), Duration)| {
             let first = *firsts.get(&key)?;
             Some((key, ExpectedCost { first, later, is_measured: true }))
         };
-        let known: HashMap<(Name, Case), ExpectedCost> = laters.into_iter().filter_map(both).collect();
+        let known: HashMap<(Name, Case), ExpectedCost> = laters.into_iter().filter_map(cost).collect();
         let probes: HashMap<Name, &Probe> =
             kelvin_probes::all().into_iter().map(|probe| (Name::new(probe.id), probe)).collect();
         let ratio = |((probe, case), cost): (&(Name, Case), &ExpectedCost)| {

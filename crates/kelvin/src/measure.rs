@@ -58,7 +58,7 @@ impl RunPlan {
     ) -> Result<FinishedRun, CliError> {
         let root = Path::new("/");
         let writer = self.writer.take();
-        let store = writer.as_ref().map(RunWriter::store);
+        let store = writer.as_ref().map(|writer| &writer.store);
         let outline = run_header(&self, store)?;
         let monitor = kelvin_machine::DisturbanceMonitor::start(root);
         let mut recorder = RunRecorder::new(writer.as_ref().map(RunWriter::recorder), self.redaction);
@@ -85,16 +85,15 @@ impl RunPlan {
         };
         let mut store_error = store_error;
         if let (Some(writer), Some(mut recorder), Some(end)) = (&writer, unfinished, end) {
-            let sockets = &self.setup.sockets;
-            let mut headlines =
-                analysis.stored_headlines(|metric| socket_options::has_default_options(metric, sockets));
+            let is_comparable = |metric: &Metric| socket_options::has_default_options(metric, &self.setup.sockets);
+            let mut headlines = analysis.stored_headlines(is_comparable);
             headlines.extend(costs_to_store(&run, self.cost_conditions));
             // A run with a stored end is complete.
             let stored = writer.store_results(&run, &headlines).and_then(|()| recorder.event(&end));
             store_error = stored.err().or(store_error);
         }
         let store_error = store_error.map(|why| not_stored_error(&run, &why));
-        run.labels = writer.as_ref().map(|writer| writer.labels().clone()).unwrap_or_default();
+        run.labels = writer.as_ref().map(|writer| writer.labels.clone()).unwrap_or_default();
         let spool_file = writer.as_ref().and_then(RunWriter::spool_file).map(str::to_owned);
         Ok(FinishedRun { run, analysis, store_error, spool_file })
     }
@@ -108,27 +107,26 @@ fn not_stored_error(run: &Run, why: &AppendError) -> CliError {
         let write = |out: &mut dyn Write| kelvin_store::export(run, out).map_err(io::Error::other);
         output::write_file(&file, write).ok().map(|()| file)
     };
-    let what = "the run could not be stored completely";
-    match fallback_dirs::fallback_directories().into_iter().find_map(write) {
-        Some(file) => CliError::new(
-            what,
-            format!("{why}; all of it is in {}, which `kelvin runs import` reads once there is room", file.display()),
-        ),
-        None => CliError::new(what, format!("{why}; nor is there room for it in another directory")),
-    }
+    let place = match fallback_dirs::fallback_directories().into_iter().find_map(write) {
+        Some(file) => {
+            format!("all of it is in {}, which `kelvin runs import` reads once there is room", file.display())
+        }
+        None => "nor is there room for it in another directory".into(),
+    };
+    CliError::msg(format!("the run could not be stored completely: {why}; {place}"))
 }
 
 /// All that is known before the first round.
 fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliError> {
     let RunPlan { setup, machine, network_path, .. } = plan;
     let metrics = plan.schedule.cases.metrics();
-    let learned_of = |metrics: &[Metric], mode: Option<&str>| {
+    let history = |metrics: &[Metric], mode: Option<&str>| {
         let filter = HistoryFilter { machine: &machine.identity, mode, excluded: &[] };
-        let learned = store.map_or(Ok(Vec::new()), |store| store.spread_history(&filter, metrics, MAX_HISTORY_RUNS));
-        learned.context("cannot learn from earlier runs")
+        let history = store.map_or(Ok(Vec::new()), |store| store.spread_history(&filter, metrics, MAX_HISTORY_RUNS));
+        history.context("cannot learn from earlier runs")
     };
-    let usual: Vec<Metric> =
-        metrics.iter().filter(|metric| socket_options::has_default_options(metric, &setup.sockets)).copied().collect();
+    let mut comparable = metrics.clone();
+    comparable.retain(|metric| socket_options::has_default_options(metric, &setup.sockets));
     let planned = plan.schedule.cases.planned();
     let mut hazards = kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch));
     hazards.extend(plan.neighbours.clone());
@@ -145,10 +143,8 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
         settings: plan.settings.clone(),
         clock: setup.clock.clone(),
         hazards,
-        spread_history: learned_of(&usual, Some(&plan.settings.mode))?,
-        core_ratio_history: learned_of(&[BLOCK_OVER_CHAIN], None)?
-            .pop()
-            .map_or_else(Vec::new, |learned| learned.headlines),
+        spread_history: history(&comparable, Some(&plan.settings.mode))?,
+        core_ratio_history: history(&[BLOCK_OVER_CHAIN], None)?.pop().map_or_else(Vec::new, |ratio| ratio.headlines),
         bounds: predict::hardware_bounds(&planned, machine, network_path.as_ref()),
         machine: machine.clone(),
         metrics,

@@ -127,11 +127,8 @@ pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
     kelvin_sys::standard_streams::check_output().context(STDOUT_WRITE_FAILED)?;
     let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_reader_gone: false });
     let written = write(&mut out).and_then(|()| out.flush());
-    let Stdout { is_reader_gone: is_gone, .. } = out.into_parts().0;
-    match written {
-        Err(error) if !is_gone => Err(CliError::new(STDOUT_WRITE_FAILED, error)),
-        _ => Ok(()),
-    }
+    let is_reader_gone = out.into_parts().0.is_reader_gone;
+    if is_reader_gone { Ok(()) } else { written.context(STDOUT_WRITE_FAILED) }
 }
 
 /// Standard input, to be read from its beginning to its end.
@@ -177,15 +174,11 @@ struct Stdout<W> {
 
 impl<W: Write> Write for Stdout<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes);
-        self.is_reader_gone |= written.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
-        written
+        self.inner.write(bytes).inspect_err(|error| self.is_reader_gone |= error.kind() == ErrorKind::BrokenPipe)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.inner.flush();
-        self.is_reader_gone |= flushed.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
-        flushed
+        self.inner.flush().inspect_err(|error| self.is_reader_gone |= error.kind() == ErrorKind::BrokenPipe)
     }
 }
 

@@ -30,18 +30,16 @@ impl PeerAgent {
     /// # Errors
     /// The agent's error, or that of the file of its secret.
     pub fn connect(peer: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
-        let of_peer = |why: &dyn std::fmt::Display| CliError::new(format!("--peer {peer}"), why);
-        let addresses = resolve(peer).map_err(|why| of_peer(&why))?;
+        let option = format!("--peer {peer}");
+        let addresses = resolve(peer).context(&option)?;
         let secret = read_secret(token_file)?;
-        let mut client = AgentClient::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;
+        let mut client = AgentClient::connect(&addresses, &secret).context(&option)?;
         let (address, own) = (client.agent_addr(), client.local_addr());
         // The end of any test names the agent's interface; this test ends at once.
-        let seen = client
-            .accept_connections()
-            .and_then(client::RunningTest::<client::AcceptTarget>::finish)
-            .map_err(|error| of_peer(&error))?;
+        let test = client.accept_connections().and_then(client::RunningTest::<client::AcceptTarget>::finish);
+        let interface = test.context(&option)?.interface;
         let host = AgentEndpoint { address, token_file: token_file.map(Into::into) };
-        Ok(Self { host, network_path: network_path(address, own, seen.interface.as_ref()) })
+        Ok(Self { host, network_path: network_path(address, own, interface.as_ref()) })
     }
 }
 
@@ -57,7 +55,7 @@ pub fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
 }
 
 /// The path from a local address to the agent's.
-fn network_path(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> NetworkPath {
+fn network_path(agent: SocketAddr, own: SocketAddr, agent_interface: Option<&Interface>) -> NetworkPath {
     let interface = match route::interface_to(agent, own) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
         Err(error) => Fact::unknown(format!("the kernel gives no route: {error}")),
@@ -65,15 +63,17 @@ fn network_path(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -
     NetworkPath {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
-        agent_link_speed: interface_fact(there, "rate", |interface| interface.bits_per_second),
-        agent_mtu: interface_fact(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)),
+        agent_link_speed: interface_fact(agent_interface, "rate", |interface| interface.bits_per_second),
+        agent_mtu: interface_fact(agent_interface, "MTU", |interface| {
+            interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)
+        }),
     }
 }
 
 /// A property of the agent's interface.
-fn interface_fact<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
-    let Some(interface) = there else { return Fact::unknown("the agent's host does not name its interface") };
-    match of(interface) {
+fn interface_fact<T>(interface: Option<&Interface>, what: &str, value: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
+    let Some(interface) = interface else { return Fact::unknown("the agent's host does not name its interface") };
+    match value(interface) {
         Some(value) => Fact::known(value, format!("reported by the agent for its interface {}", interface.name)),
         None => Fact::unknown(format!("the agent reports no {what} for its interface {}", interface.name)),
     }

@@ -35,9 +35,9 @@ impl LocalMachine {
     ///
     /// # Errors
     /// A wanted CPU that is not allowed.
-    pub fn placement(&self, wish: Option<u32>) -> Result<Placement, CliError> {
+    pub fn placement(&self, cpu: Option<u32>) -> Result<Placement, CliError> {
         let allowed = &self.allowed;
-        let cpu = match wish {
+        let cpu = match cpu {
             Some(cpu) => check_allowed_cpu(cpu, allowed)?,
             None => *allowed.last().ok_or_else(|| CliError::msg("this process may use no CPU at all"))?,
         };
@@ -56,24 +56,25 @@ impl LocalMachine {
         let alike = kelvin_machine::similar_cpus(Path::new("/"), &away, usual.cpu);
         // Of many CPUs in a short time some are looked at, and not none.
         let alike = evenly_spaced(&alike, MAX_SAMPLED_CPUS.min(max_sampled_cpus(limit)).max(1));
-        let looked = undisturbed_shares(&alike, limit).context("cannot look at the CPUs that may be used")?;
-        let Some(shares) = looked else {
-            let is_short = max_sampled_cpus(limit) == 0;
-            let why =
-                if is_short { "the time of the run is too short for one" } else { "no state of the CPUs was steady" };
-            let unseen = kelvin_machine::siblings_not_sampled(usual.cpu, why);
-            return Ok((usual, Some(unseen)));
+        let shares = undisturbed_shares(&alike, limit).context("cannot look at the CPUs that may be used")?;
+        let Some(shares) = shares else {
+            let why = match max_sampled_cpus(limit) {
+                0 => "the time of the run is too short for one",
+                _ => "no state of the CPUs was steady",
+            };
+            let hazard = kelvin_machine::siblings_not_sampled(usual.cpu, why);
+            return Ok((usual, Some(hazard)));
         };
         let shares: Vec<(u32, f64)> = alike.into_iter().zip(shares).collect();
         let cpu = quietest_cpu(&shares, usual.cpu);
-        let mut found = placement_on(&self.machine, &self.allowed, cpu);
-        found.partner = found.partner.map(|partner| {
+        let mut placement = placement_on(&self.machine, &self.allowed, cpu);
+        placement.partner = placement.partner.map(|partner| {
             let is_elsewhere = |other| other != cpu && !is_same_core(&self.machine, cpu, other);
             let others: Vec<_> = shares.iter().copied().filter(|&(other, _)| is_elsewhere(other)).collect();
             quietest_cpu(&others, partner)
         });
         let (own, others): (Vec<_>, Vec<_>) = shares.into_iter().partition(|&(other, _)| other == cpu);
-        Ok((found, kelvin_machine::busy_siblings(&[own, others].concat())))
+        Ok((placement, kelvin_machine::busy_siblings(&[own, others].concat())))
     }
 }
 
@@ -85,11 +86,10 @@ const ACCEPTABLE_QUIET_SHARE: f64 = 0.5;
 const MIN_QUIET_GAIN: f64 = 0.2;
 
 /// The last of these CPUs and others evenly spread among them, this many at most.
-fn evenly_spaced(cpus: &[u32], most: usize) -> Vec<u32> {
-    let step = cpus.len().div_ceil(most).max(1);
-    let mut some: Vec<u32> = cpus.iter().rev().copied().step_by(step).collect();
-    some.reverse();
-    some
+fn evenly_spaced(cpus: &[u32], max: usize) -> Vec<u32> {
+    let step = cpus.len().div_ceil(max).max(1);
+    let first = cpus.len().saturating_sub(1) % step;
+    cpus.iter().skip(first).copied().step_by(step).collect()
 }
 
 /// The CPU that is left alone most of those looked at, if the usual one is not good enough.
@@ -118,11 +118,11 @@ pub fn placement_on(machine: &Machine, allowed: &[u32], cpu: u32) -> Placement {
 /// # Errors
 /// It may not.
 pub fn check_allowed_cpu(cpu: u32, allowed: &[u32]) -> Result<u32, CliError> {
-    let list = || allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let is_allowed = allowed.contains(&cpu);
-    is_allowed
-        .then_some(cpu)
-        .ok_or_else(|| CliError::msg(format!("--cpu {cpu}: not allowed; this process may use CPUs {}", list())))
+    if allowed.contains(&cpu) {
+        return Ok(cpu);
+    }
+    let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    bail!("--cpu {cpu}: not allowed; this process may use CPUs {list}")
 }
 
 #[cfg(test)]

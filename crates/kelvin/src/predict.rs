@@ -1,9 +1,7 @@
 //! What is added to a run after its last round: the measured frequency, hardware bounds, and predictions.
 
 use kelvin_analysis::Headlines;
-use kelvin_core::{
-    BoundRecord, Case, Fact, Machine, MeasuredValue, NetworkPath, PlannedMeasurement, PredictionRecord, Run, RunHeader,
-};
+use kelvin_core::{BoundRecord, Case, Fact, Machine, MeasuredValue, NetworkPath, PlannedMeasurement, Run, RunHeader};
 use kelvin_harness::{HardwareFacts, PredictionInputs, ReferenceMachines, bound_records, prediction_records};
 
 /// Adds what is known only after the last round: the measured frequency, and predictions.
@@ -17,8 +15,8 @@ pub fn complete_run(run: &mut Run) {
 
 /// Recomputes the hardware bounds of a run, then its predictions, with this program's formulas.
 pub fn repredict(run: &mut Run) {
-    let outline = &run.header;
-    run.header.bounds = hardware_bounds(&outline.plan, &outline.machine, outline.network_path.as_ref());
+    let header = &run.header;
+    run.header.bounds = hardware_bounds(&header.plan, &header.machine, header.network_path.as_ref());
     let headlines = Headlines::from_run(run);
     add_predictions(run, &headlines);
 }
@@ -30,10 +28,11 @@ pub fn hardware_bounds(plan: &[PlannedMeasurement], machine: &Machine, way: Opti
 
 fn add_predictions(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| headlines.get(metric, case);
-    let lacking = |metric: &str, case: &Case| headlines.missing_input(metric, case);
-    let RunHeader { machine, plan, network_path: way, bounds, .. } = &run.header;
-    let grounds = PredictionContext::new(machine, plan, way.as_ref(), bounds.clone());
-    run.predictions = compute_predictions(plan, &grounds.facts(&measured).with_missing(&lacking));
+    let missing = |metric: &str, case: &Case| headlines.missing_input(metric, case);
+    let RunHeader { machine, plan, network_path, bounds, .. } = &run.header;
+    let context = PredictionContext::new(machine, plan, network_path.as_ref(), bounds.clone());
+    let inputs = context.facts(&measured).with_missing(&missing);
+    run.predictions = prediction_records(&kelvin_probes::all(), plan, &inputs);
 }
 
 /// What predictions rest on beside figures: the same for a run and for one figure by itself, so that a figure has one prediction.
@@ -49,15 +48,11 @@ impl<'a> PredictionContext<'a> {
     pub fn new(
         machine: &'a Machine,
         plan: &[PlannedMeasurement],
-        way: Option<&'a NetworkPath>,
+        network_path: Option<&'a NetworkPath>,
         bounds: Vec<BoundRecord>,
     ) -> Self {
-        Self {
-            machine,
-            network_path: way,
-            reference_machines: kelvin_probes::reference_machines(machine, plan),
-            bounds,
-        }
+        let reference_machines = kelvin_probes::reference_machines(machine, plan);
+        Self { machine, network_path, reference_machines, bounds }
     }
 
     /// They, with figures.
@@ -67,9 +62,4 @@ impl<'a> PredictionContext<'a> {
             .with_references(&self.reference_machines)
             .with_bounds(&self.bounds)
     }
-}
-
-/// The predictions of these figures.
-pub fn compute_predictions(planned: &[PlannedMeasurement], facts: &PredictionInputs<'_>) -> Vec<PredictionRecord> {
-    prediction_records(&kelvin_probes::all(), planned, facts)
 }

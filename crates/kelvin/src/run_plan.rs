@@ -63,10 +63,8 @@ impl RunPlan {
             cpu => (here.placement(cpu)?, None),
         };
         let sockets = socket_options::requested_options(options, &schedule.cases)?;
-        let agent = match &options.peer {
-            Some(peer) => Some(PeerAgent::connect(peer, options.token_file.as_deref())?),
-            None => None,
-        };
+        let agent = options.peer.as_ref().map(|peer| PeerAgent::connect(peer, options.token_file.as_deref()));
+        let agent = agent.transpose()?;
         let (agent, network_path) = agent.map(|agent| (agent.host, agent.network_path)).unzip();
         if let Some(agent) = &agent {
             socket_options::check_on_agent(&sockets, &schedule.cases, agent)?;
@@ -133,7 +131,7 @@ impl RunPlan {
     pub fn destination_text(&self, page: Option<&Path>) -> String {
         let stored = self.writer.as_ref().map_or("not stored".into(), |writer| {
             let by_way = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
-            format!("stored in {}{by_way}", writer.store().name())
+            format!("stored in {}{by_way}", writer.store.name())
         });
         let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
         format!("{stored}; {page}")

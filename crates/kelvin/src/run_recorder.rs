@@ -46,12 +46,8 @@ impl EventSink for RunRecorder<'_> {
         self.progress.event(event);
         let event = &self.redaction.redact_event(event);
         match event {
-            Event::Started(outline) => self.run = Some(Run::from_header((**outline).clone())),
-            event => {
-                if let Some(run) = &mut self.run {
-                    run.apply(event.clone());
-                }
-            }
+            Event::Started(header) => self.run = Some(Run::from_header((**header).clone())),
+            event => self.run.iter_mut().for_each(|run| run.apply(event.clone())),
         }
         if matches!(event, Event::Finished { .. }) {
             self.end = Some(event.clone());

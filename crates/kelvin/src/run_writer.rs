@@ -9,8 +9,10 @@ use crate::stores::{open_local_store, open_store};
 
 /// A store that keeps a run.
 pub struct RunWriter {
-    store: Store,
-    labels: Labels,
+    /// The store that the run is for, from which its plan learns.
+    pub store: Store,
+    /// What is said of the run.
+    pub labels: Labels,
     /// Where the run of a server is kept until it has ended.
     spool: Option<Spool>,
 }
@@ -37,16 +39,6 @@ impl RunWriter {
         file.check_space().context(CANNOT_WAIT)?;
         let recording = file.lock_recording().context(CANNOT_WAIT)?;
         Ok(Self { store, labels, spool: Some(Spool { file, server, _recording: recording }) })
-    }
-
-    /// What is said of the run.
-    pub fn labels(&self) -> &Labels {
-        &self.labels
-    }
-
-    /// The store that the run is for, from which its plan learns.
-    pub fn store(&self) -> &Store {
-        &self.store
     }
 
     /// The local file in which the run waits for its server, if that is where it goes.

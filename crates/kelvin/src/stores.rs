@@ -79,18 +79,15 @@ fn send_pending_runs(server: &Store) {
     // Without a local store nothing waits in it.
     let Some(file) = default_store_path().ok().filter(|file| server.key().is_some() && file.exists()) else { return };
     let sent = Store::open(&file).map_err(CliError::from).and_then(|local| Ok(local.upload_pending(server)?));
+    let (server, file) = (server.name(), file.display());
     match sent {
         Ok(UploadResult { sent, kept }) => {
             if sent > 0 {
-                notice!("{} sent to {}", run_count_text(sent), server.name());
+                notice!("{} sent to {server}", run_count_text(sent));
             }
-            for (id, why) in kept {
-                notice!("{id} stays in {}: {why}", file.display());
-            }
+            kept.iter().for_each(|(id, why)| notice!("{id} stays in {file}: {why}"));
         }
-        Err(error) => {
-            notice!("runs for {} wait in {}: {error}", server.name(), file.display())
-        }
+        Err(error) => notice!("runs for {server} wait in {file}: {error}"),
     }
 }
 

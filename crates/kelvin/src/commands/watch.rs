@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::wording::history::change_line;
-use kelvin_analysis::{Outcome, alarming_changes};
+use kelvin_analysis::{MetricResult, Outcome, alarming_changes};
 use kelvin_core::catalogue::file::METADATA;
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, FAULT_MINOR, LATENCY};
 use kelvin_core::catalogue::net::RTT_TCP;
@@ -126,31 +126,31 @@ impl<'a> Watcher<'a> {
         const CANNOT_LOCK: &str = "cannot tell whether another `kelvin watch` is running";
         let store = open_store(&args.store)?;
         // A file is that beside which this one lies, whatever it is called.
-        let of = store.key().unwrap_or_default().to_owned();
-        let beside = if store.key().is_some() { open_local_store()? } else { store };
-        let file = PathBuf::from(format!("{}-watch.json", beside.name()));
-        let state = WatchState::read(&file, [of, hardware_identity(&kelvin_machine::read(Path::new("/")))]);
+        let server = store.key().unwrap_or_default().to_owned();
+        let local = if store.key().is_some() { open_local_store()? } else { store };
+        let file = PathBuf::from(format!("{}-watch.json", local.name()));
+        let state = WatchState::read(&file, [server, hardware_identity(&kelvin_machine::read(Path::new("/")))]);
+        let state =
+            state.context(format_args!("{}: not what a watch remembers; remove it to begin anew", file.display()))?;
+        let Some(lock) = local.try_lock_watch().context(CANNOT_LOCK)? else {
+            bail!(
+                "another `kelvin watch` is running with {}: two would measure each other; name all in one, or stop that one",
+                local.name()
+            )
+        };
+        let mut options = args.options.clone();
+        if options.budget.fixed().is_some() {
+            options.budget = Budget::Default;
+        }
         Ok(Self {
             names: if args.names.is_empty() { default_names() } else { args.names.clone() },
             pace: WatchPace { every: args.every.unwrap_or(DEFAULT_INTERVAL), share: args.cpu_share },
-            options: RunOptions {
-                budget: match args.options.budget {
-                    Budget::Fixed(_) => Budget::Default,
-                    budget => budget,
-                },
-                ..args.options.clone()
-            },
-            state: state
-                .context(format_args!("{}: not what a watch remembers; remove it to begin anew", file.display()))?,
+            options,
+            state,
             file,
             counted: Duration::ZERO,
             cycles: 0,
-            _only: beside.try_lock_watch().context(CANNOT_LOCK)?.ok_or_else(|| {
-                CliError::msg(format!(
-                    "another `kelvin watch` is running with {}: two would measure each other; name all in one, or stop that one",
-                    beside.name()
-                ))
-            })?,
+            _only: lock,
             args,
         })
     }
@@ -186,18 +186,18 @@ impl<'a> Watcher<'a> {
         // Whatever kills it: what it may take is charged.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
         let measured = self.measure_cycle(here, schedule);
-        let seen = match &measured {
+        let changes = match &measured {
             Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(ControlFlow::Break(*signal)),
             Ok(_) => self.report_changes().map(ControlFlow::Continue),
             Err(_) => Ok(ControlFlow::Continue(false)),
         };
-        let all = cpu_time();
-        let cpu = all.saturating_sub(std::mem::replace(&mut self.counted, all));
+        let total = cpu_time();
+        let cpu = total.saturating_sub(std::mem::replace(&mut self.counted, total));
         if let Ok(MeasuredCycle { time, interrupted: None }) = measured {
             self.state.record_load(&self.names, time, cpu);
         }
         self.save_cycle(Cycle { began_us, cpu: cpu.as_secs_f64() })?;
-        measured.and(seen)
+        measured.and(changes)
     }
 
     /// The plan of a turn that begins now, which fits into the interval.
@@ -219,20 +219,19 @@ impl<'a> Watcher<'a> {
         plan.redaction = Redaction::from_flag(self.args.with_private);
         plan.store_in(&self.args.store, labels(&self.args.tags, None))?;
         plan.schedule.announce(&plan.destination_text(None));
-        let finished = plan.measure()?;
-        if let Some(file) = &finished.spool_file {
-            send_to_server(file, &self.args.store);
+        let FinishedRun { run, analysis, store_error, spool_file } = plan.measure()?;
+        if let Some(file) = spool_file {
+            send_to_server(&file, &self.args.store);
         }
-        let FinishedRun { run, analysis, store_error, .. } = finished;
         if let Some(error) = store_error {
             return Err(error);
         }
-        let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
-        if failed > 0 {
+        let is_failed = |result: &&MetricResult| matches!(result.outcome, Outcome::Failed(_));
+        if let failed @ 1.. = analysis.results.iter().filter(is_failed).count() {
             notice!("{failed} figures failed: `kelvin report {}` says why", run.header.id);
         }
-        let is_whole = run.status == RunStatus::Complete;
-        let interrupted = (!is_whole).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
+        let is_complete = run.status == RunStatus::Complete;
+        let interrupted = (!is_complete).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
         Ok(MeasuredCycle { time: run.seconds, interrupted })
     }
 
@@ -264,24 +263,22 @@ impl<'a> Watcher<'a> {
         if self.pace.fits(needed, load) {
             return Ok(());
         }
-        let least = self.pace.min_interval(needed, load);
-        let said = format!(
-            "the minimum of rounds takes {}, {} of CPU time; {} of one CPU pays for that every {}",
-            text(needed),
-            text(needed.mul_f64(load)),
-            percent(self.pace.share),
-            text(least)
+        let min_interval = self.pace.min_interval(needed, load);
+        let [time, cpu_time, interval] = [needed, needed.mul_f64(load), min_interval].map(text);
+        let reason = format!(
+            "the minimum of rounds takes {time}, {cpu_time} of CPU time; {} of one CPU pays for that every {interval}",
+            percent(self.pace.share)
         );
         let begins = self.cycles == 0 && !(self.args.once && self.state.has_load(&self.names));
         if let Some(every) = self.args.every.filter(|_| begins) {
             bail!(
-                "--every {}: {said}; give --every {}, more of --cpu-share, or fewer names",
+                "--every {}: {reason}; give --every {}, more of --cpu-share, or fewer names",
                 duration_argument(every),
-                duration_argument(least)
+                duration_argument(min_interval)
             );
         }
-        notice!("{said}: so long is an interval now");
-        self.pace.every = least;
+        notice!("{reason}: so long is an interval now");
+        self.pace.every = min_interval;
         Ok(())
     }
 
@@ -289,8 +286,8 @@ impl<'a> Watcher<'a> {
     fn report_changes(&mut self) -> Result<bool, CliError> {
         let mut args = HistoryArgs::for_watch(self.names.clone(), WATCH_MODE, self.args.store.clone());
         args.with_private = self.args.with_private;
-        let (store, kept) = read_history(&args)?;
-        let records = &kept.records;
+        let (store, records) = read_history(&args)?;
+        let records = &records.records;
         let now = records.history();
         let before = || records.before_run(records.runs.len() - 1).history();
         let new = self.state.new_changes(&now, before, self.args.alert);
@@ -322,11 +319,8 @@ struct MeasuredCycle {
 
 /// CPU time of this process and all its children that have ended.
 fn cpu_time() -> Duration {
-    let of = |who| {
-        let usage = read_usage(who);
-        Duration::from_nanos(usage.user + usage.system)
-    };
-    of(UsageScope::Process) + of(UsageScope::Children)
+    let usage = [UsageScope::Process, UsageScope::Children].map(read_usage);
+    usage.iter().map(|usage| Duration::from_nanos(usage.user + usage.system)).sum()
 }
 
 /// A time as `--every` takes it.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kelvin_analysis::explain;
+use kelvin_analysis::wording::capitalise;
 use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
@@ -177,20 +178,14 @@ pub const CAUSES_PAGE: &str = "causes";
 pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
     kelvin_probes::causes::all().iter().try_for_each(|cause| {
-        writeln!(out, "## {} (`{}`)\n\n{}\n", capitalized(cause.what), cause.id, cause.how)?;
+        writeln!(out, "## {} (`{}`)\n\n{}\n", capitalise(cause.what), cause.id, cause.how)?;
         writeln!(out, "**What it costs.** {}\n", cause.cost)?;
-        writeln!(out, "**What helps.** {}.\n", capitalized(cause.remedy))?;
+        writeln!(out, "**What helps.** {}.\n", capitalise(cause.remedy))?;
         let metrics = metrics_text(touched_metrics(cause).into_iter().map(|id| format!("`{id}`")));
         writeln!(out, "**Metrics.** {metrics}\n\n**Pitfalls**\n")?;
         cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
         writeln!(out)
     })
-}
-
-/// With a capital letter first.
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The metrics that a cause can touch; none stands for all.

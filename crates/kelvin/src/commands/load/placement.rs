@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kelvin_core::cpu_ranges;
 use kelvin_http::load::ServerEndpoint;
 use kelvin_sys::cpu::{allowed, pin};
 
@@ -54,7 +55,7 @@ impl fmt::Display for GeneratorPlacement {
             Self::Anywhere => write!(out, "it ran where the system placed it"),
             Self::Asked(cpu) => write!(out, "it ran on CPU {cpu}"),
             Self::SeparateCpu { cpu, others } => {
-                let others = cpu_list(others);
+                let others = cpu_ranges(others);
                 write!(
                     out,
                     "it kept to CPU {cpu}, because the server is on this host: keep the server to CPU {others} \
@@ -67,16 +68,6 @@ impl fmt::Display for GeneratorPlacement {
             ),
         }
     }
-}
-
-/// CPUs in ascending order as `taskset -c` takes them, such as 0-2,5.
-fn cpu_list(cpus: &[u32]) -> String {
-    let ranges = cpus.chunk_by(|one, next| one + 1 == *next);
-    let ranges = ranges.map(|range| match range {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => range[0].to_string(),
-    });
-    ranges.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -92,6 +83,6 @@ mod tests {
         assert_eq!(GeneratorPlacement::beside_server(&[3]), GeneratorPlacement::OnlyCpu(3));
         let said = GeneratorPlacement::beside_server(&[0, 1, 2, 5, 9]).to_string();
         assert!(said.contains("kept to CPU 9") && said.contains("taskset -a -p -c 0-2,5 PID"), "{said}");
-        assert_eq!([cpu_list(&[4]), cpu_list(&[0, 1]), cpu_list(&[0, 2, 3, 4])], ["4", "0-1", "0,2-4"]);
+        assert_eq!([cpu_ranges(&[4]), cpu_ranges(&[0, 1]), cpu_ranges(&[0, 2, 3, 4])], ["4", "0-1", "0,2-4"]);
     }
 }
