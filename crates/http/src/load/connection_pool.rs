@@ -16,6 +16,7 @@ use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::setup::LoadSetup;
+use crate::load::tls::TlsSession;
 use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
 use crate::load::verify::{BodyChecker, ExpectedBody, Verify};
 
@@ -332,7 +333,8 @@ impl ConnectionPool {
     fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
         let wire = connection.transport.as_ref()?;
-        let wants = connection.written < self.requests.get(connection.request).len() || wire.wants_write();
+        let wants = connection.written < self.requests.get(connection.request).len()
+            || wire.session.as_ref().is_some_and(TlsSession::wants_write);
         if wants == connection.watches_writable {
             return None;
         }
@@ -354,16 +356,16 @@ impl ConnectionPool {
             let now = monotonic();
             // Of TLS a part of a record may have been taken, which gives no bytes yet.
             self.has_acted |=
-                !transport.is_plain() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
+                transport.session.is_some() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
             let over = match read {
-                Ok(TimedRead { length: 0, .. }) => self.on_close(number, now),
+                Ok(TimedRead { length: 0, .. }) => self.on_end(number, now, None),
                 Ok(arrived) => match self.on_bytes(number, arrived, now) {
                     ControlFlow::Break(over) => over,
                     ControlFlow::Continue(()) => continue,
                 },
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.update_interest(number, now),
-                Err(error) => self.on_error(number, now, &error),
+                Err(error) => self.on_end(number, now, Some(error)),
             };
             return over.map(|over| (over, now));
         }
@@ -387,7 +389,7 @@ impl ConnectionPool {
                 hasher.update(body);
             }
         });
-        let is_plain = connection.transport.as_ref().is_some_and(HttpTransport::is_plain);
+        let is_plain = connection.transport.as_ref().is_some_and(|transport| transport.session.is_none());
         ControlFlow::Break(match fed {
             Ok(Some(answer)) => {
                 self.read_delay.add(unread);
@@ -427,32 +429,23 @@ impl ConnectionPool {
         RequestEnd::Answered
     }
 
-    /// The server has closed the connection.
-    fn on_close(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
-        match self.connection(number).parser.finish() {
-            Ok(answer) => Some(self.on_answer(number, now, answer)),
-            Err(TruncatedAt::Body) => {
-                self.on_failure(number, now, RequestFailure::Truncated, "the body ended before its length")
-            }
-            Err(TruncatedAt::Head | TruncatedAt::Nothing) => self.on_failure(
-                number,
-                now,
-                RequestFailure::Closed,
-                "the server closed the connection without an answer",
-            ),
-        }
-    }
-
-    /// The connection broke.
-    fn on_error(&mut self, number: u32, now: u64, error: &io::Error) -> Option<RequestEnd> {
+    /// The server has closed the connection, or it broke by this error.
+    fn on_end(&mut self, number: u32, now: u64, error: Option<io::Error>) -> Option<RequestEnd> {
         let connection = self.connection(number);
-        let is_handshaking = connection.transport.as_ref().is_some_and(HttpTransport::is_handshaking);
-        let failure = match connection.parser.finish() {
-            _ if is_handshaking => RequestFailure::Connect,
-            Err(TruncatedAt::Head | TruncatedAt::Nothing) => RequestFailure::Closed,
-            Ok(_) | Err(TruncatedAt::Body) => RequestFailure::Truncated,
+        let session = connection.transport.as_ref().and_then(|transport| transport.session.as_ref());
+        let is_handshaking = session.is_some_and(TlsSession::is_handshaking);
+        let (failure, closed_text) = match connection.parser.finish() {
+            Ok(answer) if error.is_none() => return Some(self.on_answer(number, now, answer)),
+            _ if error.is_some() && is_handshaking => (RequestFailure::Connect, ""),
+            Err(TruncatedAt::Head | TruncatedAt::Nothing) => {
+                (RequestFailure::Closed, "the server closed the connection without an answer")
+            }
+            Ok(_) | Err(TruncatedAt::Body) => (RequestFailure::Truncated, "the body ended before its length"),
         };
-        self.on_failure(number, now, failure, error)
+        match error {
+            Some(error) => self.on_failure(number, now, failure, error),
+            None => self.on_failure(number, now, failure, closed_text),
+        }
     }
 
     /// A request brought no answer. It is sent again if the server may just have closed an idle connection.

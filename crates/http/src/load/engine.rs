@@ -305,10 +305,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     fn count_unsent(&mut self, now: u64) -> u64 {
         let mut unsent = 0;
-        if !self.is_open_loop() {
-            return unsent;
-        }
-        while let Some(at) = self.next_due().filter(|&at| at <= now) {
+        while let Some(at) = self.next_due().filter(|&at| at <= now && self.is_open_loop()) {
             self.schedule.take_due();
             if self.pool.stats.window.contains(&at) {
                 unsent += 1;

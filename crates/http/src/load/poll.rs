@@ -1,6 +1,7 @@
 //! Waiting for any of many sockets, or until a request is due: epoll and a timer of nanoseconds.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -8,7 +9,6 @@ use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 use crate::load::error::{Result, call_error};
-use crate::load::request_stats::NANOSECONDS_PER_SECOND;
 use crate::load::transport::HttpTransport;
 
 /// Events that one call returns at most.
@@ -92,10 +92,7 @@ impl Poller {
 }
 
 fn timespec(nanoseconds: u64) -> Timespec {
-    Timespec {
-        tv_sec: (nanoseconds / NANOSECONDS_PER_SECOND) as i64,
-        tv_nsec: (nanoseconds % NANOSECONDS_PER_SECOND) as _,
-    }
+    Timespec::try_from(Duration::from_nanos(nanoseconds)).unwrap_or_default()
 }
 
 impl From<ConnectionToken> for EventData {

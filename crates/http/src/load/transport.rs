@@ -55,7 +55,8 @@ impl ServerEndpoint {
 #[derive(Debug)]
 pub(crate) struct HttpTransport {
     pub(crate) socket: TcpStream,
-    session: Option<TlsSession>,
+    /// TLS, if it is spoken; without it a read that did not fill the buffer took all that there was.
+    pub(crate) session: Option<TlsSession>,
 }
 
 impl HttpTransport {
@@ -97,21 +98,6 @@ impl HttpTransport {
     /// Sends what TLS has yet to send.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.session.as_mut().map_or(Ok(()), |session| session.flush(&self.socket))
-    }
-
-    /// Whether TLS has something to send that the socket did not take.
-    pub(crate) fn wants_write(&self) -> bool {
-        self.session.as_ref().is_some_and(TlsSession::wants_write)
-    }
-
-    /// Whether TLS has not yet agreed on keys.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        self.session.as_ref().is_some_and(TlsSession::is_handshaking)
-    }
-
-    /// Whether a read that did not fill the buffer took all that there was.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.session.is_none()
     }
 
     /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has. When it came is known of a

@@ -7,7 +7,7 @@ use rustix::io::{Errno, pread};
 
 use crate::serve::body::{Body, FileRange, MultipartRanges};
 use crate::serve::open_file_cache::OpenFile;
-use crate::serve::request::{ParseOutcome, downgrade_to_1_1, parse_request};
+use crate::serve::request::{downgrade_to_1_1, parse_request};
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::send_strategy::bulk_method::BulkResponse;
 use crate::serve::site::Site;
@@ -176,11 +176,11 @@ impl Connection {
     fn try_answer_next(&mut self, site: &mut Site) -> bool {
         let rest = &self.input[self.consumed..];
         match parse_request(rest, site.limits()) {
-            ParseOutcome::Partial => {
+            Ok(None) => {
                 self.retry_at = (2 * rest.len()).min(site.limits().head_bytes - 1);
                 return false;
             }
-            ParseOutcome::Refused(status) => {
+            Err(status) => {
                 // A later version is read again, as one that is known.
                 if status != StatusCode::HTTP_VERSION_NOT_SUPPORTED
                     || !downgrade_to_1_1(&mut self.input[self.consumed..])
@@ -188,7 +188,7 @@ impl Connection {
                     self.refuse(status, site);
                 }
             }
-            ParseOutcome::Complete(request, length) => {
+            Ok(Some((request, length))) => {
                 self.tracker.iter_mut().for_each(RequestTracker::begin_answer);
                 // The one before was not waited for, and so nobody knows when it was taken.
                 self.bulk_response = None;
@@ -203,6 +203,7 @@ impl Connection {
                 self.consumed += length;
                 self.retry_at = 0;
                 self.answered += 1;
+                site.answered += 1;
             }
         }
         true

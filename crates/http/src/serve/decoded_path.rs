@@ -53,16 +53,6 @@ impl DecodedPath {
         self.path.split(|&byte| byte == b'/').next() == Some(name)
     }
 
-    /// This path with a name below it.
-    pub fn join(&self, name: &str) -> Self {
-        let mut path = self.path.clone();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name.as_bytes());
-        Self { path, is_directory: false }
-    }
-
     /// As the path of a directory in a header field: encoded, with one slash at either end, so that it leads to this server
     /// whatever the names in it are.
     pub fn location(&self) -> String {

@@ -107,19 +107,19 @@ impl DocumentRoot {
     /// # Errors
     /// What is answered if there is nothing that may be served.
     pub fn find(&self, target: &DecodedPath) -> std::result::Result<RootEntry, StatusCode> {
-        let looked_at = self.open_below(target, OFlags::PATH | OFlags::CLOEXEC).map_err(status_of_error)?;
-        let facts = fstat(&looked_at).map_err(status_of_error)?;
-        match FileType::from_raw_mode(facts.st_mode) {
-            FileType::Directory => Ok(RootEntry::Directory),
-            FileType::RegularFile if target.is_directory => Err(StatusCode::NOT_FOUND),
-            FileType::RegularFile => {
-                let file = File::from(self.open_below(target, OPEN_FLAGS).map_err(status_of_error)?);
-                let facts = fstat(&file).map_err(status_of_error)?;
-                match FileType::from_raw_mode(facts.st_mode) {
-                    FileType::RegularFile => Ok(RootEntry::File(file, FileIdentity::from_stat(&facts))),
-                    _ => Err(StatusCode::FORBIDDEN),
-                }
-            }
+        let open = |flags: OFlags| -> std::result::Result<_, StatusCode> {
+            let file = self.open_below(target, flags).map_err(status_of_error)?;
+            let facts = fstat(&file).map_err(status_of_error)?;
+            Ok((file, FileType::from_raw_mode(facts.st_mode), facts))
+        };
+        match open(OFlags::PATH | OFlags::CLOEXEC)?.1 {
+            FileType::Directory => return Ok(RootEntry::Directory),
+            FileType::RegularFile if target.is_directory => return Err(StatusCode::NOT_FOUND),
+            FileType::RegularFile => {}
+            _ => return Err(StatusCode::FORBIDDEN),
+        }
+        match open(OPEN_FLAGS)? {
+            (file, FileType::RegularFile, facts) => Ok(RootEntry::File(file.into(), FileIdentity::from_stat(&facts))),
             _ => Err(StatusCode::FORBIDDEN),
         }
     }

@@ -139,7 +139,7 @@ impl EventLoop for EpollWorker {
         let number = entry.key();
         let tracker = context.register(&socket);
         let is_added = epoll::add(&self.epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
-        let state = ClientState::new(context.new_connection(&socket, tracker), context.site.now());
+        let state = context.new_client(&socket, tracker, context.site.now());
         entry.insert(EpollClient { socket, state, is_readable: false, is_queued: false });
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
         if !is_added {
@@ -187,9 +187,7 @@ impl EpollClient {
     #[inline]
     fn drive(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
         self.state.connection.attach_buffers(&mut context.buffers);
-        let answered = self.state.connection.answered;
         let next = self.step(context, is_over);
-        context.stats.requests += self.state.connection.answered - answered;
         self.state.connection.detach_buffers(&mut context.buffers);
         next
     }
@@ -292,7 +290,7 @@ mod tests {
         .unwrap();
         let shared = SharedState::new(Arc::clone(&server.service.listener), 2, 99).unwrap();
         let shared = Arc::new(shared);
-        let new_core = |number| WorkerCore::new(number, Arc::clone(&shared), server.service.new_context());
+        let new_core = |number| WorkerCore::new(number, Arc::clone(&shared), WorkerContext::new(&server.service));
         let workers = [0, 1].map(|number| EpollWorker::new(new_core(number)).unwrap());
         (top, shared, workers)
     }

@@ -12,7 +12,7 @@
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SocketFlags, sockopt};
 use slab::Slab;
 
+use crate::lock;
 use crate::serve::accept::{BatchEnd, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
 use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service};
-use crate::serve::worker_context::{ClientState, Overdue, WorkerContext, is_local};
+use crate::serve::worker_context::{ClientState, WorkerContext, is_local};
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -189,9 +190,9 @@ pub trait EventLoop: Sized {
             let Some(client) = core.clients.get_mut(number) else { continue };
             let (state, is_busy) = Self::state_of(client);
             match state.check_deadlines(&core.context.site, is_busy) {
-                Overdue::Nothing => {}
-                Overdue::Request => self.drive_client(number),
-                Overdue::Connection => self.remove_client(number),
+                ClientStep::Wait => {}
+                ClientStep::Requeue => self.drive_client(number),
+                ClientStep::Gone => self.remove_client(number),
             }
         }
         if !self.core().has_drained {
@@ -205,10 +206,10 @@ pub trait EventLoop: Sized {
 /// # Errors
 /// What kept them from being started.
 pub(crate) fn serve_with_workers<W: EventLoop>(service: &Service, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
-    let shared = SharedState::new(Arc::clone(&service.listener), service.threads, service.max_connections())?;
+    let shared = SharedState::new(Arc::clone(&service.listener), service.threads, service.site.limits.connections)?;
     let shared = Arc::new(shared);
     let start = |number| {
-        let (shared, context) = (Arc::clone(&shared), service.new_context());
+        let (shared, context) = (Arc::clone(&shared), WorkerContext::new(service));
         ThreadBuilder::named("serve").start(move || W::new(WorkerCore::new(number, shared, context)).map(W::run))
     };
     let threads: std::io::Result<Vec<_>> = (0..service.threads).map(start).collect();
@@ -341,13 +342,9 @@ impl Inbox {
         let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
     }
 
-    fn lock_queue(&self) -> MutexGuard<'_, Option<Vec<OwnedFd>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Leaves a connection, which comes back if the thread has gone.
     fn push(&self, socket: OwnedFd) -> Option<OwnedFd> {
-        match &mut *self.lock_queue() {
+        match &mut *lock(&self.queue) {
             Some(left) => {
                 self.load.fetch_add(1, Ordering::Relaxed);
                 left.push(socket);
@@ -362,12 +359,12 @@ impl Inbox {
     pub fn take_all(&self) -> Vec<OwnedFd> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.waker, &mut count);
-        self.lock_queue().as_mut().map(std::mem::take).unwrap_or_default()
+        lock(&self.queue).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes nothing any more, unless somebody waits there: whether it could be closed.
     pub fn try_close(&self) -> bool {
-        let mut left = self.lock_queue();
+        let mut left = lock(&self.queue);
         let is_empty = left.as_ref().is_none_or(Vec::is_empty);
         if is_empty {
             *left = None;
@@ -394,7 +391,7 @@ mod tests {
         )
         .unwrap();
         let shared = SharedState::new(Arc::clone(&server.service.listener), 1, 9).unwrap();
-        (top, WorkerCore::new(0, Arc::new(shared), server.service.new_context()))
+        (top, WorkerCore::new(0, Arc::new(shared), WorkerContext::new(&server.service)))
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl<'s> ForkAcceptor<'s> {
     /// Serves until it is to end: its exit status.
     fn run(mut self) -> u8 {
         let (service, status) = (self.service, self.status);
-        let mut context = service.new_context();
+        let mut context = WorkerContext::new(service);
         let is_shutting_down = || status.0[SHUTDOWN_WORD].load(Ordering::Acquire) != 0;
         let is_over = || is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire);
         if self.accept_until(is_over, &service.listener, &mut context).is_err() {
@@ -178,7 +178,7 @@ impl Acceptor for ForkAcceptor<'_> {
     fn dispatch(&mut self, socket: OwnedFd, context: &mut WorkerContext) -> Option<OwnedFd> {
         let connections = self.reap();
         let (service, status) = (self.service, self.status);
-        if connections >= service.max_connections() as usize {
+        if connections >= service.site.limits.connections as usize {
             return Some(socket);
         }
         limit_unsent(&socket, connections);
@@ -190,7 +190,7 @@ impl Acceptor for ForkAcceptor<'_> {
         let forked = self.children.fork(|| {
             // Copies of what belongs to others.
             context.close_all_lingering();
-            let mut context = service.new_context();
+            let mut context = WorkerContext::new(service);
             let receiving = terminate::InterruptibleSocket::new(&socket);
             let tracker = slot.clone().map(|slot| RequestTracker::new(slot, Arc::clone(&socket), None));
             serve_connection(&socket, tracker, &mut context, terminate::shutdown_flag());
@@ -265,15 +265,12 @@ impl FdReceiver {
     /// Has those watched of whom it is told, until it is over or the other end is closed.
     pub fn run(&self, watch: &InFlightSampler, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Acquire) {
-            match kelvin_sys::poll::wait_readable(self.0.as_fd(), SHUTDOWN_POLL_INTERVAL) {
-                Ok(false) => {}
-                Ok(true) => match self.next_message() {
-                    Ok(Some((slot, Some(socket)))) => watch.track(slot, Arc::new(socket)),
-                    Ok(Some((slot, None))) => watch.untrack(slot),
-                    Err(Errno::INTR) => {}
-                    Ok(None) | Err(_) => return,
-                },
-                Err(_) => return,
+            let is_ready = kelvin_sys::poll::wait_readable(self.0.as_fd(), SHUTDOWN_POLL_INTERVAL);
+            match is_ready.map(|is_ready| is_ready.then(|| self.next_message())) {
+                Ok(None | Some(Err(Errno::INTR))) => {}
+                Ok(Some(Ok(Some((slot, Some(socket)))))) => watch.track(slot, Arc::new(socket)),
+                Ok(Some(Ok(Some((slot, None))))) => watch.untrack(slot),
+                Ok(Some(Ok(None) | Err(_))) | Err(_) => return,
             }
         }
     }

@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kelvin_core::resources::{ListenQueue, ServerStats};
@@ -24,6 +24,7 @@ use kelvin_sys::net::tx_timestamp;
 use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{RunQueueWait, UsageScope, read_usage};
 
+use crate::lock;
 use crate::serve::error::{Error, Result};
 use crate::serve::request_tracker::{
     ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, RequestTracker, SlotWord, TimedState,
@@ -62,18 +63,12 @@ const MAX_LATER_DEPARTURES: u32 = 5;
 #[derive(Debug)]
 pub struct InFlightSampler {
     counters: ConnectionCounters,
-    free: Mutex<FreeSlots>,
+    /// Slots that nobody has; the one that is taken next is the last.
+    free: Mutex<Vec<usize>>,
     shards: [Mutex<Shard>; SHARDS],
     sums: Mutex<SampleSums>,
     /// This process, which quotas may keep from running.
     process: ProcessMonitor,
-}
-
-/// Slots that nobody has: those from the first that nobody has had, and some of those before it.
-#[derive(Debug, Default)]
-struct FreeSlots {
-    next: usize,
-    freed: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -256,10 +251,6 @@ impl SampleSums {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl InFlightSampler {
     /// Of this many connections at one time, which come from a socket that listens: theirs are the times at which their bytes arrive.
     ///
@@ -270,7 +261,8 @@ impl InFlightSampler {
         let (counters, process) = (ConnectionCounters::new(connections)?, ProcessMonitor::current(None));
         let throttled = process.throttled_nanoseconds().unwrap_or(0.0);
         let sums = Mutex::new(SampleSums { throttled, ..SampleSums::default() });
-        Ok(Self { counters, free: Mutex::default(), shards: Default::default(), sums, process })
+        let free = Mutex::new((0..connections).rev().collect());
+        Ok(Self { counters, free, shards: Default::default(), sums, process })
     }
 
     /// Counts a connection that was accepted, and watches it until what is returned is dropped; none if there is no descriptor for that.
@@ -287,17 +279,12 @@ impl InFlightSampler {
     /// Counts a connection that was accepted, and gives it a slot.
     pub fn take_slot(&self) -> Option<CounterSlot> {
         self.counters.accepted().fetch_add(1, Ordering::Relaxed);
-        let mut free = lock(&self.free);
-        let number = free.freed.pop().or_else(|| {
-            free.next += 1;
-            (free.next <= self.counters.slots()).then(|| free.next - 1)
-        })?;
-        Some(self.counters.slot(number))
+        lock(&self.free).pop().map(|number| self.counters.slot(number))
     }
 
     /// Gives a slot back.
     pub fn free_slot(&self, number: usize) {
-        lock(&self.free).freed.push(number);
+        lock(&self.free).push(number);
     }
 
     /// Watches the connection that has this slot.
@@ -683,7 +670,7 @@ mod tests {
         watch.count_refused();
         let served = watch.snapshot(&listener);
         assert_eq!((served.requests, served.bytes, served.refused), (80, 320, 1));
-        assert_eq!(lock(&watch.free).next, 1, "slots are used again");
+        assert_eq!(lock(&watch.free).len(), 100, "slots are used again");
     }
 
     #[test]

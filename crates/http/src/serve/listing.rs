@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::SystemTime;
 
 use http::StatusCode;
 use kelvin_sys::shared_slots::SharedSlots;
 use rustix::fs::{Dir, FileType};
 
+use crate::lock;
 use crate::serve::decoded_path::{DecodedPath, percent_encode};
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::open_file_cache::{FileBudget, OpenFile};
@@ -72,7 +73,7 @@ impl ListingCache {
             return Ok(ListingPage::Small(text));
         }
         let hash = self.random.hash_one(&text);
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = lock(&self.pages);
         let same = pages.iter().find(|(other, _)| *other == hash).and_then(|(_, page)| page.upgrade());
         if let Some(page) = same {
             return Ok(ListingPage::Held(page));

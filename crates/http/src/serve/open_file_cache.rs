@@ -162,6 +162,12 @@ struct CacheEntry {
     permit: FilePermit,
 }
 
+impl CacheEntry {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.validated_at) < REVALIDATE_AFTER
+    }
+}
+
 /// How many files several may still hold open together.
 #[derive(Debug)]
 pub enum FileBudget {
@@ -230,9 +236,7 @@ impl OpenFileCache {
     #[inline]
     pub fn lookup(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
         match self.young.get(path.as_bytes()) {
-            Some(held) if now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER => {
-                Ok(ResolvedPath::File(Arc::clone(&held.opened)))
-            }
+            Some(entry) if entry.is_fresh(now) => Ok(ResolvedPath::File(Arc::clone(&entry.opened))),
             _ => self.resolve(path, now),
         }
     }
@@ -251,13 +255,13 @@ impl OpenFileCache {
 
     fn resolve(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, StatusCode> {
         let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
-        if let Some(held) =
-            known.as_ref().filter(|held| now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER)
-        {
-            let (opened, checked) = (Arc::clone(&held.opened), held.validated_at);
-            self.insert(path, (&opened, checked), known.map(|held| held.permit));
-            return Ok(ResolvedPath::File(opened));
-        }
+        let known = match known {
+            Some(entry) if entry.is_fresh(now) => {
+                self.insert(path, (&entry.opened, entry.validated_at), Some(entry.permit));
+                return Ok(ResolvedPath::File(entry.opened));
+            }
+            known => known,
+        };
         let target = DecodedPath::decode(path).ok_or(StatusCode::BAD_REQUEST)?;
         if self.reserved.is_some_and(|name| target.begins_with(name)) {
             return Err(StatusCode::NOT_FOUND);

@@ -50,45 +50,32 @@ pub struct RequestFields<'a> {
     pub authorization: Option<&'a str>,
 }
 
-/// What the received bytes begin with.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ParseOutcome<'a> {
-    /// A request of this many bytes.
-    Complete(HttpRequest<'a>, usize),
-    /// A part of one.
-    Partial,
-    /// What cannot be answered otherwise; the connection ends, since nobody knows where the next request would begin.
-    Refused(StatusCode),
-}
+/// The request that the bytes begin with, and its length; none where they are a part of one.
+pub type ParseResult<'a> = Result<Option<(HttpRequest<'a>, usize)>, StatusCode>;
 
 /// Reads the request that the bytes begin with.
-pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseOutcome<'a> {
+///
+/// # Errors
+/// What can be answered alone; the connection ends, since nobody knows where the next request would begin.
+pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseResult<'a> {
     let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) if length > limits.head_bytes => {
-            ParseOutcome::Refused(too_large_status(bytes, limits))
-        }
-        Ok(httparse::Status::Complete(length)) => {
+        Ok(httparse::Status::Complete(length)) if length <= limits.head_bytes => {
             // Some programs take a line feed alone for the end of a line, and others do not.
             let mut line_feeds = memchr::memchr_iter(b'\n', &bytes[..length]);
-            let is_bare = line_feeds.any(|place| place == 0 || bytes[place - 1] != b'\r');
-            let request = if is_bare { Err(StatusCode::BAD_REQUEST) } else { validate(&parsed, limits) };
-            request.map_or_else(ParseOutcome::Refused, |request| ParseOutcome::Complete(request, length))
+            if line_feeds.any(|index| index == 0 || bytes[index - 1] != b'\r') {
+                return Err(StatusCode::BAD_REQUEST);
+            }
+            Ok(Some((validate(&parsed, limits)?, length)))
         }
-        Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => {
-            ParseOutcome::Refused(too_large_status(bytes, limits))
-        }
-        Ok(httparse::Status::Partial) => ParseOutcome::Partial,
-        Err(httparse::Error::TooManyHeaders) => ParseOutcome::Refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+        Ok(httparse::Status::Partial) if !is_too_large(bytes, limits) => Ok(None),
+        Ok(_) => Err(too_large_status(bytes, limits)),
+        Err(httparse::Error::TooManyHeaders) => Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
         // What version that is, only its whole line says.
-        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => {
-            ParseOutcome::Partial
-        }
-        Err(httparse::Error::Version) if names_a_version(bytes) => {
-            ParseOutcome::Refused(StatusCode::HTTP_VERSION_NOT_SUPPORTED)
-        }
-        Err(_) => ParseOutcome::Refused(StatusCode::BAD_REQUEST),
+        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => Ok(None),
+        Err(httparse::Error::Version) if names_a_version(bytes) => Err(StatusCode::HTTP_VERSION_NOT_SUPPORTED),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
     }
 }
 
@@ -263,20 +250,17 @@ fn header_text<'a>(header: &Header<'a>) -> Result<&'a str, StatusCode> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> ParseOutcome<'_> {
+    fn parse(text: &str) -> ParseResult<'_> {
         parse_request(text.as_bytes(), &ServerLimits::default())
     }
 
     fn refused(text: &str) -> Option<StatusCode> {
-        match parse(text) {
-            ParseOutcome::Refused(status) => Some(status),
-            _ => None,
-        }
+        parse(text).err()
     }
 
     fn accepted(text: &str) -> HttpRequest<'_> {
         match parse(text) {
-            ParseOutcome::Complete(request, length) if length == text.len() => request,
+            Ok(Some((request, length))) if length == text.len() => request,
             other => panic!("{other:?}"),
         }
     }
@@ -379,10 +363,7 @@ mod tests {
     #[test]
     fn oversized_request_is_refused_early() {
         let limits = ServerLimits { head_bytes: 1000, target_bytes: 100, ..ServerLimits::default() };
-        let status = |text: &str| match parse_request(text.as_bytes(), &limits) {
-            ParseOutcome::Refused(status) => Some(status),
-            _ => None,
-        };
+        let status = |text: &str| parse_request(text.as_bytes(), &limits).err();
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
         assert_eq!(
             status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))),
@@ -420,9 +401,9 @@ mod tests {
     fn partial_request_is_incomplete() {
         let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         for length in 0..whole.len() {
-            assert_eq!(parse(&whole[..length]), ParseOutcome::Partial, "{length}");
+            assert_eq!(parse(&whole[..length]), Ok(None), "{length}");
         }
         let two = format!("{whole}{whole}");
-        assert!(matches!(parse(&two), ParseOutcome::Complete(_, length) if length == whole.len()));
+        assert!(matches!(parse(&two), Ok(Some((_, length))) if length == whole.len()));
     }
 }

@@ -18,14 +18,13 @@ use crate::serve::fork::{ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
-use crate::serve::open_file_cache::{FileBudget, OpenFileCache};
+use crate::serve::open_file_cache::FileBudget;
 use crate::serve::send_strategy::bulk_method::BulkStats;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy, parse_keyword};
-use crate::serve::site::{Site, SiteConfig};
-use crate::serve::stats_endpoint::{RESERVED_NAME, StatsAccess, StatsServer};
+use crate::serve::site::SiteConfig;
+use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
 use crate::serve::thread_server::ThreadServer;
 use crate::serve::uring::{self, UringWorker};
-use crate::serve::worker_context::WorkerContext;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const LISTEN_BACKLOG: i32 = 4096;
@@ -162,23 +161,8 @@ pub(crate) struct Service {
     /// Files that each thread holds open, at most, and what is left to all of them.
     pub files_per_thread: usize,
     pub file_budget: Arc<FileBudget>,
-    /// Where connections are registered, if they are tracked. Then nothing is served below [`RESERVED_NAME`] in the root.
+    /// Where connections are registered, if they are tracked. Then nothing is served below `.kelvin` in the root.
     pub sampler: Option<Arc<InFlightSampler>>,
-}
-
-impl Service {
-    /// Makes what a thread or process needs.
-    pub fn new_context(&self) -> WorkerContext {
-        let mut files = OpenFileCache::new(Arc::clone(&self.root), self.files_per_thread);
-        files.budget = Arc::clone(&self.file_budget);
-        files.reserved = self.sampler.as_ref().map(|_| RESERVED_NAME);
-        WorkerContext::new(Site::new(files, self.site.clone()), self.send_strategy, self.sampler.clone())
-    }
-
-    /// Most connections at one time.
-    pub fn max_connections(&self) -> u32 {
-        self.site.limits.connections
-    }
 }
 
 /// A server that listens.
@@ -332,7 +316,7 @@ impl Server {
 
     /// Most connections at one time.
     pub fn max_connections(&self) -> u32 {
-        self.service.max_connections()
+        self.service.site.limits.connections
     }
 
     /// Serves until it is to end; then no connection is accepted, and those that are there end with the answer that is being

@@ -52,6 +52,8 @@ pub struct Site {
     clock: CachedDate,
     /// Whether every answer is the last one of its connection.
     pub is_draining: bool,
+    /// Requests that were answered.
+    pub(crate) answered: u64,
 }
 
 /// The file that was to be sent is not what it was.
@@ -65,7 +67,7 @@ impl Site {
     pub fn new(mut files: OpenFileCache, config: SiteConfig) -> Self {
         let clock = CachedDate::new();
         files.set_wall_clock(clock.wall_clock);
-        Self { files, config, clock, is_draining: false }
+        Self { files, config, clock, is_draining: false, answered: 0 }
     }
 
     /// The limits.
@@ -92,10 +94,7 @@ impl Site {
         }
         if let Some(stats) = &self.config.stats {
             return match stats.snapshot(request) {
-                Ok(json) => {
-                    self.write_content(request, &ResponseContent::ok("application/json", json.as_bytes()), out);
-                    None
-                }
+                Ok(json) => self.write_content(request, &ResponseContent::ok("application/json", json.as_bytes()), out),
                 Err(status) => self.error_response(request, status, out),
             };
         }
@@ -118,8 +117,7 @@ impl Site {
                 Err(FileChanged) => {
                     out.truncate(begin);
                     if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
-                        self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
-                        return None;
+                        return self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
                     }
                     self.files.invalidate(request.path);
                 }
@@ -145,8 +143,8 @@ impl Site {
                 // What was written since it was opened is stated now.
                 _ if !opened.is_unchanged() => return Err(FileChanged),
                 Ok(Some(content)) => {
-                    self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
-                    return Ok(None);
+                    let content = ResponseContent::ok(opened.media_type, &content);
+                    return Ok(self.write_content(request, &content, out));
                 }
                 Ok(None) | Err(_) => return Ok(self.error_response(request, StatusCode::FORBIDDEN, out)),
             }
@@ -186,7 +184,7 @@ impl Site {
         if size <= self.config.inline_limit {
             return if opened.try_append_to(out) { Ok(None) } else { Err(FileChanged) };
         }
-        file_range(opened, 0..size).map(|part| Some(Body::FileRange(part)))
+        unchanged_range(opened, 0..size)
     }
 
     fn range_response(
@@ -208,7 +206,7 @@ impl Site {
         let (media_type, field) = (opened.media_type, content_range(&range, opened.identity.size));
         let length = range.end - range.start;
         let _ = write!(out, "Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n");
-        file_range(opened, range).map(|part| Some(Body::FileRange(part)))
+        unchanged_range(opened, range)
     }
 
     /// A directory: the file that stands for it, or what is in it.
@@ -237,8 +235,7 @@ impl Site {
         match page {
             Err(status) => self.error_response(request, status, out),
             Ok(ListingPage::Small(text)) => {
-                self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out);
-                None
+                self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out)
             }
             Ok(ListingPage::Held(opened)) => {
                 let range = 0..opened.identity.size;
@@ -270,18 +267,23 @@ impl Site {
         let help = if status == StatusCode::MISDIRECTED_REQUEST { MISDIRECTED_HELP } else { "" };
         let text = format!("{} {}{help}\n", status.as_str(), reason_phrase(status));
         let media_type = "text/plain; charset=utf-8";
-        self.write_content(request, &ResponseContent { status, field, media_type, content: text.as_bytes() }, out);
-        None
+        self.write_content(request, &ResponseContent { status, field, media_type, content: text.as_bytes() }, out)
     }
 
-    /// Appends a whole answer.
-    fn write_content(&self, request: &HttpRequest<'_>, response: &ResponseContent<'_>, out: &mut Vec<u8>) {
+    /// Appends a whole answer, which nothing follows.
+    fn write_content(
+        &self,
+        request: &HttpRequest<'_>,
+        response: &ResponseContent<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
         self.write_head_start(request, response.status, out);
         out.extend_from_slice(response.field.as_bytes());
         write_content_fields(response.media_type, response.content.len() as u64, out);
         if !request.is_head {
             out.extend_from_slice(response.content);
         }
+        None
     }
 
     /// The lines that every answer begins with.
@@ -334,8 +336,9 @@ fn write_content_fields(media_type: &str, length: u64, out: &mut Vec<u8>) {
 }
 
 /// A part of a file that is still what it was.
-fn file_range(opened: &Arc<OpenFile>, range: Range<u64>) -> Result<FileRange, FileChanged> {
-    if opened.is_unchanged() { Ok(FileRange { opened: Arc::clone(opened), range }) } else { Err(FileChanged) }
+fn unchanged_range(opened: &Arc<OpenFile>, range: Range<u64>) -> BodyResult {
+    let body = || Body::FileRange(FileRange { opened: Arc::clone(opened), range });
+    if opened.is_unchanged() { Ok(Some(body())) } else { Err(FileChanged) }
 }
 
 /// The time, and the lines that say it, written once a second.

@@ -5,7 +5,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::secret::Secret;
 
+use crate::lock;
 use crate::serve::error::{Error, Result};
 use crate::serve::fork::FdReceiver;
 use crate::serve::host::AllowedHosts;
@@ -152,15 +153,11 @@ impl StatsSources {
         if request.path != STATS_PATH {
             return Err(StatusCode::NOT_FOUND);
         }
-        if !request
-            .fields
-            .authorization
-            .and_then(bearer_token)
-            .is_some_and(|token| self.token.matches(token.as_bytes()))
-        {
+        let token = request.fields.authorization.and_then(bearer_token);
+        if !token.is_some_and(|token| self.token.matches(token.as_bytes())) {
             return Err(StatusCode::UNAUTHORIZED);
         }
-        let snapshot = self.process.lock().unwrap_or_else(PoisonError::into_inner).sample();
+        let snapshot = lock(&self.process).sample();
         let mut snapshot = snapshot.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         snapshot.server = self.sampler.as_ref().map(|sampler| sampler.snapshot(&self.listener));
         snapshot.server.iter_mut().for_each(|server| server.workers = self.workers);

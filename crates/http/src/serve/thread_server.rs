@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use crate::lock;
 use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
@@ -27,9 +28,9 @@ const WORKER_THREAD: ThreadBuilder<'static> = ThreadBuilder::named("serve").stac
 /// Most of what ended threads have left that is kept: buffers and open files.
 const MAX_SPARE_CONTEXTS: usize = 64;
 
-/// Connections that are here, and what was done so far.
-#[derive(Default)]
+/// Connections that are here, what they are served with, and what was done so far.
 struct ConnectionTable {
+    service: Service,
     state: Mutex<TableState>,
     changed: Condvar,
     shutdown: AtomicBool,
@@ -53,21 +54,17 @@ struct ActiveClient {
 }
 
 impl ConnectionTable {
-    fn state(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves a connection, and lets it out.
-    fn serve_client(&self, number: u64, service: &Service) {
-        let mut state = self.state();
+    fn serve_client(&self, number: u64) {
+        let mut state = lock(&self.state);
         let client = state.clients.get_mut(&number).map(|client| (Arc::clone(&client.socket), client.tracker.take()));
         let spare = state.spare_contexts.pop();
         drop(state);
-        let mut context = spare.unwrap_or_else(|| service.new_context());
+        let mut context = spare.unwrap_or_else(|| WorkerContext::new(&self.service));
         if let Some((socket, tracker)) = client {
             serve_connection(&socket, tracker, &mut context, &self.shutdown);
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.clients.remove(&number);
         state.stats = state.stats + context.take_stats();
         if state.spare_contexts.len() < MAX_SPARE_CONTEXTS {
@@ -76,13 +73,14 @@ impl ConnectionTable {
         self.changed.notify_all();
     }
 
-    /// Has all that wait for a request end, and waits for the others, at the longest so long.
-    fn drain(&self, within: Duration) -> ServerTotals {
-        let state = self.state();
+    /// Has all that wait for a request end, and waits for the others, as long as they may take.
+    fn drain(&self) -> ServerTotals {
+        let state = lock(&self.state);
         for ActiveClient { socket, .. } in state.clients.values() {
             // What was received is still answered; what waits for more has come to its end.
             let _ = shutdown(socket, Shutdown::Read);
         }
+        let within = self.service.site.limits.drain_timeout;
         let waited = self.changed.wait_timeout_while(state, within, |state| !state.clients.is_empty());
         let state = waited.unwrap_or_else(PoisonError::into_inner).0;
         for ActiveClient { socket, .. } in state.clients.values() {
@@ -95,7 +93,6 @@ impl ConnectionTable {
 
 /// Accepts connections, and has each served by a thread.
 pub(crate) struct ThreadServer {
-    service: Arc<Service>,
     table: Arc<ConnectionTable>,
     /// Where the threads of a pool take connections; none where each connection gets one of its own.
     queue: Option<Sender<u64>>,
@@ -104,7 +101,8 @@ pub(crate) struct ThreadServer {
 impl ThreadServer {
     /// A thread for each connection.
     pub fn new(service: Service) -> Self {
-        Self { service: Arc::new(service), table: Arc::default(), queue: None }
+        let (state, changed, shutdown) = Default::default();
+        Self { table: Arc::new(ConnectionTable { service, state, changed, shutdown }), queue: None }
     }
 
     /// As many threads as the service states, which take connections from a queue.
@@ -115,13 +113,13 @@ impl ThreadServer {
         let (queue, waiting) = channel();
         let server = Self { queue: Some(queue), ..Self::new(service) };
         let waiting = Arc::new(Mutex::new(waiting));
-        for _ in 0..server.service.threads {
-            let (table, service) = (Arc::clone(&server.table), Arc::clone(&server.service));
+        for _ in 0..server.table.service.threads {
+            let table = Arc::clone(&server.table);
             let waiting: Arc<Mutex<Receiver<u64>>> = Arc::clone(&waiting);
-            let next = move || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let next = move || lock(&waiting).recv();
             let work = move || {
                 while let Ok(number) = next() {
-                    table.serve_client(number, &service);
+                    table.serve_client(number);
                 }
             };
             WORKER_THREAD.start(work).map_err(Error::SpawnThread)?;
@@ -134,24 +132,25 @@ impl ThreadServer {
     /// # Errors
     /// That it cannot be waited for connections.
     pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
-        let (service, table) = (Arc::clone(&self.service), Arc::clone(&self.table));
-        let mut context = service.new_context();
+        let table = Arc::clone(&self.table);
+        let mut context = WorkerContext::new(&table.service);
         let is_shutting_down = || {
             let is_over = is_over();
             table.shutdown.fetch_or(is_over, Ordering::Release);
             is_over
         };
-        self.accept_until(is_shutting_down, &service.listener, &mut context)?;
-        Ok(table.drain(service.site.limits.drain_timeout) + context.stats)
+        self.accept_until(is_shutting_down, &table.service.listener, &mut context)?;
+        Ok(table.drain() + context.stats)
     }
 }
 
 impl Acceptor for ThreadServer {
     fn dispatch(&mut self, socket: OwnedFd, _: &mut WorkerContext) -> Option<OwnedFd> {
-        let mut state = self.table.state();
-        if state.clients.len() >= self.service.max_connections() as usize {
+        let service = &self.table.service;
+        let mut state = lock(&self.table.state);
+        if state.clients.len() >= service.site.limits.connections as usize {
             // Of clients who ask for statistics the oldest is not about to get an answer.
-            if self.service.site.stats.is_none() {
+            if service.site.stats.is_none() {
                 return Some(socket);
             }
             if let Some((_, oldest)) = state.clients.pop_first() {
@@ -160,7 +159,7 @@ impl Acceptor for ThreadServer {
         }
         limit_unsent(&socket, state.clients.len());
         let socket = Arc::new(socket);
-        let tracker = self.service.sampler.as_ref().and_then(|sampler| sampler.register(&socket));
+        let tracker = service.sampler.as_ref().and_then(|sampler| sampler.register(&socket));
         state.next += 1;
         state.stats.connections += 1;
         let number = state.next;
@@ -169,14 +168,14 @@ impl Acceptor for ThreadServer {
         let is_taken = match &self.queue {
             Some(queue) => queue.send(number).is_ok(),
             None => {
-                let (table, service) = (Arc::clone(&self.table), Arc::clone(&self.service));
-                WORKER_THREAD.start(move || table.serve_client(number, &service)).is_ok()
+                let table = Arc::clone(&self.table);
+                WORKER_THREAD.start(move || table.serve_client(number)).is_ok()
             }
         };
         if is_taken {
             return None;
         }
-        self.table.state().clients.remove(&number);
+        lock(&self.table.state).clients.remove(&number);
         Arc::into_inner(socket)
     }
 }
@@ -193,7 +192,7 @@ pub fn serve_connection(
     context: &mut WorkerContext,
     shutdown: &AtomicBool,
 ) {
-    let mut state = ClientState::new(context.new_connection(socket, tracker), Instant::now());
+    let mut state = context.new_client(socket, tracker, Instant::now());
     let mut buffers = std::mem::take(&mut context.buffers);
     state.connection.attach_buffers(&mut buffers);
     let limits = context.site.limits();
@@ -206,7 +205,6 @@ pub fn serve_connection(
         // Whatever it is, it is the end.
         let _ = client.run(context);
     }
-    context.stats.requests += client.state.connection.answered;
     client.state.connection.detach_buffers(&mut buffers);
     context.buffers = buffers;
 }
@@ -239,23 +237,19 @@ impl PartialRequest {
 impl BlockingClient<'_> {
     fn run(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
-            match self.state.connection.next_io() {
-                NextIo::Send => {
-                    if !self.send(context)? {
-                        return Ok(());
-                    }
-                }
+            let goes_on = match self.state.connection.next_io() {
+                NextIo::Send => self.send(context)?,
                 NextIo::Advance => {
                     context.site.tick(Instant::now());
                     context.site.is_draining = self.shutdown.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
+                    true
                 }
-                NextIo::Receive => {
-                    if !self.receive(context)? {
-                        return Ok(());
-                    }
-                }
+                NextIo::Receive => self.receive(context)?,
                 NextIo::End => return self.linger(),
+            };
+            if !goes_on {
+                return Ok(());
             }
         }
     }

@@ -16,6 +16,7 @@ use kelvin_sys::uring::socket_ring::{
 };
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use slab::Slab;
 
 use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
@@ -111,26 +112,19 @@ impl UringWorker {
         self.is_waker_armed = self.ring.ring.await_ready(WAKER_TOKEN, waker, Readiness::Read).is_ok();
     }
 
-    /// A client, if it is still there.
-    fn client(&mut self, token: u64) -> Option<&mut UringClient> {
-        self.core.clients.get_mut(client_number(token)).filter(|client| client.token == token)
-    }
-
     fn handle_event(&mut self, RingEvent { token, is_last, outcome }: RingEvent) {
         match outcome {
             RingOutcome::Accepted(socket) => self.on_accepted(socket, is_last),
             RingOutcome::Ready(_) if token == WAKER_TOKEN => self.arm_waker(),
             outcome => {
                 let WorkerCore { clients, context, shared, .. } = &mut self.core;
-                let number = client_number(token);
-                let client = clients.get_mut(number).filter(|client| client.token == token);
-                let Some(client) = client else { return self.ring.discard(outcome) };
+                let Some(client) = client(clients, token) else { return self.ring.discard(outcome) };
                 if is_last && matches!(outcome, RingOutcome::Received(_)) {
                     client.receiving = None;
                 }
                 let mut turn = Turn { context, ring: &mut self.ring, shutdown: &shared.shutdown };
                 if client.on_outcome(outcome, &mut turn) == ClientStep::Gone {
-                    self.remove_client(number);
+                    self.remove_client(client_number(token));
                 }
             }
         }
@@ -159,6 +153,11 @@ impl UringWorker {
 
 fn client_number(token: u64) -> usize {
     token as u32 as usize
+}
+
+/// A client, if it is still there.
+fn client(clients: &mut Slab<UringClient>, token: u64) -> Option<&mut UringClient> {
+    clients.get_mut(client_number(token)).filter(|client| client.token == token)
 }
 
 impl EventLoop for UringWorker {
@@ -196,7 +195,7 @@ impl EventLoop for UringWorker {
         }
         while self.ring.pieces_in_use < MAX_PIECES {
             let Some(token) = self.ring.waiting.pop_front() else { break };
-            let Some(client) = self.client(token) else { continue };
+            let Some(client) = client(&mut self.core.clients, token) else { continue };
             (client.pending, client.has_piece) = (None, true);
             self.ring.pieces_in_use += 1;
             self.drive_client(client_number(token));
@@ -222,8 +221,7 @@ impl EventLoop for UringWorker {
     fn add_client(&mut self, socket: OwnedFd) {
         self.next_serial = self.next_serial.wrapping_add(1);
         let WorkerCore { clients, context, .. } = &mut self.core;
-        let connection = context.new_connection(&socket, context.register(&socket));
-        let state = ClientState::new(connection, context.site.now());
+        let state = context.new_client(&socket, context.register(&socket), context.site.now());
         let serial = u64::from(self.next_serial);
         let entry = clients.vacant_entry();
         let number = entry.key();
@@ -378,9 +376,7 @@ impl UringClient {
     }
 
     fn drive_with_buffers(&mut self, turn: &mut Turn<'_>) -> ClientStep {
-        let answered = self.state.connection.answered;
         let next = self.step(turn);
-        turn.context.stats.requests += self.state.connection.answered - answered;
         self.state.connection.detach_buffers(&mut turn.context.buffers);
         next
     }

@@ -15,11 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
+use crate::serve::event_loop::ClientStep;
 use crate::serve::in_flight_sampler::InFlightSampler;
+use crate::serve::open_file_cache::OpenFileCache;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::send_strategy::{FileSender, SendStrategy};
-use crate::serve::server::ServerTotals;
+use crate::serve::send_strategy::FileSender;
+use crate::serve::server::{ServerTotals, Service};
 use crate::serve::site::Site;
+use crate::serve::stats_endpoint::RESERVED_NAME;
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const RECEIVE_CHUNK: usize = 16 << 10;
@@ -47,20 +50,24 @@ pub struct WorkerContext {
 
 impl WorkerContext {
     /// One in which nobody was served yet.
-    pub fn new(site: Site, sending: SendStrategy, sampler: Option<Arc<InFlightSampler>>) -> Self {
+    pub(crate) fn new(service: &Service) -> Self {
+        let mut files = OpenFileCache::new(Arc::clone(&service.root), service.files_per_thread);
+        files.budget = Arc::clone(&service.file_budget);
+        files.reserved = service.sampler.as_ref().map(|_| RESERVED_NAME);
         Self {
-            site,
-            sender: FileSender::new(sending),
+            site: Site::new(files, service.site.clone()),
+            sender: FileSender::new(service.send_strategy),
             buffers: LargeBuffers::default(),
             stats: ServerTotals::default(),
-            sampler,
+            sampler: service.sampler.clone(),
             lingering: VecDeque::new(),
         }
     }
 
     /// What was done since it was asked last.
     pub fn take_stats(&mut self) -> ServerTotals {
-        ServerTotals { bulk: self.sender.take_bulk_stats(), ..std::mem::take(&mut self.stats) }
+        let (requests, bulk) = (std::mem::take(&mut self.site.answered), self.sender.take_bulk_stats());
+        ServerTotals { requests, bulk, ..std::mem::take(&mut self.stats) }
     }
 
     /// Registers a connection, if they are watched.
@@ -68,10 +75,12 @@ impl WorkerContext {
         self.sampler.as_ref()?.register(socket)
     }
 
-    /// A connection over this socket, that is served from now on.
-    pub fn new_connection(&self, socket: impl AsFd, registered: Option<RequestTracker>) -> Connection {
+    /// A client over this socket, that is served from now on.
+    pub fn new_client(&self, socket: impl AsFd, tracker: Option<RequestTracker>, now: Instant) -> ClientState {
         let is_local = self.sender.needs_peer_locality() && is_local(&socket).unwrap_or(false);
-        Connection::with_tracker(registered, is_local)
+        let connection = Connection::with_tracker(tracker, is_local);
+        let progress = SendProgress::start(now, 0);
+        ClientState { connection, has_ended: false, is_lingering: false, last_active: now, progress }
     }
 
     /// Receives what has come, or comes while a socket that waits does: how many bytes, none at the end. Of a connection that is tracked
@@ -159,41 +168,26 @@ pub struct ClientState {
     pub progress: SendProgress,
 }
 
-/// What of a client is overdue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overdue {
-    Nothing,
-    /// Its request: the answer says so.
-    Request,
-    /// All: its connection is to end.
-    Connection,
-}
-
 impl ClientState {
-    /// A client that is served from now on.
-    pub fn new(connection: Connection, now: Instant) -> Self {
-        let progress = SendProgress::start(now, 0);
-        Self { connection, has_ended: false, is_lingering: false, last_active: now, progress }
-    }
-
     /// Sends no more.
     pub fn shut_down_write(&mut self, socket: impl AsFd, now: Instant) {
         let _ = shutdown(socket, Shutdown::Write);
         (self.is_lingering, self.last_active) = (true, now);
     }
 
-    /// Whether its time is over, now that the site says what time it is; of a client that waits for an operation, no request is read.
-    pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> Overdue {
+    /// Whether its time is over, now that the site says what time it is, or that of its request, of which the answer says so. Of a client
+    /// that waits for an operation, no request is read.
+    pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> ClientStep {
         let (limits, now) = (site.limits(), site.now());
         let waited = now.saturating_duration_since(self.last_active);
         let next = self.connection.next_io();
         if self.is_lingering {
-            return if waited >= LINGER_TIMEOUT { Overdue::Connection } else { Overdue::Nothing };
+            return if waited >= LINGER_TIMEOUT { ClientStep::Gone } else { ClientStep::Wait };
         }
         let is_receiving = !is_busy && next == NextIo::Receive && self.connection.has_partial_request();
         if is_receiving && waited >= limits.request_timeout {
             self.connection.refuse(StatusCode::REQUEST_TIMEOUT, site);
-            return Overdue::Request;
+            return ClientStep::Requeue;
         }
         let sent = self.connection.bytes_sent;
         let is_too_slow = if is_busy || next == NextIo::Send {
@@ -202,7 +196,7 @@ impl ClientState {
             self.progress = SendProgress::start(now, sent);
             false
         };
-        if waited >= limits.idle_timeout || is_too_slow { Overdue::Connection } else { Overdue::Nothing }
+        if waited >= limits.idle_timeout || is_too_slow { ClientStep::Gone } else { ClientStep::Wait }
     }
 }
 

@@ -121,6 +121,9 @@ impl StepRunner {
             let (load, (from, to)) = (load?, looks?);
             Ok::<_, Error>((load, from, to))
         })?;
+        if let Some(signal) = load.interrupted {
+            return Err(Error::Interrupted(signal));
+        }
         let server = UsageDelta::between([before.server, from.server, to.server]);
         let client = UsageDelta::between([before.client, from.client, to.client]);
         Ok(StepResult { load, server, client, overhead: reached.elapsed().saturating_sub(planned) })

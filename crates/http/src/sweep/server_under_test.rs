@@ -68,20 +68,7 @@ struct ExtraWorkers {
 }
 
 /// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
-#[derive(Debug)]
-pub(crate) struct StreamResults(Vec<(RequestPattern, Vec<StepResult>)>);
-
-impl StreamResults {
-    /// The first of all.
-    pub fn first(&self) -> &StepResult {
-        &self.0[0].1[0]
-    }
-
-    /// Those of a pattern that was streamed.
-    pub fn by_pattern(&self, pattern: RequestPattern) -> &[StepResult] {
-        self.0.iter().find(|(known, _)| *known == pattern).map_or(&[], |(_, streams)| streams)
-    }
-}
+pub(crate) type StreamResults = Vec<(RequestPattern, Vec<StepResult>)>;
 
 /// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
 pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
@@ -160,17 +147,16 @@ impl ServerUnderTest {
 
     /// Has a few users ask by each pattern of these loads, each time for so long at most.
     pub fn run_streams(&mut self, loads: &[SweepLoad], seed: u64, longest: Duration) -> Result<StreamResults> {
-        let mut streams: Vec<(RequestPattern, Vec<StepResult>)> = Vec::new();
+        let mut streams = StreamResults::new();
         for load in loads {
             let pattern = self.stream_pattern(load.pattern);
             if !streams.iter().any(|(known, _)| *known == pattern) {
                 streams.push((pattern, self.run_streams_of(pattern, seed, longest)?));
             }
         }
-        let streams = StreamResults(streams);
         // The size of files that were not made here is that of what came of one.
         if self.conditions.bytes == 0 {
-            let LoadResult { bytes, requests, .. } = streams.first().load;
+            let LoadResult { bytes, requests, .. } = streams[0].1[0].load;
             self.conditions.bytes = bytes / requests.max(1);
         }
         Ok(streams)
@@ -195,7 +181,7 @@ impl ServerUnderTest {
         Ok(streams)
     }
 
-    /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
+    /// Makes a visit; one during which a server of the study's own has ended, or a process of it, is none.
     pub fn run_step(&mut self, spec: StepSpec) -> Result<StepResult> {
         let visited = self.runner.run(spec);
         if let Err(Error::Interrupted(_)) = visited {
@@ -204,7 +190,7 @@ impl ServerUnderTest {
         if let Some(end) = self.server.as_mut().and_then(|server| server.failure(self.memory.as_ref())) {
             return Err(end);
         }
-        uninterrupted(visited?)
+        visited
     }
 
     /// Whether the server could be started with this many workers as well.
@@ -224,7 +210,7 @@ impl ServerUnderTest {
             *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
         }
         let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
-        uninterrupted(visitor.run(spec)?)
+        visitor.run(spec)
     }
 
     fn run_stream(&mut self, spec: StepSpec, longest: Duration) -> Result<StepResult> {
@@ -237,14 +223,6 @@ impl ServerUnderTest {
         }
         let none = || format!("none within {}", seconds(longest.as_secs_f64()));
         Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
-    }
-}
-
-/// A visit, unless a signal ended it.
-fn uninterrupted(visited: StepResult) -> Result<StepResult> {
-    match visited.load.interrupted.clone() {
-        Some(signal) => Err(Error::Interrupted(signal)),
-        None => Ok(visited),
     }
 }
 

@@ -8,7 +8,7 @@ use kelvin_core::catalogue::load::{
     CAPACITY, MORE_WORKERS, NetworkSetup, RequestPattern, Resource, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::units::number;
-use kelvin_core::{Case, Event, MetricReadings, Name, Round, RoundOutcome, RunHeader, RunStatus};
+use kelvin_core::{Case, Event, Name, Round, RoundOutcome, RunHeader, RunStatus};
 use kelvin_harness::EventSink;
 
 use crate::sweep::capacity::{Capacities, ExpectedKnee, expected_knee};
@@ -114,8 +114,10 @@ impl LoadStudy {
         let mut sweeps = Vec::new();
         for (index, server) in servers.iter().enumerate() {
             for &load in &setup.loads {
-                let alike = streams[index].by_pattern(server.stream_pattern(load.pattern));
-                sweeps.push(LoadSweep::new((index, server), load, alike, &setup));
+                let pattern = server.stream_pattern(load.pattern);
+                let alike = streams[index].iter().find(|(streamed, _)| *streamed == pattern);
+                let rounds = alike.map_or(&[][..], |(_, rounds)| rounds);
+                sweeps.push(LoadSweep::new((index, server), load, rounds, &setup));
             }
         }
         if let Some(most) = most {
@@ -123,11 +125,11 @@ impl LoadStudy {
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
-        let mut counted = streams.iter().filter_map(|streams| streams.first().server.to.server.as_ref());
+        let mut counted = streams.iter().filter_map(|streams| streams[0].1[0].server.to.server.as_ref());
         let congestion_control = counted.find_map(|server| server.congestion_control.as_deref());
         Ok(Self {
             steps: step_order(&users, &tested, setup.visits, setup.seed),
-            reported: ReportedMetrics::from_step(streams[0].first(), servers[0].conditions.network),
+            reported: ReportedMetrics::from_step(&streams[0][0].1[0], servers[0].conditions.network),
             notes: notes(&sweeps, congestion_control),
             sweeps,
             seed: setup.seed,
@@ -215,13 +217,10 @@ impl LoadStudy {
     /// A sweep of each server and pattern: the capacities of others with these are the same.
     fn one_per_pattern(&self) -> impl Iterator<Item = &LoadSweep> {
         let server_and_pattern = |sweep: &LoadSweep| (sweep.server_index, sweep.load.pattern);
-        self.sweeps
-            .iter()
-            .enumerate()
-            .filter(move |(at, sweep)| {
-                !self.sweeps[..*at].iter().any(|known| server_and_pattern(known) == server_and_pattern(sweep))
-            })
-            .map(|(_, sweep)| sweep)
+        let is_first = move |(index, sweep): &(usize, &LoadSweep)| {
+            !self.sweeps[..*index].iter().any(|known| server_and_pattern(known) == server_and_pattern(sweep))
+        };
+        self.sweeps.iter().enumerate().filter(is_first).map(|(_, sweep)| sweep)
     }
 
     fn run_steps(&mut self, begun: Instant, sink: &mut dyn EventSink) -> RunStatus {
@@ -261,8 +260,7 @@ impl LoadStudy {
                 }
                 Ok(result) => {
                     failures = 0;
-                    let measured = self.step_readings(step, &result).into_iter();
-                    measured.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
+                    self.step_outcomes(step, &result)
                 }
             };
             for (probe, case, outcome) in outcomes {
@@ -278,20 +276,20 @@ impl LoadStudy {
     }
 
     /// What a visit brought: each with its probe, at its case.
-    fn step_readings(&self, step: PlannedStep, result: &StepResult) -> Vec<(Name, Case, Vec<MetricReadings>)> {
+    fn step_outcomes(&self, step: PlannedStep, result: &StepResult) -> Vec<(Name, Case, RoundOutcome)> {
         let LoadSweep { conditions, load, capacities, .. } = &self.sweeps[step.sweep];
         let users = conditions.user_case(*load, step.users);
         if step.more_workers {
-            return vec![(MORE_WORKERS.id, users, vec![readings::reading(&MORE_WORKERS, result.throughput())])];
+            let throughput = readings::reading(&MORE_WORKERS, result.throughput());
+            return vec![(MORE_WORKERS.id, users, RoundOutcome::Measured(vec![throughput]))];
         }
-        let mut all = vec![(THROUGHPUT.id, users.clone(), readings::user_readings(result))];
-        for (resource, readings) in readings::resource_readings(result, capacities) {
-            all.push((UTILISATION.id, users.clone().with_word(resource), readings));
-        }
-        for (host, readings) in host_readings(result, conditions.network) {
-            all.push((CPU_USER.id, users.clone().with_word(host), readings));
-        }
-        all
+        let resources = readings::resource_readings(result, capacities).into_iter();
+        let resources = resources.map(|(word, readings)| (UTILISATION.id, users.clone().with_word(word), readings));
+        let hosts = host_readings(result, conditions.network).into_iter();
+        let hosts = hosts.map(|(word, readings)| (CPU_USER.id, users.clone().with_word(word), readings));
+        let throughput = (THROUGHPUT.id, users.clone(), readings::user_readings(result));
+        let all = std::iter::once(throughput).chain(resources).chain(hosts);
+        all.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
     }
 }
 
@@ -374,11 +372,8 @@ impl LoadSweep {
         let tests = if self.tests_workers() { WORKER_TEST_STEPS as usize } else { 0 };
         let visits = setup.sweeps() * (self.users.len() * setup.visits as usize + tests) + 1;
         let share = setup.budget / visits as u32;
-        let share = setup.duration.unwrap_or(if setup.budget_is_total {
-            share.saturating_sub(self.step_overhead)
-        } else {
-            share
-        });
+        let overhead = if setup.budget_is_total { self.step_overhead } else { Duration::ZERO };
+        let share = setup.duration.unwrap_or(share.saturating_sub(overhead));
         let of = |&users: &u64| {
             let times = step_times(self.load, self.expected, users, share);
             StepTimes { duration: setup.duration.unwrap_or(times.duration), ..times }

@@ -14,7 +14,9 @@ use kelvin_machine::memory::{MEMINFO, kibibytes};
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::process::ExitKind;
+use kelvin_transfer::wire::Hash;
 use kelvin_transfer::wire::file_server::{DiskRateReport, FileCacheState, FileHost, FileServerInfo};
+use kelvin_transfer::wire::secret::new_nonce;
 
 use crate::sweep::error::{Error, Result};
 use crate::sweep::file_set::FileList;
@@ -28,8 +30,6 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_STARTUP_BYTES: usize = 1 << 10;
 /// The signal that no process can say anything about.
 const SIGKILL: i32 = 9;
-/// Bytes of the token that only this study knows.
-const TOKEN_BYTES: usize = 32;
 
 /// A `kelvin serve` that runs. Dropped, it is killed.
 #[derive(Debug)]
@@ -163,9 +163,8 @@ impl ServeCommand<'_> {
     /// # Errors
     /// A server that does not say where it listens.
     fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<ServerProcess> {
-        let mut bytes = [0; TOKEN_BYTES];
-        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let nonce = new_nonce().map_err(|error| Error::Server(error.to_string()))?;
+        let token = Hash::from_bytes(nonce).to_hex().to_string();
         // Nobody else may read it.
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.token_file);
         let written = file.and_then(|mut file| file.write_all(token.as_bytes()));

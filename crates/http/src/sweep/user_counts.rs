@@ -74,12 +74,8 @@ pub(crate) fn step_order(sweeps: &[Vec<u64>], tested: &[bool], visits: u32, seed
     }
     for (sweep, users) in sweeps.iter().enumerate().filter(|(sweep, _)| tested.get(*sweep) == Some(&true)) {
         let Some(&users) = users.iter().max() else { continue };
-        order.extend((0..WORKER_TEST_STEPS).map(|repetition| PlannedStep {
-            sweep,
-            users,
-            repetition,
-            more_workers: true,
-        }));
+        let test = |repetition| PlannedStep { sweep, users, repetition, more_workers: true };
+        order.extend((0..WORKER_TEST_STEPS).map(test));
     }
     for (sweep, users) in sweeps.iter().enumerate() {
         let Some(&users) = users.iter().min() else { continue };
