@@ -379,12 +379,12 @@ impl ConnectionPool {
         let unread = if arrived.at.is_some() { arrived.delay() } else { now - self.woken_at };
         let unread = unread.min(now.saturating_sub(sent));
         let (length, is_timed) = (arrived.length, arrived.at.is_some());
-        let at = if is_timed { now - unread } else { now };
+        let arrived_at = if is_timed { now - unread } else { now };
         let connection = &mut self.connections[number as usize];
         let hasher = &mut connection.hasher;
         let tally = &mut self.stats;
         let fed = connection.parser.feed(&self.buffer[..length], &mut |body| {
-            tally.add_received(at, body.len() as u64);
+            tally.add_received(arrived_at, body.len() as u64);
             if let Some(hasher) = hasher {
                 hasher.update(body);
             }
@@ -396,7 +396,7 @@ impl ConnectionPool {
                 self.queue_delay.add(now - self.woken_at);
                 // Where it is not known when an answer came, its response time ends when it was read.
                 connection.times.generator_delay += if is_timed { 0 } else { unread };
-                Some(self.on_answer(number, at, answer))
+                Some(self.on_answer(number, arrived_at, answer))
             }
             Err(wrong) => self.on_failure(number, now, RequestFailure::Malformed, wrong),
             // A plain socket that did not fill the buffer has no more.
@@ -412,11 +412,11 @@ impl ConnectionPool {
         let hash = connection.hasher.as_ref().map(|hasher| hasher.finalize());
         let is_good = matches!(answer.status, 200..300 | 304);
         if !is_good {
-            let said = || format!("status {}", answer.status);
-            self.stats.add_failure(times, RequestFailure::Status(answer.status), said);
+            let text = || format!("status {}", answer.status);
+            self.stats.add_failure(times, RequestFailure::Status(answer.status), text);
         } else if !self.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
-            let said = || format!("other bytes than expected, {} of them", answer.body);
-            self.stats.add_failure(times, RequestFailure::WrongBody, said);
+            let text = || format!("other bytes than expected, {} of them", answer.body);
+            self.stats.add_failure(times, RequestFailure::WrongBody, text);
         } else {
             self.stats.add_answer(times, answer.body);
         }
@@ -449,7 +449,7 @@ impl ConnectionPool {
     }
 
     /// A request brought no answer. It is sent again if the server may just have closed an idle connection.
-    fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, said: impl Display) -> Option<RequestEnd> {
+    fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, text: impl Display) -> Option<RequestEnd> {
         let is_repeatable = failure == RequestFailure::Closed && self.requests.is_idempotent;
         let connection = self.connection(number);
         let again = is_repeatable && connection.can_retry();
@@ -462,7 +462,7 @@ impl ConnectionPool {
         }
         connection.phase = Phase::Idle;
         let times = RequestTimestamps { ended: now, ..connection.times };
-        self.stats.add_failure(times, failure, || said.to_string());
+        self.stats.add_failure(times, failure, || text.to_string());
         Some(match failure {
             RequestFailure::Connect | RequestFailure::NoPort | RequestFailure::Closed => RequestEnd::Disconnected,
             _ => RequestEnd::Answered,

@@ -152,13 +152,13 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     /// When the next request of the run is due.
     fn next_due(&self) -> Option<u64> {
-        self.schedule.next_due().filter(|&at| at < self.pool.stats.window.end || self.is_extended())
+        self.schedule.next_due().filter(|&time| time < self.pool.stats.window.end || self.is_extended())
     }
 
     /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
     fn send_due(&mut self, mut now: u64) {
         for _ in 0..MAX_SENDS_PER_TURN {
-            if self.next_due().is_none_or(|at| at > now) {
+            if self.next_due().is_none_or(|time| time > now) {
                 self.starved = false;
                 return;
             }
@@ -205,7 +205,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let until = edge.unwrap_or(beyond).min(tick);
         let can_send = !self.is_open_loop() || !self.free.is_empty();
         let margin = if self.setup.spin { SPIN_NANOSECONDS } else { 0 };
-        match self.next_due().filter(|_| can_send).map(|at| at.saturating_sub(margin)) {
+        match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
             Some(wake) if wake <= now => return Ok(now),
             Some(wake) if wake < until => self.pool.poller.wake_at(wake)?,
             _ => {}
@@ -305,11 +305,11 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     fn count_unsent(&mut self, now: u64) -> u64 {
         let mut unsent = 0;
-        while let Some(at) = self.next_due().filter(|&at| at <= now && self.is_open_loop()) {
+        while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();
-            if self.pool.stats.window.contains(&at) {
+            if self.pool.stats.window.contains(&due) {
                 unsent += 1;
-                self.pool.stats.add_wait(RequestTimestamps { due: at, sent: now, ended: now, generator_delay: 0 });
+                self.pool.stats.add_wait(RequestTimestamps { due, sent: now, ended: now, generator_delay: 0 });
             }
         }
         unsent

@@ -36,9 +36,9 @@ impl WindowUsage {
         Self { run_queue_wait: RunQueueWait::of_thread(), from: None, to: None }
     }
 
-    fn read(&mut self, at: u64, spun: u64) -> ThreadUsage {
+    fn read(&mut self, wall: u64, spun: u64) -> ThreadUsage {
         let cpu = read_usage(UsageScope::Thread).cpu();
-        ThreadUsage { wall: at, cpu, without_cpu: self.run_queue_wait.nanoseconds(), spun }
+        ThreadUsage { wall, cpu, without_cpu: self.run_queue_wait.nanoseconds(), spun }
     }
 
     /// Looks at the thread when the measured time begins and when it ends; returns whether it has just begun.

@@ -62,12 +62,12 @@ impl Poller {
     }
 
     /// Ends the next wait at this time, in nanoseconds of CLOCK_MONOTONIC.
-    pub(crate) fn wake_at(&mut self, at: u64) -> Result<()> {
-        if self.armed == Some(at) {
+    pub(crate) fn wake_at(&mut self, time: u64) -> Result<()> {
+        if self.armed == Some(time) {
             return Ok(());
         }
-        self.armed = Some(at);
-        let set = Itimerspec { it_interval: Timespec::default(), it_value: timespec(at) };
+        self.armed = Some(time);
+        let set = Itimerspec { it_interval: Timespec::default(), it_value: timespec(time) };
         let done = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &set);
         done.map(drop).map_err(call_error("set a timer"))
     }

@@ -53,8 +53,8 @@ impl fmt::Display for SkippedLines {
             (self.other_targets, "whose target is no path that can be sent"),
             (self.other_lines, "in another format"),
         ];
-        let said = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-        out.write_str(&said.collect::<Vec<String>>().join(", "))
+        let texts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}"));
+        out.write_str(&texts.collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -84,11 +84,11 @@ impl Replay {
         if replay.duration > MAX_DURATION {
             return Err("it would take more than a week".into());
         }
-        for of_second in requests.chunk_by_mut(|one, other| one.0 == other.0) {
-            let count = of_second.len() as f64;
-            for (index, (second, path)) in of_second.iter_mut().enumerate() {
-                let at = (*second - first) as f64 + index as f64 / count;
-                replay.times.push(scaled(at, speed).as_nanos() as u64);
+        for second_requests in requests.chunk_by_mut(|first, next| first.0 == next.0) {
+            let count = second_requests.len() as f64;
+            for (index, (second, path)) in second_requests.iter_mut().enumerate() {
+                let offset = (*second - first) as f64 + index as f64 / count;
+                replay.times.push(scaled(offset, speed).as_nanos() as u64);
                 replay.paths.push(std::mem::take(path));
             }
         }
@@ -137,8 +137,8 @@ const MAX_TIMESTAMP_BYTES: usize = 32;
 /// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
 /// address, a name.
 fn parse_time(line: &[u8]) -> Option<(i64, &[u8])> {
-    memchr::memchr_iter(b'[', line).find_map(|place| {
-        let rest = &line[place + 1..];
+    memchr::memchr_iter(b'[', line).find_map(|index| {
+        let rest = &line[index + 1..];
         let end = memchr::memchr(b']', &rest[..rest.len().min(MAX_TIMESTAMP_BYTES)])?;
         let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &rest[..end]).ok()?.to_timestamp().ok()?;
         Some((time.as_second(), &rest[end + 1..]))
@@ -149,11 +149,11 @@ fn parse_time(line: &[u8]) -> Option<(i64, &[u8])> {
 /// is a part of it.
 fn parse_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
-    let mut place = 0;
-    while *text.get(place)? != b'"' {
-        place += if text[place] == b'\\' { 2 } else { 1 };
+    let mut index = 0;
+    while *text.get(index)? != b'"' {
+        index += if text[index] == b'\\' { 2 } else { 1 };
     }
-    Some((&text[..place], &text[place + 1..]))
+    Some((&text[..index], &text[index + 1..]))
 }
 
 /// Whether a text begins with a status. Where none follows, the request has a quotation mark that was not escaped.
@@ -194,7 +194,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
 /// encoded (RFC 3986, section 2.1). Nothing for the target of a proxy, or one with a line end or a fragment, which nobody can send.
 fn request_path(rest: &[u8]) -> Option<String> {
     let target = match memchr::memrchr(b' ', rest) {
-        Some(place) if rest[place + 1..].starts_with(b"HTTP/") => &rest[..place],
+        Some(index) if rest[index + 1..].starts_with(b"HTTP/") => &rest[..index],
         // HTTP/0.9 names no version.
         None => rest,
         Some(_) => return None,

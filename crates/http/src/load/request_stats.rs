@@ -88,9 +88,9 @@ impl RequestStats {
     }
 
     /// This many bytes of a body were read, whatever becomes of its answer.
-    pub(crate) fn add_received(&mut self, at: u64, bytes: u64) {
-        self.quiet_until(at);
-        if self.window.contains(&at) {
+    pub(crate) fn add_received(&mut self, time: u64, bytes: u64) {
+        self.quiet_until(time);
+        if self.window.contains(&time) {
             self.received += bytes;
         }
     }
@@ -120,7 +120,7 @@ impl RequestStats {
         &mut self,
         times: RequestTimestamps,
         failure: RequestFailure,
-        said: impl FnOnce() -> String,
+        reason: impl FnOnce() -> String,
     ) {
         self.add_in_flight(times);
         if !self.is_counted(times) {
@@ -137,7 +137,7 @@ impl RequestStats {
             RequestFailure::WrongBody => errors.wrong += 1,
             RequestFailure::Status(status) => *errors.status.entry(status).or_default() += 1,
         }
-        errors.first.get_or_insert_with(said);
+        errors.first.get_or_insert_with(reason);
         if self.window.contains(&times.ended) {
             self.end_seconds(times.ended);
             self.second.errors += 1;
@@ -210,22 +210,22 @@ impl RequestStats {
     }
 
     /// Something came: a time without anything is over.
-    fn quiet_until(&mut self, at: u64) {
-        let quiet = at.min(self.window.end).saturating_sub(self.came.max(self.window.start));
+    fn quiet_until(&mut self, time: u64) {
+        let quiet = time.min(self.window.end).saturating_sub(self.came.max(self.window.start));
         if quiet >= Stalls::LEAST {
             self.quiet.push(quiet);
         }
-        self.came = self.came.max(at);
+        self.came = self.came.max(time);
     }
 
     /// The times without anything that no chance makes so long.
     fn stalls(&self) -> Stalls {
         let answers = self.requests + self.errors.count();
         let mean = self.seconds() * NANOSECONDS_PER_SECOND as f64 / answers.max(1) as f64;
-        let least = (Stalls::MEANS * mean).max(Stalls::RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
+        let min_stall = (Stalls::MEANS * mean).max(Stalls::RESPONSES * self.response.quantile(0.5).unwrap_or(0.0));
         let last = self.window.end.saturating_sub(self.came.max(self.window.start));
-        let all = self.quiet.iter().copied().chain(Some(last).filter(|&quiet| quiet >= Stalls::LEAST));
-        let stalls: Vec<u64> = all.filter(|&quiet| quiet as f64 >= least).collect();
+        let quiet_times = self.quiet.iter().copied().chain(Some(last).filter(|&quiet| quiet >= Stalls::LEAST));
+        let stalls: Vec<u64> = quiet_times.filter(|&quiet| quiet as f64 >= min_stall).collect();
         Stalls {
             count: stalls.len() as u64,
             seconds: stalls.iter().sum::<u64>() as f64 / NANOSECONDS_PER_SECOND as f64,
@@ -251,8 +251,8 @@ impl RequestStats {
     /// Ends the seconds that are over.
     pub(crate) fn end_seconds(&mut self, now: u64) {
         while now >= self.window.start + (self.series.len() as u64 + 1) * NANOSECONDS_PER_SECOND {
-            let at = |share| self.times.quantile(share);
-            self.series.push(SecondResult { p50: at(0.5), p99: at(0.99), max: at(1.0), ..self.second });
+            let value = |share| self.times.quantile(share);
+            self.series.push(SecondResult { p50: value(0.5), p99: value(0.99), max: value(1.0), ..self.second });
             self.second = SecondResult::default();
             self.times.clear();
         }
@@ -261,16 +261,16 @@ impl RequestStats {
 
 /// The figures of a histogram.
 pub(crate) fn latency_summary(times: &Histogram) -> LatencySummary {
-    let at = |share| times.quantile(share).unwrap_or(0.0);
+    let value = |share| times.quantile(share).unwrap_or(0.0);
     LatencySummary {
         count: times.count(),
         mean: times.mean().unwrap_or(0.0),
-        p50: at(0.5),
-        p90: at(0.9),
-        p95: at(0.95),
-        p99: at(0.99),
-        p999: at(0.999),
-        p9999: at(0.9999),
+        p50: value(0.5),
+        p90: value(0.9),
+        p95: value(0.95),
+        p99: value(0.99),
+        p999: value(0.999),
+        p9999: value(0.9999),
         max: times.max().unwrap_or(0.0),
     }
 }

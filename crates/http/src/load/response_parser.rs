@@ -286,8 +286,8 @@ fn parse_chunk_size(line: &[u8]) -> Result<u64, MalformedResponse> {
 
 /// Whether an empty line ends among the bytes that came after this many.
 fn ends_head(part: &[u8], before: usize) -> bool {
-    memchr::memchr_iter(b'\n', &part[before..]).any(|place| {
-        let line = &part[..before + place];
+    memchr::memchr_iter(b'\n', &part[before..]).any(|index| {
+        let line = &part[..before + index];
         line.ends_with(b"\n") || line.ends_with(b"\n\r")
     })
 }
@@ -384,8 +384,8 @@ impl FramingFields {
 
     /// The same length may be repeated (RFC 9112 6.3).
     fn read_length(&mut self, value: &[u8]) -> Result<(), MalformedResponse> {
-        for one in value.split(|&byte| byte == b',') {
-            let digits = one.trim_ascii();
+        for part in value.split(|&byte| byte == b',') {
+            let digits = part.trim_ascii();
             let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
             let number = str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
             let number = number.ok_or(MalformedResponse::Length)?;

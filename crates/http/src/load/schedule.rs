@@ -148,7 +148,7 @@ impl StartupUsers {
             TimeDistribution::Exponential => (f64::from(user) + random.uniform()) / f64::from(users),
         };
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
-        shares.sort_by(|one, other| other.total_cmp(one));
+        shares.sort_by(|first, second| second.total_cmp(first));
         let asked = vec![start; users as usize];
         Self { start, think, shares, users, first: None, asked, responses: 0.0, answers: 0 }
     }

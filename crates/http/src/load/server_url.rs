@@ -78,9 +78,9 @@ impl ServerUrl {
         if let Some(address) = self.address {
             return Ok(vec![address]);
         }
-        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| error.to_string())?;
-        let found: Vec<SocketAddr> = found.collect();
-        if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| error.to_string())?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        if addresses.is_empty() { Err("this name has no address".into()) } else { Ok(addresses) }
     }
 
     /// Whether another one is the same server by the same protocol.

@@ -97,8 +97,8 @@ impl FromStr for FailureThreshold {
     fn from_str(text: &str) -> Result<Self, String> {
         const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99, max, errors or rate, then > or <, then a bound, \
                              such as p99>50ms, errors>0, errors>1% or rate<1000";
-        let place = text.find(['<', '>']).ok_or(WRONG)?;
-        let (name, bound) = (text[..place].trim(), text[place + 1..].trim());
+        let index = text.find(['<', '>']).ok_or(WRONG)?;
+        let (name, bound) = (text[..index].trim(), text[index + 1..].trim());
         let figure = match name {
             "errors" if bound.ends_with('%') => ThresholdFigure::ErrorShare,
             "errors" => ThresholdFigure::Errors,
@@ -110,7 +110,7 @@ impl FromStr for FailureThreshold {
             ThresholdFigure::ErrorShare => parse_share(bound).ok_or(WRONG)?,
             _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(WRONG)?,
         };
-        Ok(Self { text: text.to_owned(), figure, larger_fails: text[place..].starts_with('>'), bound })
+        Ok(Self { text: text.to_owned(), figure, larger_fails: text[index..].starts_with('>'), bound })
     }
 }
 

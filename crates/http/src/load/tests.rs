@@ -299,7 +299,7 @@ fn absent_server_is_one_error() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
     let setup = LoadSetup { target: format!("http://{free}/").parse().unwrap(), ..two_user_setup(&server) };
-    assert!(matches!(ServerEndpoint::connect_first(&setup), Err(Error::Connect { .. })));
+    assert!(matches!(ServerEndpoint::connect_first(&setup), Err(Error::Connect(..))));
 }
 
 #[test]

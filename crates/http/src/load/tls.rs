@@ -121,20 +121,16 @@ pub struct TlsConfig(Arc<ClientConfig>);
 /// A file that cannot be read or holds no certificate; a system that has no authorities.
 pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let authorities = |roots: RootCertStore| {
-        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        builder.build().map_err(|error| Error::Tls(error.to_string()))
-    };
-    let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        Trust::Anybody => Arc::new(Verifier { pinned: None, provider: Arc::clone(&provider) }),
+    let mut roots = RootCertStore::empty();
+    let pinned = match trust {
+        Trust::Anybody => None,
         Trust::System => {
-            let mut roots = RootCertStore::empty();
             // A certificate of the system that this library does not read is believed by nobody here.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(Error::Tls("this system has no certificate authorities: name a file of them (PEM)".into()));
             }
-            authorities(roots)?
+            Some(Vec::new())
         }
         Trust::File(file) => {
             let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
@@ -143,14 +139,18 @@ pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
             if certificates.is_empty() {
                 return Err(file_error(file, &"it holds no certificate (PEM)"));
             }
-            let mut roots = RootCertStore::empty();
             for certificate in &certificates {
                 roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
             }
-            let pinned = Some(Pinned { certificates, authorities: authorities(roots)? });
-            Arc::new(Verifier { pinned, provider: Arc::clone(&provider) })
+            Some(certificates)
         }
     };
+    let authorities = || {
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        builder.build().map_err(|error| Error::Tls(error.to_string()))
+    };
+    let trusted = pinned.map(|pinned| Ok(Trusted { pinned, authorities: authorities()? })).transpose()?;
+    let verifier = Arc::new(Verifier { trusted, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| Error::Tls(error.to_string()))?;
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
@@ -158,18 +158,18 @@ pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     Ok(TlsConfig(Arc::new(config)))
 }
 
-/// Believes those certificates that are pinned, or every one where none is; and that the server has its key.
+/// Believes the certificates that are trusted, or every one where none is; and that the server has its key.
 #[derive(Debug)]
 struct Verifier {
-    pinned: Option<Pinned>,
+    trusted: Option<Trusted>,
     provider: Arc<CryptoProvider>,
 }
 
-/// Authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509` makes for
+/// Authorities, and also each certificate that is pinned, when a server shows that very one. A certificate that `openssl req -x509` makes for
 /// a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
 #[derive(Debug)]
-struct Pinned {
-    certificates: Vec<CertificateDer<'static>>,
+struct Trusted {
+    pinned: Vec<CertificateDer<'static>>,
     authorities: Arc<WebPkiServerVerifier>,
 }
 
@@ -182,12 +182,12 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        let Some(Pinned { certificates, authorities }) = &self.pinned else {
+        let Some(Trusted { pinned, authorities }) = &self.trusted else {
             return Ok(ServerCertVerified::assertion());
         };
         match authorities.verify_server_cert(shown, others, name, ocsp, now) {
             // The rule is told of by no error of its own. The time is looked at before it, and has one.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if certificates.contains(shown) => {
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if pinned.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

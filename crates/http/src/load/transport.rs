@@ -30,17 +30,17 @@ impl ServerEndpoint {
     /// A server that has no address or takes no connection.
     pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
         let target = &setup.target;
-        let addresses = target.addresses().map_err(|why| Error::Resolve { url: target.url.clone(), why })?;
+        let addresses = target.addresses().map_err(|why| Error::Resolve(target.url.clone(), why))?;
         let tls = setup.tls.as_ref().map(|config| TlsServer::new(config, &target.host)).transpose()?;
         let mut last = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(_) => return Ok(Self { address, tls }),
-                Err(source) => last = Some((address, source)),
+                Err(error) => last = Some((address, error)),
             }
         }
-        let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
-        Err(Error::Connect { url: target.url.clone(), address, source })
+        let (address, error): (SocketAddr, _) = last.expect("at least one address was tried");
+        Err(Error::Connect(target.url.clone(), address, error))
     }
 
     /// Whether the server is on this host: its address is one that a socket here can have.

@@ -42,10 +42,10 @@ pub enum BatchEnd {
 }
 
 /// Accepts some connections, and gives each to `place`.
-pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut place: impl FnMut(OwnedFd)) -> BatchEnd {
+pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut dispatch: impl FnMut(OwnedFd)) -> BatchEnd {
     for _ in 0..ACCEPT_BATCH {
         match accept_with(listener, flags | SocketFlags::CLOEXEC) {
-            Ok(socket) => place(socket),
+            Ok(socket) => dispatch(socket),
             // Another thread may have closed the listener.
             Err(Errno::AGAIN | Errno::INVAL) => return BatchEnd::Empty,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return BatchEnd::NoDescriptors,

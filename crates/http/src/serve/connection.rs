@@ -143,7 +143,7 @@ impl Connection {
     /// This many bytes were received into the buffer, which had waited this many nanoseconds.
     pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
         if self.input.len() - bytes == self.consumed && bytes > 0 {
-            self.tracker.iter().for_each(|watched| watched.request_arrived(waited));
+            self.tracker.iter().for_each(|tracker| tracker.request_arrived(waited));
         }
         self.mark_received(bytes);
     }
@@ -198,7 +198,7 @@ impl Connection {
                     Some(Body::FileRange(part)) => self.file_range = Some(part),
                     Some(Body::Multipart(parts)) => self.more_ranges = Some(parts),
                 }
-                self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+                self.tracker.iter_mut().for_each(|tracker| tracker.add_answer(&self.output[begin..]));
                 self.close_when_sent = !site.keeps_alive(&request);
                 self.consumed += length;
                 self.retry_at = 0;
@@ -213,7 +213,7 @@ impl Connection {
     pub fn refuse(&mut self, status: StatusCode, site: &Site) {
         let begin = self.output.len();
         site.refuse(status, &mut self.output);
-        self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+        self.tracker.iter_mut().for_each(|tracker| tracker.add_answer(&self.output[begin..]));
         self.consumed = self.input.len();
         self.close_when_sent = true;
     }
@@ -233,8 +233,8 @@ impl Connection {
     /// # Errors
     /// Those of pread; `IO` of a file that has become shorter than was said.
     #[inline]
-    pub fn read_file_range(&mut self, most: usize) -> rustix::io::Result<()> {
-        let Some(reading) = self.begin_read(most) else { return Ok(()) };
+    pub fn read_file_range(&mut self, max_bytes: usize) -> rustix::io::Result<()> {
+        let Some(reading) = self.begin_read(max_bytes) else { return Ok(()) };
         let read = pread(&reading.opened.file, &mut self.output[reading.begin..], reading.offset);
         self.end_read(reading.begin, read)
     }
@@ -248,14 +248,14 @@ impl Connection {
 
     /// Makes room for what is to be read next of the part that is to be sent, up to this many bytes, if anything is.
     #[inline]
-    pub fn begin_read(&mut self, most: usize) -> Option<FileRead> {
+    pub fn begin_read(&mut self, max_bytes: usize) -> Option<FileRead> {
         self.clear_sent_output();
         let part = self.file_range.as_ref()?;
         if self.read_ahead > 0 || part.range.is_empty() {
             return None;
         }
         let (begin, offset) = (self.output.len(), part.range.start);
-        let bytes = (part.range.end - offset).min(most as u64) as usize;
+        let bytes = (part.range.end - offset).min(max_bytes as u64) as usize;
         let opened = Arc::clone(&part.opened);
         self.output.resize(begin + bytes, 0);
         Some(FileRead { opened, offset, begin, bytes })
@@ -300,9 +300,9 @@ impl Connection {
     /// The buffer of what is to be sent, of which a copy is kept as far as it cannot be read again.
     pub fn copy_unsent(&mut self) -> Vec<u8> {
         self.discard_read_ahead();
-        let kept = self.output[self.sent..].to_vec();
+        let unsent = self.output[self.sent..].to_vec();
         self.sent = 0;
-        std::mem::replace(&mut self.output, kept)
+        std::mem::replace(&mut self.output, unsent)
     }
 
     /// Bytes that were received and not taken.

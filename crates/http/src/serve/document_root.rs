@@ -85,7 +85,7 @@ impl DocumentRoot {
     }
 
     fn open_path(path: &Path) -> Result<OwnedFd> {
-        let failed = |error: Errno| Error::Root { path: path.to_owned(), source: error.into() };
+        let failed = |error: Errno| Error::Root(path.to_owned(), error.into());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty()).map_err(failed)
     }
@@ -171,8 +171,8 @@ impl DocumentRoot {
                 false => link.parent().unwrap_or(Path::new("")).join(leads),
             };
             // An empty name would ask for a directory.
-            let whole = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
-            return Ok(Some(if whole.as_os_str().is_empty() { PathBuf::from(".") } else { whole }));
+            let path = if rest.as_os_str().is_empty() { to } else { to.join(rest) };
+            return Ok(Some(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }));
         }
         Ok(None)
     }

@@ -8,14 +8,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The root.
-    #[error("{}: {source}", path.display())]
-    Root {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why it is none.
-        source: std::io::Error,
-    },
+    /// The root, which is none at this path.
+    #[error("{path}: {1}", path = .0.display())]
+    Root(PathBuf, #[source] std::io::Error),
     /// A kernel that cannot open below a directory alone.
     #[error("this kernel cannot open files below a directory alone (openat2, since Linux 5.6): {0}")]
     NoOpenat2(std::io::Error),
@@ -28,14 +23,9 @@ pub enum Error {
     /// A system without io_uring, as [`ServerModel::Uring`](crate::serve::ServerModel::Uring) needs it.
     #[error("{reason}: {0}", reason = no_uring_reason(.0))]
     NoUring(std::io::Error),
-    /// Calls that a model does not make.
-    #[error("the model {model} sends by {by}")]
-    UnsupportedStrategy {
-        /// The model.
-        model: crate::serve::ServerModel,
-        /// By which calls it sends.
-        by: String,
-    },
+    /// Calls that a model does not make, and by which it sends.
+    #[error("the model {0} sends by {1}")]
+    UnsupportedStrategy(crate::serve::ServerModel, String),
     /// A process with other threads, which cannot be forked from safely.
     #[error("the model fork needs a process with one thread, and this one has {0}")]
     ForkWithThreads(usize),
@@ -45,20 +35,15 @@ pub enum Error {
     /// A thread could not be started.
     #[error("{0}")]
     SpawnThread(std::io::Error),
-    /// A call of the kernel.
-    #[error("cannot {doing}: {source}")]
-    Call {
-        /// What it was for.
-        doing: &'static str,
-        /// What it said.
-        source: std::io::Error,
-    },
+    /// A call of the kernel that was to do this.
+    #[error("cannot {0}: {1}")]
+    Call(&'static str, #[source] std::io::Error),
 }
 
 impl Error {
     /// For `map_err`: a call that was for this.
     pub(crate) fn call<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self::Call { doing, source: source.into() }
+        move |error| Self::Call(doing, error.into())
     }
 }
 

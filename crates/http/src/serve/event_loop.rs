@@ -316,11 +316,11 @@ impl SharedState {
     /// it has not many more.
     fn choose_thread(&self, own: usize, affinity: Option<usize>) -> usize {
         let load = |number: usize| self.inboxes[number].load.load(Ordering::Relaxed);
-        let least = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(own);
+        let least_loaded = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(own);
         match affinity {
-            Some(one) if load(one) < load(least) + AFFINITY_SLACK => one,
-            _ if load(own) <= load(least) => own,
-            _ => least,
+            Some(number) if load(number) < load(least_loaded) + AFFINITY_SLACK => number,
+            _ if load(own) <= load(least_loaded) => own,
+            _ => least_loaded,
         }
     }
 
@@ -331,8 +331,8 @@ impl SharedState {
             return None;
         }
         let cpu = sockopt::socket_incoming_cpu(&socket).ok()?;
-        let place = self.cpus.iter().position(|&one| one == cpu)?;
-        Some(place % self.inboxes.len())
+        let index = self.cpus.iter().position(|&allowed| allowed == cpu)?;
+        Some(index % self.inboxes.len())
     }
 }
 
@@ -345,9 +345,9 @@ impl Inbox {
     /// Leaves a connection, which comes back if the thread has gone.
     fn push(&self, socket: OwnedFd) -> Option<OwnedFd> {
         match &mut *lock(&self.queue) {
-            Some(left) => {
+            Some(waiting) => {
                 self.load.fetch_add(1, Ordering::Relaxed);
-                left.push(socket);
+                waiting.push(socket);
             }
             None => return Some(socket),
         }
@@ -364,10 +364,10 @@ impl Inbox {
 
     /// Takes nothing any more, unless somebody waits there: whether it could be closed.
     pub fn try_close(&self) -> bool {
-        let mut left = lock(&self.queue);
-        let is_empty = left.as_ref().is_none_or(Vec::is_empty);
+        let mut queue = lock(&self.queue);
+        let is_empty = queue.as_ref().is_none_or(Vec::is_empty);
         if is_empty {
-            *left = None;
+            *queue = None;
         }
         is_empty
     }

@@ -109,7 +109,7 @@ impl TrackedConnection {
         // An answer that was given to the kernel.
         let is_on_its_way = !is_counted
             && unacknowledged_bytes(&self.socket).unwrap_or(0) > 0
-            && in_transit(&self.socket).is_ok_and(|way| is_undelivered(way, since));
+            && in_transit(&self.socket).is_ok_and(|transit| is_undelivered(transit, since));
         let time = match (interval.was_throttled, is_on_its_way) {
             (false, true) => interval.length(),
             (false, false) => 0,
@@ -161,8 +161,8 @@ impl TrackedConnection {
         if self.slot.get(SlotWord::SubmittedAt) == 0 || self.slot.span_start(TimedState::InService) != 0 {
             return None;
         }
-        let way = in_transit(&self.socket).ok()?;
-        Some(if way.not_sent > 0 { interval.to } else { interval.to.saturating_sub(way.since_sent) })
+        let transit = in_transit(&self.socket).ok()?;
+        Some(if transit.not_sent > 0 { interval.to } else { interval.to.saturating_sub(transit.since_sent) })
     }
 
     /// For how long a request has waited to be read, in nanoseconds; 0 where none does. What was not answered yet counts as its wait.
@@ -185,9 +185,9 @@ impl TrackedConnection {
 /// What is not acknowledged need not be on its way: a receiver may wait 40 ms (TCP_DELACK_MIN) to acknowledge its last bytes along
 /// with its next request, though it must acknowledge every second full segment at once (RFC 9293, 3.8.6.3). So two segments and less
 /// are on their way for half a round trip.
-fn is_undelivered(way: InTransit, since: u64) -> bool {
-    let is_last = way.not_sent == 0 && way.segments <= 2 && !way.is_recovering;
-    !is_last || (way.segments > 0 && since < way.min_round_trip / 2)
+fn is_undelivered(transit: InTransit, since: u64) -> bool {
+    let is_last = transit.not_sent == 0 && transit.segments <= 2 && !transit.is_recovering;
+    !is_last || (transit.segments > 0 && since < transit.min_round_trip / 2)
 }
 
 /// The time from one sample to the next, in nanoseconds of the monotonic clock.
@@ -292,19 +292,19 @@ impl InFlightSampler {
         let slot = self.counters.slot(number);
         let lead = slot.lead();
         let entry = TrackedConnection { socket, slot, unread: None, was_in_transit: false, lead, later_departures: 0 };
-        let mut part = lock(&self.shards[number % SHARDS]);
-        let at = number / SHARDS;
-        if part.entries.len() <= at {
-            part.entries.resize_with(at + 1, || None);
+        let mut shard = lock(&self.shards[number % SHARDS]);
+        let index = number / SHARDS;
+        if shard.entries.len() <= index {
+            shard.entries.resize_with(index + 1, || None);
         }
-        part.entries[at] = Some(entry);
+        shard.entries[index] = Some(entry);
     }
 
     /// Watches it no longer.
     pub fn untrack(&self, number: usize) {
-        let mut part = lock(&self.shards[number % SHARDS]);
-        if let Some(entry) = part.entries.get_mut(number / SHARDS).and_then(Option::take) {
-            part.ended = add_sending(part.ended, send_time(&entry.socket).unwrap_or_default());
+        let mut shard = lock(&self.shards[number % SHARDS]);
+        if let Some(entry) = shard.entries.get_mut(number / SHARDS).and_then(Option::take) {
+            shard.ended = add_sending(shard.ended, send_time(&entry.socket).unwrap_or_default());
         }
     }
 
@@ -376,10 +376,10 @@ impl InFlightSampler {
         self.sample();
         let (now, totals) = self.totals();
         let (mut sending, mut unacknowledged, mut read_delay) = (SendTime::default(), 0, 0);
-        for part in &self.shards {
-            let mut part = lock(part);
-            sending = add_sending(sending, part.ended);
-            for entry in part.entries.iter_mut().flatten() {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            sending = add_sending(sending, shard.ended);
+            for entry in shard.entries.iter_mut().flatten() {
                 sending = add_sending(sending, send_time(&entry.socket).unwrap_or_default());
                 unacknowledged += u64::from(unacknowledged_bytes(&entry.socket).unwrap_or(0));
                 read_delay += entry.read_delay(now);
@@ -418,10 +418,10 @@ fn cpu_cost(work: impl FnOnce()) -> Duration {
     Duration::from_nanos(read_usage(UsageScope::Thread).since(before).cpu())
 }
 
-fn add_sending(one: SendTime, other: SendTime) -> SendTime {
+fn add_sending(first: SendTime, second: SendTime) -> SendTime {
     let (by_window, by_buffer) =
-        (one.limited.by_window + other.limited.by_window, one.limited.by_buffer + other.limited.by_buffer);
-    SendTime { busy: one.busy + other.busy, limited: LimitedTime { by_window, by_buffer } }
+        (first.limited.by_window + second.limited.by_window, first.limited.by_buffer + second.limited.by_buffer);
+    SendTime { busy: first.busy + second.busy, limited: LimitedTime { by_window, by_buffer } }
 }
 
 /// How long to wait after a sample that cost so much: evenly from half to one and a half of the mean.

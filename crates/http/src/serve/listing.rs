@@ -26,20 +26,11 @@ const MAX_INLINE_PAGE: usize = 16 << 10;
 /// Most different larger pages that a server holds at one time: 32 MiB, and a descriptor each. Of processes each holds its own.
 const MAX_HELD_PAGES: u32 = 64;
 
-/// A page to be sent.
-#[derive(Debug)]
-pub enum ListingPage {
-    /// It goes with its head.
-    Small(String),
-    /// It is sent as a file is, to all who ask for the same at one time.
-    Held(Arc<OpenFile>),
-}
-
 /// The larger pages that are being sent: whoever does not read one holds no more than others who read it, and all of them together
 /// no more than this many.
 #[derive(Debug)]
 pub struct ListingCache {
-    held: Arc<FileBudget>,
+    budget: Arc<FileBudget>,
     /// By a hash of their text that nobody can know before.
     pages: Mutex<Vec<(u64, Weak<OpenFile>)>>,
     random: RandomState,
@@ -60,31 +51,30 @@ impl ListingCache {
         SharedSlots::new(MAX_HELD_PAGES).map(|slots| Self::with_limit(Arc::new(FileBudget::Processes(slots))))
     }
 
-    fn with_limit(held: Arc<FileBudget>) -> Self {
-        Self { held, pages: Mutex::default(), random: RandomState::new() }
+    fn with_limit(budget: Arc<FileBudget>) -> Self {
+        Self { budget, pages: Mutex::default(), random: RandomState::new() }
     }
 
-    /// Has a page be sent.
+    /// Holds a page that is sent as a file is, to all who ask for the same at one time; nothing if it is so small that it goes with its head.
     ///
     /// # Errors
     /// What is answered if there are too many others.
-    pub fn add(&self, text: String) -> Result<ListingPage, StatusCode> {
+    pub fn hold(&self, text: &str) -> Result<Option<Arc<OpenFile>>, StatusCode> {
         if text.len() <= MAX_INLINE_PAGE {
-            return Ok(ListingPage::Small(text));
+            return Ok(None);
         }
-        let hash = self.random.hash_one(&text);
+        let hash = self.random.hash_one(text);
         let mut pages = lock(&self.pages);
-        let same = pages.iter().find(|(other, _)| *other == hash).and_then(|(_, page)| page.upgrade());
-        if let Some(page) = same {
-            return Ok(ListingPage::Held(page));
+        let same = pages.iter().find(|(known, _)| *known == hash).and_then(|(_, page)| page.upgrade());
+        if same.is_some() {
+            return Ok(same);
         }
         pages.retain(|(_, page)| page.strong_count() > 0);
-        let permit = self.held.try_acquire().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        let page =
-            OpenFile::from_text(&text, permit, SystemTime::now()).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        let page = Arc::new(page);
+        let permit = self.budget.try_acquire().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let page = OpenFile::from_text(text, permit, SystemTime::now());
+        let page = page.map(Arc::new).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         pages.push((hash, Arc::downgrade(&page)));
-        Ok(ListingPage::Held(page))
+        Ok(Some(page))
     }
 }
 
@@ -180,12 +170,8 @@ mod tests {
 
     fn assert_bounded(lists: &ListingCache) {
         let text = |number: u32| format!("{number}{}", "x".repeat(MAX_INLINE_PAGE));
-        let hold = |number| match lists.add(text(number)) {
-            Ok(ListingPage::Held(page)) => Ok(page),
-            Ok(page) => panic!("{page:?}"),
-            Err(status) => Err(status),
-        };
-        assert!(matches!(lists.add("small".into()), Ok(ListingPage::Small(_))));
+        let hold = |number| lists.hold(&text(number)).map(|page| page.unwrap());
+        assert!(matches!(lists.hold("small"), Ok(None)));
         let first = hold(0).unwrap();
         assert!(Arc::ptr_eq(&first, &hold(0).unwrap()), "the same for all");
         let mut out = Vec::new();

@@ -101,23 +101,23 @@ impl OpenFile {
     ///
     /// # Errors
     /// Those of pread.
-    pub fn read_unstated(&self, most: usize) -> rustix::io::Result<Option<Vec<u8>>> {
-        let mut content = vec![0; most + 1];
+    pub fn read_unstated(&self, max_bytes: usize) -> rustix::io::Result<Option<Vec<u8>>> {
+        let mut content = vec![0; max_bytes + 1];
         let mut read = 0;
-        while read <= most {
+        while read <= max_bytes {
             match retry_on_intr(|| pread(&self.file, &mut content[read..], read as u64))? {
                 0 => break,
                 more => read += more,
             }
         }
         content.truncate(read);
-        Ok((read <= most).then_some(content))
+        Ok((read <= max_bytes).then_some(content))
     }
 
     /// The content of a file that states more bytes than it has, as those of /sys do, which state a page; nothing of one that changed, or
     /// that is longer than so much.
-    pub fn read_overstated(&self, most: usize) -> Option<Vec<u8>> {
-        let content = self.read_unstated(most).ok().flatten()?;
+    pub fn read_overstated(&self, max_bytes: usize) -> Option<Vec<u8>> {
+        let content = self.read_unstated(max_bytes).ok().flatten()?;
         ((content.len() as u64) < self.identity.size && self.is_unchanged()).then_some(content)
     }
 }
@@ -216,9 +216,9 @@ impl Drop for FilePermit {
 
 impl OpenFileCache {
     /// Holds at most this many files.
-    pub fn new(root: Arc<DocumentRoot>, most: usize) -> Self {
+    pub fn new(root: Arc<DocumentRoot>, max_files: usize) -> Self {
         let ((young, old), budget) = (Default::default(), FileBudget::new(usize::MAX));
-        Self { root, young, old, capacity: most / 2, budget, reserved: None, wall_clock: SystemTime::now() }
+        Self { root, young, old, capacity: max_files / 2, budget, reserved: None, wall_clock: SystemTime::now() }
     }
 
     /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
@@ -266,16 +266,16 @@ impl OpenFileCache {
         if self.reserved.is_some_and(|name| target.begins_with(name)) {
             return Err(StatusCode::NOT_FOUND);
         }
-        let found = match self.root.find(&target) {
+        let entry = match self.root.find(&target) {
             // Descriptors may be what is lacking, and these are the ones that can be spared.
             Err(StatusCode::SERVICE_UNAVAILABLE) => {
                 self.clear();
                 self.root.find(&target)?
             }
-            found => found?,
+            entry => entry?,
         };
-        let RootEntry::File(file, identity) = found else { return Ok(ResolvedPath::Directory(target)) };
-        let (same, permit) = known.map(|held| (held.opened, held.permit)).unzip();
+        let RootEntry::File(file, identity) = entry else { return Ok(ResolvedPath::Directory(target)) };
+        let (same, permit) = known.map(|entry| (entry.opened, entry.permit)).unzip();
         let same = same.filter(|opened| opened.identity == identity);
         let opened = same.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
         self.insert(path, (&opened, now), permit);
@@ -291,8 +291,8 @@ impl OpenFileCache {
             self.old = std::mem::take(&mut self.young);
         }
         if let Some(permit) = permit.or_else(|| self.budget.try_acquire()) {
-            let held = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
-            self.young.insert(path.as_bytes().into(), held);
+            let entry = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
+            self.young.insert(path.as_bytes().into(), entry);
         }
     }
 }

@@ -116,8 +116,8 @@ pub fn downgrade_to_1_1(bytes: &mut [u8]) -> bool {
     }
     let begin = bytes.iter().position(|&byte| !b"\r\n".contains(&byte)).unwrap_or(0);
     let end = memchr::memchr(b'\n', &bytes[begin..]).map_or(bytes.len(), |length| begin + length);
-    let Some(place) = memchr::memmem::rfind(&bytes[begin..end], b" HTTP/1.") else { return false };
-    bytes[begin + place + b" HTTP/1.".len()] = b'1';
+    let Some(index) = memchr::memmem::rfind(&bytes[begin..end], b" HTTP/1.") else { return false };
+    bytes[begin + index + b" HTTP/1.".len()] = b'1';
     true
 }
 
@@ -234,11 +234,11 @@ impl<'a> HeaderScan<'a> {
 }
 
 /// Keeps the value of a field that may stand there once.
-fn set_once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), StatusCode> {
-    if place.is_some() {
+fn set_once<'a>(field: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), StatusCode> {
+    if field.is_some() {
         return Err(StatusCode::BAD_REQUEST);
     }
-    *place = Some(header_text(header)?);
+    *field = Some(header_text(header)?);
     Ok(())
 }
 

@@ -74,8 +74,8 @@ impl RequestTracker {
     /// is in flight after it: from when the call began that gave it. That is over later than the answer has left, by more than a client
     /// needs to ask again where the thread lost its CPU meanwhile, and that time is taken off the answer.
     pub fn request_arrived(&self, waited: u64) {
-        let at = monotonic().saturating_sub(waited).max(self.send_started);
-        self.slot.begin(TimedState::Arrived, at);
+        let arrived_at = monotonic().saturating_sub(waited).max(self.send_started);
+        self.slot.begin(TimedState::Arrived, arrived_at);
     }
 
     /// A request has come, and is going to be answered.
@@ -111,11 +111,12 @@ impl RequestTracker {
             self.send_started = self.last_activity;
             let is_prompt = now.saturating_sub(self.last_activity) <= PROMPT_SEND_NANOSECONDS;
             // When the last byte left, by the kernel's account, if all have arrived meanwhile.
-            let way = if is_prompt { None } else { in_transit(&*self.socket).ok() };
-            let way = way.filter(|way| way.not_sent == 0 && way.segments == 0);
-            let at = way.map_or(now, |way| now.saturating_sub(way.since_sent).max(self.last_activity));
+            let transit = if is_prompt { None } else { in_transit(&*self.socket).ok() };
+            let transit = transit.filter(|transit| transit.not_sent == 0 && transit.segments == 0);
+            let submitted_at =
+                transit.map_or(now, |transit| now.saturating_sub(transit.since_sent).max(self.last_activity));
             self.slot.add(SlotWord::Requests, std::mem::take(&mut self.pending_answers));
-            self.slot.submit(at);
+            self.slot.submit(submitted_at);
         }
         self.last_activity = now;
     }
@@ -218,11 +219,11 @@ pub struct DepartureLead {
 impl DepartureLead {
     /// Nanoseconds of all answers since an earlier look, by those of which it was found out; none without any.
     pub fn nanoseconds_since(self, before: Self) -> Option<i64> {
-        let of = |part: fn(Self) -> u64| part(self).wrapping_sub(part(before)).cast_signed();
-        let all = of(|ahead| ahead.nanoseconds)
-            - (of(|ahead| ahead.sampled_nanoseconds) - of(|ahead| ahead.control_nanoseconds));
-        let (gives, found) = (of(|ahead| ahead.submissions), of(|ahead| ahead.samples));
-        (found > 0).then(|| (all as f64 / found as f64 * gives as f64) as i64)
+        let growth = |part: fn(Self) -> u64| part(self).wrapping_sub(part(before)).cast_signed();
+        let lead = growth(|ahead| ahead.nanoseconds)
+            - (growth(|ahead| ahead.sampled_nanoseconds) - growth(|ahead| ahead.control_nanoseconds));
+        let (submissions, samples) = (growth(|ahead| ahead.submissions), growth(|ahead| ahead.samples));
+        (samples > 0).then(|| (lead as f64 / samples as f64 * submissions as f64) as i64)
     }
 }
 
@@ -327,18 +328,18 @@ impl CounterSlot {
     }
 
     /// It was given then, and nothing is in service any more.
-    pub fn submit(&self, at: u64) {
+    pub fn submit(&self, time: u64) {
         self.set(SlotWord::RequestArrivedAt, self.span_start(TimedState::Arrived));
-        self.set(SlotWord::SubmittedAt, at);
+        self.set(SlotWord::SubmittedAt, time);
         self.add(SlotWord::Submissions, 1);
-        self.end(TimedState::InService, at);
-        self.end(TimedState::Arrived, at);
+        self.end(TimedState::InService, time);
+        self.end(TimedState::Arrived, time);
     }
 
     /// It was found out of an answer that took so long, and the one after it so long.
-    pub fn record_lead(&self, ahead: u64, took: u64, other: u64) {
+    pub fn record_lead(&self, ahead: u64, took: u64, control: u64) {
         let words =
-            [(SlotWord::Samples, 1), (SlotWord::Lead, ahead), (SlotWord::Sampled, took), (SlotWord::Control, other)];
+            [(SlotWord::Samples, 1), (SlotWord::Lead, ahead), (SlotWord::Sampled, took), (SlotWord::Control, control)];
         words.into_iter().for_each(|(word, more)| self.add(word, more));
     }
 
@@ -364,16 +365,16 @@ impl CounterSlot {
     }
 
     /// It is so from then on, if it is not already.
-    pub fn begin(&self, span: TimedState, at: u64) {
+    pub fn begin(&self, span: TimedState, time: u64) {
         if self.span_start(span) == 0 {
-            self.span(span)[0].store(at, Ordering::Relaxed);
+            self.span(span)[0].store(time, Ordering::Relaxed);
         }
     }
 
     /// It was so until then, if it was.
-    pub fn end(&self, span: TimedState, at: u64) {
+    pub fn end(&self, span: TimedState, time: u64) {
         if self.span_start(span) != 0 {
-            let total = self.span_total(span, at);
+            let total = self.span_total(span, time);
             let [start, sum] = self.span(span);
             start.store(0, Ordering::Relaxed);
             sum.store(total, Ordering::Relaxed);
@@ -387,10 +388,10 @@ impl CounterSlot {
     }
 
     /// Nobody has it any more, whatever was going on.
-    pub fn release(&self, at: u64) {
+    pub fn release(&self, time: u64) {
         [TimedState::Arrived, TimedState::InService, TimedState::WithWorker]
             .into_iter()
-            .for_each(|span| self.end(span, at));
+            .for_each(|span| self.end(span, time));
         [SlotWord::SubmittedAt, SlotWord::RequestArrivedAt, SlotWord::SampleAfter]
             .into_iter()
             .for_each(|word| self.set(word, 0));

@@ -176,10 +176,10 @@ impl FileSender {
 ///
 /// # Errors
 /// What would be right.
-pub(crate) fn parse_keyword<T: Copy>(all: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
-    let words = || all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
-    let found = all.iter().find(|(known, _)| *known == word);
-    found.map(|(_, choice)| *choice).ok_or_else(|| format!("it must be one of {}", words()))
+pub(crate) fn parse_keyword<T: Copy>(names: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
+    let words = || names.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+    let choice = names.iter().find(|(known, _)| *known == word);
+    choice.map(|(_, choice)| *choice).ok_or_else(|| format!("it must be one of {}", words()))
 }
 
 impl FromStr for SendStrategy {
@@ -277,13 +277,13 @@ impl SpliceSender {
         let left = part.range.end - part.range.start;
         let bytes = left.min(PIPE_BYTES as u64) as usize;
         let from = FileSlice { file: &part.opened.file, offset: part.range.start, bytes };
-        let held = TransferCall::FileToPipe(from, &pipe).execute(socket)?;
-        if held == 0 {
+        let in_pipe = TransferCall::FileToPipe(from, &pipe).execute(socket)?;
+        if in_pipe == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        let follows = if (held as u64) < left { MoreFollows::Yes } else { MoreFollows::No };
-        let sent = TransferCall::PipeToSocket(&pipe, held, follows).execute(socket);
-        let unsent = held - *sent.as_ref().unwrap_or(&0);
+        let follows = if (in_pipe as u64) < left { MoreFollows::Yes } else { MoreFollows::No };
+        let sent = TransferCall::PipeToSocket(&pipe, in_pipe, follows).execute(socket);
+        let unsent = in_pipe - *sent.as_ref().unwrap_or(&0);
         let to = FileSlice { file: &nowhere, offset: 0, bytes: unsent };
         // It goes on being used if it is empty.
         let drain = || TransferCall::PipeToFile(&pipe, to).execute(&nowhere);

@@ -117,22 +117,23 @@ impl ServerSetup {
     /// Limits connections to what this many descriptors allow, and says how many files may be held open between requests.
     fn divide_descriptors(&mut self, descriptors: u64) -> FileCacheLimits {
         let own = self.send_strategy.descriptor_count();
-        let (fixed, of_each) = match self.model {
+        let (fixed, per_connection) = match self.model {
             // Each process has descriptors of its own.
             ServerModel::Fork => {
-                let all = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
-                return FileCacheLimits { per_thread: all, total: all };
+                let files = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
+                return FileCacheLimits { per_thread: files, total: files };
             }
             // Each connection has a thread, which sends.
             ServerModel::Thread => (0, 1 + own),
             ServerModel::Pool | ServerModel::Epoll | ServerModel::Uring => (self.threads.max(1) as u64, 1),
         };
         let free = descriptors.saturating_sub(own * fixed);
-        let connections = u64::from(self.limits.connections).min((free - free / 4) / of_each).max(1);
+        let connections = u64::from(self.limits.connections).min((free - free / 4) / per_connection).max(1);
         self.limits.connections = connections as u32;
-        let left = free.saturating_sub(connections * of_each);
-        let each = left.checked_div(fixed).map_or(MAX_HELD_FILES_SINGLE, |each| each.min(MAX_HELD_FILES));
-        FileCacheLimits { per_thread: each as usize, total: left as usize }
+        let left = free.saturating_sub(connections * per_connection);
+        let per_thread =
+            left.checked_div(fixed).map_or(MAX_HELD_FILES_SINGLE, |per_thread| per_thread.min(MAX_HELD_FILES));
+        FileCacheLimits { per_thread: per_thread as usize, total: left as usize }
     }
 }
 
@@ -241,7 +242,7 @@ impl Server {
         if !setup.model.supports(setup.send_strategy) {
             let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| setup.model.supports(*strategy));
             let by = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
-            return Err(Error::UnsupportedStrategy { model: setup.model, by });
+            return Err(Error::UnsupportedStrategy(setup.model, by));
         }
         let root = Arc::new(DocumentRoot::open(root)?);
         let listener = Arc::new(bind_listener(address).map_err(Error::Listen)?);

@@ -12,7 +12,7 @@ use crate::serve::body::{Body, FileRange, MultipartRanges, RequestedRanges, cont
 use crate::serve::decoded_path::DecodedPath;
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
-use crate::serve::listing::{self, ListingCache, ListingPage};
+use crate::serve::listing::{self, ListingCache};
 use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
 use crate::serve::request::HttpRequest;
 use crate::serve::stats_endpoint::StatsSources;
@@ -217,8 +217,8 @@ impl Site {
         out: &mut Vec<u8>,
     ) -> Option<Body> {
         let path = format!("{}index.html", request.path);
-        let found = self.files.lookup(&path, self.clock.now);
-        if let Ok(ResolvedPath::File(opened)) = found {
+        let index = self.files.lookup(&path, self.clock.now);
+        if let Ok(ResolvedPath::File(opened)) = index {
             let begin = out.len();
             if let Ok(body) = self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out) {
                 return body;
@@ -230,14 +230,13 @@ impl Site {
         if !self.config.lists_directories {
             return self.error_response(request, StatusCode::FORBIDDEN, out);
         }
-        let page = listing::render_listing(&self.files.root, target).and_then(|page| self.config.listings.add(page));
+        let page = listing::render_listing(&self.files.root, target);
+        let page = page.and_then(|text| Ok((self.config.listings.hold(&text)?, text)));
         let media_type = "text/html; charset=utf-8";
         match page {
             Err(status) => self.error_response(request, status, out),
-            Ok(ListingPage::Small(text)) => {
-                self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out)
-            }
-            Ok(ListingPage::Held(opened)) => {
+            Ok((None, text)) => self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out),
+            Ok((Some(opened), _)) => {
                 let range = 0..opened.identity.size;
                 self.write_head_start(request, StatusCode::OK, out);
                 write_content_fields(media_type, range.end, out);

@@ -214,18 +214,18 @@ impl SendProgress {
     }
 
     /// Time until that is asked next.
-    pub fn time_left(&self, now: Instant, least: MinProgress) -> Duration {
-        least.within.saturating_sub(now.saturating_duration_since(self.since))
+    pub fn time_left(&self, now: Instant, required: MinProgress) -> Duration {
+        required.within.saturating_sub(now.saturating_duration_since(self.since))
     }
 
     /// Whether a client to whom this many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that
     /// is over is followed by another.
-    pub fn is_too_slow(&mut self, (now, sent): (Instant, u64), least: MinProgress) -> bool {
-        if now.saturating_duration_since(self.since) < least.within {
+    pub fn is_too_slow(&mut self, (now, sent): (Instant, u64), required: MinProgress) -> bool {
+        if now.saturating_duration_since(self.since) < required.within {
             return false;
         }
         let before = std::mem::replace(self, Self::start(now, sent));
-        sent - before.sent < least.bytes
+        sent - before.sent < required.bytes
     }
 }
 

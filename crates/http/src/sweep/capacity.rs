@@ -42,20 +42,21 @@ impl Capacities {
 
     /// Those of several rounds: of each figure the median of the rounds that have it.
     pub(crate) fn median(rounds: &[Self]) -> Self {
-        let of = |figure: &dyn Fn(&Self) -> Option<f64>| {
+        let median_of = |figure: &dyn Fn(&Self) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(figure).collect();
             (!values.is_empty()).then(|| median(&values))
         };
         let of_resource = |&resource: &Resource| {
-            let figure = |part: fn(&Capacity) -> Option<f64>| of(&|round| part(round.get(resource)?));
-            let servers = figure(|one| Some(one.servers))?;
-            Some((resource, Capacity { requests: figure(|one| one.requests), bytes: figure(|one| one.bytes), servers }))
+            let figure = |part: fn(&Capacity) -> Option<f64>| median_of(&|round| part(round.get(resource)?));
+            let servers = figure(|capacity| Some(capacity.servers))?;
+            let (requests, bytes) = (figure(|capacity| capacity.requests), figure(|capacity| capacity.bytes));
+            Some((resource, Capacity { requests, bytes, servers }))
         };
         let interface = rounds.iter().find_map(|round| round.interface.clone());
         Self {
             all: Resource::ALL.iter().filter_map(of_resource).collect(),
-            interface_bytes: of(&|round| round.interface_bytes.filter(|_| round.interface == interface)),
-            disk_requests: of(&|round| round.disk_requests),
+            interface_bytes: median_of(&|round| round.interface_bytes.filter(|_| round.interface == interface)),
+            disk_requests: median_of(&|round| round.disk_requests),
             interface,
         }
     }
@@ -68,13 +69,13 @@ impl Capacities {
         network: NetworkSetup,
     ) -> Self {
         let requests = stream.load.rate();
-        let mut found = Self::default();
+        let mut capacities = Self::default();
         let of_bytes =
             |bytes: f64| Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-        found.all.extend(disk.and_then(device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
+        capacities.all.extend(disk.and_then(device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
         if let Some(RequestRate { per_second, bytes }) = disk.and_then(|disk| disk.requests) {
-            found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
-            found.disk_requests = Some(per_second);
+            capacities.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
+            capacities.disk_requests = Some(per_second);
         }
         // What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of
         // what the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU,
@@ -84,11 +85,11 @@ impl Capacities {
             && let Some((rate, sent)) = server.link_rate(&interface).zip(server.link_send_rate(&interface))
             && let Some((bytes, with_headers)) = scale_to_rate((stream.bytes_per_second(), sent), rate)
         {
-            found.all.push((Resource::Link, of_bytes(bytes)));
-            (found.interface, found.interface_bytes) = (Some(interface), Some(with_headers));
+            capacities.all.push((Resource::Link, of_bytes(bytes)));
+            (capacities.interface, capacities.interface_bytes) = (Some(interface), Some(with_headers));
         }
-        found.all.extend(cpu_capacities(stream, requests, bytes_of_a_file));
-        found
+        capacities.all.extend(cpu_capacities(stream, requests, bytes_of_a_file));
+        capacities
     }
 }
 
@@ -101,18 +102,19 @@ fn scale_to_rate((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
 
 /// The CPUs of either end, by the CPU time of a request.
 fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
-    let of = |allowed: f64, used: f64| {
+    let capacity = |allowed: f64, used: f64| {
         let requests = (used > 0.0 && requests > 0.0).then(|| allowed * requests / used);
         Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
     };
-    let mut all = vec![(Resource::ServerCpu, of(stream.server.to.cpu.allowed, stream.server.busy_cpus()))];
+    let mut capacities = vec![(Resource::ServerCpu, capacity(stream.server.to.cpu.allowed, stream.server.busy_cpus()))];
     if let Some(bound) = stream.server.server_use().and_then(|server| server.bound) {
-        all.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
+        capacities.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
     }
     let generator = &stream.load.generator;
-    all.push((Resource::ClientCpu, of(stream.client.to.cpu.allowed, stream.client.busy_cpus())));
-    all.push((Resource::Generator, of(1.0, generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE))));
-    all
+    capacities.push((Resource::ClientCpu, capacity(stream.client.to.cpu.allowed, stream.client.busy_cpus())));
+    let generator_cpus = generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE);
+    capacities.push((Resource::Generator, capacity(1.0, generator_cpus)));
+    capacities
 }
 
 /// Share of the capacity from which on more users bring nothing that matters.
@@ -133,14 +135,15 @@ pub(crate) struct ExpectedKnee {
 
 /// What these capacities let expect with this mean think time, in seconds; nothing, where none was measured.
 pub(crate) fn expected_knee(capacities: &Capacities, think: f64) -> Option<ExpectedKnee> {
-    let part = |(resource, one): &(Resource, Capacity)| {
-        let part = DevicePart { capacity: one.requests?, servers: whole_servers(one.servers) };
+    let part = |(resource, capacity): &(Resource, Capacity)| {
+        let part = DevicePart { capacity: capacity.requests?, servers: whole_servers(capacity.servers) };
         resource.group().is_station().then_some((*resource, part))
     };
     let parts: Vec<(Resource, DevicePart)> = capacities.all.iter().filter_map(part).collect();
     let stations = parts.iter().map(|(resource, part)| (resource.group(), *part));
     let network = ClosedNetwork::from_slowest_parts(stations, think).ok()?;
-    let (limit, part) = parts.into_iter().min_by(|(_, one), (_, other)| one.capacity.total_cmp(&other.capacity))?;
+    let (limit, part) =
+        parts.into_iter().min_by(|(_, first), (_, second)| first.capacity.total_cmp(&second.capacity))?;
     let knee = network.min_customers_for(KNEE_SHARE * part.capacity, MAX_USERS).unwrap_or(MAX_USERS);
     Some(ExpectedKnee { limit, capacity: part.capacity, knee: knee as u64 })
 }

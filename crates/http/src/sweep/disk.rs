@@ -55,16 +55,16 @@ fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<
     let before = watched.sample().ok();
     let (bytes, seconds) = run_readers(&targets, time, read_files)?;
     let looks = before.zip(watched.sample().ok());
-    let since = |of: fn(&ResourceSnapshot) -> Option<u64>| {
+    let since = |counter: fn(&ResourceSnapshot) -> Option<u64>| {
         let (before, after) = looks.as_ref()?;
-        Some(of(after)?.saturating_sub(of(before)?) as f64)
+        Some(counter(after)?.saturating_sub(counter(before)?) as f64)
     };
     let own = since(|look| look.process.read_bytes).zip(since(|look| disk_counter(look, |disk| disk.reads_of_group)));
-    let all = || {
+    let of_device = || {
         since(|look| disk_counter(look, |disk| Some(disk.read_bytes)))
             .zip(since(|look| disk_counter(look, |disk| Some(disk.reads))))
     };
-    let size = own.or_else(all).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
+    let size = own.or_else(of_device).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
     let small = |bytes| {
         let (requests, seconds) = run_readers(&targets, time / SMALL_READ_TIME_DIVISOR, read_small_blocks).ok()?;
         Some(RequestRate { per_second: requests as f64 / seconds, bytes })
@@ -77,8 +77,8 @@ fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<
 }
 
 /// A counter of the devices below the files.
-fn disk_counter(look: &ResourceSnapshot, of: fn(&DiskStats) -> Option<u64>) -> Option<u64> {
-    look.disks.iter().filter(|disk| disk.holds_root).filter_map(of).reduce(|sum, one| sum + one)
+fn disk_counter(look: &ResourceSnapshot, counter: fn(&DiskStats) -> Option<u64>) -> Option<u64> {
+    look.disks.iter().filter(|disk| disk.holds_root).filter_map(counter).reduce(|sum, count| sum + count)
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

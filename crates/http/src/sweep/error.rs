@@ -52,7 +52,7 @@ pub enum Error {
     #[error("the server answered no request rightly: {0}")]
     Unanswered(String),
     /// All visits take longer than they may.
-    #[error("{visits} visits to each of {numbers} numbers of users take about {}, and {} are left: ask for fewer sweeps, or give --budget", seconds(needed.as_secs_f64().round()), seconds(most.as_secs_f64().round()))]
+    #[error("{visits} visits to each of {numbers} numbers of users take about {}, and {} are left: ask for fewer sweeps, or give --budget", seconds(needed.as_secs_f64().round()), seconds(available.as_secs_f64().round()))]
     TooLong {
         /// Numbers of users of all sweeps.
         numbers: usize,
@@ -61,7 +61,7 @@ pub enum Error {
         /// What all visits take.
         needed: Duration,
         /// What they may take.
-        most: Duration,
+        available: Duration,
     },
     /// A call of the system.
     #[error(transparent)]

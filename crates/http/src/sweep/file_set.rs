@@ -45,10 +45,10 @@ impl FileSetSpec {
     pub fn fit(self, directory: &Path, sets: usize) -> Result<Self> {
         let failed = |error| Error::Files(directory.to_owned(), error);
         let count = self.fit_count(space(directory).map_err(failed)?.available_bytes, sets as u64);
-        let least = MIN_FILES.min(self.count);
-        if count < least {
+        let min_count = MIN_FILES.min(self.count);
+        if count < min_count {
             return Err(Error::NoSpace(format!(
-                "there is room for {count} files of {} bytes in {}, and at least {least} are needed: give a smaller --file-size or another \
+                "there is room for {count} files of {} bytes in {}, and at least {min_count} are needed: give a smaller --file-size or another \
                  --dir",
                 self.bytes,
                 directory.display()
@@ -103,20 +103,20 @@ impl FileList {
     ///
     /// # Errors
     /// What the file system says.
-    pub(crate) fn create(directory: &Path, wanted: FileSetSpec) -> Result<Self> {
-        let FileSetSpec { count, bytes, .. } = wanted;
+    pub(crate) fn create(directory: &Path, spec: FileSetSpec) -> Result<Self> {
+        let FileSetSpec { count, bytes, .. } = spec;
         let names = (0..count).map(|number| format!("file-{number:05}")).collect();
         let list = Self { names, bytes, left_out: 0 };
-        for (made, path) in (0..).zip(list.paths(directory)) {
+        for (count_made, path) in (0..).zip(list.paths(directory)) {
             if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
                 return Err(Error::Interrupted(signal.into()));
             }
-            if let Err(source) = random_data::write_file(&path, bytes, SEED + made) {
-                let place = directory.display();
+            if let Err(source) = random_data::write_file(&path, bytes, SEED + count_made) {
+                let shown = directory.display();
                 // A file takes whole blocks and an inode, of which its bytes tell nothing, and others write there as well.
                 return Err(match source.kind() {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoSpace(format!(
-                        "cannot make the files in {place}: {source} after {made} of {count} files of {bytes} bytes: give a smaller \
+                        "cannot make the files in {shown}: {source} after {count_made} of {count} files of {bytes} bytes: give a smaller \
                          --file-count or --file-size, or another --dir"
                     )),
                     _ => Error::Files(directory.to_owned(), source),

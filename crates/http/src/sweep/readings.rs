@@ -28,7 +28,8 @@ pub(crate) struct StudyConditions {
 }
 
 impl StudyConditions {
-    fn case(&self, pattern: RequestPattern) -> Case {
+    /// What all cases of a pattern have in common.
+    pub fn case(&self, pattern: RequestPattern) -> Case {
         let case = Case::new().with_word(pattern).with_word(self.cache).with_word(self.network);
         case.with_number(FILES, self.files).with_number(FILE_BYTES, self.bytes)
     }
@@ -37,11 +38,6 @@ impl StudyConditions {
     pub fn user_case(&self, load: SweepLoad, users: u64) -> Case {
         self.case(load.pattern).with_number(USERS, users).with_number(THINK_TIME, load.think.as_millis() as u64)
     }
-
-    /// The case of what a resource gives alone.
-    pub fn capacity_case(&self, pattern: RequestPattern, resource: Resource) -> Case {
-        self.case(pattern).with_word(resource)
-    }
 }
 
 pub(crate) fn reading(metric: &Metric, value: f64) -> MetricReadings {
@@ -49,8 +45,8 @@ pub(crate) fn reading(metric: &Metric, value: f64) -> MetricReadings {
     MetricReadings { metric: metric.id, readings: Readings::Scalars(vec![value]), overhead, notes: Vec::new() }
 }
 
-fn known_readings(all: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {
-    all.iter().filter_map(|(metric, value)| Some(reading(metric, (*value)?))).collect()
+fn known_readings(figures: &[(&Metric, Option<f64>)]) -> Vec<MetricReadings> {
+    figures.iter().filter_map(|(metric, value)| Some(reading(metric, (*value)?))).collect()
 }
 
 /// What a number of users got in a visit, and what either end did meanwhile.
@@ -58,7 +54,7 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     let StepResult { load, server, client, .. } = visited;
     let seconds = load.seconds.max(f64::MIN_POSITIVE);
     let own = server.server_use();
-    let of = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
+    let time = |times: LatencySummary, figure: fn(&LatencySummary) -> f64| (times.count > 0).then(|| figure(&times));
     let leaving = load.generator.send_delay.unwrap_or(0.0);
     // The share of what was sent that no disk had to read; none of nothing.
     let cache_hits = own.filter(|own| own.bytes > 0.0).zip(server.disk_read_rate());
@@ -66,16 +62,16 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
     known_readings(&[
         (&THROUGHPUT, Some(visited.throughput())),
         (&RATE, Some(visited.bytes_per_second())),
-        (&RESPONSE, of(load.response, |times| times.mean)),
-        (&RESPONSE_P50, of(load.response, |times| times.p50)),
-        (&RESPONSE_P95, of(load.response, |times| times.p95)),
-        (&RESPONSE_P99, of(load.response, |times| times.p99)),
-        (&SERVICE, of(load.service, |times| times.mean).map(|mean| (mean - leaving).max(0.0))),
+        (&RESPONSE, time(load.response, |times| times.mean)),
+        (&RESPONSE_P50, time(load.response, |times| times.p50)),
+        (&RESPONSE_P95, time(load.response, |times| times.p95)),
+        (&RESPONSE_P99, time(load.response, |times| times.p99)),
+        (&SERVICE, time(load.service, |times| times.mean).map(|mean| (mean - leaving).max(0.0))),
         (&IN_FLIGHT, own.zip(load.in_flight).and_then(|(own, awaited)| sampled_in_flight(own, awaited))),
         (&CLIENT_IN_FLIGHT, load.in_flight.map(|in_flight| in_flight - load.rate() * leaving / 1e9)),
         (&SENT_BYTE_RATE, own.map(|own| own.bytes)),
         (&DISK_BYTE_RATE, server.disk_read_rate()),
-        (&LATENESS, of(load.generator.late, |times| times.p99)),
+        (&LATENESS, time(load.generator.late, |times| times.p99)),
         (&ERRORS, Some(load.errors.count() as f64 / seconds)),
         (&SERVER_MEMORY, Some(server.to.process.memory as f64)),
         (&CLIENT_MEMORY, Some(client.to.process.memory as f64)),
@@ -112,16 +108,16 @@ pub(crate) fn resource_readings(visited: &StepResult, capacities: &Capacities) -
 fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resource) -> Option<f64> {
     let StepResult { load, server, client, .. } = visited;
     let own = server.server_use();
-    let capacity = |resource| capacities.get(resource).and_then(|one: &Capacity| one.bytes);
+    let capacity = |resource| capacities.get(resource).and_then(|capacity: &Capacity| capacity.bytes);
     match resource {
-        Resource::Disk => server.disk_read_rate().zip(capacity(resource)).map(|(bytes, most)| bytes / most),
+        Resource::Disk => server.disk_read_rate().zip(capacity(resource)).map(|(bytes, limit)| bytes / limit),
         Resource::DiskRequests => {
-            server.disk_use().zip(capacities.disk_requests).map(|(disk, most)| disk.own_reads / most)
+            server.disk_use().zip(capacities.disk_requests).map(|(disk, limit)| disk.own_reads / limit)
         }
         Resource::Link => {
             // By the interface's own count where it has one, which has headers and whatever else passes; else by the bytes that arrived.
             let interface = capacities.interface.as_deref().zip(capacities.interface_bytes);
-            let used = interface.and_then(|(name, most)| Some(server.link_send_rate(name)? / most));
+            let used = interface.and_then(|(name, limit)| Some(server.link_send_rate(name)? / limit));
             capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes))
         }
         Resource::ServerCpu => Some(server.busy_cpus() / server.to.cpu.allowed),
@@ -240,9 +236,9 @@ impl ReportedMetrics {
 }
 
 /// A part of the CPU time of the host.
-fn cpu_share(used: &UsageDelta, of: fn(&CpuStats) -> f64) -> Option<f64> {
-    let all = used.growth(|look| look.cpu.user + look.cpu.system + look.cpu.steal + look.cpu.idle);
-    (all > 0.0).then(|| used.growth(|look| of(&look.cpu)) / all)
+fn cpu_share(used: &UsageDelta, part: fn(&CpuStats) -> f64) -> Option<f64> {
+    let total = used.growth(|look| look.cpu.user + look.cpu.system + look.cpu.steal + look.cpu.idle);
+    (total > 0.0).then(|| used.growth(|look| part(&look.cpu)) / total)
 }
 
 /// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
@@ -252,20 +248,20 @@ fn throttled_share(used: &UsageDelta) -> Option<f64> {
     let (Some(_), Some(_)) = (throttled_periods, periods) else {
         return (quota.is_none() && is_quota_known).then_some(0.0);
     };
-    let since = |of: fn(&CpuStats) -> Option<u64>| used.growth(|look| of(&look.cpu).unwrap_or_default() as f64);
-    let all = since(|cpu| cpu.periods);
+    let since = |count: fn(&CpuStats) -> Option<u64>| used.growth(|look| count(&look.cpu).unwrap_or_default() as f64);
+    let periods_since = since(|cpu| cpu.periods);
     // A quota that was taken away meanwhile has left its counts.
-    let share = (all > 0.0).then(|| since(|cpu| cpu.throttled_periods) / all);
+    let share = (periods_since > 0.0).then(|| since(|cpu| cpu.throttled_periods) / periods_since);
     share.or((quota.is_some() || is_quota_known).then_some(0.0))
 }
 
 /// The share of the time of the CPUs that it may run on in which they did anything.
 fn allowed_cpu_share(used: &UsageDelta) -> Option<f64> {
     let CpuStats { allowed_busy, allowed_idle, .. } = used.to.cpu;
-    let since = |of: fn(&CpuStats) -> Option<f64>| used.growth(|look| of(&look.cpu).unwrap_or_default());
+    let since = |counter: fn(&CpuStats) -> Option<f64>| used.growth(|look| counter(&look.cpu).unwrap_or_default());
     let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
-    let all = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
-    (all > 0.0).then(|| busy / all)
+    let total = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
+    (total > 0.0).then(|| busy / total)
 }
 
 /// Those that requests wait for: not the one of the server that takes samples.

@@ -38,8 +38,8 @@ const MAX_WORKERS: u64 = 1024;
 pub(crate) const MAX_STEP_TIME: Duration = Duration::from_secs(120);
 
 /// Longest time of a round of a capacity in a study that may take so long.
-pub(crate) fn max_stream_time(most: Option<Duration>) -> Duration {
-    most.map_or(MAX_STEP_TIME, |most| (most / STREAM_TIME_DIVISOR).clamp(CAPACITY_ROUND_TIME, MAX_STEP_TIME))
+pub(crate) fn max_stream_time(max_duration: Option<Duration>) -> Duration {
+    max_duration.map_or(MAX_STEP_TIME, |time| (time / STREAM_TIME_DIVISOR).clamp(CAPACITY_ROUND_TIME, MAX_STEP_TIME))
 }
 
 /// A server that runs, and the files that it has. Dropped, it ends if it is the study's own.
@@ -199,11 +199,11 @@ impl ServerUnderTest {
     }
 
     /// Makes a visit to the same server with this many workers, which is started for the first such visit.
-    pub fn run_step_with_workers(&mut self, workers: u64, place: &LoadTopology, spec: StepSpec) -> Result<StepResult> {
+    pub fn run_with_workers(&mut self, workers: u64, topology: &LoadTopology, spec: StepSpec) -> Result<StepResult> {
         let nobody = || Error::Server("it cannot be started with more workers".into());
         let ExtraWorkers { options: own, directory, started } = self.more_workers.as_mut().ok_or_else(nobody)?;
         if started.is_none() {
-            let side = ServerSide::new(own, place, None)?;
+            let side = ServerSide::new(own, topology, None)?;
             let options = with_workers(&own.arguments, workers);
             let server = side.serve(directory, ("more.token", &options))?;
             let url = format!("http://{}/", server.address);
@@ -229,16 +229,16 @@ impl ServerUnderTest {
 /// The options of a server with this many workers instead of those that it has.
 fn with_workers(options: &[String], workers: u64) -> Vec<String> {
     const NAME: &str = "--threads";
-    let (mut kept, mut is_value) = (Vec::new(), false);
+    let (mut changed, mut is_value) = (Vec::new(), false);
     for option in options {
         let is_name = option == NAME;
         if !is_name && !is_value && !option.starts_with("--threads=") {
-            kept.push(option.clone());
+            changed.push(option.clone());
         }
         is_value = is_name;
     }
-    kept.extend([NAME.to_owned(), workers.to_string()]);
-    kept
+    changed.extend([NAME.to_owned(), workers.to_string()]);
+    changed
 }
 
 fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<StepRunner> {

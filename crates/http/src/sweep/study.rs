@@ -107,21 +107,22 @@ impl LoadStudy {
         let streaming = Instant::now();
         let streams = servers.iter_mut().map(|server| server.run_streams(&setup.loads, setup.seed, longest));
         let streams = streams.collect::<Result<Vec<_>>>()?;
-        let most = setup.max_duration.map(|most| most.saturating_sub(begun.elapsed()));
+        let time_left = setup.max_duration.map(|time_left| time_left.saturating_sub(begun.elapsed()));
         // What was asked for is the time of all that is measured; files are made before.
-        let kept = if setup.budget_is_total { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
-        let setup = StudySetup { budget: kept.max(setup.budget / 2), ..setup.clone() };
+        let budget =
+            if setup.budget_is_total { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
+        let setup = StudySetup { budget: budget.max(setup.budget / 2), ..setup.clone() };
         let mut sweeps = Vec::new();
         for (index, server) in servers.iter().enumerate() {
             for &load in &setup.loads {
                 let pattern = server.stream_pattern(load.pattern);
-                let alike = streams[index].iter().find(|(streamed, _)| *streamed == pattern);
-                let rounds = alike.map_or(&[][..], |(_, rounds)| rounds);
+                let streamed = streams[index].iter().find(|(streamed, _)| *streamed == pattern);
+                let rounds = streamed.map_or(&[][..], |(_, rounds)| rounds);
                 sweeps.push(LoadSweep::new((index, server), load, rounds, &setup));
             }
         }
-        if let Some(most) = most {
-            fit_sweeps(&mut sweeps, (&setup, most))?;
+        if let Some(time_left) = time_left {
+            fit_sweeps(&mut sweeps, (&setup, time_left))?;
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
@@ -163,7 +164,7 @@ impl LoadStudy {
         let mut capacities = Vec::new();
         for sweep in self.one_per_pattern() {
             for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
-                let case = (CAPACITY.id, sweep.conditions.capacity_case(sweep.load.pattern, *resource));
+                let case = (CAPACITY.id, sweep.conditions.case(sweep.load.pattern).with_word(*resource));
                 if !capacities.contains(&case) {
                     capacities.push(case);
                 }
@@ -199,7 +200,7 @@ impl LoadStudy {
         for sweep in self.one_per_pattern() {
             for (index, round) in (0..).zip(&sweep.rounds) {
                 for (resource, capacity) in &round.all {
-                    let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
+                    let case = sweep.conditions.case(sweep.load.pattern).with_word(*resource);
                     let outcome = RoundOutcome::Measured(readings::capacity_readings(capacity));
                     let seconds = CAPACITY_ROUND_TIME.as_secs_f64();
                     let round = Round { index, start_seconds: 0.0, seconds, timing: None, cpu: self.cpu, outcome };
@@ -233,20 +234,20 @@ impl LoadStudy {
             let probe = if step.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id };
             let seconds_left = left.as_secs_f64();
             sink.event(&Event::RoundStarted { probe, case: case.clone(), done, planned, seconds_left });
-            let at = begun.elapsed().as_secs_f64();
+            let start_seconds = begun.elapsed().as_secs_f64();
             let (users, seed) = (step.users, self.seed.wrapping_add(done as u64));
             let StepTimes { warm_up, duration } = sweep.step_times(users);
             let (pattern, think) = (access_pattern(sweep.load.pattern), sweep.load.think);
             let spec = StepSpec { users, think, pattern, warm_up, duration, seed };
             let server = &mut self.servers[sweep.server_index];
             let result = match sweep.workers.filter(|_| step.more_workers) {
-                Some(workers) => server.run_step_with_workers(2 * workers, &self.topology, spec),
+                Some(workers) => server.run_with_workers(2 * workers, &self.topology, spec),
                 None => server.run_step(spec),
             };
-            let seconds = begun.elapsed().as_secs_f64() - at;
+            let seconds = begun.elapsed().as_secs_f64() - start_seconds;
             left = left.saturating_sub(sweep.step_time(step.users));
-            if let Some(whole) = estimate.corrected_total(begun.elapsed(), left) {
-                sink.event(&Event::Extended { seconds: whole.as_secs_f64() });
+            if let Some(total) = estimate.corrected_total(begun.elapsed(), left) {
+                sink.event(&Event::Extended { seconds: total.as_secs_f64() });
             }
             let mut last_failure = None;
             let outcomes = match result {
@@ -265,7 +266,7 @@ impl LoadStudy {
             };
             for (probe, case, outcome) in outcomes {
                 let round =
-                    Round { index: step.repetition, start_seconds: at, seconds, timing: None, cpu: self.cpu, outcome };
+                    Round { index: step.repetition, start_seconds, seconds, timing: None, cpu: self.cpu, outcome };
                 sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
             }
             if let Some(error) = last_failure.filter(|_| failures >= MAX_CONSECUTIVE_FAILURES) {
@@ -288,8 +289,8 @@ impl LoadStudy {
         let hosts = host_readings(result, conditions.network).into_iter();
         let hosts = hosts.map(|(word, readings)| (CPU_USER.id, users.clone().with_word(word), readings));
         let throughput = (THROUGHPUT.id, users.clone(), readings::user_readings(result));
-        let all = std::iter::once(throughput).chain(resources).chain(hosts);
-        all.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
+        let readings = std::iter::once(throughput).chain(resources).chain(hosts);
+        readings.map(|(probe, case, readings)| (probe, case, RoundOutcome::Measured(readings))).collect()
     }
 }
 
@@ -308,9 +309,9 @@ const MIN_SPENT_SHARE: f64 = 0.1;
 impl TimeEstimate {
     /// How long they take instead, with so much time spent and so much still needed as was said, where that is to be told: the first time.
     fn corrected_total(&mut self, spent: Duration, left: Duration) -> Option<Duration> {
-        let said = self.total.saturating_sub(left);
-        let is_known = said.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !said.is_zero();
-        let slowness = spent.as_secs_f64() / said.as_secs_f64();
+        let planned = self.total.saturating_sub(left);
+        let is_known = planned.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !planned.is_zero();
+        let slowness = spent.as_secs_f64() / planned.as_secs_f64();
         if self.is_corrected || !is_known || slowness <= OVERRUN_FACTOR {
             return None;
         }
@@ -327,15 +328,15 @@ impl StepTimes {
 
 impl LoadSweep {
     fn new(
-        (number, site): (usize, &ServerUnderTest),
+        (number, server): (usize, &ServerUnderTest),
         load: SweepLoad,
         streams: &[StepResult],
         setup: &StudySetup,
     ) -> Self {
-        let conditions @ StudyConditions { cache, network, bytes, .. } = site.conditions;
+        let conditions @ StudyConditions { cache, network, bytes, .. } = server.conditions;
         let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
         let of_round = |(round, stream): (usize, &StepResult)| {
-            let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
+            let disk = server.disk.get(round).copied().filter(|_| is_from_disk);
             Capacities::from_measured(stream, disk, bytes as f64, network)
         };
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
@@ -348,7 +349,7 @@ impl LoadSweep {
         let knee = expected.map_or(1, |expected| expected.knee);
         let users = setup.users.clone().unwrap_or_else(|| user_grid(knee, time_for));
         let measured = readings::resource_readings(&streams[0], &capacities);
-        let bound = capacities.get(Resource::Workers).map(|one| one.servers.round() as u64);
+        let bound = capacities.get(Resource::Workers).map(|capacity| capacity.servers.round() as u64);
         let mut sweep = Self {
             server_index: number,
             conditions,
@@ -361,7 +362,7 @@ impl LoadSweep {
             measured_resources: measured.into_iter().map(|(resource, _)| resource).collect(),
             expected,
             left_out: Vec::new(),
-            workers: bound.filter(|&bound| site.can_have_workers(2 * bound)),
+            workers: bound.filter(|&bound| server.can_have_workers(2 * bound)),
         };
         sweep.plan_times(setup);
         sweep
@@ -374,21 +375,21 @@ impl LoadSweep {
         let share = setup.budget / visits as u32;
         let overhead = if setup.budget_is_total { self.step_overhead } else { Duration::ZERO };
         let share = setup.duration.unwrap_or(share.saturating_sub(overhead));
-        let of = |&users: &u64| {
+        let times_of = |&users: &u64| {
             let times = step_times(self.load, self.expected, users, share);
             StepTimes { duration: setup.duration.unwrap_or(times.duration), ..times }
         };
-        self.times = self.users.iter().map(of).collect();
+        self.times = self.users.iter().map(times_of).collect();
     }
 
     /// How long all visits take.
     fn steps_time(&self, visits: u32) -> Duration {
-        let whole = |times: &StepTimes| times.total() + self.step_overhead;
-        let pass: Duration = self.times.iter().map(whole).sum();
-        let again = self.times.first().map_or(Duration::ZERO, whole);
-        let most = self.times.last().map_or(Duration::ZERO, whole);
-        let tests = if self.tests_workers() { WORKER_TEST_STEPS * most } else { Duration::ZERO };
-        visits * pass + again + tests
+        let step_time = |times: &StepTimes| times.total() + self.step_overhead;
+        let pass: Duration = self.times.iter().map(step_time).sum();
+        let shortest = self.times.first().map_or(Duration::ZERO, step_time);
+        let longest = self.times.last().map_or(Duration::ZERO, step_time);
+        let tests = if self.tests_workers() { WORKER_TEST_STEPS * longest } else { Duration::ZERO };
+        visits * pass + shortest + tests
     }
 
     /// Whether a server with twice the workers is to show whether their number limits: there are users for them.
@@ -399,16 +400,16 @@ impl LoadSweep {
     /// Leaves out the number of users that it misses least; returns whether there was one.
     fn leave_out_one(&mut self) -> bool {
         let knee = self.expected.map_or(1, |expected| expected.knee);
-        let Some(at) = least_missed(&self.users, knee) else { return false };
-        self.times.remove(at);
-        self.left_out.push(self.users.remove(at));
+        let Some(index) = least_missed(&self.users, knee) else { return false };
+        self.times.remove(index);
+        self.left_out.push(self.users.remove(index));
         self.left_out.sort_unstable();
         true
     }
 
     fn step_times(&self, users: u64) -> StepTimes {
-        let at = self.users.iter().position(|&known| known == users).unwrap_or_default();
-        self.times[at]
+        let index = self.users.iter().position(|&known| known == users).unwrap_or_default();
+        self.times[index]
     }
 
     /// How long a visit to this many users takes.
@@ -450,8 +451,9 @@ fn step_times(load: SweepLoad, expected: Option<ExpectedKnee>, users: u64, share
         }
         None => (f64::INFINITY, think),
     };
-    let clamped =
-        |seconds: f64, least: Duration| Duration::from_secs_f64(seconds.min(MAX_STEP_TIME.as_secs_f64())).max(least);
+    let clamped = |seconds: f64, min_time: Duration| {
+        Duration::from_secs_f64(seconds.min(MAX_STEP_TIME.as_secs_f64())).max(min_time)
+    };
     let warm_up = clamped(1.5 * cycle, MIN_WARM_UP.max(share / 5));
     let duration =
         clamped((MIN_STEP_REQUESTS / throughput).max(2.0 * cycle), MIN_STEP_TIME.max(share.saturating_sub(warm_up)));
@@ -459,14 +461,14 @@ fn step_times(load: SweepLoad, expected: Option<ExpectedKnee>, users: u64, share
 }
 
 /// Leaves out numbers of users, those of the longest sweep first, until all visits fit into a time.
-fn fit_sweeps(sweeps: &mut [LoadSweep], (setup, most): (&StudySetup, Duration)) -> Result<()> {
+fn fit_sweeps(sweeps: &mut [LoadSweep], (setup, available): (&StudySetup, Duration)) -> Result<()> {
     let time = |sweeps: &[LoadSweep]| -> Duration { sweeps.iter().map(|sweep| sweep.steps_time(setup.visits)).sum() };
-    while time(sweeps) > most {
+    while time(sweeps) > available {
         let mut longest: Vec<&mut LoadSweep> = sweeps.iter_mut().collect();
         longest.sort_by_key(|sweep| std::cmp::Reverse(sweep.steps_time(setup.visits)));
         if !longest.into_iter().any(LoadSweep::leave_out_one) {
             let numbers = sweeps.iter().map(|sweep| sweep.users.len()).sum();
-            return Err(Error::TooLong { numbers, visits: setup.visits, needed: time(sweeps), most });
+            return Err(Error::TooLong { numbers, visits: setup.visits, needed: time(sweeps), available });
         }
     }
     Ok(())

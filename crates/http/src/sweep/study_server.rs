@@ -57,13 +57,13 @@ impl<'s> ServerSide<'s> {
     ///
     /// # Errors
     /// A limit of memory that cannot be had.
-    pub fn new(own: &'s OwnServer, place: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
+    pub fn new(own: &'s OwnServer, topology: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
         let refused = |error: kelvin_file::Error| Error::MemoryGroup(error.to_string());
         let memory = bytes.map(|_| Cgroup::create(Controller::Memory)).transpose().map_err(refused)?;
         if let Some((group, bytes)) = memory.as_ref().zip(bytes) {
             group.limit_memory(bytes).map_err(refused)?;
         }
-        Ok(Self { options: own, topology: place, memory })
+        Ok(Self { options: own, topology, memory })
     }
 
     /// Starts a process there, with the server's CPUs, namespace and control groups.
@@ -73,10 +73,10 @@ impl<'s> ServerSide<'s> {
     pub fn start(&self, arguments: &[&str]) -> Result<GuardedChild> {
         let mut words = self.options.program.iter().map(String::as_str);
         let program = words.next().unwrap_or_default();
-        let all: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        let program_arguments: Vec<&str> = words.chain(arguments.iter().copied()).collect();
         let process = self.topology.run_at_server(|| {
             let _pinned = PinnedThread::pin(&self.options.cpus)?;
-            spawn(program, &all)
+            spawn(program, &program_arguments)
         })??;
         self.enter(process.id())?;
         Ok(process)
@@ -175,8 +175,8 @@ impl ServeCommand<'_> {
         let more: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let mut process = start(&[&fixed[..], &more].concat())?;
         // It says where it serves files and where it tells what it uses: the ends of its first two lines.
-        let said = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
-        let ports: Vec<u16> = said.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
+        let lines = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
+        let ports: Vec<u16> = lines.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
         let ports: [u16; 2] = ports.try_into().map_err(|_| {
             let complaint = process.stderr();
             Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
@@ -209,8 +209,8 @@ impl ServerProcess {
         };
         // Of a process that is killed nothing that it has said tells why.
         let complaint = if ended == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
-        let said = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
-        Some(Error::ServerEnded(format!("the server ended: {how}{said}")))
+        let suffix = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
+        Some(Error::ServerEnded(format!("the server ended: {how}{suffix}")))
     }
 }
 

@@ -59,29 +59,29 @@ impl UsageDelta {
     }
 
     /// How much a counter has grown.
-    pub fn growth(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
-        (of(&self.to) - of(&self.from)).max(0.0)
+    pub fn growth(&self, counter: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
+        (counter(&self.to) - counter(&self.from)).max(0.0)
     }
 
     /// How much a counter has grown a second that not every host has.
-    pub fn rate(&self, of: impl Fn(&ResourceSnapshot) -> Option<u64>) -> Option<f64> {
-        let (from, to) = (of(&self.from).unwrap_or_default(), of(&self.to)?);
+    pub fn rate(&self, counter: impl Fn(&ResourceSnapshot) -> Option<u64>) -> Option<f64> {
+        let (from, to) = (counter(&self.from).unwrap_or_default(), counter(&self.to)?);
         Some(to.saturating_sub(from) as f64 / self.seconds())
     }
 
     /// The mean of a counter of nanoseconds that not every host has.
-    pub fn mean_share(&self, of: impl Fn(&ResourceSnapshot) -> Option<f64>) -> Option<f64> {
-        Some((of(&self.to)? - of(&self.from)?).max(0.0) / self.nanoseconds())
+    pub fn mean_share(&self, counter: impl Fn(&ResourceSnapshot) -> Option<f64>) -> Option<f64> {
+        Some((counter(&self.to)? - counter(&self.from)?).max(0.0) / self.nanoseconds())
     }
 
     /// How much a counter has grown with the warm-up.
-    pub fn growth_with_warm_up(&self, of: impl Fn(&ResourceSnapshot) -> u64) -> f64 {
-        of(&self.to).saturating_sub(of(&self.before)) as f64
+    pub fn growth_with_warm_up(&self, counter: impl Fn(&ResourceSnapshot) -> u64) -> f64 {
+        counter(&self.to).saturating_sub(counter(&self.before)) as f64
     }
 
     /// A figure of the moment: the mean of when the time that counts begins and when it ends.
-    pub fn edge_mean(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
-        f64::midpoint(of(&self.from), of(&self.to))
+    pub fn edge_mean(&self, figure: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
+        f64::midpoint(figure(&self.from), figure(&self.to))
     }
 
     /// Nanoseconds between them.
@@ -133,7 +133,8 @@ impl UsageDelta {
         let pairs = self.to.disks.iter().filter(|disk| disk.holds_root).map(|to| (before(&to.name), to));
         let mut disk: Option<DiskUse> = None;
         for (from, to) in pairs {
-            let since = |of: fn(&DiskStats) -> u64| of(to).saturating_sub(of(from)) as f64 / self.seconds();
+            let since =
+                |counter: fn(&DiskStats) -> u64| counter(to).saturating_sub(counter(from)) as f64 / self.seconds();
             let sum = disk.unwrap_or_default();
             disk = Some(DiskUse {
                 reads: sum.reads + since(|disk| disk.reads),
@@ -152,15 +153,15 @@ impl UsageDelta {
         let links = self.to.links.iter().filter(|link| !link.is_loopback);
         links
             .filter_map(|link| Some((self.link_send_rate(&link.name)?, link)))
-            .max_by(|one, other| one.0.total_cmp(&other.0))
+            .max_by(|first, second| first.0.total_cmp(&second.0))
             .map(|(_, link)| link.name.clone())
     }
 
     /// Bytes a second that an interface sent, headers included.
     pub fn link_send_rate(&self, interface: &str) -> Option<f64> {
-        let of =
+        let sent_bytes =
             |look: &ResourceSnapshot| look.links.iter().find(|link| link.name == interface).map(|link| link.sent_bytes);
-        Some(of(&self.to)?.saturating_sub(of(&self.from)?) as f64 / self.seconds())
+        Some(sent_bytes(&self.to)?.saturating_sub(sent_bytes(&self.from)?) as f64 / self.seconds())
     }
 
     /// Bytes a second that an interface has by a rate of its own: its device's, or that to which it is shaped, whichever is less. A
@@ -174,7 +175,7 @@ impl UsageDelta {
     /// What the server itself counted, if it is one that does.
     pub fn server_use(&self) -> Option<ServerUse> {
         let (from, to) = (self.from.server.as_ref()?, self.to.server.as_ref()?);
-        let since = |of: fn(&ServerStats) -> f64| (of(to) - of(from)).max(0.0);
+        let since = |counter: fn(&ServerStats) -> f64| (counter(to) - counter(from)).max(0.0);
         let in_flight = since(|server| server.in_flight);
         // Time for which answers were up to the network.
         let network_time = since(|server| server.sending - server.window_limited - server.send_buffer_limited);

@@ -19,13 +19,13 @@ const STEP_DIVISORS: [u64; 5] = [5, 4, 3, 2, 1];
 
 /// The numbers of users of a sweep whose knee is expected at this many; no more than there is time for, where wider steps allow that.
 pub(crate) fn user_grid(knee: u64, time_for: usize) -> Vec<u64> {
-    let most = (KNEE_MULTIPLE * knee).clamp(MIN_TOP_USERS, MAX_USERS);
+    let top = (KNEE_MULTIPLE * knee).clamp(MIN_TOP_USERS, MAX_USERS);
     let mut users = Vec::new();
     for part in STEP_DIVISORS {
         users = FIRST_COUNTS.to_vec();
         let mut last = users[users.len() - 1];
-        while last < most {
-            last = (last + (last / part).max(2)).min(most.max(last + 1));
+        while last < top {
+            last = (last + (last / part).max(2)).min(top.max(last + 1));
             users.push(last);
         }
         if users.len() <= time_for {
@@ -44,9 +44,9 @@ pub(crate) fn least_missed(users: &[u64], knee: u64) -> Option<usize> {
     if users.iter().filter(is_far).count() > 1 && last >= MIN_COUNTS {
         return Some(last);
     }
-    let at_knee = users.iter().enumerate().min_by_key(|(_, users)| users.abs_diff(knee)).map(|(at, _)| at);
-    let gap = |&at: &usize| users[at + 1] as f64 / users[at - 1] as f64;
-    (1..last).filter(|at| Some(*at) != at_knee).min_by(|one, other| gap(one).total_cmp(&gap(other)))
+    let at_knee = users.iter().enumerate().min_by_key(|(_, users)| users.abs_diff(knee)).map(|(index, _)| index);
+    let gap = |&index: &usize| users[index + 1] as f64 / users[index - 1] as f64;
+    (1..last).filter(|index| Some(*index) != at_knee).min_by(|first, second| gap(first).total_cmp(&gap(second)))
 }
 
 /// One visit: which sweep, how many users, and the number of the visit to these.

@@ -59,7 +59,7 @@ fn listen(args: &ServeArgs) -> Result<Server, CliError> {
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let listening = Server::listen(args.listen, &args.root, setup(args)?, access);
     let server = listening.map_err(|error| match error {
-        error @ Error::UnsupportedStrategy { .. } => CliError::new(format!("--send {}", args.send), error),
+        error @ Error::UnsupportedStrategy(..) => CliError::new(format!("--send {}", args.send), error),
         error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
         Error::Listen(source) => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         Error::ListenStats(source) => {

@@ -123,10 +123,10 @@ impl BulkTotals {
 }
 
 impl AddAssign for BulkTotals {
-    fn add_assign(&mut self, other: Self) {
-        self.answers += other.answers;
-        self.bytes += other.bytes;
-        self.nanoseconds += other.nanoseconds;
+    fn add_assign(&mut self, more: Self) {
+        self.answers += more.answers;
+        self.bytes += more.bytes;
+        self.nanoseconds += more.nanoseconds;
     }
 }
 
