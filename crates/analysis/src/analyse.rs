@@ -24,16 +24,14 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     let hertz = core_hertz(run, &evidence.baselines);
     let mut results = Vec::new();
     let (mut guarded, mut undisturbed) = (0, 0);
-    for measurement in &run.measurements {
-        for metric in metrics_of(run, measurement) {
-            let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
-            if samples.is_guarded {
-                guarded += samples.found_count();
-                undisturbed += samples.undisturbed_found();
-            }
-            results.push(metric_result(run, measurement, &metric, &samples, &evidence.baselines, hertz));
-            evidence.add_samples(measurement, metric.id, &samples);
+    for (measurement, metric) in measured_metrics(run) {
+        let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
+        if samples.is_guarded {
+            guarded += samples.found_count();
+            undisturbed += samples.undisturbed_found();
         }
+        results.push(metric_result(run, measurement, &metric, &samples, &evidence.baselines, hertz));
+        evidence.add_samples(measurement, metric.id, &samples);
     }
     let machine = &run.header.machine;
     let mut levels = levels::levels_from_results(&results, machine);

@@ -60,5 +60,5 @@ pub(crate) fn implausible_warning(metric: &Metric, cycles: Option<f64>) -> Optio
         "{} core cycles are less than one: the work probably overlaps with its loop, or was optimised away",
         number(cycles)
     );
-    Some(Warning::Implausible { text })
+    Some(Warning::new(WarningKind::Implausible, text))
 }

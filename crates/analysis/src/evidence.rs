@@ -49,11 +49,9 @@ impl<'r> Evidence<'r> {
 
     pub fn from_run(run: &'r Run) -> Self {
         let mut evidence = Self::new(run);
-        for measurement in &run.measurements {
-            for metric in metrics_of(run, measurement) {
-                let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
-                evidence.add_samples(measurement, metric.id, &samples);
-            }
+        for (measurement, metric) in measured_metrics(run) {
+            let samples = SampleSet::from_measurement(measurement, &metric, &evidence.baselines.references);
+            evidence.add_samples(measurement, metric.id, &samples);
         }
         evidence
     }

@@ -15,8 +15,7 @@ use crate::samples::missing_outcome;
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
 pub struct Headlines {
-    measured: HashMap<Name, Vec<(Case, MeasuredValue)>>,
-    missing: HashMap<Name, Vec<(Case, MissingInput)>>,
+    figures: HashMap<Name, Vec<(Case, Result<MeasuredValue, MissingInput>)>>,
     chain_hertz: Option<f64>,
 }
 
@@ -26,29 +25,27 @@ impl Headlines {
         Self::read_metrics(run, &Baselines::from_run(run), |_| true)
     }
 
-    fn read_metrics(run: &Run, desk: &Baselines<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
-        let mut measured: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
-        let mut lacking: HashMap<Name, Vec<(Case, MissingInput)>> = HashMap::new();
-        for measurement in &run.measurements {
+    fn read_metrics(run: &Run, baselines: &Baselines<'_>, is_read: impl Fn(&Metric) -> bool) -> Self {
+        let mut figures: HashMap<Name, Vec<(Case, Result<MeasuredValue, MissingInput>)>> = HashMap::new();
+        for (measurement, metric) in measured_metrics(run).filter(|(_, metric)| is_read(metric)) {
             let case = &measurement.planned.case;
-            for metric in metrics_of(run, measurement).into_iter().filter(|metric| wanted(metric)) {
-                let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
-                let history = desk.between_run_variance(metric.id, case);
-                let settled = ComputedHeadline::from_samples(&gathered, history.as_ref());
-                let bound = run.bound(&metric.id, case);
-                let is_possible =
-                    |settled: &ComputedHeadline<'_>| exceeded_bound(&metric, bound, settled.headline).is_none();
-                if let Some(settled) = settled.filter(is_possible) {
-                    let value = MeasuredValue { value: settled.headline, half_width: settled.half_width() };
-                    measured.entry(metric.id).or_default().push((case.clone(), value));
-                } else {
-                    let lack = missing_input_of(measurement, &metric, bound, &gathered);
-                    lacking.entry(metric.id).or_default().push((case.clone(), lack));
-                }
-            }
+            let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
+            let history = baselines.between_run_variance(metric.id, case);
+            let bound = run.bound(&metric.id, case);
+            let computed = ComputedHeadline::from_samples(&samples, history.as_ref());
+            let possible = computed.filter(|computed| exceeded_bound(&metric, bound, computed.headline).is_none());
+            let figure = possible
+                .map(|computed| MeasuredValue { value: computed.headline, half_width: computed.half_width() })
+                .ok_or_else(|| missing_input_of(measurement, &metric, bound, &samples));
+            figures.entry(metric.id).or_default().push((case.clone(), figure));
         }
         let cycles = run.header.clock.multiply_cycles.get();
-        Self { measured, missing: lacking, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
+        Self { figures, chain_hertz: cycles.and_then(|&cycles| baselines.references.core_hertz(cycles)) }
+    }
+
+    /// The figures of a metric at all cases.
+    fn figures(&self, metric: &str) -> &[(Case, Result<MeasuredValue, MissingInput>)] {
+        self.figures.iter().find(|(id, _)| **id == *metric).map_or(&[], |(_, cases)| cases)
     }
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
@@ -58,15 +55,15 @@ impl Headlines {
 
     /// What the run has of a metric at a case without a headline.
     pub fn missing_input(&self, metric: &str, case: &Case) -> MissingInput {
-        let known = self.missing.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
-        let found = known.unwrap_or_default().iter().find(|(known, _)| known == case);
-        found.map_or_else(|| MissingInput::NoFigure("this run did not measure".into()), |(_, lack)| lack.clone())
+        let missing =
+            |(known, figure): &(Case, Result<_, MissingInput>)| figure.clone().err().filter(|_| known == case);
+        let known = self.figures(metric).iter().find_map(missing);
+        known.unwrap_or_else(|| MissingInput::NoFigure("this run did not measure".into()))
     }
 
     /// All cases at which a metric was measured, with its headlines.
     pub fn cases<'a>(&'a self, metric: &str) -> impl Iterator<Item = (&'a Case, MeasuredValue)> + use<'a> {
-        let known = self.measured.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
-        known.unwrap_or_default().iter().map(|(case, measured)| (case, *measured))
+        self.figures(metric).iter().filter_map(|(case, figure)| Some((case, *figure.as_ref().ok()?)))
     }
 
     /// Frequency of the core that probes ran on, in hertz: the metric `cpu.frequency` where it was measured on one CPU,
@@ -83,9 +80,9 @@ fn missing_input_of(
     measurement: &Measurement,
     metric: &Metric,
     bound: Option<&Bound>,
-    gathered: &SampleSet,
+    samples: &SampleSet,
 ) -> MissingInput {
-    let Some(found) = ComputedHeadline::from_treatment(gathered, HeadlineSamples::AsFound, None) else {
+    let Some(found) = ComputedHeadline::from_treatment(samples, HeadlineSamples::AsFound, None) else {
         return MissingInput::NoFigure(match missing_outcome(measurement) {
             Outcome::Skipped(reason) => format!("was skipped: {reason}"),
             Outcome::Failed(reason) => format!("failed: {reason}"),
@@ -93,22 +90,16 @@ fn missing_input_of(
         });
     };
     // If the headline is impossible, the figure as found is no better.
-    let headline = ComputedHeadline::from_samples(gathered, None).map_or(found.headline, |settled| settled.headline);
+    let headline = ComputedHeadline::from_samples(samples, None).map_or(found.headline, |computed| computed.headline);
     if let Some(ceiling) = exceeded_bound(metric, bound, headline) {
         let (value, bound) = (value_text(ceiling.value, metric.unit), value_text(ceiling.bound, metric.unit));
         return MissingInput::NoFigure(format!("came out at {value}, beyond what is possible ({bound})"));
     }
-    let Ok(samples) = Samples::new(found.samples.concat()) else {
+    let Ok(pooled) = Samples::new(found.samples.concat()) else {
         return MissingInput::NoFigure("has no sample".into());
     };
-    let sorted = samples.sorted();
-    let why = gathered.shortage_reason();
-    MissingInput::AsFound(AsFoundValue {
-        value: found.headline,
-        low: sorted.quantile(0.05),
-        high: sorted.quantile(0.95),
-        reason: why,
-    })
+    let (value, [low, high]) = (found.headline, [0.05, 0.95].map(|share| pooled.sorted().quantile(share)));
+    MissingInput::AsFound(AsFoundValue { value, low, high, reason: samples.shortage_reason() })
 }
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.
@@ -170,6 +161,12 @@ impl<'r> Baselines<'r> {
             earlier: learned.map(earlier).unwrap_or_default(),
         }
     }
+}
+
+/// Each metric of each measurement of a run.
+pub(crate) fn measured_metrics(run: &Run) -> impl Iterator<Item = (&Measurement, Metric)> {
+    let of = |measurement| metrics_of(run, measurement).into_iter().map(move |metric| (measurement, metric));
+    run.measurements.iter().flat_map(of)
 }
 
 /// The metrics of a measurement that the run defines: those planned, then those read without a plan.

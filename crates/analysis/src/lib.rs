@@ -57,7 +57,7 @@ pub use result::{
     LevelCapacity, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, MissingFigureKind, Mode, ModeUnit, ModelLine,
     MovedCpus, Outcome, PredictionGap, RangeVerdict, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study,
     StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, TagCount, TailGroup, Timeline, TimelineGroup,
-    TranslationCost, Warning,
+    TranslationCost, Warning, WarningKind,
 };
 pub use samples::samples_as_found;
 pub use studies::{FULL_CPU_SHARE, published_load, studies, study_ids, study_metrics, study_summary};

@@ -6,11 +6,11 @@ pub(crate) use crate::evidence::{
     ClaimTest, EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioAnswer, RatioTest, RoundHeadlines, ShareTest,
     TestedFigure, interval_estimate, outcome_of_p_value, p_value_of_all, p_value_of_any, ratio_of_rounds,
 };
-pub(crate) use crate::headlines::{Baselines, ComputedHeadline, metrics_of};
+pub(crate) use crate::headlines::{Baselines, ComputedHeadline, measured_metrics, metrics_of};
 pub(crate) use crate::metric_selector::{MetricSelector, select};
 pub(crate) use crate::result::{
     Analysis, Figure, Finding, FindingData, Importance, MetricResult, Outcome, RangeVerdict, StatedConclusion, Study,
-    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, Warning,
+    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, Warning, WarningKind,
 };
 pub(crate) use crate::samples::{SampleSet, min_max};
 pub(crate) use crate::wording::{amount_text, capitalise, counted_text, ratio_text, share_text, span_text};

@@ -20,7 +20,7 @@ pub use memory::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
 pub(crate) use outcome::ends_or;
 pub use outcome::{
     CanaryCorrelation, Distribution, Figure, ImpossibleValue, Mode, ModeUnit, Outcome, RangeVerdict, Summary, TagCount,
-    Warning,
+    Warning, WarningKind,
 };
 pub use studies::{
     LineCeiling, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow,

@@ -146,7 +146,7 @@ pub(crate) fn add_warnings(evidence: &Evidence<'_>, results: &mut [MetricResult]
                 result.metric.id == slow.metric.id && result.case == *slow.case && result.outcome.summary().is_some()
             };
             let slow_results = results.iter_mut().filter(is_slow);
-            slow_results.for_each(|result| result.warnings.push(Warning::Implausible { text: text.clone() }));
+            slow_results.for_each(|result| result.warnings.push(Warning::new(WarningKind::Implausible, text.clone())));
         }
     }
 }
@@ -202,9 +202,9 @@ mod tests {
             add_scalars(&mut run, metric, case.clone(), &ROUNDS.map(|share| share * value));
         }
         let of_result = |result: &MetricResult| {
-            let implausible = result.warnings.iter().filter(|warning| matches!(warning, Warning::Implausible { .. }));
+            let implausible = result.warnings.iter().filter(|warning| warning.kind == WarningKind::Implausible);
             let id = kelvin_core::catalogue::find(result.metric.id).unwrap().id.as_str();
-            implausible.map(|warning| (id, warning.text().to_owned())).collect::<Vec<_>>()
+            implausible.map(|warning| (id, warning.text.clone())).collect::<Vec<_>>()
         };
         analyse(&run).results.iter().flat_map(of_result).collect()
     }

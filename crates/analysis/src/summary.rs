@@ -188,7 +188,7 @@ pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
             format!("bimodal from run to run: {modes} of the runs of this machine; the headline is that of this run")
         }
     };
-    (!summary.modes.is_empty()).then_some(Warning::Modes { text })
+    (!summary.modes.is_empty()).then_some(Warning::new(WarningKind::Modes, text))
 }
 
 /// Names the modes of a value that is bimodal from round to round or from run to run, also in its warning.
@@ -201,7 +201,7 @@ pub(crate) fn rename_modes(result: &mut MetricResult, name: impl Fn(&Mode) -> Op
         mode.level = name(mode);
     }
     if let Some(named) = modes_warning(summary, result.metric.unit) {
-        let of_modes = result.warnings.iter_mut().filter(|warning| matches!(warning, Warning::Modes { .. }));
+        let of_modes = result.warnings.iter_mut().filter(|warning| warning.kind == WarningKind::Modes);
         of_modes.for_each(|warning| *warning = named.clone());
     }
 }
@@ -237,7 +237,7 @@ fn drift_warning(summary: &Summary) -> Option<Warning> {
     let (moves, by, chance) = (if moved > 0.0 { "rose" } else { "fell" }, percent(moved.abs()), p_value(p));
     let rounds = summary.round_headlines.len();
     let text = format!("the value {moves} by {by} over the run ({chance}, Mann-Kendall test over {rounds} rounds)");
-    Some(Warning::Drift { text })
+    Some(Warning::new(WarningKind::Drift, text))
 }
 
 fn halves_warning(summary: &Summary) -> Option<Warning> {
@@ -252,7 +252,8 @@ fn halves_warning(summary: &Summary) -> Option<Warning> {
         "the second half of the run is {by} {side} than the first ({chance}, medians of {before} against {after} rounds): comparisons with \
          this number are weak"
     );
-    (p <= TREND_ALPHA && moved.is_finite() && moved.abs() > MIN_DRIFT_SHARE).then_some(Warning::HalvesDiffer { text })
+    (p <= TREND_ALPHA && moved.is_finite() && moved.abs() > MIN_DRIFT_SHARE)
+        .then_some(Warning::new(WarningKind::HalvesDiffer, text))
 }
 
 fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
@@ -266,7 +267,8 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
         percent(target)
     );
     // A target relative to the value means nothing for a value of zero.
-    (share.is_finite() && share > target).then_some(Warning::WideInterval { share, target, text })
+    let (kind, share, target) = (WarningKind::WideInterval, Some(share), Some(target));
+    (share.is_some_and(f64::is_finite) && share > target).then_some(Warning { kind, share, target, text })
 }
 
 fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {
@@ -282,7 +284,7 @@ fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Opti
     } else {
         return None;
     };
-    Some(Warning::Disturbed { text })
+    Some(Warning::new(WarningKind::Disturbed, text))
 }
 
 fn effective_warning(summary: &Summary) -> Option<Warning> {
@@ -291,10 +293,10 @@ fn effective_warning(summary: &Summary) -> Option<Warning> {
     let few = FEW_EFFECTIVE_SAMPLES.max(1.5 * f64::from(summary.rounds));
     let worth = summary.effective_samples;
     let text = format!("{n} samples are so correlated that they are worth about {worth:.0} independent ones");
-    (n >= MIN_CORRELATED_SAMPLES as u64 && worth < few).then_some(Warning::FewEffectiveSamples { text })
+    (n >= MIN_CORRELATED_SAMPLES as u64 && worth < few).then_some(Warning::new(WarningKind::FewEffectiveSamples, text))
 }
 
 fn failed_warning(summary: &Summary) -> Option<Warning> {
     let text = format!("{} of {} rounds failed", summary.failed_rounds, summary.failed_rounds + summary.rounds);
-    (summary.failed_rounds > 0).then_some(Warning::FailedRounds { text })
+    (summary.failed_rounds > 0).then_some(Warning::new(WarningKind::FailedRounds, text))
 }

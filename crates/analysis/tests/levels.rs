@@ -1,7 +1,7 @@
 //! Levels of the memory hierarchy, found on published curves of other machines and on curves without any.
 
 use kelvin_analysis::testing::{add_scalars, empty_run};
-use kelvin_analysis::{CurvePoint, MemoryLevels, Warning, analyse, levels};
+use kelvin_analysis::{CurvePoint, MemoryLevels, Warning, WarningKind, analyse, levels};
 use kelvin_core::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, HeadlineSamples, Metric, Run, Tlb};
 use kelvin_stats::Random;
 use serde::Deserialize;
@@ -385,7 +385,9 @@ fn modes_are_named_by_level() {
     let modes = &boundary.outcome.summary().unwrap().modes;
     let named: Vec<Option<&str>> = modes.iter().map(|mode| mode.level.as_deref()).collect();
     assert_eq!(named, [Some("L2"), Some("DRAM")]);
-    let [Warning::Modes { text }] = &boundary.warnings[..] else { panic!("{:?}", boundary.warnings) };
+    let [Warning { kind: WarningKind::Modes, text, .. }] = &boundary.warnings[..] else {
+        panic!("{:?}", boundary.warnings)
+    };
     assert!(text.contains("5.00 ns (67 %, L2) and 100 ns (33 %, DRAM) of the rounds"), "{text}");
     assert!(at(2 << 20).outcome.summary().unwrap().modes.is_empty());
 }

@@ -3,7 +3,7 @@
 use kelvin_analysis::testing::{self, add_measurement, add_rounds, add_scalars, round_with_outcome};
 use kelvin_analysis::{
     Analysis, Headlines, Importance, IntervalKind, MetricResult, ModeUnit, Outcome, RangeVerdict, Summary, Warning,
-    analyse,
+    WarningKind, analyse,
 };
 use kelvin_core::{
     AmountShare, AmountUnit, Axis, AxisScale, Better, Bound, BoundRecord, Case, CauseResult, CauseVerdict,
@@ -69,7 +69,7 @@ fn failed_round_is_excluded_alone() {
     let analysis = analyse(&run);
     let found = only_result(&analysis).outcome.summary().unwrap();
     assert_eq!((found.rounds, found.failed_rounds), (4, 1));
-    let failed = Warning::FailedRounds { text: "1 of 5 rounds failed".into() };
+    let failed = Warning::new(WarningKind::FailedRounds, "1 of 5 rounds failed".into());
     assert!(only_result(&analysis).warnings.contains(&failed), "{:?}", only_result(&analysis).warnings);
 }
 
@@ -125,11 +125,11 @@ fn modes_suppress_wide_interval_warning() {
     centers.sort_by(f64::total_cmp);
     assert_eq!(centers, [100.0, 130.0]);
     assert!(
-        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 modes from one operation to the next")),
+        matches!(&result.warnings[0], Warning { kind: WarningKind::Modes, text, .. } if text.contains("2 modes from one operation to the next")),
         "{:?}",
         result.warnings
     );
-    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::WideInterval { .. })));
+    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning { kind: WarningKind::WideInterval, .. })));
 }
 
 #[test]
@@ -149,10 +149,16 @@ fn persistent_modes_warn_alternating_do_not() {
     // Every third operation, and the same number in stretches of twenty.
     let (of, modes, warnings) = summed(|at| at % 3 == 0);
     assert_eq!((of, modes), (ModeUnit::Samples, 2));
-    assert!(!warnings.iter().any(|warning| matches!(warning, Warning::Modes { .. })), "{warnings:?}");
+    assert!(
+        !warnings.iter().any(|warning| matches!(warning, Warning { kind: WarningKind::Modes, .. })),
+        "{warnings:?}"
+    );
     let (of, modes, warnings) = summed(|at| at % 60 < 20);
     assert_eq!((of, modes), (ModeUnit::Periods, 2));
-    assert!(matches!(&warnings[0], Warning::Modes { text } if text.contains("in stretches")), "{warnings:?}");
+    assert!(
+        matches!(&warnings[0], Warning { kind: WarningKind::Modes, text, .. } if text.contains("in stretches")),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -168,7 +174,9 @@ fn bimodal_rounds_give_two_modes() {
     let interval = summary.interval.unwrap();
     assert!(interval.lower > 11.0 && interval.upper < 13.0, "{interval:?}");
     assert_eq!(summary.round_headlines.len(), 6);
-    let [Warning::Modes { text }] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
+    let [Warning { kind: WarningKind::Modes, text, .. }] = &result.warnings[..] else {
+        panic!("{:?}", result.warnings)
+    };
     assert_eq!(
         text,
         "bimodal from round to round: 12.1 ns (67 %) and 120 ns (33 %) of the rounds; the headline is the first"
@@ -190,14 +198,16 @@ fn bimodal_runs_give_two_modes() {
     assert_eq!(shares, [4.0 / 6.0, 2.0 / 6.0]);
     // The distance between the modes is no error of either.
     assert!(summary.headline > 11.9 && summary.interval.unwrap().half_width() < 1.0, "{summary:?}");
-    assert!(matches!(&result.warnings[0], Warning::Modes { text } if text.contains("from run to run")));
+    assert!(
+        matches!(&result.warnings[0], Warning { kind: WarningKind::Modes, text, .. } if text.contains("from run to run"))
+    );
 }
 
 #[test]
 fn drift_warns_and_suppresses_wide_interval() {
     let rising: Vec<f64> = (0..6).map(|i| 100.0 + 2.0 * f64::from(i)).collect();
     let analysis = analyse(&scalars(&rising));
-    let [Warning::Drift { text }] = &only_result(&analysis).warnings[..] else {
+    let [Warning { kind: WarningKind::Drift, text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert_eq!(text, "the value rose by 9.5 % over the run (p = 0.003, Mann-Kendall test over 6 rounds)");
@@ -208,7 +218,7 @@ fn drift_warns_and_suppresses_wide_interval() {
 #[test]
 fn unexplained_wide_interval_warns() {
     let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
-    let [Warning::WideInterval { text, .. }] = &only_result(&analysis).warnings[..] else {
+    let [Warning { kind: WarningKind::WideInterval, text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert!(text.contains("the target of 2.0 % was not reached"), "{text}");
@@ -218,7 +228,7 @@ fn unexplained_wide_interval_warns() {
 #[test]
 fn differing_halves_warn() {
     let analysis = analyse(&scalars(&[100.1, 100.0, 99.9, 100.2, 105.0, 105.2, 104.9, 105.1]));
-    let halves = |warning: &Warning| matches!(warning, Warning::HalvesDiffer { text } if text.contains("4.9 % higher"));
+    let halves = |warning: &Warning| matches!(warning, Warning { kind: WarningKind::HalvesDiffer, text, .. } if text.contains("4.9 % higher"));
     assert!(only_result(&analysis).warnings.iter().any(halves), "{:?}", only_result(&analysis).warnings);
 }
 
@@ -231,7 +241,7 @@ fn correlated_samples_warn_of_few_effective() {
     let analysis = analyse(&run);
     let found = only_result(&analysis).outcome.summary().unwrap();
     assert!(found.effective_samples < 20.0, "{}", found.effective_samples);
-    let few = |warning: &Warning| matches!(warning, Warning::FewEffectiveSamples { .. });
+    let few = |warning: &Warning| matches!(warning, Warning { kind: WarningKind::FewEffectiveSamples, .. });
     assert!(only_result(&analysis).warnings.iter().any(few));
     let mut random = Random::new(2);
     let mut run = testing::empty_run(&[CALL]);
@@ -321,7 +331,7 @@ fn call_below_one_cycle_is_implausible() {
     let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &vec![vec![0.1; 20]; 4]);
     let analysis = analyse(&run);
-    let [Warning::Implausible { text }] = &only_result(&analysis).warnings[..] else {
+    let [Warning { kind: WarningKind::Implausible, text, .. }] = &only_result(&analysis).warnings[..] else {
         panic!("{:?}", only_result(&analysis).warnings)
     };
     assert!(text.starts_with("0.41 core cycles"), "{text}");

@@ -6,7 +6,8 @@ use kelvin_analysis::testing::{
     self, BATCH_ITERATIONS, BLOCK_NANOSECONDS, CHAIN_NANOSECONDS, CLOCK_PAIR_NANOSECONDS, LOOP_NANOSECONDS,
 };
 use kelvin_analysis::{
-    Analysis, ComparisonRequest, ComparisonSubject, Headlines, Outcome, SideInput, Summary, Warning, analyse,
+    Analysis, ComparisonRequest, ComparisonSubject, Headlines, Outcome, SideInput, Summary, Warning, WarningKind,
+    analyse,
 };
 use kelvin_core::{
     Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Comparison, HeadlineSamples, Metric, MissingInput,
@@ -184,7 +185,9 @@ fn too_few_undisturbed_give_no_headline() {
     let Outcome::NotKnown(found) = &unknown.results[0].outcome else { panic!("{:?}", unknown.results[0].outcome) };
     assert_eq!((found.treatment, found.undisturbed), (HeadlineSamples::AsFound, None));
     assert_eq!(found.headline, found.as_found.value);
-    assert!(matches!(&unknown.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("never quiet")));
+    assert!(
+        matches!(&unknown.results[0].warnings[..], [Warning { kind: WarningKind::Disturbed, text, .. }] if text.contains("never quiet"))
+    );
     assert_eq!(unknown.results[0].cycles, None);
 }
 
@@ -433,7 +436,9 @@ fn tags_judge_without_canaries() {
     let found = summary(&analysis);
     assert_eq!((found.undisturbed_share, found.undisturbed, found.headline), (1.0, None, 100.0));
     assert_eq!((analysis.undisturbed_share, analysis.canaries.len()), (None, 0));
-    assert!(matches!(&analysis.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("not read")));
+    assert!(
+        matches!(&analysis.results[0].warnings[..], [Warning { kind: WarningKind::Disturbed, text, .. }] if text.contains("not read"))
+    );
 }
 
 #[test]

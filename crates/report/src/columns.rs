@@ -243,7 +243,7 @@ pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
     type Of<'a> = FigureColumn<'a>;
     [
         Of::text("warnings", |row| {
-            visible_text(row.result.warnings.iter().map(|warning| warning.text()).collect::<Vec<_>>().join("; "))
+            visible_text(row.result.warnings.iter().map(|warning| &*warning.text).collect::<Vec<_>>().join("; "))
         }),
         Of::text("reason", |row| {
             let reason = labels::missing_reason(&row.result.outcome, row.result.metric.unit);

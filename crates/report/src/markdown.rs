@@ -177,7 +177,7 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
     };
     page.push(reasons.iter().map(|one| without_numbers(one, alike)).collect());
     for result in &measured {
-        let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text());
+        let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text);
         page.push(result.warnings.iter().map(line).collect());
     }
     if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {

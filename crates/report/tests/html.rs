@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap, RangeVerdict, Warning};
+use kelvin_analysis::{
+    Finding, FindingData, Importance, MetricResult, PredictionGap, RangeVerdict, Warning, WarningKind,
+};
 use kelvin_core::text::{escape_invisible, is_visible};
 use kelvin_core::{AsFoundFigure, Better, PredictionVerdict, Unit};
 use kelvin_report::{Html, Render};
@@ -418,7 +420,8 @@ fn wide_intervals_of_group_are_one_warning() {
     let mut count = 0;
     for (result, share) in points.zip(&mut shares) {
         let text = format!("the interval is {share} of the value");
-        result.warnings = vec![Warning::WideInterval { share, target: 0.02, text }];
+        result.warnings =
+            vec![Warning { kind: WarningKind::WideInterval, share: Some(share), target: Some(0.02), text }];
         count += 1;
     }
     assert!(count > 2);
@@ -441,7 +444,7 @@ fn page_is_complete_without_script() {
     }
     for result in &sample.analysis.results {
         for warning in &result.warnings {
-            assert!(markup.contains(warning.text()), "{}", warning.text());
+            assert!(markup.contains(&warning.text), "{}", warning.text);
         }
     }
     let figures = markup.matches("<figure ").count();

@@ -62,11 +62,11 @@ impl<'a> SideSeries<'a> {
         let mut series = Self::default();
         let (mut hertz, mut slowed, mut chains) = (Vec::new(), Vec::new(), Vec::new());
         for run in runs {
-            let desk = Baselines::from_run(run);
-            hertz.extend(core_hertz(run, &desk));
-            slowed.extend(desk.references.log_slowdown);
-            chains.extend(desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds));
-            series.add_run(run, &desk);
+            let baselines = Baselines::from_run(run);
+            hertz.extend(core_hertz(run, &baselines));
+            slowed.extend(baselines.references.log_slowdown);
+            chains.extend(baselines.references.get(Canary::Chain).map(|chain| chain.nanoseconds));
+            series.add_run(run, &baselines);
         }
         let chains = if chains.len() == runs.len() { chains } else { Vec::new() };
         [series.hertz, series.log_slowdown, series.chain_nanoseconds] =
@@ -74,30 +74,26 @@ impl<'a> SideSeries<'a> {
         series
     }
 
-    fn add_run(&mut self, run: &'a Run, desk: &Baselines<'a>) {
-        let chain = desk.references.get(Canary::Chain).map(|chain| chain.nanoseconds);
+    fn add_run(&mut self, run: &'a Run, baselines: &Baselines<'a>) {
+        let chain = baselines.references.get(Canary::Chain).map(|chain| chain.nanoseconds);
         // What was measured only as an input, briefly, is compared with nothing.
-        for measurement in run.measurements.iter().filter(|measurement| !measurement.planned.only_input) {
-            let at_case = &measurement.planned.case;
-            for metric in metrics_of(run, measurement) {
-                let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
-                let settled = ComputedHeadline::from_samples(&gathered, None);
-                let has_headline = settled.is_some();
-                let rounds = settled.map(|settled| settled.round_headlines).filter(|rounds| {
-                    exceeded_bound(&metric, run.bound(&metric.id, at_case), headline(rounds)).is_none()
-                });
-                let found = self.entry(MetricCase { metric: metric.id, case: at_case.clone() }, metric);
-                match rounds {
-                    Some(rounds) => found.add_run(rounds, chain),
-                    None if gathered.found_count() == 0 => found.missing = Some(missing_text(measurement)),
-                    None if has_headline => found.missing = Some("beyond what is possible".into()),
-                    None => found.missing = Some(gathered.shortage_reason()),
-                }
-                let learned = desk.learned(metric.id, at_case);
-                let known = |learned: Option<&SpreadHistory>| learned.map_or(0, |learned| learned.headlines.len());
-                if known(learned) > known(found.learned) {
-                    found.learned = learned;
-                }
+        for (measurement, metric) in measured_metrics(run).filter(|(measurement, _)| !measurement.planned.only_input) {
+            let case = &measurement.planned.case;
+            let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
+            let computed = ComputedHeadline::from_samples(&samples, None).map(|computed| computed.round_headlines);
+            let is_impossible =
+                |rounds: &[f64]| exceeded_bound(&metric, run.bound(&metric.id, case), headline(rounds)).is_some();
+            let figure = self.entry(MetricCase { metric: metric.id, case: case.clone() }, metric);
+            match computed {
+                Some(rounds) if is_impossible(&rounds) => figure.missing = Some("beyond what is possible".into()),
+                Some(rounds) => figure.add_run(rounds, chain),
+                None if samples.found_count() == 0 => figure.missing = Some(missing_text(measurement)),
+                None => figure.missing = Some(samples.shortage_reason()),
+            }
+            let learned = baselines.learned(metric.id, case);
+            let known = |learned: Option<&SpreadHistory>| learned.map_or(0, |learned| learned.headlines.len());
+            if known(learned) > known(figure.learned) {
+                figure.learned = learned;
             }
         }
     }

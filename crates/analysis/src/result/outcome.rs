@@ -244,66 +244,44 @@ pub enum RangeVerdict {
 
 /// A warning about a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Warning {
+pub struct Warning {
+    /// Of what.
+    pub kind: WarningKind,
+    /// Half of a wide interval over the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// What that should have been at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
+    /// In words, with figures.
+    pub text: String,
+}
+
+/// Of what a warning is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
     /// The value has two or more modes, which no repetition narrows.
-    Modes {
-        /// In words, with figures.
-        text: String,
-    },
+    Modes,
     /// The value moved over the run.
-    Drift {
-        /// In words, with figures.
-        text: String,
-    },
+    Drift,
     /// The samples are so correlated that few are independent.
-    FewEffectiveSamples {
-        /// In words, with figures.
-        text: String,
-    },
+    FewEffectiveSamples,
     /// The target for the interval was not reached.
-    WideInterval {
-        /// Half of the interval over the value.
-        share: f64,
-        /// What that should have been at most.
-        target: f64,
-        /// In words, with figures.
-        text: String,
-    },
+    WideInterval,
     /// Few samples were undisturbed.
-    Disturbed {
-        /// In words, with figures.
-        text: String,
-    },
+    Disturbed,
     /// Halves of the run differ: comparisons with it are weak.
-    HalvesDiffer {
-        /// In words, with figures.
-        text: String,
-    },
+    HalvesDiffer,
     /// Some rounds failed.
-    FailedRounds {
-        /// In words, with figures.
-        text: String,
-    },
+    FailedRounds,
     /// The value is possible but implausible.
-    Implausible {
-        /// In words, with figures.
-        text: String,
-    },
+    Implausible,
 }
 
 impl Warning {
-    /// The sentence.
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Modes { text }
-            | Self::Drift { text }
-            | Self::FewEffectiveSamples { text }
-            | Self::WideInterval { text, .. }
-            | Self::Disturbed { text }
-            | Self::HalvesDiffer { text }
-            | Self::FailedRounds { text }
-            | Self::Implausible { text } => text,
-        }
+    /// A warning without figures of its own.
+    pub fn new(kind: WarningKind, text: String) -> Self {
+        Self { kind, share: None, target: None, text }
     }
 }

@@ -290,16 +290,13 @@ fn warnings(results: &[&MetricResult]) -> Markup {
         if case.is_empty() { Markup::from(text) } else { html!("<span class=\"case\">{}</span> {}", case, text) }
     };
     let alone = all().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none());
-    let alone = alone.map(|(result, warning)| one(result, warning.text()));
+    let alone = alone.map(|(result, warning)| one(result, &warning.text));
     list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
 }
 
 /// Half of an interval over its value, and its target, of a warning of that.
 fn wide_warning(warning: &Warning) -> Option<(f64, f64)> {
-    match warning {
-        Warning::WideInterval { share, target, .. } => Some((*share, *target)),
-        _ => None,
-    }
+    warning.share.zip(warning.target)
 }
 
 /// Published values of the same metric on other machines, marked if not of the same quantity.

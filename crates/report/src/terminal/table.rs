@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_analysis::wording::{class_comparison, half_width_count};
-use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning};
+use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning, WarningKind};
 use kelvin_core::{Unit, Value};
 
 use super::{Terminal, TextStyle};
@@ -66,10 +66,10 @@ struct Footnotes {
 
 /// Letter and meaning of the warnings on precision; the page has the figures of each.
 fn warning_letter(warning: &Warning) -> Option<(char, &'static str)> {
-    match warning {
-        Warning::WideInterval { .. } => Some(('w', "its interval is wider than the target")),
-        Warning::FewEffectiveSamples { .. } => Some(('s', "its samples are correlated: few are independent")),
-        Warning::Disturbed { .. } => Some(('d', "few of its samples were undisturbed")),
+    match warning.kind {
+        WarningKind::WideInterval => Some(('w', "its interval is wider than the target")),
+        WarningKind::FewEffectiveSamples => Some(('s', "its samples are correlated: few are independent")),
+        WarningKind::Disturbed => Some(('d', "few of its samples were undisturbed")),
         _ => None,
     }
 }
@@ -84,10 +84,10 @@ impl Footnotes {
                 letters.insert(letter.0.to_string());
                 continue;
             }
-            let known = self.numbered.iter().position(|text| text == warning.text());
+            let known = self.numbered.iter().position(|text| *text == warning.text);
             numbers.insert(1 + known.unwrap_or(self.numbered.len()));
             if known.is_none() {
-                self.numbered.push(warning.text().to_owned());
+                self.numbered.push(warning.text.clone());
             }
         }
         let marks: Vec<String> = numbers.iter().map(usize::to_string).chain(letters).collect();

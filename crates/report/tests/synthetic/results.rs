@@ -179,7 +179,7 @@ fn cpu() -> Vec<MetricResult> {
                 .with_word(kelvin_core::AxisWord::from_names("via", via));
             let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
             if via == "plt" && arguments == 3 {
-                result.warnings.push(Warning::Drift { text: "rose by 3.1 % over the run".into() });
+                result.warnings.push(Warning::new(WarningKind::Drift, "rose by 3.1 % over the run".into()));
             }
             results.push(result);
         }
@@ -207,7 +207,7 @@ fn os() -> Vec<MetricResult> {
         predicted(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
     ];
     let null = &mut results[0];
-    null.warnings.push(Warning::HalvesDiffer { text: "the halves of the run differ by 1.8 %".into() });
+    null.warnings.push(Warning::new(WarningKind::HalvesDiffer, "the halves of the run differ by 1.8 %".into()));
     if let Outcome::Measured(summary) = &mut null.outcome {
         summary.notes = vec!["strace-like counting: 1,000,000 calls for 1,000,000 iterations".into()];
         summary.modes =
@@ -218,7 +218,7 @@ fn os() -> Vec<MetricResult> {
     results.push(predicted(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
     let mut timer = measured(m::TIMER, Case::new(), 54_312.0, 0.08);
     let text = "half-width 8.0 % after 20 rounds; the target is 2 %".into();
-    timer.warnings.push(Warning::WideInterval { share: 0.08, target: 0.02, text });
+    timer.warnings.push(Warning { kind: WarningKind::WideInterval, share: Some(0.08), target: Some(0.02), text });
     if let Outcome::Measured(summary) = &mut timer.outcome {
         summary.distribution.is_of_batch_means = false;
         summary.distribution.max = 3_912_443.0;
@@ -244,7 +244,7 @@ fn os() -> Vec<MetricResult> {
 fn processes() -> Vec<MetricResult> {
     let mut results = vec![predicted(m::FORK, Case::new(), 48_312.0, 0.013, 52_000.0)];
     let mut vfork = measured(m::VFORK, Case::new(), 31_412.0, 0.21);
-    vfork.warnings.push(Warning::Modes { text: "two modes, 27.1 µs (62 %) and 38.4 µs (38 %)".into() });
+    vfork.warnings.push(Warning::new(WarningKind::Modes, "two modes, 27.1 µs (62 %) and 38.4 µs (38 %)".into()));
     if let Outcome::Measured(summary) = &mut vfork.outcome {
         summary.modes = vec![
             Mode { center: 27_100.0, share: 0.62, level: None },
@@ -280,7 +280,7 @@ fn switching(task: &'static str) -> Case {
 
 fn switches() -> Vec<MetricResult> {
     let mut pipe = predicted(m::SWITCH, switching("process"), 1_534.0, 0.026, 800.0);
-    pipe.warnings.push(Warning::Disturbed { text: "only 29 % of the batches were undisturbed".into() });
+    pipe.warnings.push(Warning::new(WarningKind::Disturbed, "only 29 % of the batches were undisturbed".into()));
     if let Outcome::Measured(summary) = &mut pipe.outcome {
         summary.undisturbed_share = 0.29;
         summary.notes = vec!["counters: 2.000 voluntary switches for each round trip".into()];
@@ -488,7 +488,7 @@ pub fn make_hostile(result: &mut MetricResult, text: &str) {
         }
     }
     result.no_prediction_reason = result.no_prediction_reason.as_ref().map(|_| text.into());
-    result.warnings = vec![Warning::Drift { text: text.into() }];
+    result.warnings = vec![Warning::new(WarningKind::Drift, text.into())];
     match &mut result.outcome {
         Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary.notes = vec![text.into()],
         Outcome::Invalid(ceiling) => ceiling.likely_cause = text.into(),

@@ -1,12 +1,6 @@
 //! The tables of what either host did: a row for each number of users.
 
-use kelvin_core::catalogue::load::hosts::{
-    CONTEXT_SWITCHES, CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE,
-    DISK_READS, DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, HOST_METRICS, LISTEN_DROPS,
-    LISTEN_OVERFLOWS, MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY,
-    PRESSURE_MEMORY_FULL, PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS, THREADS,
-    THREADS_WITHOUT_CPU,
-};
+use kelvin_core::catalogue::load::hosts;
 use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, NetworkSetup, SERVER_MEMORY};
 
 use super::sweep_tables::table_id;
@@ -59,39 +53,39 @@ const fn user_column(
 /// Those that say most first: in a terminal there is room for a few. Shares from a fiftieth on are told from noise; pressure of less
 /// than a tenth is that of any host with work.
 static HOST_COLUMNS: [HostColumn; 33] = [
-    column_from("user", &CPU_USER, 0.02),
-    column_from("system", &CPU_SYSTEM, 0.02),
-    column_from("steal", &CPU_STEAL, 0.02),
-    column_from("throttled", &CPU_THROTTLED, 0.02),
-    column_from("overflows", &LISTEN_OVERFLOWS, 0.5),
-    column_from("resent", &RETRANSMITTED_SEGMENTS, 0.001),
+    column_from("user", &hosts::CPU_USER, 0.02),
+    column_from("system", &hosts::CPU_SYSTEM, 0.02),
+    column_from("steal", &hosts::CPU_STEAL, 0.02),
+    column_from("throttled", &hosts::CPU_THROTTLED, 0.02),
+    column_from("overflows", &hosts::LISTEN_OVERFLOWS, 0.5),
+    column_from("resent", &hosts::RETRANSMITTED_SEGMENTS, 0.001),
     user_column("cache hits", (LoadHost::Server, &CACHE_HITS), ColumnThreshold::UpTo(0.98)),
     user_column("queued connections", (LoadHost::Server, &ACCEPT_QUEUE), ColumnThreshold::From(0.5)),
-    column_from("reads", &DISK_READS, 1.0),
-    column_from("read size", &DISK_READ_SIZE, 1.0),
-    column_from("refaults", &REFAULTS, 100.0),
-    column_from("PSI memory", &PRESSURE_MEMORY, 0.02),
-    column_from("PSI io", &PRESSURE_IO, 0.1),
-    column_from("PSI cpu", &PRESSURE_CPU, 0.1),
-    column_from("threads without CPU", &THREADS_WITHOUT_CPU, 0.5),
-    hidden_column("own CPUs", &CPU_ALLOWED),
-    hidden_column("tasks running", &RUNNABLE_TASKS),
-    hidden_column("switches", &CONTEXT_SWITCHES),
-    hidden_column("PSI io full", &PRESSURE_IO_FULL),
-    hidden_column("PSI memory full", &PRESSURE_MEMORY_FULL),
+    column_from("reads", &hosts::DISK_READS, 1.0),
+    column_from("read size", &hosts::DISK_READ_SIZE, 1.0),
+    column_from("refaults", &hosts::REFAULTS, 100.0),
+    column_from("PSI memory", &hosts::PRESSURE_MEMORY, 0.02),
+    column_from("PSI io", &hosts::PRESSURE_IO, 0.1),
+    column_from("PSI cpu", &hosts::PRESSURE_CPU, 0.1),
+    column_from("threads without CPU", &hosts::THREADS_WITHOUT_CPU, 0.5),
+    hidden_column("own CPUs", &hosts::CPU_ALLOWED),
+    hidden_column("tasks running", &hosts::RUNNABLE_TASKS),
+    hidden_column("switches", &hosts::CONTEXT_SWITCHES),
+    hidden_column("PSI io full", &hosts::PRESSURE_IO_FULL),
+    hidden_column("PSI memory full", &hosts::PRESSURE_MEMORY_FULL),
     user_column("memory", (LoadHost::Server, &SERVER_MEMORY), ColumnThreshold::Never),
     user_column("memory", (LoadHost::Client, &CLIENT_MEMORY), ColumnThreshold::Never),
-    hidden_column("available", &MEMORY_AVAILABLE),
-    hidden_column("page cache", &FILE_CACHE),
-    hidden_column("major faults", &MAJOR_FAULTS),
-    hidden_column("read", &DISK_READ_BYTES),
-    hidden_column("writes", &DISK_WRITES),
-    hidden_column("write size", &DISK_WRITE_SIZE),
-    hidden_column("written", &DISK_WRITTEN_BYTES),
-    hidden_column("drops", &LISTEN_DROPS),
-    hidden_column("sockets", &SOCKETS),
-    hidden_column("processes", &PROCESSES),
-    hidden_column("threads", &THREADS),
+    hidden_column("available", &hosts::MEMORY_AVAILABLE),
+    hidden_column("page cache", &hosts::FILE_CACHE),
+    hidden_column("major faults", &hosts::MAJOR_FAULTS),
+    hidden_column("read", &hosts::DISK_READ_BYTES),
+    hidden_column("writes", &hosts::DISK_WRITES),
+    hidden_column("write size", &hosts::DISK_WRITE_SIZE),
+    hidden_column("written", &hosts::DISK_WRITTEN_BYTES),
+    hidden_column("drops", &hosts::LISTEN_DROPS),
+    hidden_column("sockets", &hosts::SOCKETS),
+    hidden_column("processes", &hosts::PROCESSES),
+    hidden_column("threads", &hosts::THREADS),
 ];
 
 impl HostColumn {
@@ -156,7 +150,7 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
             own.iter().map(|column| column.mean(host, load).map(|value| Figure::without_interval(value, 1))).collect();
         StudyRow { label: counted_text(load.users, "user"), cells }
     };
-    let metrics = own.iter().map(|column| column.metric()).chain(HOST_METRICS.iter().copied());
+    let metrics = own.iter().map(|column| column.metric()).chain(hosts::HOST_METRICS.iter().copied());
     StudyTable {
         id: table_id(sweep, host.name()),
         title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.held)), sweep_suffix(&sweep.held)),

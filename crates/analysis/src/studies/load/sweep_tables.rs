@@ -1,9 +1,6 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
-use kelvin_core::catalogue::load::{
-    BLOCKED, BUSY_TIME, CLIENT_IN_FLIGHT, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, RESPONSE_P50,
-    RESPONSE_P95, RESPONSE_P99, SENT_BYTE_RATE, SERVICE, STALLED, STALLS, UTILISATION, WRITTEN_BYTE_RATE,
-};
+use kelvin_core::catalogue::load;
 
 use super::capacity_model::closed_network;
 use super::*;
@@ -45,24 +42,24 @@ const fn other_column(label: &'static str, metric: &'static Metric) -> SweepColu
 }
 
 static SWEEP_COLUMNS: [SweepColumn; 18] = [
-    main_column("requests", &THROUGHPUT),
-    main_column("response", &RESPONSE),
-    drawn_column("median", &RESPONSE_P50),
-    drawn_column("p95", &RESPONSE_P95),
-    main_column("p99", &RESPONSE_P99),
-    other_column("from when the request left", &SERVICE),
-    other_column("in flight", &IN_FLIGHT),
-    other_column("awaited", &CLIENT_IN_FLIGHT),
-    other_column("sent", &SENT_BYTE_RATE),
-    other_column("received", &RATE),
-    other_column("in the network", &NETWORK_IN_FLIGHT),
-    other_column("read from the disk", &DISK_BYTE_RATE),
-    other_column("written to the disk", &WRITTEN_BYTE_RATE),
-    other_column("threads blocked", &BLOCKED),
-    other_column("stalled", &STALLED),
-    other_column("stalls", &STALLS),
-    other_column("sent late", &LATENESS),
-    other_column("failed", &ERRORS),
+    main_column("requests", &load::THROUGHPUT),
+    main_column("response", &load::RESPONSE),
+    drawn_column("median", &load::RESPONSE_P50),
+    drawn_column("p95", &load::RESPONSE_P95),
+    main_column("p99", &load::RESPONSE_P99),
+    other_column("from when the request left", &load::SERVICE),
+    other_column("in flight", &load::IN_FLIGHT),
+    other_column("awaited", &load::CLIENT_IN_FLIGHT),
+    other_column("sent", &load::SENT_BYTE_RATE),
+    other_column("received", &load::RATE),
+    other_column("in the network", &load::NETWORK_IN_FLIGHT),
+    other_column("read from the disk", &load::DISK_BYTE_RATE),
+    other_column("written to the disk", &load::WRITTEN_BYTE_RATE),
+    other_column("threads blocked", &load::BLOCKED),
+    other_column("stalled", &load::STALLED),
+    other_column("stalls", &load::STALLS),
+    other_column("sent late", &load::LATENESS),
+    other_column("failed", &load::ERRORS),
 ];
 
 /// A row for each number of users.
@@ -91,7 +88,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
         let label = format!("{}{mark}", counted_text(load.users, "user"));
         StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
     };
-    let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION, &BUSY_TIME]);
+    let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&load::UTILISATION, &load::BUSY_TIME]);
     StudyTable {
         id: table_id(sweep, "users"),
         title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.held)),
