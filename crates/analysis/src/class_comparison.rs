@@ -173,14 +173,9 @@ fn area_line(area: &AreaComparison) -> String {
         ClassVerdict::Faster => "faster than usual",
     };
     let few = if area.has_few_members { "; few machines of this class are known" } else { "" };
-    format!(
-        "{}: {} times as slow as {}, {}; 95 % of them are at {}: {word}{few}.",
-        area.area,
-        number(area.factor),
-        member_text(area),
-        figure_count(area),
-        usual_range(area)
-    )
+    let (factor, members) = (number(area.factor), member_text(area));
+    let (figures, range) = (figure_count(area), usual_range(area));
+    format!("{}: {factor} times as slow as {members}, {figures}; 95 % of them are at {range}: {word}{few}.", area.area)
 }
 
 /// A figure against its class in one word, the same for a time and a rate; empty without a range.

@@ -465,11 +465,8 @@ pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> 
     let [before, after] = [last.before, last.after].map(|value| brief_value(value, None, series.metric.unit));
     let said = change_sentence(last, series.metric.better, history);
     let chance = p_value(last.p_value.adjusted);
-    Some(format!(
-        "{}: {before} -> {after}, {said}; by chance: {chance}; {}",
-        series_name(series),
-        other_changes(last, MAX_NAMED_FACTS)
-    ))
+    let (name, others) = (series_name(series), other_changes(last, MAX_NAMED_FACTS));
+    Some(format!("{name}: {before} -> {after}, {said}; by chance: {chance}; {others}"))
 }
 
 /// What else changed with a change, at most `most` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.

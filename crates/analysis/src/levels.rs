@@ -380,10 +380,10 @@ fn conclusions(
         several => {
             let missing = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
             let found = several.iter().map(|level| {
-                let Interval { lower: low, upper: high, .. } = level.interval;
+                let latency = Estimate::new(level.latency, (level.interval.lower, level.interval.upper));
                 let claim = MemoryLevelClaim::Found {
                     name: level.name.clone(),
-                    latency: Estimate { value: level.latency, low, high, is_range: true },
+                    latency: Estimate { is_range: true, ..latency },
                     ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
                     to_bytes: level.to_bytes,
                     reported: level.reported_bytes,
@@ -461,23 +461,17 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
     let TranslationCost { bytes, base, huge, disjoint, visible_from } = *found;
     let latencies = [base, huge];
     let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
-    let more = format!(
-        "base pages cost {} more per load than huge pages at {} ({})",
-        value_text(base - huge, Unit::Nanoseconds),
-        bytes_text(bytes),
-        percent((base - huge) / huge)
-    );
+    let [slow, fast, cost] = [base, huge, base - huge].map(|time| value_text(time, Unit::Nanoseconds));
+    let (set, share) = (bytes_text(bytes), percent((base - huge) / huge));
+    let more = format!("base pages cost {cost} more per load than huge pages at {set} ({share})");
     let text = match visible_from {
         Some(from) => format!("{more}, noticeable from {} up{reaches}", bytes_text(from)),
         None if base > huge => format!("{more}, hardly noticeable{reaches}"),
-        None => format!("base pages cost no more than huge pages up to {}{reaches}", bytes_text(bytes)),
+        None => format!("base pages cost no more than huge pages up to {set}{reaches}"),
     };
+    let (apart, ratio) = (if disjoint { "apart" } else { "not apart" }, number(base / huge));
     let test = format!(
-        "{} with base pages against {} with huge pages; {} by the ratio of their medians, {}",
-        value_text(base, Unit::Nanoseconds),
-        value_text(huge, Unit::Nanoseconds),
-        if disjoint { "apart" } else { "not apart" },
-        number(base / huge)
+        "{slow} with base pages against {fast} with huge pages; {apart} by the ratio of their medians, {ratio}"
     );
     let claim = MemoryLevelClaim::Translation { bytes, latencies, visible_from, reach };
     let test = ClaimTest::new(TestEvidence::Intervals { latencies, disjoint }, test, tested);

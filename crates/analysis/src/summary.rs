@@ -259,12 +259,12 @@ fn halves_warning(summary: &Summary) -> Option<Warning> {
 fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
     let half = summary.run_interval?.half_width();
     let share = half / summary.headline.abs();
+    // Three digits, so that just above the target does not read as the target.
+    let multiple =
+        if share < 1.0 { format!("{} % of", number(share * 100.0)) } else { format!("{} times", number(share)) };
+    let (width, wanted) = (value_text(half, unit), percent(target));
     let text = format!(
-        "the interval of this run alone, ± {}, is {} the value; the target of {} was not reached",
-        value_text(half, unit),
-        // Three digits, so that just above the target does not read as the target.
-        if share < 1.0 { format!("{} % of", number(share * 100.0)) } else { format!("{} times", number(share)) },
-        percent(target)
+        "the interval of this run alone, ± {width}, is {multiple} the value; the target of {wanted} was not reached"
     );
     // A target relative to the value means nothing for a value of zero.
     let (kind, share, target) = (WarningKind::WideInterval, Some(share), Some(target));

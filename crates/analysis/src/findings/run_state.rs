@@ -62,10 +62,9 @@ pub(super) fn busy_machine(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding
 /// The core was shared throughout, judging by earlier runs of the machine.
 pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let found = analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
+        let (ratio, more) = (number(block_over_chain), percent(slower - 1.0));
         let because = format!(
-            "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
-            number(block_over_chain),
-            percent(slower - 1.0)
+            "the block canary took {ratio} times the chain canary at its best, {more} more than in earlier runs"
         );
         let text = "Another thread shared this core during the whole run, judging by earlier runs: measure again later";
         Finding::new(Importance::Major, FindingData::CoreShared { slower, block_over_chain }, text.into(), because)

@@ -39,13 +39,11 @@ fn held_conclusions(held: &Case, all: &[RoundHeadlines<'_>]) -> Vec<StatedConclu
         let more = most as f64 / few as f64;
         let evenly = at(few)?.clone().scaled(more);
         let found = RatioTest::above(RatioQuestion::BeyondEqualShares, 1.0).test(&evenly, at(most)?)?;
+        let (longer, times) = (ratio_text(&found.ratio.divided_by(1.0 / more), "as long"), number(more));
+        let (time, usual) = (amount_text(&found.other), value_text(found.base.value / more, found.base.unit));
         let text = format!(
-            "{reads}: from {few} to {most} threads the time of a read grows by more than their number: it is {}, for {} times as many \
-             threads, {} against {}",
-            ratio_text(&found.ratio.divided_by(1.0 / more), "as long"),
-            number(more),
-            amount_text(&found.other),
-            value_text(found.base.value / more, found.base.unit)
+            "{reads}: from {few} to {most} threads the time of a read grows by more than their number: it is {longer}, for {times} times as \
+             many threads, {time} against {usual}"
         );
         Some(found.conclude(text))
     };

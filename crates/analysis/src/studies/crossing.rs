@@ -161,12 +161,9 @@ impl BestOf {
         // The best was chosen by the same rounds.
         let chance = p_value_of_all(compared.iter().map(|(_, ratio)| ratio.p_value));
         let outcome = outcome_of_p_value(chance.map(|chance| chance * compared.len() as f64));
-        let text = format!(
-            "against {}: {}; ratios of medians against each of {} others, jointly at 95 %",
-            next.name,
-            ratio_text(&nearest.ratio, "as much"),
-            compared.len()
-        );
+        let (name, times, count) = (&next.name, ratio_text(&nearest.ratio, "as much"), compared.len());
+        let text =
+            format!("against {name}: {times}; ratios of medians against each of {count} others, jointly at 95 %");
         let evidence = TestEvidence::JointRatios { ratios: vec![(None, nearest.ratio)], rounds: best.rounds.len() };
         Some(Self {
             question,
@@ -195,11 +192,8 @@ impl BestOf {
 /// The test of a comparison at several sizes, by what it compares.
 pub(super) fn joint_test(what: &str, ratios: &[LineRatio], rounds: usize, outcome: Option<TestOutcome>) -> ClaimTest {
     let figures = ratios.iter().map(|one| format!("{} at {}", span_text(&one.ratio, number), bytes(one.position)));
-    let text = format!(
-        "{what} at each of {} sizes, intervals jointly at 95 %: {}",
-        ratios.len(),
-        figures.collect::<Vec<_>>().join(", ")
-    );
+    let (sizes, figures) = (ratios.len(), figures.collect::<Vec<_>>().join(", "));
+    let text = format!("{what} at each of {sizes} sizes, intervals jointly at 95 %: {figures}");
     let ratios = ratios.iter().map(|one| (Some(one.position), one.ratio)).collect();
     ClaimTest::new(TestEvidence::JointRatios { ratios, rounds }, text, outcome)
 }

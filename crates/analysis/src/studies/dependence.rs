@@ -76,14 +76,9 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
         let slope = slope.estimate;
         self.conclude(DependenceLaw::Linear, off, Some(slope), |claimed| {
             let slope = slope.divided_by(1.0 / each);
-            let [value, low, high] =
-                [slope.value, slope.low, slope.high].map(|time| value_text(time, Unit::Nanoseconds));
-            format!(
-                "{claim}, {value} ({}: {low} to {high}): with {} {}",
-                interval_label(&slope),
-                amount(claimed.at),
-                ratio_text(&claimed.ratio_to_law, "the line's")
-            )
+            let [value, low, high] = slope.parts().map(|time| value_text(time, Unit::Nanoseconds));
+            let (label, times) = (interval_label(&slope), ratio_text(&claimed.ratio_to_law, "the line's"));
+            format!("{claim}, {value} ({label}: {low} to {high}): with {} {times}", amount(claimed.at))
         })
     }
 

@@ -46,12 +46,10 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
         let both_ways = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
         let found = RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE)
             .test(trip(metric, PairPlacement::SameCpu)?, &both_ways.clone().scaled(2.0))?;
-        let text = format!(
-            "more than half of a round trip of {small} over {name} on one CPU is sending and receiving, not switching: {}, {}",
-            share_text(&found.ratio),
-            found.amounts()
-        );
-        Some(found.conclude(text))
+        let (share, amounts) = (share_text(&found.ratio), found.amounts());
+        Some(found.conclude(format!(
+            "more than half of a round trip of {small} over {name} on one CPU is sending and receiving, not switching: {share}, {amounts}"
+        )))
     };
     let cpu_distance = |name: &str, metric: &Metric| {
         let [same, two] = [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
@@ -227,12 +225,10 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     // Against the smallest message itself, not twice it.
     let times = shown.ratio.divided_by(1.0 / DOUBLED_TIME);
     let where_from = match from {
-        Some(Crossover { after, until, near, .. }) => format!(
-            " from messages of about {} up (between {} and {})",
-            value_text(near, Unit::Bytes),
-            bytes(after),
-            bytes(until)
-        ),
+        Some(Crossover { after, until, near, .. }) => {
+            let (near, [after, until]) = (value_text(near, Unit::Bytes), [after, until].map(bytes));
+            format!(" from messages of about {near} up (between {after} and {until})")
+        }
         // Of larger messages nothing is known.
         None => format!(" up to messages of {}", bytes(shown.position)),
     };

@@ -61,11 +61,9 @@ impl PageClaim {
             _ if agreeing == rounds => Some(true),
             _ => None,
         };
+        let ([low, high], within) = (range.map(percent), percent(PAGE_SHARE_TOLERANCE));
         let test = format!(
-            "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
-            percent(PAGE_SHARE_TOLERANCE),
-            percent(range[0]),
-            percent(range[1])
+            "to within {within} of all or none: {agreeing} of {rounds} rounds agree, with {low} to {high} of the pages"
         );
         let evidence = TestEvidence::Rounds { agreeing, rounds, range, tolerance: PAGE_SHARE_TOLERANCE };
         let claim = Claim::Pages { metric: self.metric.id, case, all: self.all };

@@ -72,10 +72,9 @@ fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> 
         }
     });
     let here = span_text(&ratios[1], number).replacen(" (", " times (", 1);
+    let (file, times) = (state_and_file(in_order.case), ratio_text(&ratios[0], "as long as sequential ones"));
     let text = format!(
-        "{}: the order of reads matters less over the network: random ones take {}, on this machine {here}{}",
-        state_and_file(in_order.case),
-        ratio_text(&ratios[0], "as long as sequential ones"),
+        "{file}: the order of reads matters less over the network: random ones take {times}, on this machine {here}{}",
         why.unwrap_or_default()
     );
     let claim = Claim::OrderConverges { remote: remote.map(RoundHeadlines::metric_value), ratios, ratio, requests };

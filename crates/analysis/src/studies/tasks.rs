@@ -98,11 +98,8 @@ impl TaskRounds<'_, '_> {
             )
         };
         let earlier = format!("{tasks} finish the work earlier than one: {}", ratio_text(&ratio, "as fast"));
-        let efficient = format!(
-            "{tasks} use the CPUs with an efficiency of at least {}: {}",
-            percent(MIN_EFFICIENCY),
-            share_text(&ratio.divided_by(cpus))
-        );
+        let (least, share) = (percent(MIN_EFFICIENCY), share_text(&ratio.divided_by(cpus)));
+        let efficient = format!("{tasks} use the CPUs with an efficiency of at least {least}: {share}");
         vec![
             judged(RatioQuestion::TasksFaster, 1.0, Some(EQUIVALENCE_MARGIN), earlier),
             judged(RatioQuestion::TasksEfficient, MIN_EFFICIENCY * cpus, None, efficient),

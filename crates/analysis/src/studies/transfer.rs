@@ -113,12 +113,8 @@ impl FactorComparison {
             Some(files) if !rest.is_empty() => format!(", with {files}{rest}"),
             _ => String::new(),
         };
-        let text = format!(
-            "{}{files}: {}{}",
-            self.claim,
-            list.join("; "),
-            published_agreement(self.factor, &over, cells.in_memory)
-        );
+        let (list, published) = (list.join("; "), published_agreement(self.factor, &over, cells.in_memory));
+        let text = format!("{}{files}: {list}{published}", self.claim);
         let test = passes_test(over.len(), rounds, outcome_of_p_value(chance));
         let Self { factor, base, other, .. } = self;
         let claim = TransferClaim::Factor { factor, base, other, by_files: over, in_memory: cells.in_memory };
@@ -207,11 +203,8 @@ fn mapping(setting: CellSetting) -> Case {
 /// Whether mmap at both ends beats read/write at both.
 fn mmap_factor(setting: CellSetting) -> FactorComparison {
     let (base, other) = (copying(setting), mapping(setting));
-    let claim = format!(
-        "mmap at both ends is faster than read/write, {} against {} a call",
-        window_pages(&other),
-        bytes(buffer_bytes(&base))
-    );
+    let (pages, buffer) = (window_pages(&other), bytes(buffer_bytes(&base)));
+    let claim = format!("mmap at both ends is faster than read/write, {pages} against {buffer} a call");
     FactorComparison::new(TransferFactor::Mmap, claim, base, other)
 }
 
@@ -241,13 +234,11 @@ fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
     }
     // `1 file of 12 MB 0.40 times as long = 0.17 by calls of 1 MiB x 2.32 by mapping in place of those; published 0.16`.
     let gain = |of: &GainOverFiles| {
+        let (files, times, published) =
+            (file_set_named(&of.files), number(of.whole.value), published_suffix(of.published));
+        let [by_bytes, by_mapping] = [&of.by_bytes, &of.by_mapping].map(|part| span_text(part, number));
         format!(
-            "{} {} times as long = {} by calls of 1 MiB x {} by mapping in place of those{}",
-            file_set_named(&of.files),
-            number(of.whole.value),
-            span_text(&of.by_bytes, number),
-            span_text(&of.by_mapping, number),
-            published_suffix(of.published)
+            "{files} {times} times as long = {by_bytes} by calls of 1 MiB x {by_mapping} by mapping in place of those{published}"
         )
     };
     let list: Vec<String> = over.iter().map(gain).collect();
@@ -323,14 +314,11 @@ fn effects_over_files(
         Some(false) => "; by the published means the sender's does",
         None => "",
     };
+    let (files, pages, buffer) = (file_set(files), window_pages(&held), bytes(buffer_bytes(&held)));
+    let [at_sender, at_receiver] = [&sender, &receiver].map(times);
     let text = format!(
-        "{}, {} against {} a call: the receiver's method decides more than the sender's: mmap at the receiver takes {}, at the \
-         sender {}; both together {both}{said}",
-        file_set(files),
-        window_pages(&held),
-        bytes(buffer_bytes(&held)),
-        times(&receiver),
-        times(&sender)
+        "{files}, {pages} against {buffer} a call: the receiver's method decides more than the sender's: mmap at the receiver takes \
+         {at_receiver}, at the sender {at_sender}; both together {both}{said}"
     );
     let rounds = logs.len();
     let test = format!("effects on the logarithm over 4 cells within a pass, {rounds} passes or more");
@@ -344,20 +332,14 @@ fn call_factors() -> Vec<FactorComparison> {
     let [published, narrow, wide] = published_settings();
     let per_file = |setting| CellSetting { connection: ConnectionPolicy::PerFile, buffer: PUBLISHED_BUFFER, ..setting };
     let buffers = |base: CellSetting, other: CellSetting| {
-        let claim = format!(
-            "read/write at both ends is faster with {} a call than with {}",
-            bytes(other.buffer),
-            bytes(base.buffer)
-        );
+        let [less, more] = [base.buffer, other.buffer].map(bytes);
+        let claim = format!("read/write at both ends is faster with {more} a call than with {less}");
         FactorComparison::new(TransferFactor::CallBytes, claim, copying(base), copying(other))
     };
     let windows = |base: CellSetting, other: CellSetting| {
-        let claim = format!(
-            "mmap at both ends is faster with windows of {} pages than of {} pages, {}",
-            other.window,
-            base.window,
-            connection_text(base.connection)
-        );
+        let (more, less, connection) = (other.window, base.window, connection_text(base.connection));
+        let claim =
+            format!("mmap at both ends is faster with windows of {more} pages than of {less} pages, {connection}");
         FactorComparison::new(TransferFactor::Window, claim, mapping(base), mapping(other))
     };
     let connections = |case: Case| {
@@ -411,10 +393,9 @@ fn method_factors() -> Vec<FactorComparison> {
         cell(SenderMethod::KernelMmap, ReceiverMethod::KernelMmap, setting),
     ];
     all.extend(in_kernel.map(|blocking| {
+        let (methods, amounts) = (end_methods(&blocking), call_amounts(&blocking));
         let claim = format!(
-            "{}, {}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
-            end_methods(&blocking),
-            call_amounts(&blocking),
+            "{methods}, {amounts}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
             connection_text(connection)
         );
         FactorComparison::new(TransferFactor::Mode, claim, blocking.clone(), blocking.with_word(WaitMode::Fasync))

@@ -18,10 +18,9 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         seen.figure_ratio(&chosen, &systems).filter(|compared| compared.is_below(MAX_SYSTEM_SHARE))
     };
     let worst = PairPlacement::ALL.iter().filter_map(at).min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;
+    let [chosen, system] = [worst.base, worst.other].map(rate_text);
     let text = format!(
-        "A local TCP stream reaches {} with {name}, the default congestion control of this system, but {} with another.",
-        rate_text(worst.other),
-        rate_text(worst.base)
+        "A local TCP stream reaches {system} with {name}, the default congestion control of this system, but {chosen} with another."
     );
     Some(worst.into_answer(Consequence::Avoidable, StandOutQuestion::CongestionControl, text))
 }

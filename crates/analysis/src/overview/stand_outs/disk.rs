@@ -14,10 +14,9 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         .replace("k/s", "thousand")
         .replace("M/s", "million")
         .replace(" /s", "");
+    let (rate, time) = (rate_text(read), time_text(latency));
     let text = format!(
-        "The disk reads {} sequentially, and {requests} random blocks of 4 KiB a second; a single one takes {}.",
-        rate_text(read),
-        time_text(latency)
+        "The disk reads {rate} sequentially, and {requests} random blocks of 4 KiB a second; a single one takes {time}."
     );
     let sides = all.map(|rounds| rounds.metric_value()).into();
     Some(StandOutAnswer::new(Consequence::Ability, StandOutQuestion::Disk, sides, text))

@@ -10,10 +10,7 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let cpus = seen.evidence.run.header.machine.topology.allowed.get()?.len();
     let compared = seen.figure_ratio(&one, &all)?;
     let together = if cpus == 2 { "both".to_owned() } else { format!("all {cpus}") };
-    let text = format!(
-        "One CPU reads {} from memory, {together} together {}.",
-        rate_text(compared.base),
-        rate_text(compared.other)
-    );
+    let [one, all] = [compared.base, compared.other].map(rate_text);
+    let text = format!("One CPU reads {one} from memory, {together} together {all}.");
     Some(compared.into_answer(Consequence::Ability, StandOutQuestion::SharedMemoryBandwidth, text).with_factor(1.0))
 }

@@ -17,10 +17,9 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let [apart, together] =
         [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| TWO_STREAMS.with_word(placement.point()));
     let compared = seen.figure_ratio(&apart, &together).filter(|compared| compared.is_below(MAX_PLACEMENT_SHARE))?;
+    let [one, two] = [compared.base, compared.other].map(rate_text);
     let text = format!(
-        "Two local TCP streams reach {} with both ends of each on one CPU, but {} with the ends on two CPUs.",
-        rate_text(compared.base),
-        rate_text(compared.other)
+        "Two local TCP streams reach {one} with both ends of each on one CPU, but {two} with the ends on two CPUs."
     );
     Some(compared.into_answer(Consequence::Avoidable, StandOutQuestion::StreamsBetweenCpus, text))
 }

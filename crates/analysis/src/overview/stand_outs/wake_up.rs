@@ -8,17 +8,15 @@ use super::*;
 const MIN_WAKE_UP_RATIO: f64 = 3.0;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
-    let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
-    let compared = seen
-        .figure_ratio(
-            &select(&SWITCH_COST).with_word(HandoffTask::Process.point()).with_word(HandoffMechanism::Pipe.point()),
-            &wake,
-        )
-        .filter(|compared| compared.is_above(MIN_WAKE_UP_RATIO))?;
+    let [switch, wake] =
+        [&SWITCH_COST, &SWITCH_CROSS_CPU].map(|metric| select(metric).with_word(HandoffMechanism::Pipe.point()));
+    let compared = seen.figure_ratio(&switch.with_word(HandoffTask::Process.point()), &wake)?;
+    let (time, times) = (time_text(compared.other), times_text(compared.ratio.value));
     let text = format!(
-        "Waking an idle CPU takes {}, {} times a context switch: work that moves between CPUs pays it each time.",
-        time_text(compared.other),
-        times_text(compared.ratio.value)
+        "Waking an idle CPU takes {time}, {times} times a context switch: work that moves between CPUs pays it each time."
     );
+    if !compared.is_above(MIN_WAKE_UP_RATIO) {
+        return None;
+    }
     Some(compared.into_answer(Consequence::OfThisMachine, StandOutQuestion::WakeUp, text))
 }

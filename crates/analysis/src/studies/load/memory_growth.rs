@@ -22,12 +22,10 @@ pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusio
         _ => None,
     };
     let whose = if of_server { "server" } else { "load generator" };
+    let (least, most) = (bytes_text(MIN_LEAK_PER_REQUEST), value_text(MIN_LEAK_BYTES, Unit::Bytes));
+    let [each, total] = [&bytes_a_request, &in_study].map(|growth| span_text(growth, bytes_text));
     let text = format!(
-        "the memory of the {whose} grows by more than {} a request and {} in the study: by {} a request, {} in the study",
-        bytes_text(MIN_LEAK_PER_REQUEST),
-        value_text(MIN_LEAK_BYTES, Unit::Bytes),
-        span_text(&bytes_a_request, bytes_text),
-        span_text(&in_study, bytes_text)
+        "the memory of the {whose} grows by more than {least} a request and {most} in the study: by {each} a request, {total} in the study"
     );
     let line = (holds == Some(true))
         .then(|| format!("The memory of the {whose} grows by {} a request.", bytes_text(bytes_a_request.value)));

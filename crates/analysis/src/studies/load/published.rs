@@ -109,19 +109,14 @@ impl<'f> PublishedCaseModel<'f> {
         let as_seen = claim.limit == claim.limit_published
             && claim.knee_by_published_saturation == claim.knee_published
             && is_near;
+        let PublishedLoadCase { name, knee, knee_by_published_saturation, knee_published, .. } = &claim;
+        let [limit, named] = [claim.limit, claim.limit_published].map(resource_name);
+        let [rate, seen, crossing] = [capacity, seen, claim.crossing].map(number);
+        let others = if claim.saturation_of_others { " in its other cases" } else { "" };
         let text = format!(
-            "{}: the capacities give what was seen: the {} as the limit, at {} requests/s; the study named the {}, and saw {}{}. The bounds \
-             cross at {} users; by mean value analysis 95 % are reached with {}, 95 % of what was seen with {}; the study saw the knee at {}",
-            claim.name,
-            resource_name(claim.limit),
-            number(claim.capacity),
-            resource_name(claim.limit_published),
-            number(claim.saturation_published),
-            if claim.saturation_of_others { " in its other cases" } else { "" },
-            number(claim.crossing),
-            claim.knee,
-            claim.knee_by_published_saturation,
-            claim.knee_published
+            "{name}: the capacities give what was seen: the {limit} as the limit, at {rate} requests/s; the study named the {named}, and saw \
+             {seen}{others}. The bounds cross at {crossing} users; by mean value analysis 95 % are reached with {knee}, 95 % of what was seen \
+             with {knee_by_published_saturation}; the study saw the knee at {knee_published}"
         );
         Some(LoadConclusion::new(LoadClaim::Published(claim), Some(as_seen), self.test(), text))
     }

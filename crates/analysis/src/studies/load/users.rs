@@ -40,12 +40,9 @@ pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
     let spent =
         if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
     let few = format!("{} with {}", time(alone), users_text(first.users));
-    let text = format!(
-        "the response time grows with the number of users: {few}, {} with {}{spent}",
-        time(crowded),
-        users_text(last.users)
-    );
-    let line = format!("Response time {few}, {} with {}{spent}.", time(crowded), last.users);
+    let (longer, most) = (time(crowded), users_text(last.users));
+    let text = format!("the response time grows with the number of users: {few}, {longer} with {most}{spent}");
+    let line = format!("Response time {few}, {longer} with {}{spent}.", last.users);
     let claim = LoadClaim::Response { single_user: (first.users, alone), saturated: (last.users, crowded) };
     let stated = LoadConclusion::new(claim, holds, visits_test(sweep), text);
     Some(stated.with_line(AnswerLine::Response, Some(line)))
@@ -67,13 +64,11 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
         || "it does not fall within the measured range".to_owned(),
         |peak| format!("highest with {}", users_text(peak as u64)),
     );
+    let [contention_text, coherency_text] = [&contention, &coherency].map(|share| span_text(share, percent));
+    let (users, times) = (furthest.workers, number(furthest.ratio));
     let text = format!(
-        "the universal scalability law describes throughput by users: contention {}, coherency {}, {peak_text}; at {} users it is {} \
-         times what was measured",
-        span_text(&contention, percent),
-        span_text(&coherency, percent),
-        furthest.workers,
-        number(furthest.ratio)
+        "the universal scalability law describes throughput by users: contention {contention_text}, coherency {coherency_text}, {peak_text}; \
+         at {users} users it is {times} times what was measured"
     );
     let claim = LoadClaim::Scalability { fixed: sweep.held.clone(), contention, coherency, peak, furthest };
     Some(LoadConclusion::new(claim, Some(describes), visits_test(sweep), text))
