@@ -10,30 +10,30 @@ use super::{ReferenceMachine, value_at_case};
 /// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.28 either way, as a stated
 /// tolerance. What few machines there are tell more of it where they agree.
 pub(super) const UNMODELLED_VARIANCE: f64 = 0.06;
-/// Like `UNMODELLED_VARIANCE`, of a figure over its yardstick: a factor of 1.15 either way.
+/// Like `UNMODELLED_VARIANCE`, of a figure over its proxy: a factor of 1.15 either way.
 pub(super) const PROXY_VARIANCE: f64 = 0.02;
 /// The share of the mean square about a formula that lies between groups of machines where no two groups tell: half.
 const BETWEEN_GROUP_SHARE: f64 = 0.5;
 /// Least variance of a figure about its formula: 1 % of error is in any two figures.
 const MIN_VARIANCE: f64 = 1e-4;
-/// How many machines and pairs of them the usual variance of a subject counts as, beside those that tell of one formula.
+/// How many machines and pairs of them the usual variance of a group counts as, beside those that tell of one formula.
 const PRIOR_MACHINES: f64 = 1.0;
-/// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
+/// How many metrics of a group all others count as: one metric that a formula hits by chance makes no accurate group.
 const PRIOR_METRICS: f64 = 1.0;
 /// Like `PRIOR_METRICS`, of a stated tolerance.
 const TOLERANCE_PRIOR_METRICS: f64 = 2.0;
 
-/// What figures are about whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
+/// Metrics whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
 /// known better than a time.
 pub(super) type MetricGroup = (String, Unit);
 
-/// Mean squares of metrics by subject.
+/// Mean squares of metrics by their group.
 type MeanSquares = BTreeMap<MetricGroup, Vec<f64>>;
 
 /// Like `MeanSquares`, of differences of two machines, halved, by their relation in the order of [`MachineRelation::ALL`].
 pub(super) type PairVariances = [MeanSquares; 3];
 
-/// The subject of a metric.
+/// The group of a metric.
 pub(super) fn metric_group(metric: &Metric) -> MetricGroup {
     (metric.id.split('.').take(2).collect::<Vec<_>>().join("."), metric.unit)
 }
@@ -69,20 +69,26 @@ impl<'a> FormulaErrors<'a> {
 
     /// The mean square of each machine.
     fn mean_squares(&self) -> impl Iterator<Item = f64> {
-        self.machines.iter().map(|(_, cases)| mean(&values(cases).iter().map(|off| off * off).collect::<Vec<f64>>()))
+        self.machines
+            .iter()
+            .map(|(_, cases)| mean(&values(cases).iter().map(|error| error * error).collect::<Vec<f64>>()))
     }
 
     /// For each pair of machines their relation, and half of the mean square of their difference over the cases of both.
     fn pair_variances(&self) -> impl Iterator<Item = (MachineRelation, f64)> {
-        self.machines.iter().enumerate().flat_map(move |(number, (one, here))| {
-            self.machines[number + 1..].iter().filter_map(move |(other, there)| {
-                let both =
-                    here.iter().filter_map(|(case, off)| Some((off - value_at_case(there, case)?).powi(2) / 2.0));
-                let both: Vec<f64> = both.collect();
-                (!both.is_empty()).then(|| (one.identity.relation(&other.identity), mean(&both)))
-            })
+        all_pairs(&self.machines).filter_map(|((machine, own), (other, cases))| {
+            let squares =
+                own.iter().filter_map(|(case, error)| Some((error - value_at_case(cases, case)?).powi(2) / 2.0));
+            let squares: Vec<f64> = squares.collect();
+            (!squares.is_empty()).then(|| (machine.identity.relation(&other.identity), mean(&squares)))
         })
     }
+}
+
+/// Each pair of items once.
+pub(super) fn all_pairs<T>(items: &[T]) -> impl Iterator<Item = (&T, &T)> {
+    let later = |number: usize| items[number + 1..].iter();
+    items.iter().enumerate().flat_map(move |(number, item)| later(number).map(move |other| (item, other)))
 }
 
 fn values(cases: &[(Case, f64)]) -> Vec<f64> {
@@ -98,73 +104,80 @@ pub(super) struct VarianceModel {
 }
 
 impl VarianceModel {
-    /// About formulas, by all that machines tell of: those of few metrics of a subject are drawn to those of all.
-    pub(super) fn from_formulas<'a>(families: impl Iterator<Item = (MetricGroup, FormulaErrors<'a>)>) -> Self {
-        let (mut square, mut apart) = (MeanSquares::new(), PairVariances::default());
-        for (subject, family) in families {
-            square.entry(subject.clone()).or_default().extend(family.mean_squares());
-            for (relation, square) in family.pair_variances() {
-                apart[relation as usize].entry(subject.clone()).or_default().push(square);
+    /// About formulas, by all that machines tell of: those of few metrics of a group are drawn to those of all.
+    pub(super) fn from_formulas<'a>(errors: impl Iterator<Item = (MetricGroup, FormulaErrors<'a>)>) -> Self {
+        let (mut squares, mut semivariances) = (MeanSquares::new(), PairVariances::default());
+        for (group, errors) in errors {
+            squares.entry(group.clone()).or_default().extend(errors.mean_squares());
+            for (relation, square) in errors.pair_variances() {
+                semivariances[relation as usize].entry(group.clone()).or_default().push(square);
             }
         }
-        Self { mean_square: Some(PooledVariance::pooled(square)), pair_variances: apart.map(PooledVariance::pooled) }
+        Self {
+            mean_square: Some(PooledVariance::pooled(squares)),
+            pair_variances: semivariances.map(PooledVariance::pooled),
+        }
     }
 
     /// Of what has no formula: drawn to a stated tolerance, since machines that are alike tell little of one that is not. Machines that are
     /// related are closer than that as they usually are about formulas.
-    pub(super) fn from_machine_pairs(apart: PairVariances, tolerance: f64, formulas: &Self) -> Self {
-        let [other, ..] = formulas.pair_variances.each_ref().map(|usual| usual.overall);
-        let mut levels = apart.into_iter().zip(&formulas.pair_variances).map(|(squares, usual)| {
-            let closer = usual.overall.zip(other).map_or(1.0, |(own, other)| (own / other).min(1.0));
+    pub(super) fn from_machine_pairs(pairs: PairVariances, tolerance: f64, formulas: &Self) -> Self {
+        let [unrelated, ..] = formulas.pair_variances.each_ref().map(|variance| variance.overall);
+        let mut levels = pairs.into_iter().zip(&formulas.pair_variances).map(|(squares, usual)| {
+            let closer = usual.overall.zip(unrelated).map_or(1.0, |(own, unrelated)| (own / unrelated).min(1.0));
             PooledVariance::shrunk_towards(squares, (tolerance * closer, TOLERANCE_PRIOR_METRICS))
         });
         Self { mean_square: None, pair_variances: std::array::from_fn(|_| levels.next().unwrap_or_default()) }
     }
 
-    /// The parts of figures of a subject; `None` if nothing is known of any.
-    pub(super) fn effects(&self, subject: &MetricGroup) -> Option<VarianceComponents> {
-        let (apart, square) = self.variances(subject)?;
-        Some(VarianceComponents::from_semivariances(apart, square))
+    /// The parts of figures of a group; `None` if nothing is known of any.
+    pub(super) fn effects(&self, group: &MetricGroup) -> Option<VarianceComponents> {
+        let (semivariances, square) = self.variances(group)?;
+        Some(VarianceComponents::from_semivariances(semivariances, square))
     }
 
-    /// How many times the usual variance of its subject that of a family is: what its own machines show, drawn to one.
-    pub(super) fn relative_variance(&self, subject: &MetricGroup, family: &FormulaErrors<'_>) -> Option<f64> {
-        let (apart, square) = self.variances(subject)?;
-        let about = square
+    /// How many times the usual variance of the group the errors of a formula have: what its own machines show, drawn to one.
+    pub(super) fn relative_variance(&self, group: &MetricGroup, errors: &FormulaErrors<'_>) -> Option<f64> {
+        let (semivariances, square) = self.variances(group)?;
+        let squares = square
             .into_iter()
-            .flat_map(|usual| family.mean_squares().map(move |square| square.max(MIN_VARIANCE) / usual));
-        let pairs =
-            family.pair_variances().map(|(relation, square)| square.max(MIN_VARIANCE) / apart[relation as usize]);
-        let shown: Vec<f64> = about.chain(pairs).collect();
-        Some((PRIOR_MACHINES + shown.iter().sum::<f64>()) / (PRIOR_MACHINES + shown.len() as f64))
+            .flat_map(|usual| errors.mean_squares().map(move |square| square.max(MIN_VARIANCE) / usual));
+        let pairs = errors
+            .pair_variances()
+            .map(|(relation, square)| square.max(MIN_VARIANCE) / semivariances[relation as usize]);
+        let ratios: Vec<f64> = squares.chain(pairs).collect();
+        Some((PRIOR_MACHINES + ratios.iter().sum::<f64>()) / (PRIOR_MACHINES + ratios.len() as f64))
     }
 
-    /// The semivariances of a subject by relation, and its mean square.
-    fn variances(&self, subject: &MetricGroup) -> Option<([f64; 3], Option<f64>)> {
+    /// The semivariances of a group by relation, and its mean square.
+    fn variances(&self, group: &MetricGroup) -> Option<([f64; 3], Option<f64>)> {
         let square = match &self.mean_square {
-            Some(usual) => Some(usual.variance(subject)?),
+            Some(usual) => Some(usual.variance(group)?),
             None => None,
         };
-        let [other, group, kind] = self.pair_variances.each_ref().map(|usual| usual.variance(subject));
-        let other = other.or(square.map(|square| BETWEEN_GROUP_SHARE * square))?;
-        let group = group.unwrap_or(other);
-        Some(([other, group, kind.unwrap_or(group)], square))
+        let [unrelated, vendor, kind] = self.pair_variances.each_ref().map(|variance| variance.variance(group));
+        let unrelated = unrelated.or(square.map(|square| BETWEEN_GROUP_SHARE * square))?;
+        let vendor = vendor.unwrap_or(unrelated);
+        Some(([unrelated, vendor, kind.unwrap_or(vendor)], square))
     }
 }
 
-/// A variance by subject.
+/// A variance by group.
 #[derive(Clone, Debug, Default)]
 struct PooledVariance {
     by_group: BTreeMap<MetricGroup, f64>,
-    /// That of a subject of which nothing is known, if something is known of others or assumed.
+    /// That of a group of which nothing is known, if something is known of others or assumed.
     overall: Option<f64>,
 }
 
 impl PooledVariance {
-    /// Drawn to that of all subjects.
+    /// Drawn to that of all groups.
     fn pooled(squares: MeanSquares) -> Self {
-        let all: Vec<f64> = squares.values().flatten().copied().collect();
-        if all.is_empty() { Self::default() } else { Self::shrunk_towards(squares, (trimmed_mean(all), PRIOR_METRICS)) }
+        let every: Vec<f64> = squares.values().flatten().copied().collect();
+        if every.is_empty() {
+            return Self::default();
+        }
+        Self::shrunk_towards(squares, (trimmed_mean(every), PRIOR_METRICS))
     }
 
     /// Drawn to a variance that counts as this many metrics.
@@ -173,12 +186,12 @@ impl PooledVariance {
             let metrics = squares.len() as f64;
             (metrics * trimmed_mean(squares) + worth * to) / (metrics + worth)
         };
-        let by_subject = squares.into_iter().map(|(subject, squares)| (subject, drawn(squares))).collect();
-        Self { by_group: by_subject, overall: Some(to) }
+        let by_group = squares.into_iter().map(|(group, squares)| (group, drawn(squares))).collect();
+        Self { by_group, overall: Some(to) }
     }
 
-    fn variance(&self, subject: &MetricGroup) -> Option<f64> {
-        self.by_group.get(subject).copied().or(self.overall)
+    fn variance(&self, group: &MetricGroup) -> Option<f64> {
+        self.by_group.get(group).copied().or(self.overall)
     }
 }
 
