@@ -88,9 +88,13 @@ pub(crate) fn parse_pressure(text: &str, waiting: StallKind) -> Option<Pressure>
 
 /// Throttling of a process's group and the groups above it, added up.
 pub fn cpu_throttling(groups: &ProcessCgroups<'_>) -> Option<CpuThrottling> {
-    let place = groups.controller_path("cpu").ok()??;
-    let texts = groups.read_with_ancestors(&place, "cpu.stat");
-    texts.iter().filter_map(|(_, text)| CpuThrottling::parse(text)).reduce(CpuThrottling::plus)
+    throttling_by_group(groups)?.map(|(_, throttling)| throttling).reduce(CpuThrottling::plus)
+}
+
+/// Throttling of a process's group and of each group above it that counts it, with the file.
+fn throttling_by_group(groups: &ProcessCgroups<'_>) -> Option<impl Iterator<Item = (String, CpuThrottling)>> {
+    let texts = groups.read_with_ancestors(&groups.controller_path("cpu").ok()??, "cpu.stat").into_iter();
+    Some(texts.filter_map(|(file, text)| Some((file, CpuThrottling::parse(&text)?))))
 }
 
 /// Reads that a process's control group has asked a device for, given as `major:minor`; `None` in the group that is above all others
@@ -106,9 +110,7 @@ pub fn device_reads(groups: &ProcessCgroups<'_>, device: &str) -> Option<u64> {
 /// counts, as a path on this machine.
 pub fn throttle_file(root: &Path) -> Option<String> {
     let groups = ProcessCgroups::read(FileRoot::new(root)).ok()?;
-    let place = groups.controller_path("cpu").ok()??;
-    let texts = groups.read_with_ancestors(&place, "cpu.stat");
-    texts.into_iter().find(|(_, text)| CpuThrottling::parse(text).is_some()).map(|(path, _)| path)
+    throttling_by_group(&groups)?.next().map(|(file, _)| file)
 }
 
 /// Where they are counted.

@@ -15,15 +15,9 @@ use crate::root::FileRoot;
 /// Share of one CPU's time above which it is listed as busy.
 const BUSY_CPU_SHARE: f64 = 0.10;
 
-/// The counters of a machine at the beginning of a run.
+/// The counters of a machine at the beginning of a run; those not reported are `None`.
 #[derive(Clone, Debug)]
 pub struct DisturbanceMonitor {
-    start: CounterSnapshot,
-}
-
-/// All counters at one moment; those not reported are `None`.
-#[derive(Clone, Debug)]
-struct CounterSnapshot {
     stat: Option<CpuStat>,
     own_ticks: Option<u64>,
     throttled: Option<CpuThrottling>,
@@ -32,8 +26,10 @@ struct CounterSnapshot {
     pressures: [Option<u64>; 3],
 }
 
-impl CounterSnapshot {
-    fn read(root: FileRoot<'_>) -> Self {
+impl DisturbanceMonitor {
+    /// Reads the counters at the beginning of a run; takes well under a millisecond and changes nothing.
+    pub fn start(root: &Path) -> Self {
+        let root = FileRoot::new(root);
         Self {
             stat: CpuStat::read(root),
             own_ticks: counters::own_cpu_ticks(root),
@@ -46,35 +42,33 @@ impl CounterSnapshot {
             }),
         }
     }
-}
-
-impl DisturbanceMonitor {
-    /// Reads the counters at the beginning of a run; takes well under a millisecond and changes nothing.
-    pub fn start(root: &Path) -> Self {
-        Self { start: CounterSnapshot::read(FileRoot::new(root)) }
-    }
 
     /// The hazards since the beginning, the worst first. May be called more than once during a run.
     ///
     /// Other work is all CPU time less that of this process and its reaped children: call it when no child runs, or the
     /// child counts as other work.
     pub fn hazards(&self, root: &Path) -> Vec<Hazard> {
-        let span = CounterInterval { start: &self.start, end: &CounterSnapshot::read(FileRoot::new(root)) };
-        let mut found: Vec<Hazard> =
-            [span.clock_source(), span.throttled(), span.steal(), span.other_work(), span.thermal()]
-                .into_iter()
-                .flatten()
-                .collect();
-        found.extend((0..PRESSURE_RULES.len()).filter_map(|index| span.pressure(index)));
-        found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
-        found
+        let interval = CounterInterval { start: self, end: &Self::start(root) };
+        let mut hazards: Vec<Hazard> = [
+            interval.clock_source(),
+            interval.throttled(),
+            interval.steal(),
+            interval.other_work(),
+            interval.thermal(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        hazards.extend((0..PRESSURE_RULES.len()).filter_map(|index| interval.pressure(index)));
+        hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+        hazards
     }
 }
 
 /// Two readings.
 struct CounterInterval<'a> {
-    start: &'a CounterSnapshot,
-    end: &'a CounterSnapshot,
+    start: &'a DisturbanceMonitor,
+    end: &'a DisturbanceMonitor,
 }
 
 impl CounterInterval<'_> {

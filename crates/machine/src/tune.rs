@@ -113,18 +113,12 @@ pub enum ChangeResult {
 /// Why tuning or restoring failed altogether.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// Another process is tuning or restoring.
-    #[error("another kelvin is changing settings ({lock} is locked): wait until it is done")]
-    Busy {
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// Settings of an earlier call have not been put back.
-    #[error("settings changed earlier have not been put back ({journal} holds them): run kelvin tune --restore first")]
-    Pending {
-        /// The journal.
-        journal: PathBuf,
-    },
+    /// Another process is tuning or restoring, and has this lock file.
+    #[error("another kelvin is changing settings ({0} is locked): wait until it is done")]
+    Busy(PathBuf),
+    /// Settings of an earlier call, in this journal, have not been put back.
+    #[error("settings changed earlier have not been put back ({0} holds them): run kelvin tune --restore first")]
+    Pending(PathBuf),
     /// The journal cannot be read or written; nothing was changed.
     #[error("the journal {journal} cannot be {action}: {source}")]
     JournalIo {
@@ -151,14 +145,9 @@ pub enum TuneError {
     /// A setting cannot be switched as an experiment asks.
     #[error("{0}")]
     Refused(String),
-    /// The journal is not ours; nothing was changed.
-    #[error("the journal {journal} is damaged ({reason}): inspect it, put the settings back by hand, and remove it")]
-    CorruptJournal {
-        /// The journal.
-        journal: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    /// The journal is not ours; nothing was changed. With what is wrong.
+    #[error("the journal {0} is damaged ({1}): inspect it, put the settings back by hand, and remove it")]
+    CorruptJournal(PathBuf, String),
 }
 
 /// Applies changes: journal first, then one after the other, each read back. A refused change is reported and the
@@ -201,7 +190,7 @@ fn apply_with(
     }
     let _lock = JournalLock::acquire(path)?;
     if Journal::read(path)?.is_some() {
-        return Err(TuneError::Pending { journal: path.to_owned() });
+        return Err(TuneError::Pending(path.to_owned()));
     }
     // The settings may have changed since the plan was made: read them again.
     let found: Vec<(&SettingChange, Result<String, String>)> =

@@ -61,10 +61,8 @@ impl Journal {
     /// The journal at a path, if any: only one that nobody else can have written, with changes that tune makes.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, TuneError> {
         let Some(text) = read_file(path)? else { return Ok(None) };
-        let damaged = |why: String| TuneError::CorruptJournal {
-            journal: path.to_owned(),
-            reason: why.chars().take(EXCERPT_LENGTH).collect(),
-        };
+        let damaged =
+            |reason: String| TuneError::CorruptJournal(path.to_owned(), reason.chars().take(EXCERPT_LENGTH).collect());
         let journal: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if journal.format != JOURNAL_FORMAT {
             return Err(damaged(format!("its format is {}, but this kelvin reads {JOURNAL_FORMAT}", journal.format)));
@@ -174,7 +172,7 @@ impl JournalLock {
             let file = options.open(&path).map_err(locked)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(TuneError::Busy { lock: path }),
+                Err(TryLockError::WouldBlock) => return Err(TuneError::Busy(path)),
                 Err(TryLockError::Error(source)) => return Err(locked(source)),
             }
             // The previous holder removes the file at the end: a lock on a removed file guards nothing, so retry.

@@ -38,7 +38,7 @@ impl SettingSwitch {
         }
         let lock = JournalLock::acquire(journal)?;
         if Journal::read(journal)?.is_some() {
-            return Err(TuneError::Pending { journal: journal.to_owned() });
+            return Err(TuneError::Pending(journal.to_owned()));
         }
         let of = |&(path, value): &(&str, &str)| {
             let (_, from) = found.iter().find(|(known, _)| known == path)?;
