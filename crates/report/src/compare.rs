@@ -97,27 +97,24 @@ impl CompareTerminal<'_> {
         lines.extend(wrapped(&side_text(&comparison.base, comparison)));
         lines.push(String::new());
         lines.extend(wrapped(&verdict_counts(comparison)));
-        lines.extend(remarks(comparison).iter().flat_map(|said| wrapped(said)));
+        lines.extend(remarks(comparison).iter().flat_map(|remark| wrapped(remark)));
         lines
     }
 
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
-        let in_turn = comparison.interleaving.is_some();
         if comparison.differences.is_empty() {
             return vec![String::new(), no_difference_text(comparison).into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
         let most = if self.full { usize::MAX } else { MAX_DIFFERENCES };
-        let title = if in_turn { "What differs" } else { "What else differs" }.to_owned();
-        titled_section(title, &facts, most, "more")
+        titled_section(differences_title(comparison).into(), &facts, most, "more")
     }
 
     /// A fact, in at most two lines of a screen.
     fn fact(&self, fact: &FactDifference) -> Vec<String> {
-        let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
         let label = format!("{}: {}", fact.group, fact.label);
         let room = self.width() - LABEL_WIDTH - 3;
-        let mut lines = wrap(&format!("{} -> {}", text(&fact.base), text(&fact.other)), room);
+        let mut lines = wrap(&fact_texts(fact).join(" -> "), room);
         if !self.full && lines.len() > 2 {
             lines.truncate(2);
             lines[1] = shortened(&format!("{} …", lines[1]), room);
@@ -190,7 +187,7 @@ impl CompareTerminal<'_> {
     }
 
     fn one_sided(&self, comparison: &Comparison) -> Vec<String> {
-        let said = |(why, figures): &(String, Vec<String>)| {
+        let group = |(why, figures): &(String, Vec<String>)| {
             let named = if self.full { figures.len() } else { 1 };
             let names = figures[..named].join(", ");
             let more = figures.len() - named;
@@ -199,7 +196,7 @@ impl CompareTerminal<'_> {
             let indented = |(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " });
             lines.into_iter().enumerate().map(indented).collect::<Vec<String>>()
         };
-        let groups: Vec<Vec<String>> = not_compared_by_reason(comparison).iter().map(said).collect();
+        let groups: Vec<Vec<String>> = not_compared_by_reason(comparison).iter().map(group).collect();
         if groups.is_empty() {
             return Vec::new();
         }
@@ -221,6 +218,16 @@ pub(crate) fn titled_section(title: String, entries: &[Vec<String>], most: usize
         lines.extend_from_slice(entry);
     }
     lines
+}
+
+/// What the facts that differ are called: between settings nothing else does.
+fn differences_title(comparison: &Comparison) -> &'static str {
+    if comparison.interleaving.is_some() { "What differs" } else { "What else differs" }
+}
+
+/// A fact of the base and of the other side.
+fn fact_texts(fact: &FactDifference) -> [String; 2] {
+    [&fact.base, &fact.other].map(|side| side.clone().unwrap_or_else(|| "none".into()))
 }
 
 /// A text cut to this many columns.

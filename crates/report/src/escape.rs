@@ -151,6 +151,11 @@ pub(crate) trait EscapedPiece<L> {
     fn write(&self, out: &mut Formatter<'_>) -> fmt::Result;
 }
 
+/// A value that can be written as HTML or SVG.
+pub(crate) trait HtmlPiece: EscapedPiece<HtmlRules> {}
+
+impl<T: EscapedPiece<HtmlRules>> HtmlPiece for T {}
+
 impl<L: EscapeRules> EscapedPiece<L> for str {
     fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write_escaped::<L>(self, out)
@@ -243,6 +248,11 @@ impl MarkdownText {
     /// A row of a table.
     pub(crate) fn row<T: Into<Self>>(cells: impl IntoIterator<Item = T>) -> Self {
         md!("| {} |\n", Self::joined(cells.into_iter().map(Into::into), " | "))
+    }
+
+    /// What is opened by who wants it.
+    pub(crate) fn folded(summary: &str, body: Self) -> Self {
+        md!("<details><summary>{}</summary>\n\n{}\n</details>\n\n", summary, body)
     }
 
     /// Lines as they are, in a block between fences of as many back-ticks as it needs.

@@ -17,7 +17,7 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::escape::{Markup, html};
+use crate::escape::{HtmlPiece, Markup, html};
 use crate::figures::{AxisKind, Drawing, Figure, Heat, SeriesRole, figures_of_sections, safe_file_name};
 use crate::plot_layout::{LineStyle, MAX_PREDICTED_BANDS, PlotLayout};
 use crate::sections::{Section, SectionEntry, sections};
@@ -167,7 +167,8 @@ fn page_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figur
 fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<PageSection> {
     let mut parts = vec![PageSection::new("verdict", summary::title(report), summary::verdict(report, sections))];
     if report.analysis.overview.is_some() {
-        parts.push(PageSection::new("findings", "Findings", summary::findings_section(report)));
+        let findings = html!("{}{}", heading("findings", "Findings"), findings::findings(report));
+        parts.push(PageSection::new("findings", "Findings", findings));
     }
     parts.push(PageSection::new("hazards", "Hazards", summary::hazards(report)));
     parts.push(PageSection::new("machine", "Machine", summary::machine(report)));
@@ -231,8 +232,8 @@ fn heading(id: &str, title: &str) -> Markup {
 }
 
 /// A list of texts or markup; nothing for no items.
-pub(crate) fn list(class: &str, items: impl IntoIterator<Item = impl Into<Markup>>) -> Markup {
-    let items: Markup = items.into_iter().map(|item| html!("<li>{}</li>", item.into())).collect();
+pub(crate) fn list(class: &str, items: impl IntoIterator<Item = impl HtmlPiece>) -> Markup {
+    let items: Markup = items.into_iter().map(|item| html!("<li>{}</li>", item)).collect();
     if items.is_empty() { items } else { html!("<ul class=\"{}\">{}</ul>", class, items) }
 }
 
@@ -281,14 +282,33 @@ impl<'a> DataTable<'a> {
 }
 
 /// A row of a table: what it is of, and its figures.
-pub(crate) fn table_row<C: Into<Markup>>(head: impl Into<Markup>, cells: impl IntoIterator<Item = C>) -> Markup {
-    let cells: Markup = cells.into_iter().map(|cell| html!("<td>{}</td>", cell.into())).collect();
-    html!("<tr><th>{}</th>{}</tr>", head.into(), cells)
+pub(crate) fn table_row<C: HtmlPiece>(head: impl HtmlPiece, figures: impl IntoIterator<Item = C>) -> Markup {
+    html!("<tr><th>{}</th>{}</tr>", head, cells(figures))
+}
+
+/// Cells of a table.
+fn cells<C: HtmlPiece>(cells: impl IntoIterator<Item = C>) -> Markup {
+    cells.into_iter().map(|cell| html!("<td>{}</td>", cell)).collect()
+}
+
+/// A cell of words among figures.
+fn text_cell(text: impl HtmlPiece) -> Markup {
+    html!("<td class=\"text\">{}</td>", text)
+}
+
+/// A word with a ground of its own, such as a verdict.
+pub(crate) fn pill(class: &str, word: impl HtmlPiece) -> Markup {
+    html!("<span class=\"pill {}\">{}</span>", class, word)
+}
+
+/// A reason or a remark behind what it is of.
+fn why(text: impl HtmlPiece) -> Markup {
+    html!("<span class=\"why\">{}</span>", text)
 }
 
 /// What is opened by who wants it.
-pub(crate) fn folded(summary: impl Into<Markup>, body: Markup) -> Markup {
-    html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary.into(), body)
+pub(crate) fn folded(summary: impl HtmlPiece, body: Markup) -> Markup {
+    html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary, body)
 }
 
 /// A table of data that scrolls within its own box where it is wider than the page.

@@ -2,8 +2,8 @@
 
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
 use kelvin_core::{
-    Better, Canary, ClockKind, HeadlineSamples, MissingFigures, MissingReason, OverviewFigure, PredictedRange,
-    PredictionBasis, PredictionVerdict, RateRow, Run, RunStatus, Unit, UsualRange,
+    Better, Canary, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason, OverviewFigure,
+    PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunStatus, Unit, UsualRange,
 };
 
 pub use kelvin_core::units::plural;
@@ -54,8 +54,8 @@ pub fn best(result: &MetricResult) -> Option<String> {
 
 /// The best samples of several rates, from the lowest to the highest: `best 8.9 to 131 GB/s`.
 pub fn best_span(results: &[&MetricResult]) -> Option<String> {
-    let of = |result: &MetricResult| (result.metric.unit, result.metric.better);
-    let rates = results.iter().filter(|result| of(result) == (Unit::BytesPerSecond, Better::Higher));
+    let is_rate = |metric: &Metric| metric.unit == Unit::BytesPerSecond && metric.better == Better::Higher;
+    let rates = results.iter().filter(|result| is_rate(&result.metric));
     let (low, high) = min_max(rates.filter_map(|result| Some(result.outcome.summary()?.distribution.best)))?;
     Some(format!("best {}", units::span(low, high, Unit::BytesPerSecond)))
 }
@@ -71,8 +71,8 @@ pub(crate) fn ratio_range(results: &[&MetricResult], between: &str) -> Option<St
 
 /// The verdicts of several results outside their ranges in one word: `3 slower`, `4 differ`; `None` where all are within.
 pub(crate) fn gap_counts(results: &[&MetricResult]) -> Option<String> {
-    let gaps: Vec<&str> =
-        results.iter().filter(|result| is_gap(result.verdict)).map(|result| verdict_word(result)).collect();
+    let gaps = results.iter().filter(|result| is_gap(result.verdict));
+    let gaps: Vec<&str> = gaps.map(|result| verdict_word(result)).collect();
     let first = gaps.first()?;
     let word = if gaps.iter().all(|word| word == first) { first } else { "differ" };
     Some(format!("{} {word}", gaps.len()))
@@ -304,30 +304,30 @@ pub fn missing_figure(missing: &MissingFigures) -> String {
     format!("{} {why}: {}", units::count(missing.figures as u64), names.join(", "))
 }
 
+/// The hazards of a run, the most severe first.
+pub(crate) fn hazards(run: &Run) -> Vec<&Hazard> {
+    let mut hazards: Vec<&Hazard> = run.header.hazards.iter().collect();
+    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    hazards
+}
+
 /// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.
 pub fn machine_line(run: &Run) -> String {
     let machine = &run.header.machine;
-    let mut parts = Vec::new();
-    if let Some(model) = machine.cpu.model_name.get() {
-        parts.push(model.clone());
+    let allowed = machine.topology.allowed.get().map(Vec::len);
+    let parts = [
+        machine.cpu.model_name.get().cloned(),
+        kelvin_analysis::wording::core_name(&machine.cpu),
+        allowed.map(|cpus| format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" })),
+        machine.memory.total_bytes.get().map(|&total| units::value_text(total as f64, Unit::Bytes)),
+        machine.kernel.release.get().map(|release| format!("Linux {release}")),
+        machine.platform.hypervisor.get().and_then(|name| Some(format!("under {}", name.as_ref()?))),
+        machine.platform.container.get().and_then(|name| Some(format!("in {}", name.as_ref()?))),
+    ];
+    match parts.into_iter().flatten().collect::<Vec<String>>() {
+        parts if parts.is_empty() => format!("{} machine", machine.architecture),
+        parts => parts.join(", "),
     }
-    parts.extend(kelvin_analysis::wording::core_name(&machine.cpu));
-    if let Some(allowed) = machine.topology.allowed.get() {
-        parts.push(format!("{} CPU{}", allowed.len(), if allowed.len() == 1 { "" } else { "s" }));
-    }
-    if let Some(&total) = machine.memory.total_bytes.get() {
-        parts.push(units::value_text(total as f64, Unit::Bytes));
-    }
-    if let Some(release) = machine.kernel.release.get() {
-        parts.push(format!("Linux {release}"));
-    }
-    if let Some(Some(hypervisor)) = machine.platform.hypervisor.get() {
-        parts.push(format!("under {hypervisor}"));
-    }
-    if let Some(Some(container)) = machine.platform.container.get() {
-        parts.push(format!("in {container}"));
-    }
-    if parts.is_empty() { format!("{} machine", machine.architecture) } else { parts.join(", ") }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use kelvin_analysis::wording::class_comparison;
-use kelvin_analysis::wording::measured_cost;
+use kelvin_analysis::wording::{class_comparison, measured_cost};
 use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyRow, StudyTable, Warning};
 use kelvin_core::{Hazard, Overview, Remedy, RunStatus};
 
@@ -143,15 +142,13 @@ fn list(title: &str, lines: impl IntoIterator<Item = impl Into<MarkdownText>>) -
 }
 
 fn hazards(report: &Report<'_>) -> MarkdownText {
-    let mut hazards: Vec<_> = report.run.header.hazards.iter().collect();
-    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let line = |hazard: &Hazard| {
         let remedy =
             hazard.remedy.as_ref().map(|text| md!("; remedy: {}", remedy_text(text, hazard.remedy_is_command)));
         let cost = measured_cost(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
         md!("**{}** {} ({}){}{}", hazard.severity.name(), hazard.summary, hazard.effect, cost, remedy)
     };
-    list("Hazards", hazards.into_iter().map(line))
+    list("Hazards", labels::hazards(report.run).into_iter().map(line))
 }
 
 fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
@@ -221,21 +218,18 @@ fn studies(report: &Report<'_>) -> MarkdownText {
         page.push(study.answers.iter().map(answer).collect());
         page.push(study.tables.iter().map(study_table).collect());
         page.push(md!("{}\n\n", study.design));
-        let leading = leading_conclusions(study);
-        page.push(leading.iter().map(|one| conclusion(one)).collect());
-        let mut rest =
-            study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).peekable();
-        if rest.peek().is_some() {
-            let rest: MarkdownText = rest.map(conclusion).collect();
-            page.push(md!("\n<details><summary>More conclusions</summary>\n\n{}\n</details>\n", rest));
-        }
+        let (leading, rest) = leading_conclusions(study);
+        page.push(leading.into_iter().map(conclusion).collect());
         page.push(md!("\n"));
+        if !rest.is_empty() {
+            page.push(MarkdownText::folded("More conclusions", rest.into_iter().map(conclusion).collect()));
+        }
     }
     page
 }
 
-fn conclusion(one: &StatedConclusion) -> MarkdownText {
-    md!("- **{}** {} ({})\n", tables::verdict(one), one.text, one.test)
+fn conclusion(conclusion: &StatedConclusion) -> MarkdownText {
+    md!("- **{}** {} ({})\n", tables::verdict(conclusion), conclusion.text, conclusion.test)
 }
 
 /// What a study answers, and what that rests on.

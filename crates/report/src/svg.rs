@@ -8,7 +8,7 @@ pub(crate) mod waterfall;
 
 use serde::Serialize;
 
-use crate::escape::{Markup, html};
+use crate::escape::{HtmlPiece, Markup, html};
 use crate::figures::{Drawing, Figure, Guide, Mark, Point, SeriesRole};
 use crate::palette::{self, HEAT_COLORS, SERIES_COLORS};
 use crate::plot_layout::{LineStyle, Marker, PlotLayout, PlotLine};
@@ -65,13 +65,12 @@ fn role_style(role: SeriesRole) -> String {
 }
 
 /// A text that begins at a place.
-pub(crate) fn text_at(x: f64, y: f64, text: impl Into<Markup>) -> Markup {
-    html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), number(y), text.into())
+pub(crate) fn text_at(x: f64, y: f64, text: impl HtmlPiece) -> Markup {
+    html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), number(y), text)
 }
 
 /// A text of which the start, the middle or the end is at a place.
-pub(crate) fn anchored_text([x, y]: [f64; 2], anchor: &str, text: impl Into<Markup>) -> Markup {
-    let text = text.into();
+pub(crate) fn anchored_text([x, y]: [f64; 2], anchor: &str, text: impl HtmlPiece) -> Markup {
     html!("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>", number(x), number(y), anchor, text)
 }
 
@@ -85,14 +84,9 @@ fn title_lines(lines: &[String], [x, top]: [f64; 2], height: f64, class: &str) -
 }
 
 /// A drawing beside which the page has its contents in words or as a table.
-pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl Into<Markup>) -> Markup {
-    html!(
-        "<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
-        class,
-        width,
-        number(height),
-        drawn.into()
-    )
+pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl HtmlPiece) -> Markup {
+    let height = number(height);
+    html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>", class, width, height, drawn)
 }
 
 /// A file of its own, with colours and a white ground.
@@ -230,8 +224,7 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
 }
 
 /// A drawing with a name for who does not see it.
-pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl Into<Markup>) -> Markup {
-    let drawn = drawn.into();
+pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl HtmlPiece) -> Markup {
     html!(
         "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
         width,

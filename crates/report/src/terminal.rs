@@ -10,12 +10,10 @@ mod text_plot;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
-use kelvin_analysis::wording::class_comparison;
-use kelvin_analysis::wording::half_width_count;
-use kelvin_analysis::wording::measured_cost;
+use kelvin_analysis::wording::{class_comparison, half_width_count, measured_cost};
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer};
 use kelvin_core::text::escape_invisible_lines;
-use kelvin_core::{Hazard, RunStatus, Severity};
+use kelvin_core::{RunStatus, Severity};
 
 use crate::published::published_comparisons;
 use crate::sections::{Section, SectionEntry, sections};
@@ -96,12 +94,6 @@ impl TextStyle {
             Self::Title => Style::new().bold(),
         }
     }
-
-    /// What begins and ends painted text, longer ones first.
-    fn control_sequences() -> Vec<String> {
-        let begin = [Self::Bad, Self::Odd, Self::Good, Self::Faint, Self::Title].map(Self::style);
-        begin.iter().map(ToString::to_string).chain([format!("{:#}", Style::new().bold())]).collect()
-    }
 }
 
 impl Terminal {
@@ -159,17 +151,14 @@ impl Terminal {
 
     /// The serious hazards, which spoil figures and come before them, or the other ones; nothing where there are none of these.
     fn hazards(&self, report: &Report<'_>, serious: bool) -> Vec<String> {
-        let all = &report.run.header.hazards;
-        let mut hazards: Vec<&Hazard> =
-            all.iter().filter(|hazard| (hazard.severity == Severity::Serious) == serious).collect();
-        hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
-        let mut lines = match hazards.is_empty() {
-            true if serious || !all.is_empty() => return Vec::new(),
-            _ => self.heading(if serious { "Serious hazards" } else { "Hazards" }),
-        };
-        if hazards.is_empty() {
-            lines.push("none found".into());
+        let mut hazards = labels::hazards(report.run);
+        let has_none = hazards.is_empty();
+        hazards.retain(|hazard| (hazard.severity == Severity::Serious) == serious);
+        if hazards.is_empty() && (serious || !has_none) {
+            return Vec::new();
         }
+        let mut lines = self.heading(if serious { "Serious hazards" } else { "Hazards" });
+        lines.extend(has_none.then(|| "none found".into()));
         for hazard in hazards {
             let paint = match hazard.severity {
                 Severity::Serious => TextStyle::Bad,
@@ -295,7 +284,11 @@ impl Terminal {
     }
 
     fn page(&self, lines: &[String]) -> String {
-        let own = if self.color { TextStyle::control_sequences() } else { Vec::new() };
+        // What begins and ends painted text, longer ones first.
+        let styles = [TextStyle::Bad, TextStyle::Odd, TextStyle::Good, TextStyle::Faint, TextStyle::Title];
+        let styles = styles.map(TextStyle::style);
+        let sequences = styles.iter().map(ToString::to_string).chain([format!("{:#}", Style::new().bold())]);
+        let own: Vec<String> = sequences.filter(|_| self.color).collect();
         let mut page = String::new();
         for line in lines {
             let mut rest = line.as_str();

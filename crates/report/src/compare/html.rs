@@ -15,7 +15,7 @@ use kelvin_core::{ComparedFigure, ComparedSide, Comparison, FactDifference, Gate
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;
-use super::{UNDECIDED_TABLE, VERDICT_TABLES};
+use super::{UNDECIDED_TABLE, VERDICT_TABLES, differences_title, fact_texts};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
 use crate::html::{DataTable, list, table_row};
@@ -82,17 +82,15 @@ fn rungs(comparison: &Comparison) -> Markup {
 
 /// What A and B are.
 fn sides(comparison: &Comparison) -> Markup {
-    let one = |(letter, of): (&str, &ComparedSide)| {
-        let text = side_text(of, comparison);
+    let side = |(letter, side): (&str, &ComparedSide)| {
+        let text = side_text(side, comparison);
         // Two settings are named by their letters already.
         let text =
             text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.interleaving.is_some()).unwrap_or(&text);
         html!("<dt>{}</dt><dd>{}</dd>", letter, text)
     };
-    html!(
-        "<dl class=\"sides\">{}</dl>",
-        SIDES.into_iter().zip([&comparison.base, &comparison.other]).map(one).collect::<Markup>()
-    )
+    let sides: Markup = SIDES.into_iter().zip([&comparison.base, &comparison.other]).map(side).collect();
+    html!("<dl class=\"sides\">{}</dl>", sides)
 }
 
 /// What differs besides figures: it may explain them.
@@ -101,12 +99,9 @@ fn differences(comparison: &Comparison) -> Markup {
     if facts.is_empty() {
         return html!("<p>{}</p>", no_difference_text(comparison));
     }
-    let title = if comparison.interleaving.is_some() { "What differs" } else { "What else differs" };
-    html!(
-        "<section id=\"differs\"><h2>{}</h2>{}</section>",
-        title,
-        first_and_folded(facts, |facts| facts_table(title, facts))
-    )
+    let title = differences_title(comparison);
+    let tables = first_and_folded(facts, |facts| facts_table(title, facts));
+    html!("<section id=\"differs\"><h2>{}</h2>{}</section>", title, tables)
 }
 
 /// The first of these, and the rest for who wants it.
@@ -117,21 +112,12 @@ fn first_and_folded<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
 }
 
 fn facts_table(title: &str, facts: &[FactDifference]) -> Markup {
-    let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
     let row = |fact: &FactDifference| {
-        html!(
-            "<tr><th>{}: {}</th><td><i>A</i> {}</td><td><i>B</i> {}</td></tr>",
-            fact.group,
-            fact.label,
-            text(&fact.base),
-            text(&fact.other)
-        )
+        let [base, other] = fact_texts(fact);
+        table_row(format!("{}: {}", fact.group, fact.label), [html!("<i>A</i> {}", base), html!("<i>B</i> {}", other)])
     };
-    html!(
-        "<table class=\"plain facts\"><caption class=\"unseen\">{}</caption><tbody>{}</tbody></table>",
-        title,
-        facts.iter().map(row).collect::<Markup>()
-    )
+    let rows: Markup = facts.iter().map(row).collect();
+    html!("<table class=\"plain facts\"><caption class=\"unseen\">{}</caption><tbody>{}</tbody></table>", title, rows)
 }
 
 /// What comes out in a sentence, and what is to be known of it.
@@ -145,16 +131,14 @@ fn verdict(comparison: &Comparison) -> Markup {
 
 /// What misses the gate, and what would if it were not known.
 fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
-    let found = |all: &[GateFinding]| first_and_folded(all, |all| list("gate", all.iter().map(gate_finding)));
+    let findings = |all: &[GateFinding]| first_and_folded(all, |some| list("gate", some.iter().map(gate_finding)));
     let missed = match gated.failures.len() {
         0 => html!("<p class=\"answer\"><b class=\"good\">No figure misses the gate.</b></p>"),
-        _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", found(&gated.failures)),
+        _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", findings(&gated.failures)),
     };
-    let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", found(&gated.known)));
-    let more = gate_undetectable(gated, comparison)
-        .into_iter()
-        .chain(gated.resolved.iter().map(|issue| gate_resolved_issue(issue)))
-        .collect::<Vec<String>>();
+    let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", findings(&gated.known)));
+    let resolved = gated.resolved.iter().map(|issue| gate_resolved_issue(issue));
+    let more = gate_undetectable(gated, comparison).into_iter().chain(resolved);
     html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
 }
 
@@ -162,17 +146,17 @@ fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
 fn figures(comparison: &Comparison) -> Markup {
     let numbered: Vec<(usize, &ComparedFigure)> = comparison.figures.iter().enumerate().collect();
     let mut page = Markup::new();
-    for (at, (title, is)) in VERDICT_TABLES.iter().enumerate() {
-        let of_table: Vec<(usize, &ComparedFigure)> =
-            numbered.iter().copied().filter(|(_, figure)| is(&figure.verdict)).collect();
-        if of_table.is_empty() {
+    for (index, (title, is)) in VERDICT_TABLES.iter().enumerate() {
+        let mut figures = numbered.clone();
+        figures.retain(|(_, figure)| is(&figure.verdict));
+        if figures.is_empty() {
             continue;
         }
-        let forest = Forest::for_figures(of_table.iter().map(|(_, figure)| *figure), comparison.threshold);
-        let rows: Markup = of_table.iter().map(|(at, one)| figure((*at, one), comparison, &forest)).collect();
-        let title = html!("<h2>{} ({})</h2>", title, of_table.len());
+        let forest = Forest::for_figures(figures.iter().map(|(_, figure)| *figure), comparison.threshold);
+        let rows: Markup = figures.iter().map(|numbered| figure(*numbered, comparison, &forest)).collect();
+        let title = html!("<h2>{} ({})</h2>", title, figures.len());
         let rows = html!("<div class=\"head\" aria-hidden=\"true\">{}</div>{}", forest.axis(), rows);
-        page.push(match at >= UNDECIDED_TABLE {
+        page.push(match index >= UNDECIDED_TABLE {
             true => html!("<section>{}</section>", folded(page.is_empty(), &title, &rows)),
             false => html!("<section>{}{}</section>", title, rows),
         });
@@ -204,9 +188,6 @@ fn one_sided(comparison: &Comparison) -> Markup {
         let title = html!("{} <span class=\"count\">({})</span>", why, figures.len());
         folded(false, &title, &html!("<p>{}</p>", names))
     };
-    html!(
-        "<section id=\"apart\"><h2>Not compared ({})</h2>{}</section>",
-        comparison.not_compared.len(),
-        groups.iter().map(group).collect::<Markup>()
-    )
+    let (count, groups) = (comparison.not_compared.len(), groups.iter().map(group).collect::<Markup>());
+    html!("<section id=\"apart\"><h2>Not compared ({})</h2>{}</section>", count, groups)
 }

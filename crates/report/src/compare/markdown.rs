@@ -6,9 +6,9 @@ use kelvin_analysis::wording::compare::{
     ComparisonRow, comparison_row, gate_finding, no_difference_text, not_compared_by_reason, remarks, side_text,
     verdict_counts,
 };
-use kelvin_core::{Comparison, GateFinding, GateResult};
+use kelvin_core::{Comparison, FactDifference, GateFinding, GateResult};
 
-use super::{UNDECIDED_TABLE, VERDICT_TABLES};
+use super::{UNDECIDED_TABLE, VERDICT_TABLES, fact_texts};
 use crate::escape::{MarkdownText, md};
 
 /// A comparison as Markdown (GitHub's flavour: tables, and what folds).
@@ -21,6 +21,11 @@ impl CompareMarkdown {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
+        let tables = VERDICT_TABLES.iter().enumerate().map(|(index, (title, is))| {
+            let figures = comparison.with_verdict(is);
+            let rows: Vec<ComparisonRow> = figures.map(|figure| comparison_row(figure, comparison)).collect();
+            table(title, index >= UNDECIDED_TABLE, &rows, comparison)
+        });
         let page = md!(
             "### kelvin: {} against {}\n\n{}\n\n{}{}{}{}{}",
             comparison.other.name,
@@ -28,15 +33,7 @@ impl CompareMarkdown {
             verdict_counts(comparison),
             comparison.gate.as_ref().map(gate),
             differences(comparison),
-            VERDICT_TABLES
-                .iter()
-                .enumerate()
-                .map(|(at, (title, is))| {
-                    let rows: Vec<ComparisonRow> =
-                        comparison.with_verdict(is).map(|figure| comparison_row(figure, comparison)).collect();
-                    table(title, at >= UNDECIDED_TABLE, &rows, comparison)
-                })
-                .collect::<MarkdownText>(),
+            tables.collect::<MarkdownText>(),
             one_sided(comparison),
             how_known(comparison)
         );
@@ -47,16 +44,14 @@ impl CompareMarkdown {
 /// What misses the gate, and what would if it were not known.
 fn gate(gated: &GateResult) -> MarkdownText {
     let lines =
-        |found: &[GateFinding]| -> MarkdownText { found.iter().map(|one| md!("- {}\n", gate_finding(one))).collect() };
-    let missed = match gated.failures.as_slice() {
-        [] => md!("**No figure misses the gate.**\n\n"),
-        [one] => md!("**A miss of the gate:**\n\n{}\n", lines(std::slice::from_ref(one))),
-        all => md!("**Misses of the gate:**\n\n{}\n", lines(all)),
+        |findings: &[GateFinding]| findings.iter().map(|finding| md!("- {}\n", gate_finding(finding))).collect();
+    let missed = match gated.failures.len() {
+        0 => md!("**No figure misses the gate.**\n\n"),
+        1 => md!("**A miss of the gate:**\n\n{}\n", lines(&gated.failures)),
+        _ => md!("**Misses of the gate:**\n\n{}\n", lines(&gated.failures)),
     };
-    let known = match gated.known.as_slice() {
-        [] => MarkdownText::new(),
-        all => folded(&format!("Known ({})", all.len()), lines(all)),
-    };
+    let known = format!("Known ({})", gated.known.len());
+    let known = (!gated.known.is_empty()).then(|| MarkdownText::folded(&known, lines(&gated.known)));
     md!("{}{}", missed, known)
 }
 
@@ -66,13 +61,16 @@ fn differences(comparison: &Comparison) -> MarkdownText {
     if facts.is_empty() {
         return md!("{}\n\n", no_difference_text(comparison));
     }
-    let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
-    let rows: MarkdownText = facts
-        .iter()
-        .map(|fact| md!("| {}: {} | {} | {} |\n", fact.group, fact.label, text(&fact.base), text(&fact.other)))
-        .collect();
+    let row = |fact: &FactDifference| {
+        let [base, other] = fact_texts(fact);
+        md!("| {}: {} | {} | {} |\n", fact.group, fact.label, base, other)
+    };
+    let rows: MarkdownText = facts.iter().map(row).collect();
     let [base, other] = [&comparison.base.name, &comparison.other.name];
-    folded(&format!("What else differs ({})", facts.len()), md!("| | {} | {} |\n|:--|:--|:--|\n{}", base, other, rows))
+    MarkdownText::folded(
+        &format!("What else differs ({})", facts.len()),
+        md!("| | {} | {} |\n|:--|:--|:--|\n{}", base, other, rows),
+    )
 }
 
 /// A table of figures; one of what nobody has to act on is folded.
@@ -97,7 +95,11 @@ fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comp
         [needs, causes].iter().filter(|is_there| **is_there).map(|_| md!(":--|")).collect::<MarkdownText>(),
         rows.iter().map(row).collect::<MarkdownText>()
     );
-    if is_folded { folded(&format!("{title} ({})", rows.len()), body) } else { md!("#### {}\n\n{}\n", title, body) }
+    if is_folded {
+        MarkdownText::folded(&format!("{title} ({})", rows.len()), body)
+    } else {
+        md!("#### {}\n\n{}\n", title, body)
+    }
 }
 
 fn one_sided(comparison: &Comparison) -> MarkdownText {
@@ -107,16 +109,12 @@ fn one_sided(comparison: &Comparison) -> MarkdownText {
     }
     let names = |figures: &[String]| MarkdownText::joined(figures.iter().map(|name| MarkdownText::code(name)), ", ");
     let lines: MarkdownText = groups.iter().map(|(why, figures)| md!("- {}: {}\n", why, names(figures))).collect();
-    folded(&format!("Not compared ({})", comparison.not_compared.len()), lines)
+    MarkdownText::folded(&format!("Not compared ({})", comparison.not_compared.len()), lines)
 }
 
 /// What the verdicts rest on.
 fn how_known(comparison: &Comparison) -> MarkdownText {
     let sides = [&comparison.other, &comparison.base].map(|one| side_text(one, comparison));
     let all = sides.into_iter().chain(remarks(comparison));
-    folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
-}
-
-fn folded(title: &str, body: MarkdownText) -> MarkdownText {
-    md!("<details><summary>{}</summary>\n\n{}\n</details>\n\n", title, body)
+    MarkdownText::folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
 }

@@ -14,6 +14,7 @@ use super::{SECTION_FILTERS, newest_changes, series_of_section, series_texts};
 use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
 use crate::html::page_shell::PageShell;
+use crate::html::pill;
 use crate::scale::AxisScaling;
 use crate::svg::{anchored_text, labelled, path, text_at};
 
@@ -75,7 +76,7 @@ fn card(series: &SeriesHistory, history: &History) -> Markup {
             "better" => "good",
             _ => "",
         };
-        html!("<span class=\"pill {}\">{} {}</span>", class, share_text(change.ratio()), word)
+        pill(class, format!("{} {word}", share_text(change.ratio())))
     });
     let texts = series_texts(series, history, newest_changes(series), usize::MAX, true);
     let items: Markup = texts.iter().map(|text| html!("<li>{}</li>", text)).collect();

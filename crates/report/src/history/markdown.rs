@@ -41,15 +41,15 @@ fn series_table(title: &str, is_folded: bool, series: &[&SeriesHistory], history
     if series.is_empty() {
         return MarkdownText::new();
     }
-    let table = md!(
+    let body = md!(
         "| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n{}\n{}",
         series.iter().map(|one| row(one)).collect::<MarkdownText>(),
         series.iter().map(|one| changes(one, history)).collect::<MarkdownText>()
     );
-    if is_folded {
-        return md!("<details><summary>{} ({})</summary>\n\n{}\n</details>\n\n", title, series.len(), table);
+    match is_folded {
+        true => MarkdownText::folded(&format!("{title} ({})", series.len()), body),
+        false => md!("#### {}\n\n{}\n", title, body),
     }
-    md!("#### {}\n\n{}\n", title, table)
 }
 
 fn row(series: &SeriesHistory) -> MarkdownText {

@@ -4,7 +4,7 @@ use kelvin_analysis::wording::{class_comparison, gap_explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_core::units::metric_at;
 
-use super::{DataTable, folded, list};
+use super::{DataTable, cells, folded, list, pill, text_cell, why};
 use crate::escape::{Markup, html};
 use crate::{Report, labels, units};
 
@@ -48,12 +48,12 @@ fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionG
 
 /// A finding with its evidence, behind a word that says of what kind it is.
 fn line(report: &Report<'_>, finding: &Finding) -> Markup {
-    let pill = match gap(report, finding) {
-        Some((_, result)) => html!("<span class=\"pill odd\">{}</span> ", labels::verdict_word(result)),
-        None if finding.importance == Importance::Major => html!("<span class=\"pill bad\">caution</span> "),
+    let word = match gap(report, finding) {
+        Some((_, result)) => html!("{} ", pill("odd", labels::verdict_word(result))),
+        None if finding.importance == Importance::Major => html!("{} ", pill("bad", "caution")),
         None => Markup::new(),
     };
-    html!("{}{} <span class=\"why\">{}</span>", pill, finding.text, finding.reason)
+    html!("{}{} {}", word, finding.text, why(&finding.reason))
 }
 
 /// Figures outside their range in one direction, a row each.
@@ -65,14 +65,9 @@ fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
         let unit = result.metric.unit;
         let measured = result.outcome.summary().map(|summary| units::measured_text(summary, unit));
         let predicted = result.prediction.as_ref().map(|range| units::span(range.low, range.high, unit));
-        html!(
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
-            metric_at(&result.metric, &result.case),
-            measured,
-            predicted,
-            units::ratio(gap.ratio),
-            gap_explanation(gap)
-        )
+        let figures = [measured, predicted, Some(units::ratio(gap.ratio))];
+        let name = metric_at(&result.metric, &result.case);
+        html!("<tr><th>{}</th>{}{}</tr>", name, cells(figures), text_cell(gap_explanation(gap)))
     };
     let label = format!("Figures {title}");
     let columns = ["Figure", "Measured", "Predicted", "Ratio", "Cause"];

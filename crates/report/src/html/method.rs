@@ -4,7 +4,9 @@ use kelvin_analysis::wording::compare::program_text;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
 use kelvin_core::{Foreign, Unit};
 
-use super::{DataTable, definition_list, detail, figure, folded, heading, list, summary, table_row};
+use super::{
+    DataTable, cells, definition_list, detail, figure, folded, heading, list, pill, summary, table_row, text_cell, why,
+};
 use crate::escape::{Markup, html};
 use crate::figures::{Figure, safe_file_name};
 use crate::terminal::{is_study, leading_conclusions, study_title};
@@ -57,17 +59,9 @@ fn conclusions(study: &Study) -> Markup {
             Some(false) => "odd",
             None => "quiet",
         };
-        html!(
-            "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
-            class,
-            tables::verdict(conclusion),
-            conclusion.text,
-            conclusion.test
-        )
+        html!("{} {} {}", pill(class, tables::verdict(conclusion)), conclusion.text, why(&conclusion.test))
     };
-    let leading = leading_conclusions(study);
-    let rest: Vec<&StatedConclusion> =
-        study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).collect();
+    let (leading, rest) = leading_conclusions(study);
     let lines = |some: Vec<&StatedConclusion>| list("findings", some.into_iter().map(line));
     let more = labels::plural(rest.len() as u64, "more conclusion");
     html!("{}{}", lines(leading), (!rest.is_empty()).then(|| folded(more, lines(rest))))
@@ -90,9 +84,9 @@ fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
         return Markup::new();
     }
     let folded = (main.len() < all.len()).then(|| {
-        let what = labels::plural(all.len() as u64, "column");
-        let whole = grid(table, &format!("{}, all columns", table.title), &all);
-        html!("<details class=\"data\"><summary>All {}</summary>{}</details>", what, whole)
+        let columns = labels::plural(all.len() as u64, "column");
+        let table = grid(table, &format!("{}, all columns", table.title), &all);
+        html!("<details class=\"data\"><summary>All {}</summary>{}</details>", columns, table)
     });
     html!(
         "<h4 id=\"study-{}\">{}</h4>{}{}{}",
@@ -128,36 +122,24 @@ fn figure_links(study: &str, figures: &[Figure]) -> Markup {
 /// Rival programs, with how each side was timed and verified.
 pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let rows = rivals::rows(report);
-    let cells = |row: &rivals::RivalRow<'_>| match &row.sides {
+    let sides = |row: &rivals::RivalRow<'_>| match &row.sides {
         Ok(sides) => {
-            let pill = if sides.is_gap { "odd" } else { "good" };
-            let verdict = match sides.verdict {
-                "" => Markup::new(),
-                word => html!("<span class=\"pill {}\">{}</span>", pill, word),
-            };
-            let proof = list("notes", sides.notes);
-            html!(
-                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">\
-                 <details><summary>how it was timed</summary>{}</details></td>",
-                sides.kelvin,
-                sides.other,
-                sides.ratio,
-                sides.expected,
-                verdict,
-                proof
-            )
+            let class = if sides.is_gap { "odd" } else { "good" };
+            let verdict = (!sides.verdict.is_empty()).then(|| pill(class, sides.verdict)).unwrap_or_default();
+            let figures = [&sides.kelvin, &sides.other, &sides.ratio, &sides.expected].map(Markup::from);
+            let proof = html!("<details><summary>how it was timed</summary>{}</details>", list("notes", sides.notes));
+            html!("{}{}", cells(figures.into_iter().chain([verdict])), text_cell(proof))
         }
         Err((word, reason)) => {
-            html!("<td class=\"text\" colspan=\"6\"><span class=\"pill quiet\">{}</span> {}</td>", word, reason)
+            html!("<td class=\"text\" colspan=\"6\">{} {}</td>", pill("quiet", word), reason)
         }
     };
-    let row = |row: &rivals::RivalRow<'_>| {
-        html!("<tr><th>{}</th><td class=\"text\">{}</td>{}</tr>", row.what, row.program, cells(row))
-    };
+    let row =
+        |row: &rivals::RivalRow<'_>| html!("<tr><th>{}</th>{}{}</tr>", row.what, text_cell(row.program), sides(row));
     let columns = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"];
     let table = DataTable::of_figures(rivals::TITLE, &columns, rows.iter().map(row).collect());
     let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
-        html!("{} <span class=\"pill quiet\">{}</span> <span class=\"why\">{}</span>", which.join("; "), word, reason)
+        html!("{} {} {}", which.join("; "), pill("quiet", word), why(reason))
     };
     let shown = match rows.iter().any(|row| row.sides.is_ok()) {
         true => table.markup(),
@@ -195,7 +177,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     let command = outline.command.join(" ");
     let source = match (&clock.source_before, &clock.source_after) {
         (Some(before), Some(after)) if report.run.has_clock_changed() => {
-            html!("<span class=\"pill bad\">changed</span> from {} to {}", before, after)
+            html!("{} from {} to {}", pill("bad", "changed"), before, after)
         }
         (Some(before), _) => before.into(),
         _ => "not known".into(),

@@ -2,7 +2,7 @@
 
 use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
-use super::{DataTable, anchor, definition_list, list, table_row};
+use super::{DataTable, anchor, definition_list, list, table_row, why};
 use crate::escape::{Markup, html};
 use crate::ladder::{compared_reference, label, published_seconds};
 use crate::sections::Section;
@@ -89,11 +89,10 @@ impl OverviewSection<'_> {
     fn rates(&self) -> Markup {
         let screen = self.screen;
         let line = |line: &RateRow| match labels::missing_rates(line) {
-            Some(why) => html!("{}", why),
+            Some(reason) => reason.into(),
             None => {
                 let rates = Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
-                let but = line.doubt.as_ref().map(|but| html!(" <span class=\"why\">{}</span>", but));
-                html!("{}{}", rates, but)
+                html!("{}{}", rates, line.doubt.as_ref().map(|doubt| html!(" {}", why(doubt))))
             }
         };
         let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
@@ -106,19 +105,20 @@ impl OverviewSection<'_> {
     /// A rate that leads to its section, with its prediction for a pointer that rests on it.
     fn rate(&self, rate: &Rate) -> Markup {
         let figure = &rate.figure;
-        let (class, is_gap) = match figure.verdict {
-            PredictionVerdict::Slower => ("odd", true),
-            PredictionVerdict::Faster => ("good", true),
-            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => ("", false),
+        let class = match figure.verdict {
+            PredictionVerdict::Slower => "odd",
+            PredictionVerdict::Faster => "good",
+            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
         };
-        let found = figure.as_found.as_ref().map(|found| format!("{} as found", found.text));
-        let text = found.unwrap_or_else(|| figure.text.clone());
-        let verdict = is_gap.then(|| format!(" ({} than predicted)", labels::against_prediction(figure.verdict)));
-        let why =
-            figure.missing_reason.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
+        let as_found = figure.as_found.as_ref().map(|as_found| format!("{} as found", as_found.text));
+        let text = as_found.unwrap_or_else(|| figure.text.clone());
+        let verdict = labels::against_prediction(figure.verdict);
+        let verdict = (!class.is_empty()).then(|| format!(" ({verdict} than predicted)"));
+        let derivation = figure.predicted.as_ref().map(|range| &range.derivation);
+        let title = figure.missing_reason.as_ref().or(derivation);
         let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
         let shown = match self.target(figure) {
-            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
+            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, title, shown),
             None => shown,
         };
         html!("{} {}{}", shown, rate.work, verdict)
@@ -132,7 +132,7 @@ impl OverviewSection<'_> {
             let link =
                 |section: &Section<'_>| html!("<a href=\"#{}\">{}</a>", anchor("area", section.area), section.title);
             let links = sections.into_iter().map(link);
-            html!("<li>{} <span class=\"why\">{}</span></li>", one.text, Markup::joined(links, ", "))
+            html!("<li>{} {}</li>", one.text, why(Markup::joined(links, ", ")))
         };
         let sentences: Markup = self.screen.stand_outs.iter().map(sentence).collect();
         if sentences.is_empty() {
@@ -143,16 +143,15 @@ impl OverviewSection<'_> {
 
     fn remedies(&self) -> Markup {
         let is_known = |id: &Name| self.report.run.header.hazards.iter().any(|hazard| hazard.id == *id);
-        let against = |(summary, id): (&String, &Name)| match is_known(id) {
+        let problem = |(summary, id): (&String, &Name)| match is_known(id) {
             true => html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), summary),
-            false => html!("{}", summary),
+            false => summary.into(),
         };
         let remedy = |remedy: &Remedy| {
-            let all = remedy.problems.iter().zip(&remedy.hazards).map(against);
-            let against = Markup::joined(all, "; ");
+            let problems = Markup::joined(remedy.problems.iter().zip(&remedy.hazards).map(problem), "; ");
             match remedy.is_command {
-                true => html!("{}: <code>{}</code>", against, remedy.command),
-                false => html!("{}: {}", against, remedy.command),
+                true => html!("{}: <code>{}</code>", problems, remedy.command),
+                false => html!("{}: {}", problems, remedy.command),
             }
         };
         let remedies = list("do-first", self.screen.remedies.iter().map(remedy));

@@ -5,11 +5,11 @@ use kelvin_core::{HeadlineSamples, Metric, Unit};
 
 use super::group::ResultGroup;
 use super::method::is_in_study;
-use super::{detail, figure, folded, heading, plots};
+use super::{cells, detail, figure, folded, heading, pill, plots, why};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::scale::min_max;
-use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry};
+use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry, without_area};
 use crate::text::grouped;
 use crate::{Report, labels, study_tables, units};
 
@@ -26,14 +26,12 @@ pub(super) fn column_label_rules() -> String {
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
     page.push(html!("{}", section.common_axes.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
-    let (mut lines, mut folded) = (Markup::new(), Vec::new());
-    let (elsewhere, here): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
+    let (mut lines, mut missing) = (Markup::new(), Vec::new());
+    let (elsewhere, own): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
         section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
-    let [all, elsewhere] = [here, elsewhere].map(|its| {
-        its.into_iter()
-            .flat_map(|entry| rows((report, &section.common_axes), entry, figures))
-            .collect::<Vec<ResultRow>>()
-    });
+    let within = (report, &section.common_axes);
+    let [all, elsewhere] = [own, elsewhere]
+        .map(|entries| entries.into_iter().flat_map(|entry| rows(within, entry, figures)).collect::<Vec<ResultRow>>());
     // Of what has no number at all each reason is a line, and no table.
     let has_table = all.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
     let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
@@ -44,7 +42,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
             lines.push(html);
             continue;
         };
-        folded.push(((word, reason), (row.name.clone(), html)));
+        missing.push(((word, reason), (row.name.clone(), html)));
     }
     if !lines.is_empty() {
         page.push(html!(
@@ -53,10 +51,16 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         ));
         page.push(table(&section.title, lines));
     }
-    for ((word, reason), rows) in grouped(folded) {
+    for ((word, reason), rows) in grouped(missing) {
         page.push(folded_rows(&section.title, (word, reason), rows, has_table));
     }
-    page.push(rows_also_in_studies(&section.title, &elsewhere, &format!("{id}-in-tables")));
+    if !elsewhere.is_empty() {
+        let rows = elsewhere.iter().enumerate();
+        let rows = rows.map(|(index, row)| row.html(&format!("{id}-in-tables-{}", index + 1))).collect();
+        let summary = labels::plural(elsewhere.len() as u64, "more line");
+        let summary = html!("{} {}", summary, why("also in the tables of the study"));
+        page.push(folded(summary, table(&format!("{}, in the tables of the study", section.title), rows)));
+    }
     let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_here(figure)) {
         page.push(figure::figure(figure, index));
@@ -82,19 +86,8 @@ fn folded_rows(title: &str, (word, reason): (&str, &str), rows: Vec<(Markup, Mar
 
 /// Whether the tables of a study have it: all of its metric, or this one row. Lines lead to their figures, and stay.
 fn is_in_study_tables(report: &Report<'_>, entry: &SectionEntry<'_>) -> bool {
-    let is_row = |entry: &SectionEntry<'_>| matches!(entry, SectionEntry::Single(result) if study_tables::has_result(report, result));
-    study_tables::has_metric(report, entry.metric()) || is_row(entry)
-}
-
-/// Rows that the tables of a study hold as well.
-fn rows_also_in_studies(title: &str, rows: &[ResultRow], id: &str) -> Markup {
-    if rows.is_empty() {
-        return Markup::new();
-    }
-    let lines = rows.iter().enumerate().map(|(index, row)| row.html(&format!("{id}-{}", index + 1))).collect();
-    let more = labels::plural(rows.len() as u64, "more line");
-    let summary = html!("{} <span class=\"why\">also in the tables of the study</span>", more);
-    folded(summary, table(&format!("{title}, in the tables of the study"), lines))
+    study_tables::has_metric(report, entry.metric())
+        || matches!(entry, SectionEntry::Single(result) if study_tables::has_result(report, result))
 }
 
 fn table(title: &str, rows: Markup) -> Markup {
@@ -123,13 +116,10 @@ impl ResultRow {
 
     /// The row with the number of its points, linked to their figure if there is one.
     fn with_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
-        let note = match figure {
-            Some(figure) => {
-                html!(" <a class=\"to-figure\" href=\"#figure-{}\">{}, figure</a>", figure.id, points)
-            }
-            None => html!(" <span class=\"other\">{}</span>", points),
-        };
-        self.name.push(note);
+        self.name.push(match figure {
+            Some(figure) => html!(" <a class=\"to-figure\" href=\"#figure-{}\">{}, figure</a>", figure.id, points),
+            None => html!(" {}", other_text(points)),
+        });
         self
     }
 
@@ -162,7 +152,7 @@ impl ResultCells {
 
     fn html(&self) -> Markup {
         match self {
-            Self::Number(cells) => cells.iter().map(|content| html!("<td>{}</td>", content)).collect(),
+            Self::Number(figures) => cells(figures.iter().cloned()),
             Self::Missing(word, why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", reason_pill(word, why)),
         }
     }
@@ -188,16 +178,15 @@ fn rows(within: (&Report<'_>, &CommonAxes), entry: &SectionEntry<'_>, figures: &
 
 /// The id without its area, and the case as words beside it.
 fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
-    let short = metric.id.as_str().split_once('.').map_or(metric.id.as_str(), |(_, rest)| rest);
     // Long ids may break after a dot.
-    let short = Markup::joined(short.split('.').map(Markup::from), ".<wbr>");
+    let short = Markup::joined(without_area(metric.id.as_str()).split('.').map(Markup::from), ".<wbr>");
     let case = (!case.is_empty()).then(|| html!(" <span class=\"case\">{}</span>", case));
     html!("<span class=\"id\">{}</span>{}{}", short, case, extra)
 }
 
 fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) -> ResultRow {
     let unit = result.metric.unit;
-    let only_input = result.only_input.then(|| html!(" <span class=\"pill quiet\">input only</span>"));
+    let only_input = result.only_input.then(|| html!(" {}", pill("quiet", "input only")));
     let cells = match &result.outcome {
         Outcome::Measured(summary) => {
             let value = units::measured_text(summary, unit);
@@ -223,7 +212,7 @@ fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) ->
 /// A mark where a result has a warning.
 fn note_mark(results: &[&MetricResult]) -> Markup {
     let warned = results.iter().any(|result| !result.warnings.is_empty());
-    if warned { html!(" <span class=\"pill odd\">note</span>") } else { Markup::new() }
+    if warned { html!(" {}", pill("odd", "note")) } else { Markup::new() }
 }
 
 /// The figure that is not the headline, so that both show: what a user gets and what the machine can do.
@@ -250,7 +239,7 @@ fn other_text(text: &str) -> Markup {
 /// Why there is no number: the word and the reason.
 fn reason_pill(word: &str, reason: &str) -> Markup {
     let class = if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" };
-    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", class, word, reason)
+    html!("{} {}", pill(class, word), why(reason))
 }
 
 /// The ratio as a number, and as a bar.

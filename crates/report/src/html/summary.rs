@@ -6,7 +6,7 @@ use kelvin_core::{FactRow, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;
-use super::{anchor, figure, heading, scrollable};
+use super::{anchor, figure, heading, pill, scrollable, why};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::sections::Section;
@@ -48,11 +48,6 @@ pub(super) fn partial_notice(report: &Report<'_>) -> Markup {
     }
 }
 
-/// The findings, where the first screen has their place.
-pub(super) fn findings_section(report: &Report<'_>) -> Markup {
-    html!("{}{}", heading("findings", "Findings"), findings(report))
-}
-
 /// Four figures on how far to trust the run.
 fn tiles(report: &Report<'_>) -> Markup {
     let results = &report.analysis.results;
@@ -62,6 +57,7 @@ fn tiles(report: &Report<'_>) -> Markup {
     let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
     let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
     let serious = report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
+    let serious = if serious == 0 { "none".into() } else { serious.to_string() };
     let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
     let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
     html!(
@@ -69,21 +65,14 @@ fn tiles(report: &Report<'_>) -> Markup {
         tile(format!("{expected} of {compared}"), "predicted figures are within their range".into()),
         tile(quiet, "of the batches were undisturbed".into()),
         tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
-        tile(
-            report.run.header.hazards.len().to_string(),
-            format!(
-                "hazards found, {}",
-                if serious == 0 { "none serious".into() } else { format!("{serious} serious") }
-            )
-        )
+        tile(report.run.header.hazards.len().to_string(), format!("hazards found, {serious} serious"))
     )
 }
 
 /// Hazards, the most severe first.
 pub(super) fn hazards(report: &Report<'_>) -> Markup {
     let mut page = heading("hazards", "Hazards");
-    let mut hazards: Vec<_> = report.run.header.hazards.iter().collect();
-    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    let hazards = labels::hazards(report.run);
     if hazards.is_empty() {
         page.push(html!("<p>None found.</p>"));
     }
@@ -103,16 +92,15 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
         });
         let cost = measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
         page.push(html!(
-            "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\
-             <p>{}{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
+            "<li id=\"{}\" class=\"{}\"><p>{} <strong>{}</strong></p><p>{}{}. Affects {}. {}</p>{}</li>",
             anchor("hazard", &hazard.id),
             class,
-            hazard.severity.name(),
+            pill(class, hazard.severity.name()),
             hazard.summary,
             hazard.effect.trim_end_matches('.'),
             cost,
             affects,
-            hazard.source,
+            why(&hazard.source),
             remedy
         ));
     }
@@ -136,7 +124,7 @@ pub(super) fn machine(report: &Report<'_>) -> Markup {
 
 fn facts(group: &str, rows: &[&FactRow]) -> Markup {
     let unknown = rows.iter().filter(|row| row.text.is_none()).count();
-    let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
+    let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
     let fact = |row: &&FactRow| {
         let value = match &row.text {
             Some(text) => html!("<td>{}</td>", text),
@@ -151,21 +139,15 @@ fn facts(group: &str, rows: &[&FactRow]) -> Markup {
         group,
         lines
     );
-    html!(
-        "<details><summary>{} <span class=\"why\">{}{}</span></summary>{}</details>",
-        group,
-        labels::plural(rows.len() as u64, "fact"),
-        count,
-        scrollable(&format!("{group}, facts"), table)
-    )
+    let count = why(format!("{}{unknown}", labels::plural(rows.len() as u64, "fact")));
+    let table = scrollable(&format!("{group}, facts"), table);
+    html!("<details><summary>{} {}</summary>{}</details>", group, count, table)
 }
 
 /// The canaries over the run.
 pub(super) fn canary_section(report: &Report<'_>, canaries: &Figure) -> Markup {
-    let share = report
-        .analysis
-        .undisturbed_share
-        .map_or_else(String::new, |share| format!(" {} of all batches were undisturbed.", units::share(share)));
+    let share = report.analysis.undisturbed_share;
+    let share = share.map(|share| format!(" {} of all batches were undisturbed.", units::share(share)));
     html!(
         "{}<p class=\"lead\">A canary is a short fixed piece of work, timed between batches. On a quiet machine its time does \
          not change: a flat line at 1.{}</p>{}",

@@ -7,7 +7,7 @@ use kelvin_core::{Name, RunStatus, Severity, is_dotted_prefix};
 use super::point_table::PointTable;
 use super::{FirstScreen, MAX_SCREEN_LINES, TextStyle, sections_by_purpose};
 use crate::sections::{CommonAxes, MissingResults, Section, SectionEntry, sections};
-use crate::text::{clean, display_width, pad_left};
+use crate::text::{clean, display_width, grouped, pad_left};
 use crate::{Report, labels, study_tables, units};
 
 /// Sentences of a study's conclusions, at most.
@@ -71,20 +71,17 @@ impl StudyScreen<'_> {
             }
         }
         let asked = requested_sections(self.report);
-        let curves = asked
-            .iter()
-            .flat_map(|section| &section.entries)
-            .filter(|entry| matches!(entry, SectionEntry::Curve(_)))
-            .count();
+        let is_curve = |entry: &SectionEntry<'_>| matches!(entry, SectionEntry::Curve(_));
+        let curves = asked.iter().flat_map(|section| &section.entries).filter(|entry| is_curve(entry)).count();
         for section in &asked {
             for entry in &section.entries {
                 let SectionEntry::Curve(curve) = entry else { continue };
-                let each = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
-                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, each));
+                let most = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
+                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, most));
                 let results: Vec<&MetricResult> = curve.results().collect();
                 lines.extend(terminal.missing_points(&results, &section.common_axes));
             }
-            if let Some(others) = section.with_entries(|entry| !matches!(entry, SectionEntry::Curve(_))) {
+            if let Some(others) = section.with_entries(|entry| !is_curve(entry)) {
                 lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(MIN_TABLE_LINES)));
             }
         }
@@ -138,13 +135,12 @@ impl StudyScreen<'_> {
 
     /// The conclusions of studies that have no answer in words, those that are decided first: as many as there are lines for, one at least.
     fn conclusions(&self, room: usize) -> Vec<String> {
-        let all = self.report.analysis.studies.iter().filter(|study| study.answers.is_empty());
         let (mut lines, mut left_out) = (Vec::new(), 0);
         // A blank line before them, and after them how many there are beyond.
         let room = room.saturating_sub(2);
-        for study in all {
-            let leading = leading_conclusions(study);
-            left_out += study.conclusions.len() - leading.len();
+        for study in self.report.analysis.studies.iter().filter(|study| study.answers.is_empty()) {
+            let (leading, rest) = leading_conclusions(study);
+            left_out += rest.len();
             for conclusion in leading {
                 let written = self.options.terminal.conclusion(conclusion, false);
                 if lines.is_empty() || lines.len() + written.len() <= room {
@@ -183,12 +179,8 @@ fn largest_fit(all: usize, room: usize, mut table: impl FnMut(usize) -> Vec<Stri
 
 /// What a study is of: the sentence of its probe, if it has one.
 pub(crate) fn study_title(report: &Report<'_>) -> String {
-    let mut probes: Vec<Name> = Vec::new();
-    for result in report.analysis.results.iter().filter(|result| !result.only_input) {
-        if !probes.contains(&result.probe) {
-            probes.push(result.probe);
-        }
-    }
+    let results = report.analysis.results.iter().filter(|result| !result.only_input);
+    let probes: Vec<Name> = grouped(results.map(|result| (result.probe, ()))).into_iter().map(|(id, _)| id).collect();
     let shared = probes.split_first().map_or("", |(first, rest)| common_prefix(first.as_str(), rest));
     let first = report.analysis.studies.first();
     if let Some((study, summary)) = first.and_then(|study| Some((study, study_summary(study.id)?)))
@@ -231,11 +223,15 @@ fn requested_sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     asked.iter().filter_map(|section| section.with_entries(|entry| !is_in_table(entry))).collect()
 }
 
-/// The conclusions of a study that are shown first: what is decided before what is not, each in its order.
-pub(crate) fn leading_conclusions(study: &Study) -> Vec<&StatedConclusion> {
-    let (decided, open): (Vec<&StatedConclusion>, Vec<&StatedConclusion>) =
-        study.conclusions.iter().partition(|one| one.holds.is_some() || one.same_within().is_some());
-    decided.into_iter().chain(open).take(MAX_SENTENCES).collect()
+/// The conclusions of a study that are shown first, what is decided before what is not, and the rest, each in their order.
+pub(crate) fn leading_conclusions(study: &Study) -> (Vec<&StatedConclusion>, Vec<&StatedConclusion>) {
+    let is_decided = |one: &&StatedConclusion| one.holds.is_some() || one.same_within().is_some();
+    let (mut leading, open): (Vec<&StatedConclusion>, Vec<_>) = study.conclusions.iter().partition(is_decided);
+    leading.extend(open);
+    leading.truncate(MAX_SENTENCES);
+    let is_leading = |one: &StatedConclusion| leading.iter().any(|known| std::ptr::eq(*known, one));
+    let rest = study.conclusions.iter().filter(|one| !is_leading(one)).collect();
+    (leading, rest)
 }
 
 #[cfg(test)]

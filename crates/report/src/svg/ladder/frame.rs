@@ -150,7 +150,7 @@ impl LadderFrame {
                 LadderMark::Diamond(class) => diamond(class, x + 6.0, y),
                 LadderMark::Ring(class) => ring(class, x + 6.0, y),
             };
-            legend.push(html!("{}{}", shape, text_at(x + 18.0, y + 4.0, *text)));
+            legend.push(html!("{}{}", shape, text_at(x + 18.0, y + 4.0, text)));
         }
         legend
     }
