@@ -12,10 +12,8 @@ use crate::{Report, labels};
 
 /// A row of either table.
 pub(crate) trait TableRow {
-    /// The metric.
-    fn metric(&self) -> Name;
-    /// Where it was measured.
-    fn case(&self) -> &Case;
+    /// The metric, and where it was measured.
+    fn metric_case(&self) -> (Name, &Case);
 }
 
 /// A row of the table of figures: one metric at one case.
@@ -89,22 +87,14 @@ impl<'a, R> Column<'a, R> {
 }
 
 impl TableRow for FigureRow<'_> {
-    fn metric(&self) -> Name {
-        self.result.metric.id
-    }
-
-    fn case(&self) -> &Case {
-        &self.result.case
+    fn metric_case(&self) -> (Name, &Case) {
+        (self.result.metric.id, &self.result.case)
     }
 }
 
 impl TableRow for SampleRow<'_> {
-    fn metric(&self) -> Name {
-        self.metric
-    }
-
-    fn case(&self) -> &Case {
-        self.case
+    fn metric_case(&self) -> (Name, &Case) {
+        (self.metric, self.case)
     }
 }
 
@@ -176,76 +166,73 @@ pub(crate) fn visible_text<'a>(text: impl AsRef<str>) -> Option<Cow<'a, str>> {
     Some(escape_invisible(text.as_ref()).into_owned().into())
 }
 
-type FigureColumn<'a> = Column<'a, FigureRow<'a>>;
-type SampleColumn<'a> = Column<'a, SampleRow<'a>>;
+type OfFigure<'a> = Column<'a, FigureRow<'a>>;
+type OfSample<'a> = Column<'a, SampleRow<'a>>;
 
 /// The columns of figures.
-pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
-    type Of<'a> = FigureColumn<'a>;
+pub(crate) fn figure_columns<'a>() -> Vec<OfFigure<'a>> {
     vec![
-        Of::text("unit", |row| Some(row.result.metric.unit.name().into())),
-        Of::text("better", |row| Some(row.result.metric.better.name().into())),
-        Of::count("method_version", "", |row| Some(row.result.metric.version.into())),
-        Of::flag("only_input", |row| Some(row.result.only_input)),
-        Of::text("status", |row| Some(labels::status(&row.result.outcome).into())),
-        Of::real("headline", "unit", |row| Some(row.result.outcome.summary()?.headline)),
-        Of::real("lower", "unit", |row| Some(row.interval()?.lower)),
-        Of::real("upper", "unit", |row| Some(row.interval()?.upper)),
-        Of::text("interval", |row| Some(data_name(&row.interval()?.kind))),
-        Of::real("level", "ratio", |row| Some(row.interval()?.level)),
-        Of::text("treatment", |row| Some(data_name(&row.result.metric.headline))),
-        Of::real("cycles", "cycles", |row| row.result.cycles),
-        Of::real("predicted", "unit", |row| Some(row.result.prediction.as_ref()?.value)),
-        Of::real("predicted_low", "unit", |row| Some(row.result.prediction.as_ref()?.low)),
-        Of::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
-        Of::real("ratio", "ratio", |row| row.result.ratio),
-        Of::text("verdict", |row| Some(data_name(&row.result.verdict))),
-        Of::text("explaining_causes", |row| {
+        OfFigure::text("unit", |row| Some(row.result.metric.unit.name().into())),
+        OfFigure::text("better", |row| Some(row.result.metric.better.name().into())),
+        OfFigure::count("method_version", "", |row| Some(row.result.metric.version.into())),
+        OfFigure::flag("only_input", |row| Some(row.result.only_input)),
+        OfFigure::text("status", |row| Some(labels::status(&row.result.outcome).into())),
+        OfFigure::real("headline", "unit", |row| Some(row.result.outcome.summary()?.headline)),
+        OfFigure::real("lower", "unit", |row| Some(row.interval()?.lower)),
+        OfFigure::real("upper", "unit", |row| Some(row.interval()?.upper)),
+        OfFigure::text("interval", |row| Some(data_name(&row.interval()?.kind))),
+        OfFigure::real("level", "ratio", |row| Some(row.interval()?.level)),
+        OfFigure::text("treatment", |row| Some(data_name(&row.result.metric.headline))),
+        OfFigure::real("cycles", "cycles", |row| row.result.cycles),
+        OfFigure::real("predicted", "unit", |row| Some(row.result.prediction.as_ref()?.value)),
+        OfFigure::real("predicted_low", "unit", |row| Some(row.result.prediction.as_ref()?.low)),
+        OfFigure::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
+        OfFigure::real("ratio", "ratio", |row| row.result.ratio),
+        OfFigure::text("verdict", |row| Some(data_name(&row.result.verdict))),
+        OfFigure::text("explaining_causes", |row| {
             visible_text(row.result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "))
         }),
-        Of::real("undisturbed_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
-        Of::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
-        Of::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
-        Of::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
-        Of::real("undisturbed", "unit", |row| Some(row.found()?.undisturbed?.value)),
-        Of::real("undisturbed_lower", "unit", |row| Some(row.undisturbed_interval()?.lower)),
-        Of::real("undisturbed_upper", "unit", |row| Some(row.undisturbed_interval()?.upper)),
-        Of::count("n", "count", |row| Some(row.found()?.distribution.n)),
-        Of::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
-        Of::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
-        Of::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
-        Of::flag("is_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
-        Of::real("best", "unit", |row| Some(row.found()?.distribution.best)),
-        Of::real("min", "unit", |row| Some(row.found()?.distribution.min)),
-        Of::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
-        Of::real("p25", "unit", |row| Some(row.found()?.distribution.p25)),
-        Of::real("p50", "unit", |row| Some(row.found()?.distribution.p50)),
-        Of::real("p75", "unit", |row| Some(row.found()?.distribution.p75)),
-        Of::real("p95", "unit", |row| Some(row.found()?.distribution.p95)),
-        Of::real("p99", "unit", |row| Some(row.found()?.distribution.p99)),
-        Of::real("max", "unit", |row| Some(row.found()?.distribution.max)),
-        Of::real("mean", "unit", |row| Some(row.found()?.distribution.mean)),
-        Of::real("std", "unit", |row| Some(row.found()?.distribution.std)),
+        OfFigure::real("undisturbed_share", "ratio", |row| Some(row.found()?.undisturbed_share)),
+        OfFigure::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
+        OfFigure::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
+        OfFigure::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
+        OfFigure::real("undisturbed", "unit", |row| Some(row.found()?.undisturbed?.value)),
+        OfFigure::real("undisturbed_lower", "unit", |row| Some(row.undisturbed_interval()?.lower)),
+        OfFigure::real("undisturbed_upper", "unit", |row| Some(row.undisturbed_interval()?.upper)),
+        OfFigure::count("n", "count", |row| Some(row.found()?.distribution.n)),
+        OfFigure::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
+        OfFigure::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
+        OfFigure::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
+        OfFigure::flag("is_batch_means", |row| Some(row.found()?.distribution.is_of_batch_means)),
+        OfFigure::real("best", "unit", |row| Some(row.found()?.distribution.best)),
+        OfFigure::real("min", "unit", |row| Some(row.found()?.distribution.min)),
+        OfFigure::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
+        OfFigure::real("p25", "unit", |row| Some(row.found()?.distribution.p25)),
+        OfFigure::real("p50", "unit", |row| Some(row.found()?.distribution.p50)),
+        OfFigure::real("p75", "unit", |row| Some(row.found()?.distribution.p75)),
+        OfFigure::real("p95", "unit", |row| Some(row.found()?.distribution.p95)),
+        OfFigure::real("p99", "unit", |row| Some(row.found()?.distribution.p99)),
+        OfFigure::real("max", "unit", |row| Some(row.found()?.distribution.max)),
+        OfFigure::real("mean", "unit", |row| Some(row.found()?.distribution.mean)),
+        OfFigure::real("std", "unit", |row| Some(row.found()?.distribution.std)),
     ]
 }
 
 /// The machine and the program, in each row of Parquet: files of several runs are read as one table.
-pub(crate) fn machine_columns<'a>() -> [FigureColumn<'a>; 2] {
-    type Of<'a> = FigureColumn<'a>;
+pub(crate) fn machine_columns<'a>() -> [OfFigure<'a>; 2] {
     [
-        Of::text("machine", |row| visible_text(&row.report.run.header.machine.identity)),
-        Of::text("kelvin", |row| visible_text(&row.report.run.header.kelvin)),
+        OfFigure::text("machine", |row| visible_text(&row.report.run.header.machine.identity)),
+        OfFigure::text("kelvin", |row| visible_text(&row.report.run.header.kelvin)),
     ]
 }
 
 /// Warnings, and why a figure is missing.
-pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
-    type Of<'a> = FigureColumn<'a>;
+pub(crate) fn remark_columns<'a>() -> [OfFigure<'a>; 2] {
     [
-        Of::text("warnings", |row| {
+        OfFigure::text("warnings", |row| {
             visible_text(row.result.warnings.iter().map(|warning| &*warning.text).collect::<Vec<_>>().join("; "))
         }),
-        Of::text("reason", |row| {
+        OfFigure::text("reason", |row| {
             let reason = labels::missing_reason(&row.result.outcome, row.result.metric.unit);
             visible_text(reason.map(|(_, why)| why).unwrap_or_default())
         }),
@@ -253,54 +240,51 @@ pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
 }
 
 /// The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`. In CSV alone.
-pub(crate) fn class_columns<'a>() -> [FigureColumn<'a>; 5] {
-    type Of<'a> = FigureColumn<'a>;
+pub(crate) fn class_columns<'a>() -> [OfFigure<'a>; 5] {
     [
-        Of::real("class_low", "unit", |row| Some(row.result.class_range?.low)),
-        Of::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
-        Of::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
-        Of::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
-        Of::text("class_verdict", |row| Some(class_comparison::class_word(row.result).into())),
+        OfFigure::real("class_low", "unit", |row| Some(row.result.class_range?.low)),
+        OfFigure::real("class_middle", "unit", |row| Some(row.result.class_range?.center)),
+        OfFigure::real("class_high", "unit", |row| Some(row.result.class_range?.high)),
+        OfFigure::count("class_members", "count", |row| Some(row.result.class_range?.members as u64)),
+        OfFigure::text("class_verdict", |row| Some(class_comparison::class_word(row.result).into())),
     ]
 }
 
 /// The round of a sample.
-pub(crate) fn round_columns<'a>() -> [SampleColumn<'a>; 3] {
-    type Of<'a> = SampleColumn<'a>;
+pub(crate) fn round_columns<'a>() -> [OfSample<'a>; 3] {
     [
-        Of::count("round", "", |row| Some(row.round.index.into())),
-        Of::real("round_at", "seconds", |row| Some(row.round.start_seconds)).in_csv("round_at_seconds"),
-        Of::count("cpu", "", |row| Some(row.round.cpu.into())),
+        OfSample::count("round", "", |row| Some(row.round.index.into())),
+        OfSample::real("round_at", "seconds", |row| Some(row.round.start_seconds)).in_csv("round_at_seconds"),
+        OfSample::count("cpu", "", |row| Some(row.round.cpu.into())),
     ]
 }
 
 /// The unit of a sample's metric, which CSV leaves to the names of its columns.
-pub(crate) fn sample_unit_column<'a>() -> SampleColumn<'a> {
-    SampleColumn::text("unit", |row| Some(row.unit?.name().into()))
+pub(crate) fn sample_unit_column<'a>() -> OfSample<'a> {
+    OfSample::text("unit", |row| Some(row.unit?.name().into()))
 }
 
 /// The columns of samples.
-pub(crate) fn sample_columns<'a>() -> Vec<SampleColumn<'a>> {
-    type Of<'a> = SampleColumn<'a>;
+pub(crate) fn sample_columns<'a>() -> Vec<OfSample<'a>> {
     let ns = "nanoseconds";
     vec![
-        Of::count("sample", "", |row| Some(row.sample as u64)),
-        Of::real("value", "unit", |row| row.scalar()),
-        Of::count("iterations", "count", |row| row.batches()?.iterations.get(row.sample).copied()),
-        Of::real(ns, ns, |row| row.batches()?.nanoseconds.get(row.sample).copied()).in_csv("raw_nanoseconds"),
-        Of::real("work_per_iteration", "bytes, or operations, of an iteration", |row| {
+        OfSample::count("sample", "", |row| Some(row.sample as u64)),
+        OfSample::real("value", "unit", |row| row.scalar()),
+        OfSample::count("iterations", "count", |row| row.batches()?.iterations.get(row.sample).copied()),
+        OfSample::real(ns, ns, |row| row.batches()?.nanoseconds.get(row.sample).copied()).in_csv("raw_nanoseconds"),
+        OfSample::real("work_per_iteration", "bytes, or operations, of an iteration", |row| {
             Some(row.batches()?.work_per_iteration)
         }),
-        Of::text("tags", |row| {
+        OfSample::text("tags", |row| {
             let tags = row.batches()?.tags.get(row.sample).copied().unwrap_or_default();
             let names = SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name);
             Some(names.collect::<Vec<_>>().join(" ").into())
         }),
-        Of::real("clock_pair", ns, |row| row.batches().map(|_| row.reading.overhead.clock_pair))
+        OfSample::real("clock_pair", ns, |row| row.batches().map(|_| row.reading.overhead.clock_pair))
             .in_csv("clock_pair_nanoseconds"),
-        Of::real("loop_iteration", ns, |row| row.batches().map(|_| row.reading.overhead.loop_iteration))
+        OfSample::real("loop_iteration", ns, |row| row.batches().map(|_| row.reading.overhead.loop_iteration))
             .in_csv("loop_nanoseconds"),
-        Of::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
-        Of::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
+        OfSample::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
+        OfSample::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
     ]
 }

@@ -49,20 +49,32 @@ pub fn schema() -> Schema {
     schemars::schema_for!(Comparison)
 }
 
-/// A table: its title, and which verdicts its figures have.
-type VerdictTable = (&'static str, fn(&ChangeVerdict) -> bool);
-
-/// The tables of a comparison, in their order.
-const VERDICT_TABLES: [VerdictTable; 5] = [
-    ("Worse", |verdict| *verdict == ChangeVerdict::Worse),
-    ("Better", |verdict| *verdict == ChangeVerdict::Better),
-    ("Higher or lower", |verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)),
-    ("Not known, most likely to differ", |verdict| matches!(verdict, ChangeVerdict::NotKnown(_))),
-    ("The same", |verdict| *verdict == ChangeVerdict::Same),
-];
+/// Titles of the tables of a comparison, in their order.
+const TABLE_TITLES: [&str; 5] = ["Worse", "Better", "Higher or lower", "Not known, most likely to differ", "The same"];
 /// Which of them is of what is not known, and from which on a screen has none.
 const UNDECIDED_TABLE: usize = 3;
 const HIDDEN_TABLE: usize = 4;
+
+/// The table of a figure with this verdict.
+fn table_of_verdict(verdict: &ChangeVerdict) -> usize {
+    match verdict {
+        ChangeVerdict::Worse => 0,
+        ChangeVerdict::Better => 1,
+        ChangeVerdict::Higher | ChangeVerdict::Lower => 2,
+        ChangeVerdict::NotKnown(_) => UNDECIDED_TABLE,
+        ChangeVerdict::Same => HIDDEN_TABLE,
+    }
+}
+
+/// The tables that have a figure: their number and title, and the figures with their places among all.
+fn verdict_tables(comparison: &Comparison) -> Vec<(usize, &'static str, Vec<(usize, &ComparedFigure)>)> {
+    let figures = |table| {
+        let figures = comparison.figures.iter().enumerate();
+        figures.filter(|(_, figure)| table_of_verdict(&figure.verdict) == table).collect::<Vec<_>>()
+    };
+    let tables = TABLE_TITLES.iter().enumerate().map(|(table, title)| (table, *title, figures(table)));
+    tables.filter(|(.., figures)| !figures.is_empty()).collect()
+}
 
 impl CompareTerminal<'_> {
     /// Writes it.
@@ -126,21 +138,20 @@ impl CompareTerminal<'_> {
 
     fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        for (index, (title, is)) in VERDICT_TABLES.iter().enumerate() {
-            let figures: Vec<&ComparedFigure> = comparison.with_verdict(is).collect();
+        for (index, title, figures) in verdict_tables(comparison) {
             // Where nothing is known a few figures of which nothing is known say nothing.
             let is_left_out = index >= HIDDEN_TABLE || index == UNDECIDED_TABLE && is_all_undecided(comparison);
-            if figures.is_empty() || !self.full && is_left_out {
+            if !self.full && is_left_out {
                 continue;
             }
             // Room for the tables that follow stays.
-            let kept = if index < UNDECIDED_TABLE { MAX_UNDECIDED + 3 } else { 0 };
-            let most = if self.full { usize::MAX } else { room.saturating_sub(kept + 3) };
-            let most = if index == UNDECIDED_TABLE && !self.full { most.min(MAX_UNDECIDED) } else { most };
-            let rows: Vec<Vec<String>> =
-                figures.into_iter().map(|figure| self.row(index, figure, comparison)).collect();
-            let title = self.title(title, comparison);
-            let table = titled_section(title, &rows, most, "more");
+            let most = match index {
+                _ if self.full => usize::MAX,
+                UNDECIDED_TABLE => room.saturating_sub(3).min(MAX_UNDECIDED),
+                _ => room.saturating_sub(MAX_UNDECIDED + 6),
+            };
+            let rows = figures.into_iter().map(|(_, figure)| self.row(index, figure, comparison));
+            let table = titled_section(self.title(title, comparison), &rows.collect::<Vec<_>>(), most, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }

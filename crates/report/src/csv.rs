@@ -50,8 +50,8 @@ impl Render for CsvSamples {
 /// What a row is of.
 fn subject_columns<'a, R: TableRow + 'a>() -> [Column<'a, R>; 2] {
     [
-        Column::text("metric", |row: &R| Some(row.metric().to_string().into())),
-        Column::text("case", |row: &R| Some(row.case().to_string().into())),
+        Column::text("metric", |row: &R| Some(row.metric_case().0.to_string().into())),
+        Column::text("case", |row: &R| Some(row.metric_case().1.to_string().into())),
     ]
 }
 

@@ -66,9 +66,8 @@ impl fmt::Display for OmittedFigures {
             (self.inputs, "measured only as inputs of predictions"),
             (self.repeated, "measured twice"),
         ];
-        let said: Vec<String> =
-            parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        f.pad(&said.join(", "))
+        let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        f.pad(&parts.collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -88,6 +87,11 @@ pub(crate) fn exported_figures<'a>(report: &Report<'a>) -> (Vec<ExportedFigure<'
         }
     }
     (kept, left_out)
+}
+
+/// What of a report a format of figures in both directions does not hold.
+pub fn omitted(report: &Report<'_>) -> OmittedFigures {
+    exported_figures(report).1
 }
 
 /// What other tools call a unit: Bencher a measure of it, Go's benchmarks, and people.
@@ -111,23 +115,16 @@ fn unit_names(unit: Unit) -> UnitNames {
     }
 }
 
-/// The direction that most metrics of a unit have; a tool that judges by units alone takes it for granted.
-fn usual_direction(unit: Unit) -> Option<Better> {
-    match unit {
-        Unit::Nanoseconds | Unit::Cycles => Some(Better::Lower),
-        Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz => Some(Better::Higher),
-        Unit::Bytes | Unit::Ratio | Unit::Count => None,
-    }
-}
-
 /// What tells a unit whose metric has not the usual direction from the one whose metric has: these tools know no direction of a
 /// benchmark, only one of a unit.
 pub(crate) fn direction(metric: &Metric) -> &'static str {
-    match metric.better {
-        better if Some(better) == usual_direction(metric.unit) => "",
-        Better::Lower => "-lower-is-better",
-        Better::Higher => "-higher-is-better",
-        Better::Neither => "-fact",
+    match (metric.better, metric.unit) {
+        // The direction that most metrics of a unit have: a tool that judges by units alone takes it for granted.
+        (Better::Lower, Unit::Nanoseconds | Unit::Cycles)
+        | (Better::Higher, Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz) => "",
+        (Better::Lower, _) => "-lower-is-better",
+        (Better::Higher, _) => "-higher-is-better",
+        (Better::Neither, _) => "-fact",
     }
 }
 

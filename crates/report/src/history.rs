@@ -52,21 +52,23 @@ pub fn schema() -> Schema {
     schemars::schema_for!(History)
 }
 
-/// A section: its title, and whether a series is of it, by whether its last change is for the worse, if there is one.
-type SectionFilter = (&'static str, fn(Option<Option<bool>>) -> bool);
-
-/// The sections of a history, in their order.
-const SECTION_FILTERS: [SectionFilter; 4] = [
-    ("Last changed for the worse", |last| last == Some(Some(true))),
-    ("Last changed for the better", |last| last == Some(Some(false))),
-    ("Last changed", |last| last == Some(None)),
-    ("No change", |last| last.is_none()),
+/// The sections of a history, in their order: their titles, and of which series they are, by whether the last change is for the worse, if
+/// there is one.
+const SECTIONS: [(&str, Option<Option<bool>>); 4] = [
+    ("Last changed for the worse", Some(Some(true))),
+    ("Last changed for the better", Some(Some(false))),
+    ("Last changed", Some(None)),
+    (UNCHANGED, None),
 ];
+/// The section of what did not change, which folds.
+const UNCHANGED: &str = "No change";
 
-/// The series of a section, in their order.
-fn series_of_section<'h>(history: &'h History, (_, is): &SectionFilter) -> Vec<&'h SeriesHistory> {
+/// The series of each section that has any, in their order.
+fn sections(history: &History) -> Vec<(&'static str, Vec<&SeriesHistory>)> {
     let last = |series: &SeriesHistory| series.last_change().map(|change| change.is_worse(series.metric.better));
-    history.series.iter().filter(|series| is(last(series))).collect()
+    let series = |change| history.series.iter().filter(|series| last(series) == change).collect::<Vec<_>>();
+    let sections = SECTIONS.iter().map(|(title, change)| (*title, series(*change)));
+    sections.filter(|(_, series)| !series.is_empty()).collect()
 }
 
 /// What is said of a series: these changes of it, breaks between versions of its method, and its rank where that matters.
@@ -117,25 +119,18 @@ impl HistoryTerminal<'_> {
     fn lines(&self, history: &History) -> Vec<String> {
         let mut lines = wrap(&history_title(history), self.width());
         lines.extend(wrap(&change_counts(history), self.width()));
-        lines.extend(remarks(history).iter().flat_map(|said| wrap(said, self.width())));
+        lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.width())));
         let more = wrap(&format!("All series and changes: {}", self.more), self.width());
         let more: Vec<String> = std::iter::once(String::new()).chain(more).collect();
         let mut room = MAX_SCREEN_LINES.saturating_sub(lines.len() + more.len());
         let mut has_left_out = false;
-        for (index, one) in SECTION_FILTERS.iter().enumerate() {
-            let series = series_of_section(history, one);
-            if series.is_empty() {
-                continue;
-            }
+        let sections = sections(history);
+        for (index, (title, series)) in sections.iter().enumerate() {
             let entries: Vec<Vec<String>> = series.iter().map(|series| self.series(series, history)).collect();
-            let to_come = SECTION_FILTERS[index + 1..]
-                .iter()
-                .filter(|later| !series_of_section(history, later).is_empty())
-                .count();
-            let most = room.saturating_sub(2 + RESERVED_LINES * to_come);
+            let most = room.saturating_sub(2 + RESERVED_LINES * (sections.len() - index - 1));
             let most = if self.full { usize::MAX } else { most };
             has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > most;
-            let table = titled_section(self.title(one.0), &entries, most, "more");
+            let table = titled_section(self.title(title), &entries, most, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }

@@ -63,6 +63,10 @@ enum FigureData<'f> {
 
 impl<'f> PageData<'f> {
     fn new(figures: &'f [Figure]) -> Self {
+        let figure = |figure: &'f Figure| match &figure.drawing {
+            Drawing::Plot(plot) => FigureData::Plot(PlotLayout::new(plot).into()),
+            Drawing::Heat(heat) => FigureData::Heat(heat),
+        };
         Self {
             scales: AxisKind::ALL.map(|kind| (kind, kind.scales())).into(),
             binary: [AxisKind::Bytes],
@@ -70,16 +74,7 @@ impl<'f> PageData<'f> {
             max_ranges: MAX_PREDICTED_BANDS,
             margins: svg::MARGINS,
             character_width: svg::CHARACTER_WIDTH,
-            figures: figures.iter().map(FigureData::new).collect(),
-        }
-    }
-}
-
-impl<'f> FigureData<'f> {
-    fn new(figure: &'f Figure) -> Self {
-        match &figure.drawing {
-            Drawing::Plot(plot) => Self::Plot(PlotLayout::new(plot).into()),
-            Drawing::Heat(heat) => Self::Heat(heat),
+            figures: figures.iter().map(figure).collect(),
         }
     }
 }
@@ -103,6 +98,9 @@ impl Render for Html {
         let figures = figures_of_sections(report, &sections);
         let parts = page_sections(report, &sections, &figures);
         head(report, out)?;
+        let section = |PageSection { id, content, .. }: &PageSection| {
+            html!("<section id=\"{}\" aria-labelledby=\"{0}-title\">{}</section>", id, content)
+        };
         let sections: Markup = parts.iter().map(section).collect();
         let body = html!(
             "<div class=\"frame\">{}<main id=\"main\" tabindex=\"-1\">{}</main></div>{}",
@@ -113,10 +111,6 @@ impl Render for Html {
         out.write_all(without_implied_ends(body.as_str()).as_bytes())?;
         script(&figures, out)
     }
-}
-
-fn section(part: &PageSection) -> Markup {
-    html!("<section id=\"{}\" aria-labelledby=\"{0}-title\">{}</section>", part.id, part.content)
 }
 
 /// End tags that HTML implies and lets a writer leave out (section 13.1.2.4): a sixteenth of a page. Texts are escaped and
@@ -181,7 +175,7 @@ fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Fi
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     let style = format!("{}{STYLE}{}", palette::css_properties(), results::column_label_rules());
     let drawings = svg::style_sheet();
-    let policy = csp::content_security_policy(csp::OwnContent { script: &own_script(), styles: [&style, &drawings] });
+    let policy = csp::content_security_policy(Some(&own_script()), &[&style, &drawings]);
     let generator = html!("<meta name=\"generator\" content=\"kelvin {}\">", report.run.header.kelvin);
     let head = page_shell::head(&policy, generator, &format!("kelvin: {}", labels::machine_line(report.run)));
     let top = html!(
@@ -195,9 +189,8 @@ fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
 }
 
 fn navigation(parts: &[PageSection]) -> Markup {
-    let links: Markup =
-        parts.iter().map(|part| html!("<li><a href=\"#{}\">{}</a></li>", part.id, part.title)).collect();
-    html!("<nav aria-label=\"Sections\"><ul>{}</ul></nav>", links)
+    let link = |part: &PageSection| html!("<li><a href=\"#{}\">{}</a></li>", part.id, part.title);
+    html!("<nav aria-label=\"Sections\"><ul>{}</ul></nav>", parts.iter().map(link).collect::<Markup>())
 }
 
 fn foot(report: &Report<'_>) -> Markup {

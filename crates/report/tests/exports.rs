@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use kelvin_analysis::Outcome;
 use kelvin_core::Better;
+use kelvin_report::exports::omitted;
 use kelvin_report::{Bencher, Benchstat, GithubAction, OpenMetrics, Render};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
@@ -261,5 +262,5 @@ fn repeated_figures_are_exported_once() {
     let figures = figures(&sample, |_| true).len();
     sample.analysis.results.extend(twice);
     assert_valid_exposition(&render(&OpenMetrics, &sample));
-    assert_eq!(OpenMetrics::omitted(&sample.report()).repeated, figures);
+    assert_eq!(omitted(&sample.report()).repeated, figures);
 }

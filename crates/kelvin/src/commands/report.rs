@@ -7,7 +7,7 @@ use std::path::Path;
 
 use kelvin_analysis::analyse_with_library;
 use kelvin_core::Run;
-use kelvin_report::exports::OmittedFigures;
+use kelvin_report::exports::{OmittedFigures, omitted};
 use kelvin_report::{
     Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
     ParquetSamples, Render, Report,
@@ -113,11 +113,9 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
 /// The figures that a format does not hold, where that is not all of a run.
 fn omitted_figures(format: ReportFormat, report: &Report<'_>) -> Option<OmittedFigures> {
     match format {
-        ReportFormat::Openmetrics => Some(OpenMetrics::omitted(report)),
+        ReportFormat::Openmetrics | ReportFormat::Bencher | ReportFormat::Benchstat => Some(omitted(report)),
         ReportFormat::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.omitted(report)),
         ReportFormat::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.omitted(report)),
-        ReportFormat::Bencher => Some(Bencher::omitted(report)),
-        ReportFormat::Benchstat => Some(Benchstat::omitted(report)),
         // These hold all of it.
         _ => None,
     }

@@ -11,11 +11,11 @@ use kelvin_analysis::wording::compare::{
     gate_finding, gate_resolved_issue, gate_undetectable, no_difference_text, not_compared_by_reason, remarks,
     side_text, verdict_counts,
 };
-use kelvin_core::{ComparedFigure, ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
+use kelvin_core::{ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;
-use super::{UNDECIDED_TABLE, VERDICT_TABLES, differences_title, fact_texts};
+use super::{UNDECIDED_TABLE, differences_title, fact_texts, verdict_tables};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
 use crate::html::{DataTable, list, table_row};
@@ -144,14 +144,8 @@ fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
 
 /// The tables of figures, the most consequential first; those of what nobody has to act on are folded, unless there is nothing else.
 fn figures(comparison: &Comparison) -> Markup {
-    let numbered: Vec<(usize, &ComparedFigure)> = comparison.figures.iter().enumerate().collect();
     let mut page = Markup::new();
-    for (index, (title, is)) in VERDICT_TABLES.iter().enumerate() {
-        let mut figures = numbered.clone();
-        figures.retain(|(_, figure)| is(&figure.verdict));
-        if figures.is_empty() {
-            continue;
-        }
+    for (index, title, figures) in verdict_tables(comparison) {
         let forest = Forest::for_figures(figures.iter().map(|(_, figure)| *figure), comparison.threshold);
         let rows: Markup = figures.iter().map(|numbered| figure(*numbered, comparison, &forest)).collect();
         let title = html!("<h2>{} ({})</h2>", title, figures.len());

@@ -8,7 +8,7 @@ use kelvin_analysis::wording::compare::{
 };
 use kelvin_core::{Comparison, FactDifference, GateFinding, GateResult};
 
-use super::{UNDECIDED_TABLE, VERDICT_TABLES, fact_texts};
+use super::{UNDECIDED_TABLE, fact_texts, verdict_tables};
 use crate::escape::{MarkdownText, md};
 
 /// A comparison as Markdown (GitHub's flavour: tables, and what folds).
@@ -21,10 +21,9 @@ impl CompareMarkdown {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let tables = VERDICT_TABLES.iter().enumerate().map(|(index, (title, is))| {
-            let figures = comparison.with_verdict(is);
-            let rows: Vec<ComparisonRow> = figures.map(|figure| comparison_row(figure, comparison)).collect();
-            table(title, index >= UNDECIDED_TABLE, &rows, comparison)
+        let tables = verdict_tables(comparison).into_iter().map(|(index, title, figures)| {
+            let rows = figures.into_iter().map(|(_, figure)| comparison_row(figure, comparison));
+            table(title, index >= UNDECIDED_TABLE, &rows.collect::<Vec<_>>(), comparison)
         });
         let page = md!(
             "### kelvin: {} against {}\n\n{}\n\n{}{}{}{}{}",
@@ -75,9 +74,6 @@ fn differences(comparison: &Comparison) -> MarkdownText {
 
 /// A table of figures; one of what nobody has to act on is folded.
 fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comparison) -> MarkdownText {
-    if rows.is_empty() {
-        return MarkdownText::new();
-    }
     let needs = rows.iter().any(|row| !row.needs.is_empty());
     let causes = rows.iter().any(|row| !row.cause.is_empty());
     let line = |first: MarkdownText, figures: [&str; 4], need: &str, cause: &str| {

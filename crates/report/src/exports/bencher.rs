@@ -11,7 +11,7 @@ use std::io;
 use kelvin_core::{Metric, Unit, json};
 use serde::Serialize;
 
-use super::{OmittedFigures, direction, exported_figures, unit_names};
+use super::{direction, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The figures of a run as benchmarks of Bencher.
@@ -26,13 +26,6 @@ struct Measure {
     lower_value: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upper_value: Option<f64>,
-}
-
-impl Bencher {
-    /// What it does not hold.
-    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
-        exported_figures(report).1
-    }
 }
 
 impl Render for Bencher {

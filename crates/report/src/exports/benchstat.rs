@@ -11,19 +11,12 @@ use std::io;
 use kelvin_core::text::escape_invisible;
 use kelvin_core::{Better, Metric};
 
-use super::{ExportedFigure, OmittedFigures, direction, exported_figures, unit_names};
+use super::{ExportedFigure, direction, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The rounds of a run as benchmark lines of Go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Benchstat;
-
-impl Benchstat {
-    /// What it does not hold.
-    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
-        exported_figures(report).1
-    }
-}
 
 impl Render for Benchstat {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {

@@ -15,20 +15,13 @@ use kelvin_analysis::IntervalKind;
 use kelvin_core::text::escape_invisible;
 use kelvin_core::{Better, Case, Metric, Name, RunStatus, Unit};
 
-use super::{ExportedFigure, OmittedFigures, exported_figures};
+use super::{ExportedFigure, exported_figures};
 use crate::text::grouped;
 use crate::{Render, Report, labels};
 
 /// The figures of a run as metrics of Prometheus.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenMetrics;
-
-impl OpenMetrics {
-    /// What it does not hold.
-    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
-        exported_figures(report).1
-    }
-}
 
 impl Render for OpenMetrics {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {

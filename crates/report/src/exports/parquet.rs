@@ -69,7 +69,7 @@ fn run_columns<'a, R: TableRow + 'a>(report: &Report<'a>) -> Vec<Column<'a, R>> 
         Column::new("started", "microseconds since 1970, UTC", time),
         Column::text("run_tags", move |_: &R| if tags.is_empty() { None } else { visible_text(&tags) }),
         Column::text("run_note", |_: &R| visible_text(labels.note.as_ref()?)),
-        Column::text("metric", |row: &R| Some(row.metric().as_str().into())),
+        Column::text("metric", |row: &R| Some(row.metric_case().0.as_str().into())),
     ]
 }
 
@@ -80,9 +80,10 @@ fn axis_columns<'c, 'a, R: TableRow + 'a>(cases: impl Iterator<Item = &'c Case>)
         *axes.entry(axis).or_insert(true) &= matches!(value, Value::Integer(_));
     }
     let column = |(axis, is_number): (Name, bool)| {
-        let number =
-            move |row: &R| if let Value::Integer(number) = row.case().get(&axis)? { Some(number) } else { None };
-        let text = move |row: &R| Some(row.case().get(&axis)?.to_string().into());
+        let number = move |row: &R| {
+            if let Value::Integer(number) = row.metric_case().1.get(&axis)? { Some(number) } else { None }
+        };
+        let text = move |row: &R| Some(row.metric_case().1.get(&axis)?.to_string().into());
         let values = if is_number { ColumnValues::Count(Box::new(number)) } else { ColumnValues::Text(Box::new(text)) };
         Column::new(format!("axis_{axis}"), "", values)
     };

@@ -10,7 +10,7 @@ use kelvin_core::{History, HistoryChange, HistoryChangeKind, SeriesHistory, Vers
 use kelvin_stats::median;
 
 use super::sparkline::MIN_RELATIVE_RANGE;
-use super::{SECTION_FILTERS, newest_changes, series_of_section, series_texts};
+use super::{newest_changes, sections, series_texts};
 use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
 use crate::html::page_shell::PageShell;
@@ -41,29 +41,18 @@ impl HistoryPage {
     /// # Errors
     /// Those of the writer.
     pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let said: Markup = std::iter::once(change_counts(history))
-            .chain(remarks(history))
-            .map(|one| html!("<p>{}</p>", one))
-            .collect();
-        let body = html!(
-            "<h1>History</h1><p class=\"lead\">{}</p>{}{}",
-            history_title(history),
-            said,
-            SECTION_FILTERS
-                .iter()
-                .map(|one| section(one.0, &series_of_section(history, one), history))
-                .collect::<Markup>()
-        );
+        let texts = std::iter::once(change_counts(history)).chain(remarks(history));
+        let texts: Markup = texts.map(|text| html!("<p>{}</p>", text)).collect();
+        let sections = sections(history).into_iter().map(|(title, series)| section(title, &series, history));
+        let (lead, sections) = (history_title(history), sections.collect::<Markup>());
+        let body = html!("<h1>History</h1><p class=\"lead\">{}</p>{}{}", lead, texts, sections);
         let title = history.cpu_model.as_deref().unwrap_or("a machine");
         PageShell { of: "history", title, style: STYLE, body }.write(out)
     }
 }
 
 fn section(title: &str, series: &[&SeriesHistory], history: &History) -> Markup {
-    if series.is_empty() {
-        return Markup::new();
-    }
-    let cards: Markup = series.iter().map(|one| card(one, history)).collect();
+    let cards: Markup = series.iter().map(|series| card(series, history)).collect();
     html!("<section><h2>{} ({})</h2><div class=\"multiples\">{}</div></section>", title, series.len(), cards)
 }
 

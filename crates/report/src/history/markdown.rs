@@ -7,13 +7,11 @@ use kelvin_core::units::brief_value;
 use kelvin_core::{History, SeriesHistory};
 
 use super::sparkline::sparkline;
-use super::{SECTION_FILTERS, newest_changes, series_of_section, series_texts};
+use super::{UNCHANGED, newest_changes, sections, series_texts};
 use crate::escape::{MarkdownText, md};
 
 /// Columns of the small picture.
 const SPARKLINE_WIDTH: usize = 24;
-/// The section of what did not change, which folds.
-const FOLDED_SECTION: usize = 3;
 
 /// A history as Markdown (GitHub's flavour: tables, and what folds).
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,28 +23,21 @@ impl HistoryMarkdown {
     /// # Errors
     /// Those of the writer.
     pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let said: MarkdownText =
-            std::iter::once(change_counts(history)).chain(remarks(history)).map(|one| md!("{}\n\n", one)).collect();
-        let sections = SECTION_FILTERS.iter().enumerate().map(|(index, section)| {
-            let series = series_of_section(history, section);
-            series_table(section.0, index == FOLDED_SECTION, &series, history)
-        });
-        let page =
-            md!("### kelvin history\n\n{}\n\n{}{}", history_title(history), said, sections.collect::<MarkdownText>());
+        let texts = [history_title(history), change_counts(history)].into_iter().chain(remarks(history));
+        let texts: MarkdownText = texts.map(|text| md!("{}\n\n", text)).collect();
+        let tables = sections(history).into_iter().map(|(title, series)| series_table(title, &series, history));
+        let page = md!("### kelvin history\n\n{}{}", texts, tables.collect::<MarkdownText>());
         out.write_all(page.as_str().as_bytes())
     }
 }
 
-fn series_table(title: &str, is_folded: bool, series: &[&SeriesHistory], history: &History) -> MarkdownText {
-    if series.is_empty() {
-        return MarkdownText::new();
-    }
+fn series_table(title: &str, series: &[&SeriesHistory], history: &History) -> MarkdownText {
     let body = md!(
         "| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n{}\n{}",
         series.iter().map(|one| row(one)).collect::<MarkdownText>(),
         series.iter().map(|one| changes(one, history)).collect::<MarkdownText>()
     );
-    match is_folded {
+    match title == UNCHANGED {
         true => MarkdownText::folded(&format!("{title} ({})", series.len()), body),
         false => md!("#### {}\n\n{}\n", title, body),
     }

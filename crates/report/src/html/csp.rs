@@ -11,26 +11,15 @@ use sha2::{Digest, Sha256};
 /// The hash of the chart library as the browser unpacks it; written with the packed library, by `assets/charts/build.mjs`.
 pub(super) const CHART_LIBRARY_HASH: &str = include_str!("../../assets/echarts.sha256.txt");
 
-/// The page's scripts and styles, as they are inside their elements.
-pub(super) struct OwnContent<'a> {
-    pub(super) script: &'a str,
-    pub(super) styles: [&'a str; 2],
-}
-
-/// The policy of a page.
-pub(super) fn content_security_policy(own: OwnContent<'_>) -> String {
-    format!(
-        "default-src 'none'; script-src '{}' '{}'; style-src '{}' '{}'; img-src data:; base-uri 'none'; form-action 'none'",
-        sha256_source(own.script.as_bytes()),
-        CHART_LIBRARY_HASH.trim_end(),
-        sha256_source(own.styles[0].as_bytes()),
-        sha256_source(own.styles[1].as_bytes())
-    )
-}
-
-/// The policy of a page without scripts, with one style.
-pub(super) fn style_only_policy(style: &str) -> String {
-    format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", sha256_source(style.as_bytes()))
+/// The policy of a page with these styles, and with this script and the chart library if there is a script; all as they are inside
+/// their elements.
+pub(super) fn content_security_policy(script: Option<&str>, styles: &[&str]) -> String {
+    let [scripts, images] = script.map_or_else(Default::default, |script| {
+        let library = CHART_LIBRARY_HASH.trim_end();
+        [format!("script-src '{}' '{library}'; ", sha256_source(script.as_bytes())), "img-src data:; ".to_owned()]
+    });
+    let styles: String = styles.iter().map(|style| format!(" '{}'", sha256_source(style.as_bytes()))).collect();
+    format!("default-src 'none'; {scripts}style-src{styles}; {images}base-uri 'none'; form-action 'none'")
 }
 
 /// A hash in the syntax of a policy.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::wording as analysis_words;
-use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Summary, Warning};
+use kelvin_analysis::{MetricResult, RangeVerdict, Summary, Warning};
 use kelvin_core::{Case, Input, Metric, Prediction, Unit};
 
 use super::group::ResultGroup;
-use super::{Caption, DataTable, anchor, definition_list, list, plots};
+use super::{Caption, DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
 use crate::escape::{Markup, html};
 use crate::scale::min_max;
 use crate::{ProbeDocs, Report, labels, units};
@@ -95,16 +95,16 @@ fn prediction(result: &MetricResult) -> Markup {
 
 /// What was found of the causes of the gaps of these results; of one whose causes were not tried, which hazards touch such figures.
 fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
-    let of = |result: &&MetricResult| match report.run.explanation(&result.metric.id, &result.case) {
+    let causes = |result: &&MetricResult| match report.run.explanation(&result.metric.id, &result.case) {
         Some(explanation) => {
-            let at = units::case(&result.metric, &result.case);
-            let title = if at.is_empty() { "Causes".to_owned() } else { format!("Causes at {at}") };
+            let case = units::case(&result.metric, &result.case);
+            let title = if case.is_empty() { "Causes".to_owned() } else { format!("Causes at {case}") };
             boxed(&title, crate::why::sum_and_notes(explanation))
         }
         None if results.len() == 1 => not_tried(result),
         None => Markup::new(),
     };
-    results.iter().map(of).collect()
+    results.iter().map(causes).collect()
 }
 
 fn inputs(prediction: &Prediction) -> Markup {
@@ -160,7 +160,7 @@ fn samples(summary: &Summary, metric: &Metric) -> Markup {
 fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
     let figure = |figure: &kelvin_analysis::Figure| {
         let text = units::figure_text(figure, unit).to_string();
-        html!("{} <span class=\"why\">of {}</span>", text, labels::plural(figure.n, "sample"))
+        html!("{} {}", text, why(format!("of {}", labels::plural(figure.n, "sample"))))
     };
     let several = |values: &[f64]| {
         let values: Vec<String> = values.iter().map(|value| units::value_text(*value, unit)).collect();
@@ -203,52 +203,44 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
         format!("{center} ({share} of the {}{level})", summary.mode_unit.label())
     };
     let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
-    let canary = |found: &kelvin_analysis::CanaryCorrelation| {
-        format!("{} {:+.2}", labels::canary(found.canary), found.correlation)
+    let canary = |canary: &kelvin_analysis::CanaryCorrelation| {
+        format!("{} {:+.2}", labels::canary(canary.canary), canary.correlation)
     };
-    let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(", "));
-    let along = joined(summary.canary_correlations.iter().map(canary).collect());
-    let rows = [
-        ("Modes", joined(summary.modes.iter().map(mode).collect())),
-        ("Tagged", joined(summary.tags.iter().map(tag).collect())),
-        ("Correlated with canary", along.map(|text| format!("{text} (rank correlation)"))),
+    let rows: [(&str, Vec<String>, &str); 3] = [
+        ("Modes", summary.modes.iter().map(mode).collect(), ""),
+        ("Tagged", summary.tags.iter().map(tag).collect(), ""),
+        ("Correlated with canary", summary.canary_correlations.iter().map(canary).collect(), " (rank correlation)"),
     ];
-    rows.into_iter().filter_map(|(name, text)| Some((name, text?.into())))
+    let rows = rows.into_iter().filter(|(_, texts, _)| !texts.is_empty());
+    rows.map(|(name, texts, kind)| (name, html!("{}{}", texts.join(", "), kind)))
 }
 
 /// The results of a group, each with its derivation; of a rate also the best sample.
 fn points(group: &ResultGroup<'_>) -> Markup {
-    let mut rows = Markup::new();
     let with_best = group.points.iter().any(|(_, result)| labels::best(result).is_some());
     let derivations: Vec<&str> = group.points.iter().map(|(_, result)| derivation(result)).collect();
-    for (index, (position, result)) in group.points.iter().enumerate() {
-        let unit = result.metric.unit;
-        let prediction = result.prediction.as_ref();
-        let measured = match &result.outcome {
-            Outcome::Measured(summary) => units::measured_text(summary, unit),
-            other => {
-                labels::missing_reason(other, unit).map(|(word, why)| format!("{word}: {why}")).unwrap_or_default()
-            }
-        };
-        let as_found = result.outcome.summary().map(|summary| {
-            format!("{} ({})", units::value_text(summary.as_found.value, unit), units::share(summary.undisturbed_share))
-        });
-        let best = result.outcome.summary().map(|summary| units::value_text(summary.distribution.best, unit));
-        let best = with_best.then(|| html!("<td>{}</td>", best));
-        let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
-        rows.push(html!(
-            "<tr><th>{}</th><td>{}</td>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
+    let row = |(index, (position, result)): (usize, &(String, &MetricResult))| {
+        let (unit, summary) = (result.metric.unit, result.outcome.summary());
+        let text = |value: f64| units::value_text(value, unit);
+        let missing = labels::missing_reason(&result.outcome, unit).map(|(word, reason)| format!("{word}: {reason}"));
+        let measured = missing.or(summary.map(|summary| units::measured_text(summary, unit)));
+        let best = summary.map(|summary| text(summary.distribution.best));
+        let as_found = summary
+            .map(|summary| format!("{} ({})", text(summary.as_found.value), units::share(summary.undisturbed_share)));
+        let predicted = result.prediction.as_ref().map(|prediction| text(prediction.value));
+        let cycles = Some(units::cycles_text(result));
+        let figures = [as_found, cycles, predicted, result.ratio.map(units::ratio)];
+        let figures = std::iter::once(measured).chain(with_best.then_some(best)).chain(figures);
+        html!(
+            "<tr><th>{}</th>{}<td>{}{}</td>{}</tr>",
             position,
-            measured,
-            best,
-            as_found,
-            units::cycles_text(result),
-            prediction.map(|prediction| units::value_text(prediction.value, unit)),
-            result.ratio.map(units::ratio),
-            html!("{}{}", verdict(result), times),
+            cells(figures),
+            verdict(result),
+            analysis_words::half_width_count(result).map(|times| html!(" {}", times)),
             shared_text_cell(&derivations, index)
-        ));
-    }
+        )
+    };
+    let rows = group.points.iter().enumerate().map(row).collect();
     let mut columns = vec![group.axis.as_str(), "Measured"];
     columns.extend(with_best.then_some("Best"));
     columns.extend(["As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]);
@@ -285,12 +277,12 @@ fn warnings(results: &[&MetricResult]) -> Markup {
             "{wide} of {all} intervals, of ± {least} to {most} of their value, did not reach the target of {target}"
         )
     });
-    let one = |result: &MetricResult, text: &str| {
+    let with_case = |(result, warning): (&MetricResult, &Warning)| {
         let case = if results.len() > 1 { units::case(&result.metric, &result.case) } else { String::new() };
-        if case.is_empty() { Markup::from(text) } else { html!("<span class=\"case\">{}</span> {}", case, text) }
+        let case = (!case.is_empty()).then(|| html!("<span class=\"case\">{}</span> ", case));
+        html!("{}{}", case, &*warning.text)
     };
-    let alone = all().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none());
-    let alone = alone.map(|(result, warning)| one(result, &warning.text));
+    let alone = all().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none()).map(with_case);
     list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
 }
 
@@ -310,18 +302,13 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
             let count = value.n.map(|n| format!(", n {}", units::count(n)));
             let predicted = value.predicted.map(|predicted| format!(", predicted {}", text(predicted)));
             let more: String = [deviation, count, predicted].into_iter().flatten().collect();
-            let covers = |spans| html!("<span class=\"pill odd\">not comparable</span> covers {}. ", spans);
+            let covers = |spans| html!("{} covers {}. ", pill("odd", "not comparable"), spans);
             let cycles = value.cycles.map(|cycles| units::value_text(cycles, Unit::Cycles));
             let also = value.other_values.iter().map(|(label, figure)| format!("{label}: {figure}"));
             let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
-            rows.push(html!(
-                "<tr><th>{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
-                reference.title,
-                units::case(metric, &value.case),
-                text(value.value) + &more,
-                value.range.as_ref().map(covers),
-                notes.join("; ")
-            ));
+            let figures = cells([units::case(metric, &value.case), text(value.value) + &more]);
+            let remarks = html!("{}{}", value.range.as_ref().map(covers), notes.join("; "));
+            rows.push(html!("<tr><th>{}</th>{}{}</tr>", reference.title, figures, text_cell(remarks)));
         }
     }
     if rows.is_empty() {

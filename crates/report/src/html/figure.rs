@@ -3,7 +3,7 @@
 use super::{Caption, DataTable, list, scrollable, table_row};
 use crate::escape::{Markup, html};
 use crate::figures::{Drawing, Figure, Heat, HeatCell, Plot, Series, SeriesRole};
-use crate::plot_layout::{PlotAxis, PlotLayout};
+use crate::plot_layout::{PlotAxis, PlotLayout, PlotLine};
 use crate::svg;
 
 /// Maximum rows of a figure's table; of more, every n-th is shown, with a remark. The CSV has all.
@@ -74,15 +74,11 @@ fn plot_controls(picture: &PlotLayout<'_>) -> Markup {
 
 /// A check box for each line; without the script the drawing has its own legend.
 fn plot_legend(picture: &PlotLayout<'_>) -> Markup {
-    let mut items = Markup::new();
-    for (index, line) in picture.lines.iter().enumerate() {
-        items.push(html!(
-            "<label><input type=\"checkbox\" checked data-series=\"{}\">{}{}</label>",
-            index,
-            svg::swatch_icon(line),
-            line.label
-        ));
-    }
+    let item = |(index, line): (usize, &PlotLine<'_>)| {
+        let icon = svg::swatch_icon(line);
+        html!("<label><input type=\"checkbox\" checked data-series=\"{}\">{}{}</label>", index, icon, line.label)
+    };
+    let items: Markup = picture.lines.iter().enumerate().map(item).collect();
     html!(
         "<fieldset class=\"series js-only\"><legend class=\"unseen\">Series of the figure</legend>{}</fieldset>",
         items
@@ -92,11 +88,8 @@ fn plot_legend(picture: &PlotLayout<'_>) -> Markup {
 /// The legend of colours and frames, with the script, without it, and on paper.
 fn heat_legend(heat: &Heat) -> Markup {
     let item = |(class, label): (String, &str)| {
-        html!(
-            "<svg aria-hidden=\"true\"><rect class=\"{}\" width=\"14\" height=\"14\" rx=\"2\"/></svg>{}",
-            class,
-            label
-        )
+        let colour = html!("<rect class=\"{}\" width=\"14\" height=\"14\" rx=\"2\"/>", class);
+        html!("<svg aria-hidden=\"true\">{}</svg>{}", colour, label)
     };
     list("heat-legend", svg::heat::color_explanations(heat).into_iter().map(item))
 }
@@ -107,22 +100,16 @@ const MAX_GRID_COLUMNS: usize = 32;
 fn heat_grid(title: &str, heat: &Heat) -> Markup {
     let row = |(row, name): (usize, &String)| {
         let cell = |column: usize| {
-            let standing = |(_, words)| html!(", {}", words);
-            let cell = heat.cell(row, column);
-            let text = cell.map(|cell| heat.unit.text(cell.value));
-            html!("{}{}", text, cell.and_then(|cell| cell.standing.labels()).map(standing))
+            let cell = heat.cell(row, column)?;
+            let standing = cell.standing.labels().map(|(_, words)| html!(", {}", words));
+            Some(html!("{}{}", heat.unit.text(cell.value), standing))
         };
         table_row(name, (0..heat.columns.len()).map(cell))
     };
     let columns: Vec<&str> = std::iter::once(&heat.row_label).chain(&heat.columns).map(String::as_str).collect();
-    DataTable {
-        label: &format!("Data of {title}"),
-        class: "plain numbers grid-table",
-        caption: Caption::Shown(&format!("{title}: {} down, {} across", heat.row_label, heat.column_label)),
-        columns: &columns,
-        rows: heat.rows.iter().enumerate().map(row).collect(),
-    }
-    .markup()
+    let caption = Caption::Shown(&format!("{title}: {} down, {} across", heat.row_label, heat.column_label));
+    let (label, rows) = (&format!("Data of {title}"), heat.rows.iter().enumerate().map(row).collect());
+    DataTable { label, class: "plain numbers grid-table", caption, columns: &columns, rows }.markup()
 }
 
 fn heat_list(title: &str, heat: &Heat) -> Markup {
@@ -134,15 +121,14 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
     };
     let thinned = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
     let columns = [heat.row_label.as_str(), &heat.column_label, "Value", "Predicted"];
-    let rows = heat.cells.iter().step_by(step).map(row).collect();
-    let caption = format!("{title}{thinned}");
-    let table = DataTable::of_figures(&caption, &columns, rows);
-    DataTable { label: &format!("Data of {title}"), caption: Caption::Shown(&caption), ..table }.markup()
+    let (label, rows) = (&format!("Data of {title}"), heat.cells.iter().step_by(step).map(row).collect());
+    let caption = Caption::Shown(&format!("{title}{thinned}"));
+    DataTable { label, caption, ..DataTable::of_figures("", &columns, rows) }.markup()
 }
 
 /// The remark on rows that a table leaves out.
-fn thinning_text(step: usize, of: usize, what: &str) -> String {
-    if step == 1 { String::new() } else { format!(", 1 in {step} of {of} {what}") }
+fn thinning_text(step: usize, all: usize, what: &str) -> String {
+    if step == 1 { String::new() } else { format!(", 1 in {step} of {all} {what}") }
 }
 
 /// The points of a plot as a table.
@@ -152,12 +138,12 @@ fn plot_table(title: &str, plot: &Plot) -> Markup {
     let points: usize = data().map(|series| series.points.len()).sum();
     let step = points.div_ceil(MAX_TABLE_ROWS).max(1);
     let rows: Markup = data().map(|series| rows(plot, series, step)).collect();
-    let said = thinning_text(step, points, "points");
+    let thinned = thinning_text(step, points, "points");
     let table = html!(
         "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>Value</th><th>Low</th>\
          <th>High</th></tr></thead>{}</table>",
         title,
-        said,
+        thinned,
         plot.x.label,
         rows
     );
@@ -169,12 +155,9 @@ fn rows(plot: &Plot, series: &Series, step: usize) -> Markup {
     let mut rows = html!("<tr><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>", series.label);
     for point in series.points.iter().step_by(step) {
         let text = |value: f64| plot.y.kind.text(value);
-        let ends = if point.low == point.high || series.role == SeriesRole::Reference {
-            html!("<td></td><td></td>")
-        } else {
-            html!("<td>{}</td><td>{}</td>", text(point.low), text(point.high))
-        };
-        rows.push(html!("<tr><th>{}</th><td>{}</td>{}</tr>", plot.x.kind.text(point.x), text(point.y), ends));
+        let is_exact = point.low == point.high || series.role == SeriesRole::Reference;
+        let ends = [point.low, point.high].map(|end| (!is_exact).then(|| text(end)));
+        rows.push(table_row(plot.x.kind.text(point.x), std::iter::once(Some(text(point.y))).chain(ends)));
     }
     html!("<tbody>{}</tbody>", rows)
 }

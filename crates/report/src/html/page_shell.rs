@@ -37,7 +37,7 @@ impl PageShell<'_> {
     pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let style = format!("{}{}{STYLE}{}", palette::css_properties(), svg::style_sheet(), self.style);
         let title = format!("kelvin {}: {}", self.of, self.title);
-        let head = head(&csp::style_only_policy(&style), Markup::new(), &title);
+        let head = head(&csp::content_security_policy(None, &[&style]), Markup::new(), &title);
         write!(out, "{}<style>{style}</style></head>", head.as_str())?;
         let body = html!("<body><main>{}</main></body></html>\n", self.body);
         out.write_all(without_implied_ends(body.as_str()).as_bytes())
