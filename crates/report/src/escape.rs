@@ -21,10 +21,12 @@ macro_rules! safe {
 
 /// A language that text is written in.
 pub(crate) trait EscapeRules {
-    /// The escape of a character that has a meaning in the language.
-    fn escape(c: char) -> Option<&'static str>;
-    /// Whether an invisible character may stay: a line break where it is only white space.
-    fn is_kept(c: char) -> bool;
+    /// Characters with a meaning in the language that are written as entities.
+    const ENTITIES: &str;
+    /// Those that are written behind a backslash.
+    const BACKSLASHED: &str;
+    /// Invisible characters that may stay: a line break where it is only white space.
+    const KEPT: &str;
 }
 
 /// HTML and SVG: the inside of an element, or of an attribute in double quotes.
@@ -32,20 +34,9 @@ pub(crate) trait EscapeRules {
 pub(crate) struct HtmlRules;
 
 impl EscapeRules for HtmlRules {
-    fn escape(c: char) -> Option<&'static str> {
-        Some(match c {
-            '&' => "&amp;",
-            '<' => "&lt;",
-            '>' => "&gt;",
-            '"' => "&quot;",
-            '\'' => "&#39;",
-            _ => return None,
-        })
-    }
-
-    fn is_kept(c: char) -> bool {
-        matches!(c, '\n' | '\t')
-    }
+    const ENTITIES: &str = "&<>\"'";
+    const BACKSLASHED: &str = "";
+    const KEPT: &str = "\n\t";
 }
 
 /// Markdown of GitHub's flavour: the inside of a line or of a table's cell.
@@ -53,45 +44,28 @@ impl EscapeRules for HtmlRules {
 pub(crate) struct GfmRules;
 
 impl EscapeRules for GfmRules {
-    fn escape(c: char) -> Option<&'static str> {
-        Some(match c {
-            '\\' => "\\\\",
-            '`' => "\\`",
-            '*' => "\\*",
-            '_' => "\\_",
-            '[' => "\\[",
-            ']' => "\\]",
-            '|' => "\\|",
-            '#' => "\\#",
-            '~' => "\\~",
-            // Between two of them is a formula, which may hold links.
-            '$' => "\\$",
-            '<' => "&lt;",
-            '>' => "&gt;",
-            '&' => "&amp;",
-            _ => return None,
-        })
-    }
-
-    fn is_kept(_: char) -> bool {
-        false
-    }
+    const ENTITIES: &str = "&<>";
+    /// Between two dollars is a formula, which may hold links.
+    const BACKSLASHED: &str = "\\`*_[]|#~$";
+    const KEPT: &str = "";
 }
 
 /// Writes a text in a language.
 fn write_escaped<L: EscapeRules>(text: &str, out: &mut impl Write) -> fmt::Result {
-    for c in text.chars() {
-        match L::escape(c) {
-            Some(escape) => out.write_str(escape)?,
-            None if is_visible(c) || L::is_kept(c) => out.write_char(c)?,
-            // An escaped character may begin with one that must itself be escaped.
-            None => c.escape_default().try_for_each(|c| match L::escape(c) {
-                Some(escape) => out.write_str(escape),
-                None => out.write_char(c),
-            })?,
-        }
-    }
-    Ok(())
+    let mut write = |c: char| match c {
+        _ if L::BACKSLASHED.contains(c) => write!(out, "\\{c}"),
+        _ if !L::ENTITIES.contains(c) => out.write_char(c),
+        '&' => out.write_str("&amp;"),
+        '<' => out.write_str("&lt;"),
+        '>' => out.write_str("&gt;"),
+        '"' => out.write_str("&quot;"),
+        _ => write!(out, "&#{};", u32::from(c)),
+    };
+    text.chars().try_for_each(|c| match is_visible(c) || L::KEPT.contains(c) {
+        true => write(c),
+        // An escaped character may begin with one that must itself be escaped.
+        false => c.escape_default().try_for_each(&mut write),
+    })
 }
 
 /// Text of a language, whose markup comes only from literals of this program.
@@ -127,11 +101,6 @@ impl<L> Escaped<L> {
     /// As it is written.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// As it is written.
-    pub(crate) fn into_string(self) -> String {
-        self.0
     }
 
     /// All of them, with this between them.

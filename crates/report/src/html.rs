@@ -241,36 +241,25 @@ pub(crate) struct DataTable<'a> {
     /// What the box is called in which it scrolls where it is wider than the page.
     pub label: &'a str,
     pub class: &'a str,
-    pub caption: Caption<'a>,
+    pub caption: &'a str,
+    /// Not where the caption repeats what stands above: then it is there for who does not see that.
+    pub shows_caption: bool,
     pub columns: &'a [&'a str],
     pub rows: Markup,
-}
-
-/// The caption of a table; one that repeats what stands above is there for who does not see that.
-pub(crate) enum Caption<'a> {
-    Shown(&'a str),
-    Unseen(&'a str),
 }
 
 impl<'a> DataTable<'a> {
     /// A table of figures below its title, which is its caption too.
     pub(crate) fn of_figures(title: &'a str, columns: &'a [&'a str], rows: Markup) -> Self {
-        Self { label: title, class: "plain numbers", caption: Caption::Unseen(title), columns, rows }
+        Self { label: title, class: "plain numbers", caption: title, shows_caption: false, columns, rows }
     }
 
     pub(crate) fn markup(&self) -> Markup {
-        let caption = match self.caption {
-            Caption::Shown(text) => html!("<caption>{}</caption>", text),
-            Caption::Unseen(text) => html!("<caption class=\"unseen\">{}</caption>", text),
-        };
-        let table = html!(
-            "<table class=\"{}\">{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
-            self.class,
-            caption,
-            self.columns.iter().map(|title| html!("<th>{}</th>", title)).collect::<Markup>(),
-            self.rows
-        );
-        scrollable(self.label, table)
+        let Self { label, class, caption, shows_caption, columns, rows } = self;
+        let unseen = (!shows_caption).then(|| html!(" class=\"unseen\""));
+        let head: Markup = columns.iter().map(|title| html!("<th>{}</th>", title)).collect();
+        let head = html!("<caption{}>{}</caption><thead><tr>{}</tr></thead>", unseen, caption, head);
+        scrollable(label, html!("<table class=\"{}\">{}<tbody>{}</tbody></table>", class, head, rows))
     }
 }
 
@@ -280,7 +269,7 @@ pub(crate) fn table_row<C: HtmlPiece>(head: impl HtmlPiece, figures: impl IntoIt
 }
 
 /// Cells of a table.
-fn cells<C: HtmlPiece>(cells: impl IntoIterator<Item = C>) -> Markup {
+pub(crate) fn cells<C: HtmlPiece>(cells: impl IntoIterator<Item = C>) -> Markup {
     cells.into_iter().map(|cell| html!("<td>{}</td>", cell)).collect()
 }
 

@@ -4,6 +4,7 @@ use kelvin_core::units::value_text;
 use kelvin_core::{Name, Rung, Unit};
 
 use crate::Report;
+use crate::scale::min_max;
 
 /// Decades of an axis of which every one is labelled; of a longer one every second is.
 const MAX_LABELLED_DECADES: i32 = 5;
@@ -25,12 +26,8 @@ impl LadderAxis {
 
     /// The axis of some times, in seconds.
     pub fn for_times(times: impl Iterator<Item = f64>) -> Self {
-        let (low, high) = times
-            .filter(|end| *end > 0.0 && end.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)));
-        if low > high {
-            return Self { from: 0, to: 1 };
-        }
+        let times = times.filter(|time| *time > 0.0 && time.is_finite());
+        let Some((low, high)) = min_max(times) else { return Self { from: 0, to: 1 } };
         let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
         Self { from, to: to.max(from + 1) }
     }
@@ -72,13 +69,13 @@ pub(crate) fn label(rung: &Rung) -> String {
 pub(crate) fn compared_reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
     let rungs = &report.analysis.overview.as_ref()?.rungs;
     let has = |machine: Name| rungs.iter().any(|rung| published_seconds(rung, machine).is_some());
-    let found = report.references.iter().find(|reference| has(reference.id))?;
-    Some((found.id, found.title.split(',').next().unwrap_or(&found.title)))
+    let reference = report.references.iter().find(|reference| has(reference.id))?;
+    Some((reference.id, reference.title.split(',').next().unwrap_or(&reference.title)))
 }
 
 /// The time of a rung on a published machine.
 pub(crate) fn published_seconds(rung: &Rung, machine: Name) -> Option<f64> {
-    rung.published.iter().find(|one| one.machine == machine).map(|one| one.seconds)
+    rung.published.iter().find(|time| time.machine == machine).map(|time| time.seconds)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rival programs in the same run: one table, for the formats that have a table for it.
 
-use kelvin_analysis::{Figure, Interval, RangeVerdict, RivalFigures, RivalOutcome, RivalResult};
+use kelvin_analysis::{Interval, RangeVerdict, RivalFigures, RivalOutcome, RivalResult};
 use kelvin_core::Unit;
 
 use crate::text::grouped;
@@ -57,15 +57,14 @@ pub(crate) fn missing<'r>(rows: &'r [RivalRow<'_>]) -> Vec<(Vec<String>, &'stati
         Some(((*word, reason.as_str()), format!("{} ({})", row.program, row.what)))
     };
     let groups = grouped(rows.iter().filter_map(missing));
-    groups.into_iter().map(|((word, reason), all)| (all, word, reason)).collect()
+    groups.into_iter().map(|((word, reason), names)| (names, word, reason)).collect()
 }
 
 fn row<'a>(report: &Report<'a>, rival: &'a RivalResult) -> RivalRow<'a> {
     let state = rival.id.as_str().rsplit('.').next().unwrap_or_default();
     let pairs = report.run.metric(&rival.id).map(|metric| units::case_pairs(metric, &rival.case)).unwrap_or_default();
-    let values = pairs
-        .into_iter()
-        .map(|(name, value)| if value == OWN_VARIANT { format!("{OWN_VARIANT} {name}") } else { value });
+    let text = |(name, value)| if value == OWN_VARIANT { format!("{OWN_VARIANT} {name}") } else { value };
+    let values = pairs.into_iter().map(text);
     let what: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
     let sides = match &rival.outcome {
         RivalOutcome::Compared(compared) => Ok(rival_cells(compared)),
@@ -76,18 +75,14 @@ fn row<'a>(report: &Report<'a>, rival: &'a RivalResult) -> RivalRow<'a> {
     RivalRow { what: what.join(" "), program: rival.program.as_str(), sides }
 }
 
-/// A ratio and the ends of its interval.
-fn short_ratio(ratio: &Figure) -> String {
-    let ends = |interval: Interval| format!(" {}..{}", units::ratio(interval.lower), units::ratio(interval.upper));
-    format!("{}{}", units::ratio(ratio.value), ratio.interval.map(ends).unwrap_or_default())
-}
-
 fn rival_cells(compared: &RivalFigures) -> RivalCells<'_> {
+    let ends = |interval: Interval| format!(" {}..{}", units::ratio(interval.lower), units::ratio(interval.upper));
+    let ends = compared.ratio.interval.map(ends).unwrap_or_default();
     RivalCells {
         kelvin: units::value_text(compared.kelvin.value, compared.unit),
         other: units::value_text(compared.other.value, compared.unit),
         ratio: units::with_interval(compared.ratio.value, compared.ratio.interval, Unit::Ratio).to_string(),
-        short_ratio: short_ratio(&compared.ratio),
+        short_ratio: format!("{}{ends}", units::ratio(compared.ratio.value)),
         expected: compared.expected.map(units::ratio).unwrap_or_default(),
         verdict: match compared.verdict {
             RangeVerdict::AsPredicted => "expected",

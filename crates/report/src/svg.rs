@@ -118,7 +118,8 @@ impl SvgFile<'_> {
             palette::with_light_colors(&style_sheet()),
             self.drawn
         )
-        .into_string()
+        .as_str()
+        .to_owned()
     }
 }
 

@@ -43,30 +43,27 @@ impl WhyTerminal {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = word_explanation(explanation);
-        for sentence in &said.sentences {
+        let text = word_explanation(explanation);
+        for sentence in &text.sentences {
             wrap(sentence, self.width()).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
         let head = ExplanationRow {
             what: "what".into(),
-            amount: said.unit,
+            amount: text.unit,
             share: "share".into(),
             shown_by: "shown by".into(),
             is_within: false,
         };
         writeln!(out)?;
-        std::iter::once(&head).chain(&said.rows).try_for_each(|row| self.row(row, out))?;
-        writeln!(
-            out,
-            "  {}{}",
-            " ".repeat(WHAT_WIDTH),
-            pad_left(&"-".repeat(display_width(&said.whole).max(4)), AMOUNT_WIDTH)
-        )?;
-        writeln!(out, "  {}{}", " ".repeat(WHAT_WIDTH), pad_left(&said.whole, AMOUNT_WIDTH))?;
-        if !said.notes.is_empty() {
+        std::iter::once(&head).chain(&text.rows).try_for_each(|row| self.row(row, out))?;
+        let line = "-".repeat(display_width(&text.whole).max(4));
+        for amount in [&line, &text.whole] {
+            writeln!(out, "  {}{}", " ".repeat(WHAT_WIDTH), pad_left(amount, AMOUNT_WIDTH))?;
+        }
+        if !text.notes.is_empty() {
             writeln!(out)?;
         }
-        said.notes.iter().try_for_each(|(label, text)| self.note(label, text, out))
+        text.notes.iter().try_for_each(|(label, text)| self.note(label, text, out))
     }
 
     fn width(&self) -> usize {

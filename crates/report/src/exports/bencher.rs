@@ -11,7 +11,7 @@ use std::io;
 use kelvin_core::{Metric, Unit, json};
 use serde::Serialize;
 
-use super::{direction, exported_figures, unit_names};
+use super::{ExportedFigure, direction, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The figures of a run as benchmarks of Bencher.
@@ -31,18 +31,16 @@ struct Measure {
 impl Render for Bencher {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let (figures, _) = exported_figures(report);
-        let benchmarks: BTreeMap<String, BTreeMap<String, Measure>> = figures
-            .iter()
-            .map(|one| {
-                let interval = one.summary.interval;
-                let measured = Measure {
-                    value: one.summary.headline,
-                    lower_value: interval.map(|interval| interval.lower),
-                    upper_value: interval.map(|interval| interval.upper),
-                };
-                (one.name(), BTreeMap::from([(measure_name(&one.result.metric), measured)]))
-            })
-            .collect();
+        let benchmark = |figure: &ExportedFigure<'_>| {
+            let interval = figure.summary.interval;
+            let measure = Measure {
+                value: figure.summary.headline,
+                lower_value: interval.map(|interval| interval.lower),
+                upper_value: interval.map(|interval| interval.upper),
+            };
+            (figure.name(), BTreeMap::from([(measure_name(&figure.result.metric), measure)]))
+        };
+        let benchmarks: BTreeMap<String, BTreeMap<String, Measure>> = figures.iter().map(benchmark).collect();
         writeln!(out, "{}", json::to_string_pretty(&benchmarks)?)
     }
 }

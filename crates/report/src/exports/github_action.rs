@@ -40,10 +40,10 @@ impl GithubAction {
     fn entries(self, report: &Report<'_>) -> (Vec<BenchmarkEntry>, OmittedFigures) {
         let (figures, mut left_out) = exported_figures(report);
         let mut entries = Vec::new();
-        for one in figures {
-            match (self, one.result.metric.better) {
+        for figure in figures {
+            match (self, figure.result.metric.better) {
                 (Self::SmallerIsBetter, Better::Lower) | (Self::BiggerIsBetter, Better::Higher) => {
-                    entries.push(benchmark_entry(&one));
+                    entries.push(benchmark_entry(&figure));
                 }
                 (_, Better::Lower) => left_out.lower_is_better += 1,
                 (_, Better::Higher) => left_out.higher_is_better += 1,
@@ -60,10 +60,10 @@ impl Render for GithubAction {
     }
 }
 
-fn benchmark_entry(one: &ExportedFigure<'_>) -> BenchmarkEntry {
-    let (metric, summary) = (&one.result.metric, one.summary);
+fn benchmark_entry(figure: &ExportedFigure<'_>) -> BenchmarkEntry {
+    let (metric, summary) = (&figure.result.metric, figure.summary);
     BenchmarkEntry {
-        name: one.name(),
+        name: figure.name(),
         unit: unit_names(metric.unit).symbol,
         value: summary.headline,
         range: summary.interval.map(half_width_text),

@@ -7,13 +7,12 @@
 //! (prometheus.io/docs/instrumenting/exposition_formats), its advice on names (prometheus.io/docs/practices/naming).
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io;
 
 use jiff::Timestamp;
 use kelvin_analysis::IntervalKind;
 use kelvin_core::text::escape_invisible;
-use kelvin_core::{Better, Case, Metric, Name, RunStatus, Unit};
+use kelvin_core::{Better, Metric, RunStatus, Unit};
 
 use super::{ExportedFigure, exported_figures};
 use crate::text::grouped;
@@ -27,9 +26,7 @@ impl Render for OpenMetrics {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let mut families = Families::default();
         add_run(report, &mut families);
-        for one in exported_figures(report).0 {
-            add_figure(&one, &mut families);
-        }
+        exported_figures(report).0.iter().for_each(|figure| add_figure(figure, &mut families));
         families.write(out)
     }
 }
@@ -75,7 +72,10 @@ impl Families {
                 writeln!(out, "# UNIT {name} {unit}")?;
             }
             for (labels, value) in samples {
-                writeln!(out, "{name}{} {value:?}", label_set(labels))?;
+                let pairs = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape_label_value(text)));
+                let pairs = pairs.collect::<Vec<String>>().join(",");
+                let set = if pairs.is_empty() { pairs } else { format!("{{{pairs}}}") };
+                writeln!(out, "{name}{set} {value:?}")?;
             }
         }
         writeln!(out, "# EOF")
@@ -116,11 +116,13 @@ fn add_run(report: &Report<'_>, families: &mut Families) {
     }
 }
 
-fn add_figure(one: &ExportedFigure<'_>, families: &mut Families) {
-    let (metric, summary) = (&one.result.metric, one.summary);
+fn add_figure(figure: &ExportedFigure<'_>, families: &mut Families) {
+    let (metric, summary) = (&figure.result.metric, figure.summary);
     let (unit, to_base) = base_unit(metric.unit);
     let stem = metric.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    let labels = figure_labels(metric.id, &one.result.case);
+    // The id of the metric, by which it is explained, and a label for each axis.
+    let axes = figure.result.case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
+    let labels: Labels = std::iter::once(("metric".to_owned(), metric.id.to_string())).chain(axes).collect();
     let about = |what: &str| format!("{what} {}", metric_help(metric));
     families.add(&stem, unit, || metric_help(metric), (labels.clone(), to_base(summary.headline)));
     if let Some(interval) = summary.interval {
@@ -135,7 +137,7 @@ fn add_figure(one: &ExportedFigure<'_>, families: &mut Families) {
         families.add(&format!("{stem}_lower"), unit, || about(low), (labels.clone(), to_base(interval.lower)));
         families.add(&format!("{stem}_upper"), unit, || about(high), (labels, to_base(interval.upper)));
     }
-    if let Some(prediction) = &one.result.prediction {
+    if let Some(prediction) = &figure.result.prediction {
         let value = (labels.clone(), to_base(prediction.value));
         families.add(&format!("{stem}_predicted"), unit, || about("Predicted value of:"), value);
     }
@@ -163,12 +165,6 @@ fn base_unit(unit: Unit) -> (&'static str, fn(f64) -> f64) {
     }
 }
 
-/// The id of the metric, by which it is explained, and a label for each axis.
-fn figure_labels(metric: Name, case: &Case) -> Labels {
-    let axes = case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
-    std::iter::once(("metric".to_owned(), metric.to_string())).chain(axes).collect()
-}
-
 /// Names of labels that others use: those of every figure, those that Prometheus adds to what it reads.
 const RESERVED_LABELS: [&str; 4] = ["metric", "interval", "job", "instance"];
 
@@ -180,26 +176,12 @@ fn label_name(axis: &str) -> String {
     if is_label {
         return axis.to_owned();
     }
-    let mut spelled = "U__".to_owned();
-    for c in axis.chars() {
-        match c {
-            '_' => spelled.push_str("__"),
-            c if c.is_ascii_alphanumeric() => spelled.push(c),
-            c => {
-                let _ = write!(spelled, "_{:x}_", u32::from(c));
-            }
-        }
-    }
-    spelled
-}
-
-fn label_set(labels: &Labels) -> String {
-    if labels.is_empty() {
-        return String::new();
-    }
-    let pairs: Vec<String> =
-        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape_label_value(value))).collect();
-    format!("{{{}}}", pairs.join(","))
+    let spell = |c: char| match c {
+        '_' => "__".to_owned(),
+        c if c.is_ascii_alphanumeric() => c.to_string(),
+        c => format!("_{:x}_", u32::from(c)),
+    };
+    std::iter::once("U__".to_owned()).chain(axis.chars().map(spell)).collect()
 }
 
 /// The inside of a label's quotation marks.

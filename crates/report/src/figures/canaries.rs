@@ -1,7 +1,7 @@
 //! The canaries over the run: how quiet the machine was.
 
 use kelvin_analysis::CanaryHistory;
-use kelvin_core::Unit;
+use kelvin_core::{CanaryReading, Unit};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Plot, Point, Series, SeriesRole};
 use crate::{Report, labels, units};
@@ -45,15 +45,10 @@ fn binned_points(history: &CanaryHistory) -> Vec<Point> {
     let end = history.points.iter().map(|point| point.seconds).fold(0.0, f64::max);
     let width = end / CANARY_BINS as f64;
     let mut bins: Vec<(f64, Vec<f64>)> = Vec::new();
-    let mut bin_of_last = None;
-    for point in &history.points {
-        let bin = if width > 0.0 { (point.seconds / width) as usize } else { 0 };
-        let value = point.nanoseconds / history.reference;
-        match bins.last_mut() {
-            Some((_, values)) if bin_of_last == Some(bin) => values.push(value),
-            _ => bins.push((point.seconds, vec![value])),
-        }
-        bin_of_last = Some(bin);
+    let bin = |point: &CanaryReading| if width > 0.0 { (point.seconds / width) as usize } else { 0 };
+    for points in history.points.chunk_by(|a, b| bin(a) == bin(b)) {
+        let values = points.iter().map(|point| point.nanoseconds / history.reference);
+        bins.push((points[0].seconds, values.collect()));
     }
     let point = |(x, mut values): (f64, Vec<f64>)| {
         values.sort_by(f64::total_cmp);

@@ -3,6 +3,8 @@
 use kelvin_core::{HistoryPoint, SeriesHistory};
 use kelvin_stats::median;
 
+use crate::scale::min_max;
+
 /// Bars from low to high, with Unicode and without.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BARS: [char; 8] = ['_', '.', ',', '-', '~', '=', '*', '#'];
@@ -36,8 +38,7 @@ fn bars_of_points(points: &[HistoryPoint], columns: usize, bars: &[char; 8]) -> 
     let columns = columns.min(values.len());
     let end = |column: usize| column * values.len() / columns;
     let shown: Vec<f64> = (0..columns).map(|column| median(&values[end(column)..end(column + 1)])).collect();
-    let (low, high) =
-        shown.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &one| (low.min(one), high.max(one)));
+    let (low, high) = min_max(shown.iter().copied()).unwrap_or_default();
     let middle = f64::midpoint(low, high);
     let range = (high - low).max(MIN_RELATIVE_RANGE * median(&shown).abs());
     let bar = |value: &f64| {

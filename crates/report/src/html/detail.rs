@@ -7,7 +7,7 @@ use kelvin_analysis::{MetricResult, RangeVerdict, Summary, Warning};
 use kelvin_core::{Case, Input, Metric, Prediction, Unit};
 
 use super::group::ResultGroup;
-use super::{Caption, DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
+use super::{DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
 use crate::escape::{Markup, html};
 use crate::scale::min_max;
 use crate::{ProbeDocs, Report, labels, units};
@@ -118,7 +118,8 @@ fn inputs(prediction: &Prediction) -> Markup {
     DataTable {
         label: "Inputs of the prediction",
         class: "plain",
-        caption: Caption::Shown("Inputs"),
+        caption: "Inputs",
+        shows_caption: true,
         columns: &["Input", "Value", "From"],
         rows: prediction.inputs.iter().map(row).collect(),
     }
@@ -317,7 +318,8 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     DataTable {
         label: "Published values",
         class: "plain",
-        caption: Caption::Shown("Published on other machines"),
+        caption: "Published on other machines",
+        shows_caption: true,
         columns: &["Machine", "Case", "Value", "Remarks"],
         rows,
     }

@@ -1,6 +1,6 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
-use super::{Caption, DataTable, list, scrollable, table_row};
+use super::{DataTable, list, scrollable, table_row};
 use crate::escape::{Markup, html};
 use crate::figures::{Drawing, Figure, Heat, HeatCell, Plot, Series, SeriesRole};
 use crate::plot_layout::{PlotAxis, PlotLayout, PlotLine};
@@ -107,9 +107,10 @@ fn heat_grid(title: &str, heat: &Heat) -> Markup {
         table_row(name, (0..heat.columns.len()).map(cell))
     };
     let columns: Vec<&str> = std::iter::once(&heat.row_label).chain(&heat.columns).map(String::as_str).collect();
-    let caption = Caption::Shown(&format!("{title}: {} down, {} across", heat.row_label, heat.column_label));
-    let (label, rows) = (&format!("Data of {title}"), heat.rows.iter().enumerate().map(row).collect());
-    DataTable { label, class: "plain numbers grid-table", caption, columns: &columns, rows }.markup()
+    let caption = format!("{title}: {} down, {} across", heat.row_label, heat.column_label);
+    let table = DataTable::of_figures(&caption, &columns, heat.rows.iter().enumerate().map(row).collect());
+    let label = &format!("Data of {title}");
+    DataTable { label, class: "plain numbers grid-table", shows_caption: true, ..table }.markup()
 }
 
 fn heat_list(title: &str, heat: &Heat) -> Markup {
@@ -121,9 +122,9 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
     };
     let thinned = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
     let columns = [heat.row_label.as_str(), &heat.column_label, "Value", "Predicted"];
-    let (label, rows) = (&format!("Data of {title}"), heat.cells.iter().step_by(step).map(row).collect());
-    let caption = Caption::Shown(&format!("{title}{thinned}"));
-    DataTable { label, caption, ..DataTable::of_figures("", &columns, rows) }.markup()
+    let caption = format!("{title}{thinned}");
+    let table = DataTable::of_figures(&caption, &columns, heat.cells.iter().step_by(step).map(row).collect());
+    DataTable { label: &format!("Data of {title}"), shows_caption: true, ..table }.markup()
 }
 
 /// The remark on rows that a table leaves out.

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::{Figure, StudyTable};
 
-use super::{CHARACTER_WIDTH, anchored_text, labelled, path, text_at};
+use super::{anchored_text, labelled, path, text_at, text_width};
 use crate::escape::{Markup, html};
 use crate::units;
 
@@ -25,25 +25,21 @@ const HALF_MARK_SIZE: f64 = 7.0;
 pub(crate) fn inline(table: &StudyTable) -> Markup {
     let Some([column, mark]) = table.bars else { return Markup::new() };
     let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
+    let upper_end = |figure: &Figure| figure.interval.map_or(figure.value, |interval| interval.upper);
     let most = figures.iter().flatten().map(upper_end).fold(0.0, f64::max);
     if most <= 0.0 {
         return Markup::new();
     }
-    let longest = table.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0) as f64;
+    let labels = table.rows.iter().map(|row| text_width(&row.label)).fold(0.0, f64::max);
     let unit = table.columns[column].unit;
-    let figures = figures.iter().flatten().map(|figure| units::figure_text(figure, unit).to_string().chars().count());
-    let figures = FIGURE_GAP + figures.max().unwrap_or(0) as f64 * CHARACTER_WIDTH;
-    let scale = BarScale { max: most, labels: (longest * CHARACTER_WIDTH + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
+    let figures = figures.iter().flatten().map(|figure| text_width(&units::figure_text(figure, unit).to_string()));
+    let figures = FIGURE_GAP + figures.fold(0.0, f64::max);
+    let scale = BarScale { max: most, labels: (labels + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, mark])).collect();
     let height = ROW_HEIGHT * table.rows.len() as f64;
     let label = format!("{}: {}", table.title, table.columns[column].label);
     let drawn = html!("{}{}", rows, legend(table, [column, mark], (height, scale.labels)));
     html!("<div class=\"static bars\">{}</div>", labelled([WIDTH, height + LEGEND_HEIGHT], &label, drawn))
-}
-
-/// The upper end of a figure.
-fn upper_end(figure: &Figure) -> f64 {
-    figure.interval.map_or(figure.value, |interval| interval.upper)
 }
 
 struct BarScale {

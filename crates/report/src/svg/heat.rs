@@ -1,7 +1,7 @@
 //! Heat maps as SVG: a grid of coloured cells with their values, and the legend of the colours.
 
 use super::path::number;
-use super::{BOTTOM, CHARACTER_WIDTH, LEFT, RIGHT, SvgDrawing, TOP, WIDTH};
+use super::{BOTTOM, CHARACTER_WIDTH, LEFT, RIGHT, SvgDrawing, TOP, WIDTH, text_width};
 use crate::escape::{Markup, html};
 use crate::figures::{CellRank, Heat, HeatCell};
 
@@ -26,9 +26,8 @@ struct HeatGrid<'h> {
 
 impl<'h> HeatGrid<'h> {
     fn new(heat: &'h Heat) -> Self {
-        let widest = heat.rows.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER_WIDTH;
         // The label of the rows is beside their names.
-        let left = 28.0 + widest + 8.0;
+        let left = 28.0 + widest(&heat.rows) + 8.0;
         let side = ((MAX_WIDTH - left - RIGHT) / heat.columns.len().max(1) as f64).min(MAX_CELL_SIZE);
         Self { heat, left, side }
     }
@@ -47,7 +46,7 @@ impl<'h> HeatGrid<'h> {
 
     /// As wide as its cells, or as the text below them.
     fn width(&self) -> f64 {
-        let caption = self.left + self.heat.column_caption().chars().count() as f64 * CHARACTER_WIDTH;
+        let caption = self.left + text_width(&self.heat.column_caption());
         self.x(self.heat.columns.len() as f64).max(caption) + RIGHT
     }
 
@@ -63,13 +62,9 @@ impl<'h> HeatGrid<'h> {
         let (x, y) = (self.x(cell.column as f64), self.y(cell.row as f64));
         let gap = (self.side / 40.0).min(1.0);
         let text = || {
-            html!(
-                "<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                cell.step,
-                number(x + self.side / 2.0),
-                number(y + self.side / 2.0 + 4.0),
-                self.heat.value_text(cell.value)
-            )
+            let [x, y] = [x + self.side / 2.0, y + self.side / 2.0 + 4.0].map(number);
+            let value = self.heat.value_text(cell.value);
+            html!("<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", cell.step, x, y, value)
         };
         html!(
             "<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{3}\"><title>{}</title></rect>{}",
@@ -87,28 +82,22 @@ impl<'h> HeatGrid<'h> {
     fn frame(&self, cell: &HeatCell) -> Option<Markup> {
         let (class, _) = cell.standing.labels()?;
         let (x, y) = (self.x(cell.column as f64) + FRAME_INSET, self.y(cell.row as f64) + FRAME_INSET);
-        Some(html!(
-            "<rect class=\"{} ht{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{4:.1}\"/>",
-            class,
-            cell.step,
-            x,
-            y,
-            self.side - 2.0 * FRAME_INSET
-        ))
+        let (class, side) = (format!("{class} ht{}", cell.step), self.side - 2.0 * FRAME_INSET);
+        Some(html!("<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{3:.1}\"/>", class, x, y, side))
     }
 
     /// Names of rows and columns, as many as there is room for, and what they are.
     fn axes(&self) -> Markup {
         let mut svg = Markup::new();
         let end = self.y(self.heat.rows.len() as f64);
-        let widest =
-            self.heat.columns.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER_WIDTH;
         let every = |room: f64| ((room / self.side).ceil() as usize).max(1);
         for (index, name) in self.heat.rows.iter().enumerate().step_by(every(16.0)) {
             let (x, y) = (self.left - 8.0, self.y(index as f64 + 0.5) + 4.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", x, y, name));
         }
-        for (index, name) in self.heat.columns.iter().enumerate().step_by(every(widest + CHARACTER_WIDTH)) {
+        for (index, name) in
+            self.heat.columns.iter().enumerate().step_by(every(widest(&self.heat.columns) + CHARACTER_WIDTH))
+        {
             let (x, y) = (self.x(index as f64 + 0.5), end + 18.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
         }
@@ -123,6 +112,11 @@ impl<'h> HeatGrid<'h> {
         ));
         svg
     }
+}
+
+/// The width of the widest name.
+fn widest(names: &[String]) -> f64 {
+    names.iter().map(|name| text_width(name)).fold(0.0, f64::max)
 }
 
 /// A heat map; in a file with the legend below it.
@@ -157,10 +151,8 @@ fn legend(heat: &Heat, left: f64, end: f64) -> (Markup, f64) {
     let height = 14.0 + explained.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT;
     let width = (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS as f64;
     let item = |(index, (class, label)): (usize, (String, &str))| {
-        let (x, y) = (
-            left + (index % LEGEND_COLUMNS) as f64 * width,
-            end + (index / LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT + 4.0,
-        );
+        let x = left + (index % LEGEND_COLUMNS) as f64 * width;
+        let y = end + (index / LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT + 4.0;
         html!(
             "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             class,

@@ -7,7 +7,7 @@ use kelvin_core::Explanation;
 
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
-use crate::html::{definition_list, scrollable};
+use crate::html::{cells, definition_list, scrollable};
 use crate::svg::waterfall::Waterfall;
 
 const STYLE: &str = include_str!("../../assets/compare.css");
@@ -22,18 +22,18 @@ impl WhyPage {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = word_explanation(explanation);
-        let mut sentences = said.sentences.iter().filter(|text| !text.is_empty());
+        let text = word_explanation(explanation);
+        let mut sentences = text.sentences.iter().filter(|sentence| !sentence.is_empty());
         let what = sentences.next().map_or("", String::as_str);
-        let more: Markup = sentences.map(|text| html!("<p class=\"lead\">{}</p>", text.as_str())).collect();
+        let more: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
         let body = html!(
             "<h1>{}</h1>{}<section id=\"sum\"><h2>What makes it what it is</h2><div class=\"ladder\">{}</div>{}</section>\
              <section id=\"notes\"><h2>What else was found</h2>{}</section>",
             what,
             more,
-            Waterfall::new(explanation, &said).inline(),
-            sum(&said),
-            notes(&said)
+            Waterfall::new(explanation, &text).inline(),
+            sum(&text),
+            notes(&text)
         );
         PageShell { of: "why", title: what, style: STYLE, body }.write(out)
     }
@@ -41,40 +41,31 @@ impl WhyPage {
 
 /// An explanation within another page.
 pub(crate) fn sum_and_notes(explanation: &Explanation) -> Markup {
-    let said = word_explanation(explanation);
-    html!("{}{}", sum(&said), notes(&said))
+    let text = word_explanation(explanation);
+    html!("{}{}", sum(&text), notes(&text))
 }
 
-fn sum(said: &ExplanationText) -> Markup {
-    scrollable("The sum", table(said))
+fn notes(text: &ExplanationText) -> Markup {
+    definition_list(text.notes.iter().map(|(label, note)| (*label, note.into())))
 }
 
-fn notes(said: &ExplanationText) -> Markup {
-    definition_list(said.notes.iter().map(|(label, text)| (*label, text.as_str().into())))
-}
-
-/// The sum, for who does not see the drawing.
-fn table(said: &ExplanationText) -> Markup {
+/// The sum as a table, for who does not see the drawing.
+fn sum(text: &ExplanationText) -> Markup {
     let row = |row: &ExplanationRow| {
         // Not by a style alone: who has the table read out has to know.
         let within = if row.is_within { "– " } else { "" };
-        html!(
-            "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            within,
-            row.what.as_str(),
-            row.amount.as_str(),
-            row.share.as_str(),
-            row.shown_by.as_str()
-        )
+        let figures = cells([&row.amount, &row.share, &row.shown_by]);
+        html!("<tr><th scope=\"row\">{}{}</th>{}</tr>", within, row.what, figures)
     };
-    html!(
+    let table = html!(
         "<table class=\"plain sum\"><caption class=\"unseen\">The sum</caption><thead><tr><th scope=\"col\">What</th><th scope=\"col\">{}</th>\
          <th scope=\"col\">Share</th><th scope=\"col\">Shown by</th></tr></thead><tbody>{}<tr><th scope=\"row\"><b>all of it</b></th>\
          <td><b>{}</b></td><td><b>100 %</b></td><td></td></tr></tbody></table>",
-        said.unit.as_str(),
-        said.rows.iter().map(row).collect::<Markup>(),
-        said.whole.as_str()
-    )
+        text.unit,
+        text.rows.iter().map(row).collect::<Markup>(),
+        text.whole
+    );
+    scrollable("The sum", table)
 }
 
 /// An explanation as a drawing, a file of its own.
@@ -87,7 +78,7 @@ impl WhyDrawing {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = word_explanation(explanation);
-        out.write_all(Waterfall::new(explanation, &said).standalone().as_bytes())
+        let text = word_explanation(explanation);
+        out.write_all(Waterfall::new(explanation, &text).standalone().as_bytes())
     }
 }

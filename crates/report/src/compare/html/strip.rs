@@ -34,50 +34,36 @@ pub(super) fn strip(figure: &ComparedFigure) -> Markup {
     }
     let ends = figure.sides.iter().filter_map(|side| side.interval).flatten();
     let values: Vec<f64> =
-        rounds().chain(ends).chain([figure.base, figure.other]).filter(|one| one.is_finite()).collect();
+        rounds().chain(ends).chain([figure.base, figure.other]).filter(|value| value.is_finite()).collect();
     let axis = FigureAxis::new("", figure.metric.unit).without_zero();
     let wide =
         AxisScaling::logarithmic(&values, &axis, PADDING_SHARE).filter(|_| needs_log_axis(values.iter().copied()));
     let scale = wide.unwrap_or_else(|| AxisScaling::linear(&values, &axis, PADDING_SHARE));
-    let ground = StripAxis { scale };
     let sides = [figure.base, figure.other].into_iter().zip(&figure.sides).enumerate();
-    let sides = sides.map(|(at, (value, side))| ground.side(at, value, side)).collect::<Markup>();
-    unlabelled("drawing rounds", [WIDTH, HEIGHT], html!("{}{}", ground.axis(), sides))
+    let sides = sides.map(|(index, (value, side))| draw_side(&scale, index, value, side)).collect::<Markup>();
+    let position = |tick: &Tick| (x_of_share(scale.share(tick.position)), tick.label.clone());
+    let lines = GridLines { top: 0.0, bottom: AXIS_Y, labels: LABELS_Y, right: WIDTH };
+    let axis = lines.markup(scale.ticks().iter().map(position));
+    unlabelled("drawing rounds", [WIDTH, HEIGHT], html!("{}{}", axis, sides))
 }
 
-/// Where values are.
-struct StripAxis {
-    scale: AxisScaling,
+fn x_of_share(share: f64) -> f64 {
+    LEFT + share * (WIDTH - LEFT - RIGHT)
 }
 
-impl StripAxis {
-    fn x_of_share(share: f64) -> f64 {
-        LEFT + share * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn x_of(&self, value: f64) -> f64 {
-        Self::x_of_share(self.scale.share_of_value(value))
-    }
-
-    fn axis(&self) -> Markup {
-        let place = |tick: &Tick| (Self::x_of_share(self.scale.share(tick.position)), tick.label.clone());
-        let lines = GridLines { top: 0.0, bottom: AXIS_Y, labels: LABELS_Y, right: WIDTH };
-        lines.markup(self.scale.ticks().iter().map(place))
-    }
-
-    fn side(&self, index: usize, value: f64, side: &SideFigure) -> Markup {
-        let y = ROWS[index];
-        let interval = side.interval.map(|[low, high]| {
-            let (from, to) = (self.x_of(low), self.x_of(high));
-            let bar = path::rectangle(from, y - INTERVAL_HEIGHT / 2.0, (to - from).max(1.0), INTERVAL_HEIGHT);
-            path::element("interval", bar)
-        });
-        let dots = dot_values(side).into_iter().zip(LANES.into_iter().cycle());
-        let dots: String = dots.map(|(value, lane)| path::dot_at(self.x_of(value), y + lane)).collect();
-        let median = format!("{}v{MEDIAN_HEIGHT}", path::move_to(self.x_of(value), y - MEDIAN_HEIGHT / 2.0));
-        let (dots, median) = (path::element("dots", dots), path::element("median", median));
-        html!("{}{}{}{}", text_at(2.0, y + 4.0, SIDES[index]), interval, dots, median)
-    }
+/// The rounds of a side, its figure and its interval.
+fn draw_side(scale: &AxisScaling, index: usize, value: f64, side: &SideFigure) -> Markup {
+    let (y, x_of) = (ROWS[index], |value: f64| x_of_share(scale.share_of_value(value)));
+    let interval = side.interval.map(|[low, high]| {
+        let (from, to) = (x_of(low), x_of(high));
+        let bar = path::rectangle(from, y - INTERVAL_HEIGHT / 2.0, (to - from).max(1.0), INTERVAL_HEIGHT);
+        path::element("interval", bar)
+    });
+    let dots = dot_values(side).into_iter().zip(LANES.into_iter().cycle());
+    let dots: String = dots.map(|(value, lane)| path::dot_at(x_of(value), y + lane)).collect();
+    let median = format!("{}v{MEDIAN_HEIGHT}", path::move_to(x_of(value), y - MEDIAN_HEIGHT / 2.0));
+    let (dots, median) = (path::element("dots", dots), path::element("median", median));
+    html!("{}{}{}{}", text_at(2.0, y + 4.0, SIDES[index]), interval, dots, median)
 }
 
 /// The values of rounds, in their order; of very many the quantiles, lowest and highest among them.
