@@ -118,8 +118,8 @@ impl CompareTerminal<'_> {
             return vec![String::new(), no_difference_text(comparison).into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
-        let most = if self.full { usize::MAX } else { MAX_DIFFERENCES };
-        titled_section(differences_title(comparison).into(), &facts, most, "more")
+        let max_lines = if self.full { usize::MAX } else { MAX_DIFFERENCES };
+        titled_section(differences_title(comparison).into(), &facts, max_lines, "more")
     }
 
     /// A fact, in at most two lines of a screen.
@@ -145,13 +145,13 @@ impl CompareTerminal<'_> {
                 continue;
             }
             // Room for the tables that follow stays.
-            let most = match index {
+            let max_lines = match index {
                 _ if self.full => usize::MAX,
                 UNDECIDED_TABLE => room.saturating_sub(3).min(MAX_UNDECIDED),
                 _ => room.saturating_sub(MAX_UNDECIDED + 6),
             };
             let rows = figures.into_iter().map(|(_, figure)| self.row(index, figure, comparison));
-            let table = titled_section(self.title(title, comparison), &rows.collect::<Vec<_>>(), most, "more");
+            let table = titled_section(self.title(title, comparison), &rows.collect::<Vec<_>>(), max_lines, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }
@@ -211,18 +211,18 @@ impl CompareTerminal<'_> {
         if groups.is_empty() {
             return Vec::new();
         }
-        let most = if self.full { usize::MAX } else { MAX_ONE_SIDED };
-        titled_section("Not compared".into(), &groups, most, "more reasons")
+        let max_lines = if self.full { usize::MAX } else { MAX_ONE_SIDED };
+        titled_section("Not compared".into(), &groups, max_lines, "more reasons")
     }
 }
 
 /// A title and what is below it, in this many lines at most below the title: what does not fit is counted.
-pub(crate) fn titled_section(title: String, entries: &[Vec<String>], most: usize, more: &str) -> Vec<String> {
+pub(crate) fn titled_section(title: String, entries: &[Vec<String>], max_lines: usize, more: &str) -> Vec<String> {
     let mut lines = vec![String::new(), title];
-    let (mut used, all) = (0, entries.iter().map(Vec::len).sum::<usize>());
+    let (mut used, total) = (0, entries.iter().map(Vec::len).sum::<usize>());
     for (index, entry) in entries.iter().enumerate() {
         used += entry.len();
-        if all > most && used >= most {
+        if total > max_lines && used >= max_lines {
             lines.push(format!("  and {} {more}", entries.len() - index));
             break;
         }
@@ -242,6 +242,6 @@ fn fact_texts(fact: &FactDifference) -> [String; 2] {
 }
 
 /// A text cut to this many columns.
-fn shortened(text: &str, most: usize) -> String {
-    if display_width(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
+fn shortened(text: &str, width: usize) -> String {
+    if display_width(text) <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
 }

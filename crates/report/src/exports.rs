@@ -75,18 +75,18 @@ impl fmt::Display for OmittedFigures {
 pub(crate) fn exported_figures<'a>(report: &Report<'a>) -> (Vec<ExportedFigure<'a>>, OmittedFigures) {
     let mut left_out = OmittedFigures::default();
     let mut seen = HashSet::new();
-    let mut kept = Vec::new();
+    let mut figures = Vec::new();
     for result in &report.analysis.results {
         match &result.outcome {
             _ if result.only_input => left_out.inputs += 1,
             Outcome::Measured(summary) if seen.insert((result.metric.id, &result.case)) => {
-                kept.push(ExportedFigure { result, summary });
+                figures.push(ExportedFigure { result, summary });
             }
             Outcome::Measured(_) => left_out.repeated += 1,
             _ => left_out.without_value += 1,
         }
     }
-    (kept, left_out)
+    (figures, left_out)
 }
 
 /// What of a report a format of figures in both directions does not hold.

@@ -198,11 +198,11 @@ impl AxisKind {
 
     /// A number of this axis as text, with its unit.
     pub fn text(self, value: f64) -> String {
-        let whole = value >= 0.0 && value.fract() == 0.0;
+        let is_whole = value >= 0.0 && value.fract() == 0.0;
         match (self.unit(), self) {
-            (Some(Unit::Bytes), _) if whole => units::bytes(value as u64),
+            (Some(Unit::Bytes), _) if is_whole => units::bytes(value as u64),
             (Some(unit), _) => units::value_text(value, unit),
-            (None, Self::Number) if whole => units::count(value as u64),
+            (None, Self::Number) if is_whole => units::count(value as u64),
             (None, Self::Seconds) => units::value_text(value * 1e9, Unit::Nanoseconds),
             (None, _) => units::value_text(value, Unit::Ratio),
         }

@@ -80,7 +80,7 @@ fn series_texts<'h>(
     is_ranked: bool,
 ) -> Vec<String> {
     let better = series.metric.better;
-    let change = |one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, facts));
+    let change = |change| format!("{}; {}", change_sentence(change, better, history), other_changes(change, facts));
     let rank = series.ranking.filter(|_| is_ranked).map(|among| ranking_text(among, better));
     changes.map(change).chain(version_breaks(series, history)).chain(rank).collect()
 }
@@ -127,10 +127,10 @@ impl HistoryTerminal<'_> {
         let sections = sections(history);
         for (index, (title, series)) in sections.iter().enumerate() {
             let entries: Vec<Vec<String>> = series.iter().map(|series| self.series(series, history)).collect();
-            let most = room.saturating_sub(2 + RESERVED_LINES * (sections.len() - index - 1));
-            let most = if self.full { usize::MAX } else { most };
-            has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > most;
-            let table = titled_section(self.title(title), &entries, most, "more");
+            let max_lines = room.saturating_sub(2 + RESERVED_LINES * (sections.len() - index - 1));
+            let max_lines = if self.full { usize::MAX } else { max_lines };
+            has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > max_lines;
+            let table = titled_section(self.title(title), &entries, max_lines, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }

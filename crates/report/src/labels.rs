@@ -223,8 +223,8 @@ pub fn run_extent(report: &Report<'_>) -> String {
 /// How precise the figures of a run are; nothing where none has an interval.
 pub fn precision(analysis: &Analysis) -> Option<String> {
     let precision = analysis.overview.as_ref()?.precision?;
-    let (half, most) = (units::share(precision.median), units::share(precision.p90));
-    Some(format!("another run within {half} for half of the figures, {most} for 9 of 10"))
+    let (median, p90) = (units::share(precision.median), units::share(precision.p90));
+    Some(format!("another run within {median} for half of the figures, {p90} for 9 of 10"))
 }
 
 /// A time in seconds, to three digits.
@@ -272,7 +272,7 @@ pub fn as_found_suffix(figure: &OverviewFigure) -> &'static str {
 /// A figure of the first screen in words alone: `2.91 ns`, `not known, 3.4 ns as found`.
 pub fn figure(figure: &OverviewFigure) -> String {
     match &figure.as_found {
-        Some(found) => format!("{}, {} as found", figure.text, found.text),
+        Some(as_found) => format!("{}, {} as found", figure.text, as_found.text),
         None => figure.text.clone(),
     }
 }

@@ -31,7 +31,7 @@ impl Render for Markdown {
             list("Normal for its class", class_comparison::class_lines(&report.analysis.class_comparison)),
             hazards(report),
             nothing,
-            sections.iter().map(|one| section(report, one)).collect::<MarkdownText>(),
+            sections.iter().map(|part| section(report, part)).collect::<MarkdownText>(),
             other_programs(report),
             published(report),
             studies(report),
@@ -44,7 +44,7 @@ impl Render for Markdown {
 /// A study begins with its answer; what it was measured on, and what with, follows.
 fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> MarkdownText {
     let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(sections, only_input));
-    let areas = |sections: &[Section<'_>]| sections.iter().map(|one| section(report, one)).collect::<MarkdownText>();
+    let areas = |sections: &[Section<'_>]| sections.iter().map(|part| section(report, part)).collect::<MarkdownText>();
     md!(
         "# {}\n\n{}{}{}{}{}{}{}{}{}{}",
         study_title(report),
@@ -172,7 +172,7 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
         true => MissingResults::group(missing.iter().copied()),
         false => missing.iter().flat_map(|result| MissingResults::group([*result])).collect(),
     };
-    page.push(reasons.iter().map(|one| without_numbers(one, alike)).collect());
+    page.push(reasons.iter().map(|reason| without_numbers(reason, alike)).collect());
     for result in &measured {
         let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text);
         page.push(result.warnings.iter().map(line).collect());

@@ -60,9 +60,9 @@ impl AxisScaling {
 
     /// A logarithmic axis over the values that are not negative; `None` where none is positive.
     pub fn logarithmic(values: &[f64], axis: &FigureAxis, room: f64) -> Option<Self> {
-        let (least, most) = min_max(values.iter().copied().filter(|value| *value > 0.0))?;
-        let zero = values.contains(&0.0).then(|| (least / ZERO_STEP).log10());
-        let (low, high) = padded_range(zero.unwrap_or(least.log10()), most.log10(), SINGLE_VALUE_PADDING, room);
+        let (smallest, largest) = min_max(values.iter().copied().filter(|value| *value > 0.0))?;
+        let zero = values.contains(&0.0).then(|| (smallest / ZERO_STEP).log10());
+        let (low, high) = padded_range(zero.unwrap_or(smallest.log10()), largest.log10(), SINGLE_VALUE_PADDING, room);
         let ticks = zero.map(|_| 0.0).into_iter().chain(logarithmic_ticks(low, high, axis.kind)).collect();
         let scale =
             Self { logarithmic: true, zero: zero.map(Sig6), low: Sig6(low), high: Sig6(high), ticks: Vec::new() };

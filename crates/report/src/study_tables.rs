@@ -29,8 +29,8 @@ pub(crate) fn has_metric(report: &Report<'_>, metric: &Metric) -> bool {
 /// The columns of a table that have a figure in some row, with their places; where there is little room, the main ones.
 pub(crate) fn columns(table: &StudyTable, is_narrow: bool) -> Vec<(usize, &StudyColumn)> {
     let has_figures = |place: usize| table.rows.iter().any(|row| row.cells[place].is_some());
-    let all = table.columns.iter().enumerate();
-    all.filter(|(place, column)| has_figures(*place) && (column.is_main || !is_narrow)).collect()
+    let columns = table.columns.iter().enumerate();
+    columns.filter(|(place, column)| has_figures(*place) && (column.is_main || !is_narrow)).collect()
 }
 
 /// A figure of a row as text; empty without one.
@@ -44,9 +44,11 @@ pub(crate) fn cell_text(row: &StudyRow, (place, column): (usize, &StudyColumn)) 
 
 /// A share of a whole in percent, as each ratio in a table of a study is.
 fn share(figure: &Figure) -> String {
-    let times = |value: f64| 100.0 * value;
-    let of = |interval: Interval| Interval { lower: times(interval.lower), upper: times(interval.upper), ..interval };
-    let percent = Figure { value: times(figure.value), interval: figure.interval.map(of), ..*figure };
+    let percent = |interval: Interval| {
+        let [lower, upper] = [interval.lower, interval.upper].map(|end| 100.0 * end);
+        Interval { lower, upper, ..interval }
+    };
+    let percent = Figure { value: 100.0 * figure.value, interval: figure.interval.map(percent), ..*figure };
     format!("{} %", units::figure_text(&percent, Unit::Ratio))
 }
 

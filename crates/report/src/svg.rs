@@ -60,8 +60,8 @@ fn role_style(role: SeriesRole) -> String {
     let LineStyle { width, dash, round, band, .. } = LineStyle::for_role(role);
     let dash = if dash.is_empty() { String::new() } else { format!(";stroke-dasharray:{} {}", dash[0], dash[1]) };
     let round = if round { ";stroke-linecap:round" } else { "" };
-    let of = if role == SeriesRole::Measured { String::new() } else { format!(".{}", role.name()) };
-    format!(".line{of}{{stroke-width:{width}{dash}{round}}}.band{of}{{fill-opacity:{band}}}")
+    let class = if role == SeriesRole::Measured { String::new() } else { format!(".{}", role.name()) };
+    format!(".line{class}{{stroke-width:{width}{dash}{round}}}.band{class}{{fill-opacity:{band}}}")
 }
 
 /// A text that begins at a place.
@@ -164,8 +164,8 @@ const TITLE_GAP: f64 = 6.0;
 
 /// The title of a file in as many lines as it takes, above what is drawn from 0 down; and its height.
 fn title(figure: &Figure, width: f64) -> (Markup, f64) {
-    let most = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER_WIDTH) as usize;
-    let lines = wrap(&format!("{}: {}", figure.id, figure.title), most);
+    let columns = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER_WIDTH) as usize;
+    let lines = wrap(&format!("{}: {}", figure.id, figure.title), columns);
     let height = TITLE_HEIGHT * lines.len() as f64 + TITLE_GAP;
     (title_lines(&lines, [TITLE_MARGIN, 0.8 * TITLE_HEIGHT - height], TITLE_HEIGHT, "title"), height)
 }
@@ -289,7 +289,7 @@ const MARK_NAME_HEIGHT: f64 = 14.0;
 /// to its left stands higher.
 fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
     let mut marks: Vec<&Mark> = picture.marks.iter().collect();
-    marks.sort_by(|one, other| one.at.total_cmp(&other.at));
+    marks.sort_by(|a, b| a.at.total_cmp(&b.at));
     let mut free_from: Vec<f64> = Vec::new();
     let row = |mark: &&Mark| {
         let (x, width) = (picture.x_of(mark.at), text_width(&mark.label));
@@ -304,13 +304,13 @@ fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
         row
     };
     let rows: Vec<usize> = marks.iter().map(row).collect();
-    let all = rows.iter().max().map_or(0, |last| last + 1);
-    (marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect(), all)
+    let count = rows.iter().max().map_or(0, |last| last + 1);
+    (marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect(), count)
 }
 
 /// A vertical line with its band, and its name at its upper end.
 fn draw_mark(picture: &PlotLayout<'_>, mark: &Mark, row: usize) -> Markup {
-    let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.x_of(at));
+    let [x, from, to] = [mark.at, mark.low, mark.high].map(|end| picture.x_of(end));
     let name = [x, TOP - 3.0 - row as f64 * MARK_NAME_HEIGHT];
     html!(
         "{}{}{}",

@@ -292,7 +292,7 @@ impl Terminal {
         let mut page = String::new();
         for line in lines {
             let mut rest = line.as_str();
-            while let Some((before, from)) = rest.find('\u{1b}').map(|at| rest.split_at(at)) {
+            while let Some((before, from)) = rest.find('\u{1b}').map(|start| rest.split_at(start)) {
                 page.push_str(&escape_invisible_lines(before));
                 let style = own.iter().find(|style| from.starts_with(style.as_str()));
                 page.push_str(style.map_or(r"\u{1b}", String::as_str));

@@ -75,14 +75,14 @@ impl WhyTerminal {
         let inset = if row.is_within { INDENT_WIDTH } else { 0 };
         let (what, shown_by) = (wrap(&row.what, WHAT_WIDTH - inset), wrap(&row.shown_by, self.width() - before));
         for line in 0..what.len().max(shown_by.len()) {
-            let of = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
+            let part = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
             let (amount, share) = if line == 0 { (row.amount.as_str(), row.share.as_str()) } else { ("", "") };
             let text = format!(
                 "  {}{}{}  {}",
-                pad_right(&format!("{}{}", " ".repeat(inset), of(&what)), WHAT_WIDTH),
+                pad_right(&format!("{}{}", " ".repeat(inset), part(&what)), WHAT_WIDTH),
                 pad_left(amount, AMOUNT_WIDTH),
                 pad_left(share, SHARE_WIDTH),
-                of(&shown_by)
+                part(&shown_by)
             );
             writeln!(out, "{}", text.trim_end())?;
         }

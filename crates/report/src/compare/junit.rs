@@ -66,7 +66,7 @@ impl<'a> GateFindings<'a> {
     fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (TestStatus, Markup) {
         let (row, name) = (comparison_row(figure, comparison), figure_name(figure));
         let cause = if row.cause.is_empty() { String::new() } else { format!("; {}", row.cause) };
-        let said = format!(
+        let text = format!(
             "{}: {} against {}, ratio {}, 95 % {}{cause}",
             change_word(&figure.verdict),
             row.other,
@@ -76,10 +76,10 @@ impl<'a> GateFindings<'a> {
         );
         let [missed, known] = [&self.missed, &self.known].map(|found| found.get(&*name));
         let (status, inside) = match (missed, known, &figure.verdict) {
-            (Some(finding), ..) => failure(finding, &said),
+            (Some(finding), ..) => failure(finding, &text),
             (_, Some(finding), _) => skipped(&gate_finding(finding)),
             (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {}", row.needs)),
-            _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", said)),
+            _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", text)),
         };
         (status, testcase(&figure.metric.id, &name, &inside))
     }

@@ -110,7 +110,7 @@ fn one_sided(comparison: &Comparison) -> MarkdownText {
 
 /// What the verdicts rest on.
 fn how_known(comparison: &Comparison) -> MarkdownText {
-    let sides = [&comparison.other, &comparison.base].map(|one| side_text(one, comparison));
-    let all = sides.into_iter().chain(remarks(comparison));
-    MarkdownText::folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
+    let sides = [&comparison.other, &comparison.base].map(|side| side_text(side, comparison));
+    let texts = sides.into_iter().chain(remarks(comparison));
+    MarkdownText::folded("How this is known", texts.map(|text| md!("- {}\n", text)).collect())
 }

@@ -29,7 +29,7 @@ impl Render for Benchstat {
         }
         let (figures, _) = exported_figures(report);
         let units: BTreeMap<String, Better> =
-            figures.iter().map(|one| (unit_name(&one.result.metric), one.result.metric.better)).collect();
+            figures.iter().map(|figure| (unit_name(&figure.result.metric), figure.result.metric.better)).collect();
         for (unit, better) in units {
             match better {
                 Better::Lower => writeln!(out, "Unit {unit} better=lower")?,
@@ -37,10 +37,10 @@ impl Render for Benchstat {
                 Better::Neither => {}
             }
         }
-        for one in &figures {
-            let (name, unit) = (benchmark_name(one), unit_name(&one.result.metric));
+        for figure in &figures {
+            let (name, unit) = (benchmark_name(figure), unit_name(&figure.result.metric));
             // A line for each round.
-            one.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))?;
+            figure.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))?;
         }
         Ok(())
     }
@@ -48,12 +48,12 @@ impl Render for Benchstat {
 
 /// `BenchmarkOs.syscall.null/call=getppid`. A name goes on with a capital letter or a digit, and its last `-1` would be taken for the
 /// number of CPUs that the benchmark ran on.
-fn benchmark_name(one: &ExportedFigure<'_>) -> String {
+fn benchmark_name(figure: &ExportedFigure<'_>) -> String {
     let mut name = "Benchmark".to_owned();
-    let mut id = one.result.metric.id.chars();
+    let mut id = figure.result.metric.id.chars();
     name.extend(id.next().map(|first| first.to_ascii_uppercase()));
     name.extend(id);
-    for (axis, value) in one.result.case.iter() {
+    for (axis, value) in figure.result.case.iter() {
         name.push_str(&format!("/{axis}={value}"));
     }
     // Fields of a line are divided by any white space.

@@ -22,11 +22,11 @@ pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figur
     let Some(axis) = split_axis(curve) else { return curve_figure(report, curve).into_iter().collect() };
     let parts = grouped(curve.series.iter().filter_map(|line| Some((line.held.get(&axis)?, line.clone()))));
     let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
-        let at = units::case(curve.metric, &std::iter::once((axis, value)).collect());
+        let case = units::case(curve.metric, &std::iter::once((axis, value)).collect());
         let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
         Some(Figure {
-            id: safe_file_name(&format!("{} {at}", curve.metric.id)),
-            title: format!("{}, {at}", figure.title),
+            id: safe_file_name(&format!("{} {case}", curve.metric.id)),
+            title: format!("{}, {case}", figure.title),
             ..figure
         })
     };
@@ -43,8 +43,8 @@ fn split_axis(curve: &Curve<'_>) -> Option<Name> {
         for line in &curve.series {
             *counts.entry(line.held.get(&axis)?).or_default() += 1;
         }
-        let most = counts.values().copied().max()?;
-        (counts.len() > 1).then_some((most > SERIES_COLORS, counts.len(), axis))
+        let largest = counts.values().copied().max()?;
+        (counts.len() > 1).then_some((largest > SERIES_COLORS, counts.len(), axis))
     };
     let splits = curve.series.first()?.held.iter().filter_map(|(axis, _)| parts(axis));
     splits.min_by_key(|&(is_crowded, parts, _)| (is_crowded, parts)).map(|(_, _, axis)| axis)
@@ -136,9 +136,9 @@ impl<'a> CurveDrawing<'a> {
     }
 
     /// Whether data of a metric over an axis, with the other parameters held, are those of a line.
-    fn is_of_line(&self, line: &NamedLine<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
+    fn is_of_line(&self, line: &NamedLine<'_>, (metric, axis): (Name, Name), fixed: &Case) -> bool {
         let curve = self.curve;
-        metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, held) == line.line.label
+        metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, fixed) == line.line.label
     }
 
     /// The name of a line; empty for one alone.
@@ -203,10 +203,10 @@ impl<'a> CurveDrawing<'a> {
         };
         let mark = |(users, knees): (u64, Vec<(String, f64, f64)>)| {
             let lines: Vec<&str> = knees.iter().map(|(name, ..)| name.as_str()).collect();
-            let all = name_with_suffix(&lines.join("; "), "knee");
-            let is_short = lines.len() == 1 || all.chars().count() <= MAX_KNEE_CHARS;
+            let name = name_with_suffix(&lines.join("; "), "knee");
+            let is_short = lines.len() == 1 || name.chars().count() <= MAX_KNEE_CHARS;
             Mark {
-                label: if is_short { all } else { format!("knee of {} lines", lines.len()) },
+                label: if is_short { name } else { format!("knee of {} lines", lines.len()) },
                 at: users as f64,
                 low: knees.iter().map(|(_, low, _)| *low).fold(f64::INFINITY, f64::min),
                 high: knees.iter().map(|(.., high)| *high).fold(0.0, f64::max),
@@ -377,11 +377,11 @@ pub(super) fn describe_line(curve: &Curve<'_>, NamedLine { line, name, .. }: &Na
     let measured: Vec<(u64, f64)> =
         line.points.iter().filter_map(|(x, result)| Some((*x, result.outcome.summary()?.headline))).collect();
     let (first, last) = (measured.first()?, measured.last()?);
-    let one = |&(x, value): &(u64, f64)| {
-        let at = units::axis_value(Value::Integer(x), curve.axis.scale);
-        format!("{} at {at}", units::value_text(value, curve.metric.unit))
+    let text = |&(x, value): &(u64, f64)| {
+        let position = units::axis_value(Value::Integer(x), curve.axis.scale);
+        format!("{} at {position}", units::value_text(value, curve.metric.unit))
     };
-    let both = if measured.len() == 1 { one(first) } else { format!("from {} to {}", one(first), one(last)) };
+    let both = if measured.len() == 1 { text(first) } else { format!("from {} to {}", text(first), text(last)) };
     Some(format!("{}{both}{}.", prefix(name), verdict_counts(line.points.iter().map(|(_, result)| *result))))
 }
 

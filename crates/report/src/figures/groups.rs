@@ -44,12 +44,12 @@ pub(super) fn figures(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Vec<
 /// They are children of one id over the same parameters. All of one unit are a family; a duration and a rate are drawn
 /// against each other; with anything else a curve is alone.
 fn curves_of_group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [SectionEntry<'a>]) -> Vec<&'c Curve<'a>> {
-    let related = |other: &Curve<'_>| {
-        parent_id(curve).is_some_and(|id| parent_id(other) == Some(id)) && other.metric.axes == curve.metric.axes
+    let related = |member: &Curve<'_>| {
+        parent_id(curve).is_some_and(|id| parent_id(member) == Some(id)) && member.metric.axes == curve.metric.axes
     };
     let curves =
         entries.iter().filter_map(|entry| if let SectionEntry::Curve(curve) = entry { Some(curve) } else { None });
-    let group: Vec<&Curve<'a>> = curves.filter(|other| related(other)).collect();
+    let group: Vec<&Curve<'a>> = curves.filter(|member| related(member)).collect();
     let one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
     if one_unit && group.len() > 1 || delay_against_rate(&group).is_some() { group } else { vec![curve] }
 }
@@ -196,7 +196,7 @@ fn loaded_figure(pair: &DelayAgainstRate<'_, '_>) -> Option<Figure> {
 
 /// The result of the other curve at the same position.
 fn result_at<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResult> {
-    rates.points.iter().find(|(other, _)| *other == position).map(|(_, result)| *result)
+    rates.points.iter().find(|(known, _)| *known == position).map(|(_, result)| *result)
 }
 
 /// The series of one line, by the parameter: measured delays at measured rates, predicted ones at predicted rates (at measured

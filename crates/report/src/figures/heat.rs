@@ -162,19 +162,19 @@ fn surface_figures(curve: &Curve<'_>) -> Vec<Figure> {
     if numbers.len() != 2 {
         return Vec::new();
     }
-    let held: BTreeSet<Case> = curve.results().map(|result| case_without(&result.case, &numbers)).collect();
+    let fixed: BTreeSet<Case> = curve.results().map(|result| case_without(&result.case, &numbers)).collect();
     let is_surface =
         |grid: &Matrix<'_>| [&grid.rows, &grid.columns].iter().all(|side| side.names.len() >= MIN_GRID_SIDE);
-    let surfaces = held.iter().filter_map(|held| grid(curve, held)).filter(is_surface);
+    let surfaces = fixed.iter().filter_map(|fixed| grid(curve, fixed)).filter(is_surface);
     surfaces.filter_map(|grid| grid_figure(&grid, None)).collect()
 }
 
 /// The results of a curve at these values of all parameters except two; `None` where the others are not two.
-fn grid<'a>(curve: &Curve<'a>, held: &Case) -> Option<Matrix<'a>> {
-    let mut varied = curve.metric.axes().filter(|axis| held.get(&axis.name).is_none());
+fn grid<'a>(curve: &Curve<'a>, fixed: &Case) -> Option<Matrix<'a>> {
+    let mut varied = curve.metric.axes().filter(|axis| fixed.get(&axis.name).is_none());
     let axes = [*varied.next()?, *varied.next()?];
-    let results = curve.results().filter(|result| case_without(&result.case, &axes) == *held);
-    Some(Matrix::new(curve.metric, held.clone(), axes, &results.collect::<Vec<_>>()))
+    let results = curve.results().filter(|result| case_without(&result.case, &axes) == *fixed);
+    Some(Matrix::new(curve.metric, fixed.clone(), axes, &results.collect::<Vec<_>>()))
 }
 
 fn grid_figure(grid: &Matrix<'_>, best: Option<&BestCell>) -> Option<Figure> {

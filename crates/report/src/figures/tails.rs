@@ -36,7 +36,7 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     if series.is_empty() {
         return None;
     }
-    let held: Vec<String> = tails.fixed.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
+    let fixed: Vec<String> = tails.fixed.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
     let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
     let x = FigureAxis::new("1 in N round trips takes longer: N", AxisKind::Number);
@@ -45,7 +45,7 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
         id: safe_file_name(&format!("{} distribution", tails.family)),
-        title: format!("Distribution of round trips of {}: the time that 1 in N exceeds", held.join(", ")),
+        title: format!("Distribution of round trips of {}: the time that 1 in N exceeds", fixed.join(", ")),
         description,
         // No row of the table has this name: those lead to the curves.
         shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
@@ -66,7 +66,7 @@ struct TailLine {
 
 impl TailLine {
     /// `None` unless the samples are single operations of this run.
-    fn new(report: &Report<'_>, result: &MetricResult, held: &Case) -> Option<Self> {
+    fn new(report: &Report<'_>, result: &MetricResult, fixed: &Case) -> Option<Self> {
         let (metric, case) = (&result.metric, &result.case);
         let is_its = |measurement: &&kelvin_core::Measurement| {
             measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
@@ -75,7 +75,7 @@ impl TailLine {
         let rounds = samples_as_found(measurement, metric);
         let sorted = |samples: Vec<f64>| Some(Samples::new(samples).ok()?.sorted());
         let all = sorted(rounds.concat())?;
-        let rest: Case = case.iter().filter(|(name, _)| held.get(name).is_none()).collect();
+        let rest: Case = case.iter().filter(|(name, _)| fixed.get(name).is_none()).collect();
         let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
         let placed = units::case(metric, &rest);
         let label = if placed.is_empty() { own.to_owned() } else { name_with_suffix(own, &placed) };
@@ -104,11 +104,11 @@ impl TailLine {
     /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
     fn describe(&self) -> String {
         let text = |point: Point| AxisKind::Nanoseconds.text(point.y);
-        let said = MARKED_QUANTILES.iter().filter_map(|&(one_in, _)| {
+        let times = MARKED_QUANTILES.iter().filter_map(|&(one_in, _)| {
             let time = text(self.point_at(one_in)?);
             Some(if one_in == 2.0 { format!("half exceed {time}") } else { format!("one in {one_in} {time}") })
         });
-        let said: Vec<String> = said.collect();
-        format!("{}: {} ({} round trips).", self.label, said.join(", "), units::count(self.all.values().len() as u64))
+        let times: Vec<String> = times.collect();
+        format!("{}: {} ({} round trips).", self.label, times.join(", "), units::count(self.all.values().len() as u64))
     }
 }

@@ -8,7 +8,8 @@ use crate::{Report, units};
 
 /// The figures of a report's timelines.
 pub(super) fn timeline_figures(report: &Report<'_>) -> Vec<Figure> {
-    report.analysis.timelines.iter().enumerate().filter_map(|(index, one)| timeline_figure(index, one)).collect()
+    let timelines = report.analysis.timelines.iter().enumerate();
+    timelines.filter_map(|(index, timeline)| timeline_figure(index, timeline)).collect()
 }
 
 /// One of them; `None` where it has no point that can be drawn.

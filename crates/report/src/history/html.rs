@@ -146,9 +146,8 @@ fn mark(change: &HistoryChange, ground: &PlotArea<'_>) -> Markup {
     let from = if change.kind == HistoryChangeKind::Step { from - 1.0 } else { from };
     let (left, right) = (ground.x_of(from.max(0.0)), ground.x_of(to));
     let band = path::rectangle(left, TOP, (right - left).max(1.0), HEIGHT - TOP - BOTTOM);
-    let level = |at: f64, value: f64, length: f64| {
-        format!("{}h{}", path::move_to(at, ground.y_of(value)), path::number(length))
-    };
+    let level =
+        |x: f64, value: f64, length: f64| format!("{}h{}", path::move_to(x, ground.y_of(value)), path::number(length));
     let levels = level((left - 24.0).max(LEFT), change.before, 24.0) + &level(right, change.after, 24.0);
     html!("{}{}", path::element("guide", band), path::element("level", levels))
 }

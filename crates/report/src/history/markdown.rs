@@ -34,8 +34,8 @@ impl HistoryMarkdown {
 fn series_table(title: &str, series: &[&SeriesHistory], history: &History) -> MarkdownText {
     let body = md!(
         "| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n{}\n{}",
-        series.iter().map(|one| row(one)).collect::<MarkdownText>(),
-        series.iter().map(|one| changes(one, history)).collect::<MarkdownText>()
+        series.iter().map(|series| row(series)).collect::<MarkdownText>(),
+        series.iter().map(|series| changes(series, history)).collect::<MarkdownText>()
     );
     match title == UNCHANGED {
         true => MarkdownText::folded(&format!("{title} ({})", series.len()), body),
@@ -57,5 +57,5 @@ fn row(series: &SeriesHistory) -> MarkdownText {
 fn changes(series: &SeriesHistory, history: &History) -> MarkdownText {
     let is_ranked = series.last_change().is_some();
     let texts = series_texts(series, history, newest_changes(series), usize::MAX, is_ranked);
-    texts.iter().map(|one| md!("- {}: {}\n", MarkdownText::code(&series_name(series)), one)).collect()
+    texts.iter().map(|text| md!("- {}: {}\n", MarkdownText::code(&series_name(series)), text)).collect()
 }

@@ -18,14 +18,14 @@ pub(super) const MIN_RELATIVE_RANGE: f64 = 0.1;
 pub(super) fn sparkline(series: &SeriesHistory, columns: usize, unicode: bool) -> String {
     // The newest versions are shown, as many as there is room for.
     let versions = &series.versions[series.versions.len().saturating_sub(columns / 2)..];
-    let all: usize = versions.iter().map(|version| version.points.len()).sum();
+    let total: usize = versions.iter().map(|version| version.points.len()).sum();
     let room = columns + 1 - versions.len();
-    let share = |points: usize| if all <= room { points } else { (points * room / all).max(1) };
+    let share = |points: usize| if total <= room { points } else { (points * room / total).max(1) };
     let mut shares: Vec<usize> = versions.iter().map(|version| share(version.points.len())).collect();
     // What rounding leaves, or takes too much of, is of the version with most values.
     let used: usize = shares.iter().sum();
     if let Some(largest) = shares.iter_mut().max() {
-        *largest = (*largest + room.min(all)).saturating_sub(used).max(1);
+        *largest = (*largest + room.min(total)).saturating_sub(used).max(1);
     }
     let bars = if unicode { BARS } else { ASCII_BARS };
     let parts: Vec<String> =

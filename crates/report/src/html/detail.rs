@@ -269,13 +269,13 @@ fn shared_text_cell(texts: &[&str], index: usize) -> Markup {
 
 /// Warnings, each with the case where there are several; of wide intervals, which stand beside the values, one for all.
 fn warnings(results: &[&MetricResult]) -> Markup {
-    let all = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
-    let wide: Vec<(f64, f64)> = all().filter_map(|(_, warning)| wide_warning(warning)).collect();
-    let together = min_max(wide.iter().map(|(share, _)| *share)).filter(|_| wide.len() > 1).map(|(least, most)| {
-        let [least, most, target] = [least, most, wide[0].1].map(units::share);
-        let (wide, all) = (wide.len(), results.len());
+    let warnings = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
+    let wide: Vec<(f64, f64)> = warnings().filter_map(|(_, warning)| wide_warning(warning)).collect();
+    let together = min_max(wide.iter().map(|(share, _)| *share)).filter(|_| wide.len() > 1).map(|(low, high)| {
+        let [low, high, target] = [low, high, wide[0].1].map(units::share);
+        let (wide, intervals) = (wide.len(), results.len());
         format!(
-            "{wide} of {all} intervals, of ± {least} to {most} of their value, did not reach the target of {target}"
+            "{wide} of {intervals} intervals, of ± {low} to {high} of their value, did not reach the target of {target}"
         )
     });
     let with_case = |(result, warning): (&MetricResult, &Warning)| {
@@ -283,7 +283,7 @@ fn warnings(results: &[&MetricResult]) -> Markup {
         let case = (!case.is_empty()).then(|| html!("<span class=\"case\">{}</span> ", case));
         html!("{}{}", case, &*warning.text)
     };
-    let alone = all().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none()).map(with_case);
+    let alone = warnings().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none()).map(with_case);
     list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
 }
 

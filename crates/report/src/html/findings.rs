@@ -17,13 +17,14 @@ pub(super) fn findings(report: &Report<'_>) -> Markup {
 
 /// The findings of a report.
 fn run_findings(report: &Report<'_>) -> Markup {
-    let all = &report.analysis.findings;
-    if all.is_empty() {
+    let findings = &report.analysis.findings;
+    if findings.is_empty() {
         return html!("<p>Nothing odd was found.</p>");
     }
     let leading = report.analysis.leading_findings();
-    let rest: Vec<&Finding> = (0..all.len()).filter(|at| !leading.contains(at)).map(|at| &all[at]).collect();
-    let mut page = list("findings", leading.iter().map(|&at| line(report, &all[at])));
+    let rest: Vec<&Finding> =
+        (0..findings.len()).filter(|index| !leading.contains(index)).map(|index| &findings[index]).collect();
+    let mut page = list("findings", leading.iter().map(|&index| line(report, &findings[index])));
     for (verdict, title) in labels::GAP_SIDES {
         let gaps: Vec<(&PredictionGap, &MetricResult)> = rest
             .iter()

@@ -24,14 +24,14 @@ pub(super) struct ResultGroup<'a> {
 
 impl<'a> ResultGroup<'a> {
     pub(super) fn of_curve(curve: &Curve<'a>) -> Vec<Self> {
-        let at = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
+        let text = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
         let group = |line: &CurveSeries<'a>| Self {
             metric: curve.metric,
             label: line.label.clone(),
             held: line.held.clone(),
             axis: curve.axis.label.to_string(),
             unit: "point",
-            points: line.points.iter().map(|(position, result)| (at(*position), *result)).collect(),
+            points: line.points.iter().map(|(position, result)| (text(*position), *result)).collect(),
         };
         curve.series.iter().map(group).collect()
     }
@@ -56,7 +56,7 @@ impl<'a> ResultGroup<'a> {
     /// How many there are, and how many of them have a number if not all.
     pub(super) fn count_text(&self) -> String {
         let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
-        let all = labels::plural(self.points.len() as u64, self.unit);
-        if measured == self.points.len() { all } else { format!("{measured} of {all}") }
+        let count = labels::plural(self.points.len() as u64, self.unit);
+        if measured == self.points.len() { count } else { format!("{measured} of {count}") }
     }
 }

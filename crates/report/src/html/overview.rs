@@ -62,7 +62,7 @@ impl OverviewSection<'_> {
 
     /// The ladder for who does not see it.
     fn table(&self) -> Markup {
-        let (screen, there) = (self.screen, compared_reference(self.report));
+        let (screen, published) = (self.screen, compared_reference(self.report));
         let row = |(index, rung): (usize, &Rung)| {
             let what = match rung.continues {
                 true => format!("{}, {}", rung_heading(&screen.rungs, index), rung.label),
@@ -77,12 +77,12 @@ impl OverviewSection<'_> {
                 rung.figure.predicted.as_ref().map(labels::predicted_time_text).unwrap_or_default(),
                 labels::against_prediction(rung.figure.verdict).to_owned(),
             ];
-            let there = there.map(|(machine, _)| published_seconds(rung, machine).map(labels::time_text));
-            cells.extend(there.map(Option::unwrap_or_default));
+            let published = published.map(|(machine, _)| published_seconds(rung, machine).map(labels::time_text));
+            cells.extend(published.map(Option::unwrap_or_default));
             table_row(what, cells)
         };
         let mut columns = vec!["What", "Measured", "Predicted", "Verdict"];
-        columns.extend(there.map(|(_, title)| title));
+        columns.extend(published.map(|(_, title)| title));
         DataTable::of_figures("The ladder", &columns, screen.rungs.iter().enumerate().map(row).collect()).markup()
     }
 

@@ -17,23 +17,23 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     let ratios = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0);
     let predictions = results.iter().find_map(|result| result.prediction.as_ref());
     let predictions = predictions.filter(|prediction| prediction.value > 0.0);
-    let (Some((least, most)), Some(prediction)) = (min_max(ratios), predictions) else { return Markup::new() };
-    let at = |ratio: f64| {
+    let (Some((low, high)), Some(prediction)) = (min_max(ratios), predictions) else { return Markup::new() };
+    let x_of = |ratio: f64| {
         let share = (ratio.ln() / RATIO_SPAN.ln()).clamp(-1.0, 1.0);
         RATIO_WIDTH / 2.0 * (1.0 + share * 0.94)
     };
-    let (from, to) = (at(prediction.low / prediction.value), at(prediction.high / prediction.value));
+    let (from, to) = (x_of(prediction.low / prediction.value), x_of(prediction.high / prediction.value));
     let mut svg = html!(
         "{}<path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
         path::element("fine", path::rectangle(from, 3.0, (to - from).max(1.0), 10.0)),
         RATIO_WIDTH - 2.0,
         RATIO_WIDTH / 2.0
     );
-    if most > least {
-        svg.push(path::element("reach", path::horizontal(at(least), at(most), 8.0)));
-        svg.push(ratio_mark(least, at(least)));
+    if high > low {
+        svg.push(path::element("reach", path::horizontal(x_of(low), x_of(high), 8.0)));
+        svg.push(ratio_mark(low, x_of(low)));
     }
-    svg.push(ratio_mark(most, at(most)));
+    svg.push(ratio_mark(high, x_of(high)));
     unlabelled("ratio", [RATIO_WIDTH, 16.0], svg)
 }
 
@@ -58,27 +58,27 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
     if !(low.is_finite() && high.is_finite()) || high <= low {
         return Markup::new();
     }
-    let at = |value: f64| {
+    let x_of = |value: f64| {
         let share = ((value - low) / (high - low)).clamp(0.0, 1.0);
         (STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round()
     };
-    let quartiles = path::rectangle(at(d.p25), 10.0, (at(d.p75) - at(d.p25)).max(1.0), 20.0);
+    let quartiles = path::rectangle(x_of(d.p25), 10.0, (x_of(d.p75) - x_of(d.p25)).max(1.0), 20.0);
     let mut svg = html!(
         "{}{}{}{}",
-        path::element("whisker", path::horizontal(at(low), at(high), 20.0)),
-        path::element("reach", path::horizontal(at(d.p5), at(d.p95), 20.0)),
+        path::element("whisker", path::horizontal(x_of(low), x_of(high), 20.0)),
+        path::element("reach", path::horizontal(x_of(d.p5), x_of(d.p95), 20.0)),
         path::element("box", quartiles),
-        path::element("median", path::vertical(at(d.p50), 7.0, 33.0))
+        path::element("median", path::vertical(x_of(d.p50), 7.0, 33.0))
     );
     svg.push(
         summary
             .modes
             .iter()
-            .map(|mode| path::element("mode", path::move_to(at(mode.center), 5.0) + "l-4-5h8z"))
+            .map(|mode| path::element("mode", path::move_to(x_of(mode.center), 5.0) + "l-4-5h8z"))
             .collect(),
     );
-    svg.push(text_at(at(low), 50.0, units::value_text(low, unit)));
-    svg.push(anchored_text([at(high), 50.0], "end", format!("p99 {}", units::value_text(high, unit))));
+    svg.push(text_at(x_of(low), 50.0, units::value_text(low, unit)));
+    svg.push(anchored_text([x_of(high), 50.0], "end", format!("p99 {}", units::value_text(high, unit))));
     unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], svg)
 }
 

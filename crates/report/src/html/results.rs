@@ -30,14 +30,14 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     let (elsewhere, own): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
         section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
     let within = (report, &section.common_axes);
-    let [all, elsewhere] = [own, elsewhere]
+    let [own, elsewhere] = [own, elsewhere]
         .map(|entries| entries.into_iter().flat_map(|entry| rows(within, entry, figures)).collect::<Vec<ResultRow>>());
     // Of what has no number at all each reason is a line, and no table.
-    let has_table = all.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
+    let has_table = own.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
     let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
-    for (index, row) in all.iter().enumerate() {
+    for (index, row) in own.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
-        let shared = all.iter().filter(|other| other.missing() == row.missing()).count();
+        let shared = own.iter().filter(|known| known.missing() == row.missing()).count();
         let Some((word, reason)) = row.missing().filter(|_| shared >= least_folded) else {
             lines.push(html);
             continue;
@@ -220,13 +220,13 @@ fn other_figure(result: &MetricResult) -> Markup {
     let Some(summary) = result.outcome.summary() else { return Markup::new() };
     let unit = result.metric.unit;
     // The share stays on one line.
-    let kept = units::share(summary.undisturbed_share).replace(' ', "\u{a0}") + "\u{a0}kept";
+    let share = units::share(summary.undisturbed_share).replace(' ', "\u{a0}") + "\u{a0}kept";
     let text = match (summary.treatment, summary.undisturbed) {
         (HeadlineSamples::AsFound, Some(undisturbed)) => {
-            format!("undisturbed {}; {kept}", units::figure_text(&undisturbed, unit))
+            format!("undisturbed {}; {share}", units::figure_text(&undisturbed, unit))
         }
         (HeadlineSamples::AsFound, None) => "as found".into(),
-        _ => format!("as found {}; {kept}", units::figure_text(&summary.as_found, unit)),
+        _ => format!("as found {}; {share}", units::figure_text(&summary.as_found, unit)),
     };
     html!("{}{}", other_text(&labels::best(result).unwrap_or_default()), other_text(&text))
 }
@@ -252,18 +252,18 @@ fn ratio(results: &[&MetricResult]) -> Markup {
 fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_>, first: bool) -> ResultRow {
     let results = group.results();
     let unit = group.metric.unit;
-    let of = |value: fn(&MetricResult) -> Option<f64>| min_max(results.iter().filter_map(|result| value(result)));
+    let range = |value: fn(&MetricResult) -> Option<f64>| min_max(results.iter().filter_map(|result| value(result)));
     // A prediction for an unmeasured point is shown with that point, not beside another's measurement.
-    let predicted = of(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
+    let predicted = range(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
     let span =
         |range: Option<(f64, f64)>, unit| range.map(|(low, high)| units::span(low, high, unit)).unwrap_or_default();
-    let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
+    let measured = range(|result| result.outcome.summary().map(|summary| summary.headline));
     let best = labels::best_span(&results);
     let cells = match measured {
         None => ResultCells::missing(results[0]),
         measured => ResultCells::Number([
             html!("<strong>{}</strong>{}", span(measured, unit), other_text(&best.unwrap_or_default())),
-            units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
+            units::without_cycles(&span(range(|result| result.cycles), Unit::Cycles)).into(),
             span(predicted, unit).into(),
             ratio(&results),
             line_verdict(&results),

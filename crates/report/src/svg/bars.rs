@@ -26,15 +26,15 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
     let Some([column, mark]) = table.bars else { return Markup::new() };
     let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
     let upper_end = |figure: &Figure| figure.interval.map_or(figure.value, |interval| interval.upper);
-    let most = figures.iter().flatten().map(upper_end).fold(0.0, f64::max);
-    if most <= 0.0 {
+    let longest = figures.iter().flatten().map(upper_end).fold(0.0, f64::max);
+    if longest <= 0.0 {
         return Markup::new();
     }
     let labels = table.rows.iter().map(|row| text_width(&row.label)).fold(0.0, f64::max);
     let unit = table.columns[column].unit;
     let figures = figures.iter().flatten().map(|figure| text_width(&units::figure_text(figure, unit).to_string()));
     let figures = FIGURE_GAP + figures.fold(0.0, f64::max);
-    let scale = BarScale { max: most, labels: (labels + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
+    let scale = BarScale { max: longest, labels: (labels + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, mark])).collect();
     let height = ROW_HEIGHT * table.rows.len() as f64;
     let label = format!("{}: {}", table.title, table.columns[column].label);
@@ -54,8 +54,8 @@ impl BarScale {
         self.labels + (value / self.max).clamp(0.0, 1.0) * (WIDTH - self.labels - self.figures)
     }
 
-    fn row(&self, table: &StudyTable, at: usize, [column, mark]: [usize; 2]) -> Markup {
-        let (row, middle) = (&table.rows[at], ROW_HEIGHT * (at as f64 + 0.5));
+    fn row(&self, table: &StudyTable, index: usize, [column, mark]: [usize; 2]) -> Markup {
+        let (row, middle) = (&table.rows[index], ROW_HEIGHT * (index as f64 + 0.5));
         let Some(figure) = row.cells[column] else { return Markup::new() };
         let bar =
             path::rectangle(self.labels, middle - BAR_HEIGHT / 2.0, self.x_of(figure.value) - self.labels, BAR_HEIGHT);

@@ -80,8 +80,8 @@ impl<'a> Ladder<'a> {
         let line = |low, high| path::horizontal(self.frame.x_of(low), self.frame.x_of(high), middle);
         let class = figure.class_range.as_ref();
         let class = class.map(|class| path::element("ladder-class", line(class.low, class.high)));
-        let there = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
-        let there = there.map(|seconds| circle("ladder-published", self.frame.x_of(seconds), middle));
+        let published = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
+        let published = published.map(|seconds| circle("ladder-published", self.frame.x_of(seconds), middle));
         let drawn = figure.drawn_value().map(|Estimate { value, low, high, .. }| {
             let x = self.frame.x_of(value);
             let mark = match figure.measured {
@@ -99,7 +99,7 @@ impl<'a> Ladder<'a> {
             self.frame.layout.width - VERDICT_WIDTH + 5.0,
             labels::as_found_suffix(figure)
         );
-        self.frame.row(&row, &html!("{}{}{}{}", range, class, there, drawn), (&text, VERDICT_WIDTH))
+        self.frame.row(&row, &html!("{}{}{}{}", range, class, published, drawn), (&text, VERDICT_WIDTH))
     }
 
     /// The marks that are there, and what they mean.

@@ -67,12 +67,12 @@ pub(crate) fn polyline(mut points: impl Iterator<Item = (f64, f64)>) -> String {
         if index == 0 {
             path.push('l');
         }
-        for (nth, way) in [to_x - x, to_y - y].into_iter().enumerate() {
+        for (nth, distance) in [to_x - x, to_y - y].into_iter().enumerate() {
             // A sign separates two numbers as a space does.
-            if way >= 0 && index + nth > 0 {
+            if distance >= 0 && index + nth > 0 {
                 path.push(' ');
             }
-            path.push_str(&shortest_number(way));
+            path.push_str(&shortest_number(distance));
         }
         (x, y) = (to_x, to_y);
     }

@@ -93,14 +93,14 @@ impl<'w> Waterfall<'w> {
                 }
             });
         let mut bars: Vec<WaterfallBar<'_>> = parts.collect();
-        let whole = explanation.whole.divided_by(explanation.whole.value);
+        let share = explanation.whole.divided_by(explanation.whole.value);
         let text = format!("{} {}, 100 %", said.whole, said.unit);
-        let ends = interval_ends(0.0, &whole);
+        let ends = interval_ends(0.0, &share);
         bars.push(WaterfallBar {
             what: "all of it",
             is_within: false,
             from: 0.0,
-            to: whole.value,
+            to: share.value,
             ends,
             text,
             shown_by: "as found",
@@ -168,9 +168,9 @@ impl<'w> Waterfall<'w> {
     /// The least and the largest share to be seen.
     fn share_range(&self) -> (f64, f64) {
         let ends = self.bars.iter().flat_map(|bar| bar.ends.into_iter().flatten().chain([bar.from, bar.to]));
-        let most = f64::from(GRID_STEP_PERCENT * MAX_GRID_LINES) / 100.0;
+        let limit = f64::from(GRID_STEP_PERCENT * MAX_GRID_LINES) / 100.0;
         let (low, high) = ends.fold((0.0f64, 1.0f64), |(low, high), share| (low.min(share), high.max(share)));
-        (low.max(-most), high.min(most))
+        (low.max(-limit), high.min(limit))
     }
 }
 

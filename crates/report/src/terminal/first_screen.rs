@@ -120,8 +120,8 @@ pub(crate) fn to_ascii(text: &str) -> String {
 
 /// The ladder and the rates in lines of 80 columns, for formats of text.
 pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Overview) -> Vec<String> {
-    let of = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
-    let drawing = ScreenDrawing { options: of, report, screen };
+    let options = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
+    let drawing = ScreenDrawing { options, report, screen };
     let rates = screen.rates.iter().flat_map(|row| drawing.rate(row)).collect();
     let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], rates].concat();
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
@@ -180,11 +180,11 @@ impl ScreenDrawing<'_> {
     }
 
     /// A paragraph that hangs behind a word, in this many lines at most.
-    fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, most: usize) -> Vec<String> {
+    fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, max_lines: usize) -> Vec<String> {
         let room = self.width() - indent;
         let mut lines = wrap(text, room);
-        if lines.len() > most {
-            lines.truncate(most);
+        if lines.len() > max_lines {
+            lines.truncate(max_lines);
             if let Some(last) = lines.last_mut() {
                 let cut: String = last.chars().take(room - 4).collect();
                 *last = format!("{} ...", cut.trim_end());
@@ -203,7 +203,9 @@ impl ScreenDrawing<'_> {
             lines.extend(self.hanging((TextStyle::Bad, "partial"), WORD_WIDTH, why, 1));
         }
         let cautions = &self.screen.cautions;
-        lines.extend(cautions.iter().take(MAX_CAUTIONS).flat_map(|one| self.hanging((TextStyle::Bad, "!"), 2, one, 2)));
+        lines.extend(
+            cautions.iter().take(MAX_CAUTIONS).flat_map(|caution| self.hanging((TextStyle::Bad, "!"), 2, caution, 2)),
+        );
         if let Some(more) = cautions.len().checked_sub(MAX_CAUTIONS).filter(|more| *more > 0) {
             lines.push(self.paint(TextStyle::Bad, &format!("! {more} more among the findings")));
         }
@@ -258,10 +260,10 @@ impl ScreenDrawing<'_> {
     /// The line of a rung between name and figure.
     fn track(&self, rung: &Rung, axis: &LadderAxis, width: usize) -> String {
         let marks = self.marks();
-        let at = |seconds: f64| column_of(axis.share(seconds), width);
+        let column = |seconds: f64| column_of(axis.share(seconds), width);
         let mut cells = vec![(' ', TextStyle::Faint); width];
         axis.labels().for_each(|(share, _)| cells[column_of(share, width)].0 = marks.grid);
-        let mut fill = |from: f64, to: f64, cell: (char, TextStyle)| cells[at(from)..=at(to)].fill(cell);
+        let mut fill = |from: f64, to: f64, cell: (char, TextStyle)| cells[column(from)..=column(to)].fill(cell);
         if let Some(class) = &rung.figure.class_range {
             fill(class.low, class.high, (marks.class, TextStyle::Faint));
         }
@@ -357,8 +359,8 @@ impl ScreenDrawing<'_> {
     /// As many sentences as there is room for, the first ones.
     fn stand_outs(&self, room: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        for (index, one) in self.screen.stand_outs.iter().enumerate() {
-            let sentence = self.hanging((TextStyle::Faint, &format!("  {}", index + 1)), 4, &one.text, room);
+        for (index, stand_out) in self.screen.stand_outs.iter().enumerate() {
+            let sentence = self.hanging((TextStyle::Faint, &format!("  {}", index + 1)), 4, &stand_out.text, room);
             // A shorter one behind it would leave a gap in the numbers.
             if lines.len() + sentence.len() > room {
                 break;
@@ -401,14 +403,14 @@ impl ScreenDrawing<'_> {
 
     /// What has no figure: how many, and which metrics.
     fn missing(&self) -> Vec<String> {
-        let all: Vec<String> = self.screen.missing.iter().map(labels::missing_figure).collect();
-        if all.is_empty() {
+        let names: Vec<String> = self.screen.missing.iter().map(labels::missing_figure).collect();
+        if names.is_empty() {
             return Vec::new();
         }
         let is_bad = |why| matches!(why, MissingReason::Failed | MissingReason::Invalid);
         let paint =
             if self.screen.missing.iter().any(|one| is_bad(one.reason)) { TextStyle::Bad } else { TextStyle::Title };
-        self.hanging((paint, "No figure"), WORD_WIDTH, &all.join("; "), MAX_MISSING_LINES)
+        self.hanging((paint, "No figure"), WORD_WIDTH, &names.join("; "), MAX_MISSING_LINES)
     }
 }
 

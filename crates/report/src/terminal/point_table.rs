@@ -48,10 +48,10 @@ impl<'a> PointTable<'a> {
         let known = lines.iter().flat_map(|line| &line.points).filter(|point| point.1.outcome.summary().is_some());
         let positions: BTreeSet<u64> = known.map(|point| point.0).collect();
         let alike = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.held));
-        let held = lines.first().map(|line| line_name(curve, &alike.common_of(&line.held))).unwrap_or_default();
+        let common = lines.first().map(|line| line_name(curve, &alike.common_of(&line.held))).unwrap_or_default();
         let summary = curve.metric.summary.trim_end_matches('.');
         Self {
-            title: if held.is_empty() { clean(summary) } else { clean(&format!("{summary}, {held}")) },
+            title: if common.is_empty() { clean(summary) } else { clean(&format!("{summary}, {common}")) },
             names: lines.iter().map(|line| clean(&line_name(curve, &alike.rest_of(&line.held)))).collect(),
             positions: positions.into_iter().collect(),
             curve,
@@ -60,13 +60,13 @@ impl<'a> PointTable<'a> {
     }
 
     /// The table in at most this many rows.
-    pub fn lines(&self, terminal: &Terminal, unicode: bool, most: usize) -> Vec<String> {
+    pub fn lines(&self, terminal: &Terminal, unicode: bool, max_rows: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         lines.extend(wrap(&self.title, terminal.width()));
         if self.positions.is_empty() {
             return lines;
         }
-        let room = most.saturating_sub(lines.len() + 3);
+        let room = max_rows.saturating_sub(lines.len() + 3);
         let rows = |parts: usize| {
             evenly_spaced(&self.positions, (room / parts).saturating_sub(usize::from(parts > 1)).max(LEAST_ROWS))
         };
@@ -100,9 +100,9 @@ impl<'a> PointTable<'a> {
         let lone = || vec!["measured".to_owned()];
         let names = if self.names.iter().all(String::is_empty) { lone() } else { self.names.clone() };
         let titles = std::iter::once(axis).chain(names).collect();
-        let row = |&at: &u64| {
-            let label = units::axis_value(Value::Integer(at), self.curve.axis.scale);
-            std::iter::once(label).chain(self.lines.iter().map(|line| cell(line, at, self.curve))).collect()
+        let row = |&position: &u64| {
+            let label = units::axis_value(Value::Integer(position), self.curve.axis.scale);
+            std::iter::once(label).chain(self.lines.iter().map(|line| cell(line, position, self.curve))).collect()
         };
         std::iter::once(titles).chain(positions.iter().map(row)).collect()
     }
@@ -171,7 +171,7 @@ impl<'a> PointTable<'a> {
             compared.map(move |(at, result)| (*at, name.clone(), side(result))).collect::<Vec<_>>()
         };
         let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
-        let all = labels::plural(compared.len() as u64, "point");
+        let count = labels::plural(compared.len() as u64, "point");
         let outside = compared.iter().filter(|(.., side)| !side.is_empty());
         let sides = grouped(outside.map(|(at, line, side)| {
             let point = format!("{} {line}", units::axis_value(Value::Integer(*at), self.curve.axis.scale));
@@ -179,11 +179,11 @@ impl<'a> PointTable<'a> {
         }));
         match (compared.is_empty(), sides.is_empty()) {
             (true, _) => None,
-            (_, true) => Some(format!("all as predicted: {all}")),
+            (_, true) => Some(format!("all as predicted: {count}")),
             _ => {
                 let counts =
                     sides.iter().map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(points)));
-                Some(format!("of {all} {}", counts.collect::<Vec<_>>().join(", ")))
+                Some(format!("of {count} {}", counts.collect::<Vec<_>>().join(", ")))
             }
         }
     }
@@ -213,22 +213,22 @@ fn line_name(curve: &Curve<'_>, case: &Case) -> String {
     let numbers = pairs.iter().filter(|(axis, _)| !is_word(axis)).count();
     let is_size = |axis: &str| curve.metric.axes().any(|one| one.name == *axis && one.scale == AxisScale::Bytes);
     let is_bare = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
-    let each = pairs.into_iter().map(|(axis, value)| if is_bare(axis) { value } else { format!("{axis} {value}") });
-    each.collect::<Vec<_>>().join(" ")
+    let parts = pairs.into_iter().map(|(axis, value)| if is_bare(axis) { value } else { format!("{axis} {value}") });
+    parts.collect::<Vec<_>>().join(" ")
 }
 
-fn cell(line: &CurveSeries<'_>, at: u64, curve: &Curve<'_>) -> String {
-    let Some((_, result)) = line.points.iter().find(|point| point.0 == at) else { return String::new() };
+fn cell(line: &CurveSeries<'_>, position: u64, curve: &Curve<'_>) -> String {
+    let Some((_, result)) = line.points.iter().find(|point| point.0 == position) else { return String::new() };
     let text = result.outcome.summary().map(|summary| units::value_text(summary.headline, curve.metric.unit));
     text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// This many of some positions, evenly spread, the first and the last among them.
-fn evenly_spaced(positions: &[u64], most: usize) -> Vec<u64> {
-    if positions.len() <= most {
+fn evenly_spaced(positions: &[u64], count: usize) -> Vec<u64> {
+    if positions.len() <= count {
         return positions.to_vec();
     }
-    (0..most).map(|index| positions[index * (positions.len() - 1) / (most - 1)]).collect()
+    (0..count).map(|index| positions[index * (positions.len() - 1) / (count - 1)]).collect()
 }
 
 fn transposed(grid: &TextGrid) -> TextGrid {
@@ -259,14 +259,14 @@ fn aligned(grid: &TextGrid, terminal: &Terminal) -> Vec<String> {
 }
 
 /// A grid in parts of as many columns as fit, each with the labels.
-fn split_columns(grid: &TextGrid, most: usize) -> Vec<TextGrid> {
+fn split_columns(grid: &TextGrid, max_width: usize) -> Vec<TextGrid> {
     let mut parts = Vec::new();
     let mut columns = 1..grid.first().map_or(0, Vec::len);
     let part = |from: usize, to: usize| -> TextGrid {
         grid.iter().map(|row| std::iter::once(&row[0]).chain(&row[from..to]).cloned().collect()).collect()
     };
     while !columns.is_empty() {
-        let fits = |to: &usize| width(&part(columns.start, *to)) <= most;
+        let fits = |to: &usize| width(&part(columns.start, *to)) <= max_width;
         let to = (columns.start + 1..=columns.end).take_while(fits).last().unwrap_or(columns.start + 1);
         parts.push(part(columns.start, to));
         columns.start = to;
@@ -284,8 +284,8 @@ pub(super) struct PlotTrack {
 impl PlotTrack {
     /// The axis of some values, in this many columns; `None` where there is nothing to draw.
     pub fn new(values: impl Iterator<Item = f64>, is_log: bool, width: usize) -> Option<Self> {
-        let (least, high) = min_max(values.filter(|value| value.is_finite()))?;
-        let low = if is_log { least } else { least.min(0.0) };
+        let (smallest, high) = min_max(values.filter(|value| value.is_finite()))?;
+        let low = if is_log { smallest } else { smallest.min(0.0) };
         (high > low).then_some(Self { ends: (low, high), is_log, width })
     }
 

@@ -76,8 +76,8 @@ impl StudyScreen<'_> {
         for section in &asked {
             for entry in &section.entries {
                 let SectionEntry::Curve(curve) = entry else { continue };
-                let most = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
-                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, most));
+                let max_lines = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
+                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, max_lines));
                 let results: Vec<&MetricResult> = curve.results().collect();
                 lines.extend(terminal.missing_points(&results, &section.common_axes));
             }
@@ -95,12 +95,12 @@ impl StudyScreen<'_> {
 
     /// The table of figures that are no curves: as many of them as there are lines for, one at least.
     fn single_figures(&self, section: &Section<'_>, room: usize) -> Vec<String> {
-        let all = section.entries.len();
-        largest_fit(all, room, |shown| {
+        let count = section.entries.len();
+        largest_fit(count, room, |shown| {
             let some = Section { entries: section.entries[..shown].to_vec(), ..section.clone() };
             let mut lines = self.options.terminal.section(&some);
-            if shown < all {
-                let more = labels::plural((all - shown) as u64, "more figure");
+            if shown < count {
+                let more = labels::plural((count - shown) as u64, "more figure");
                 lines.push(self.options.terminal.paint(TextStyle::Faint, &format!("{more} in the full report")));
             }
             lines
@@ -116,7 +116,7 @@ impl StudyScreen<'_> {
         let results = self.report.analysis.results.iter();
         let missing = MissingResults::group(results.filter(|result| !result.only_input && !is_shown(result)));
         let alike = CommonAxes::default();
-        let lines = |one| self.options.terminal.without_numbers(one, &alike, |id| id);
+        let lines = |reason| self.options.terminal.without_numbers(reason, &alike, |id| id);
         missing.iter().take(MAX_REASONS).flat_map(lines).collect()
     }
 
@@ -162,9 +162,9 @@ impl StudyScreen<'_> {
 }
 
 /// The lines of as many figures as there is room for, one at least. By halving, as each try makes a whole table.
-fn largest_fit(all: usize, room: usize, mut table: impl FnMut(usize) -> Vec<String>) -> Vec<String> {
-    let (mut fit, mut too_many, mut best) = (0, all + 1, Vec::new());
-    let mut tried = all;
+fn largest_fit(count: usize, room: usize, mut table: impl FnMut(usize) -> Vec<String>) -> Vec<String> {
+    let (mut fit, mut too_many, mut best) = (0, count + 1, Vec::new());
+    let mut tried = count;
     while too_many - fit > 1 {
         let lines = table(tried);
         if lines.len() <= room || tried == 1 {
@@ -208,7 +208,7 @@ pub(crate) fn study_title(report: &Report<'_>) -> String {
 /// The leading part of an id that others have as well; empty if there is none.
 fn common_prefix<'i>(id: &'i str, others: &[Name]) -> &'i str {
     let ends = id.match_indices('.').map(|(end, _)| end).chain([id.len()]);
-    ends.map(|end| &id[..end]).rfind(|part| others.iter().all(|other| is_dotted_prefix(part, other))).unwrap_or("")
+    ends.map(|end| &id[..end]).rfind(|part| others.iter().all(|id| is_dotted_prefix(part, id))).unwrap_or("")
 }
 
 /// What a study measured for its own sake, without what its own tables have, and without what has no figure at all.
@@ -225,12 +225,12 @@ fn requested_sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
 
 /// The conclusions of a study that are shown first, what is decided before what is not, and the rest, each in their order.
 pub(crate) fn leading_conclusions(study: &Study) -> (Vec<&StatedConclusion>, Vec<&StatedConclusion>) {
-    let is_decided = |one: &&StatedConclusion| one.holds.is_some() || one.same_within().is_some();
+    let is_decided = |conclusion: &&StatedConclusion| conclusion.holds.is_some() || conclusion.same_within().is_some();
     let (mut leading, open): (Vec<&StatedConclusion>, Vec<_>) = study.conclusions.iter().partition(is_decided);
     leading.extend(open);
     leading.truncate(MAX_SENTENCES);
-    let is_leading = |one: &StatedConclusion| leading.iter().any(|known| std::ptr::eq(*known, one));
-    let rest = study.conclusions.iter().filter(|one| !is_leading(one)).collect();
+    let is_leading = |conclusion: &StatedConclusion| leading.iter().any(|known| std::ptr::eq(*known, conclusion));
+    let rest = study.conclusions.iter().filter(|conclusion| !is_leading(conclusion)).collect();
     (leading, rest)
 }
 

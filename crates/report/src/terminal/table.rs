@@ -240,15 +240,15 @@ impl Terminal {
         let marks = footnotes.marks(&results);
         let mut lines = vec![format!("{}{marks} over {}", short_id(&curve.metric.id), clean(&curve.axis.label))];
         for line in &curve.series {
-            let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
+            let text = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
             let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { continue };
             let rest = columns.alike.rest_text(curve.metric, &line.held);
-            let label = if rest.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&rest) };
+            let label = if rest.is_empty() { format!("{} to {}", text(*first), text(*last)) } else { clean(&rest) };
             let of_line: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
             lines.extend(self.span_of(&label, &sparkline(line), &of_line, columns));
             // A point without a figure is among the reasons below.
             for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
-                lines.extend(self.figures(&format!("    {}", at(*x)), result, columns));
+                lines.extend(self.figures(&format!("    {}", text(*x)), result, columns));
             }
         }
         lines.extend(self.missing_points(&results, columns.alike));
@@ -349,8 +349,8 @@ fn label(result: &MetricResult, alike: &CommonAxes) -> String {
 /// A matrix as lines of text, rows from, columns to, in one unit; nothing if too wide.
 fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
     let value = |result: &MetricResult| Some(result.outcome.summary()?.headline);
-    let Some((_, most)) = min_max(matrix.results().filter_map(value)) else { return Vec::new() };
-    let scale = units::scale_for(most, matrix.metric.unit);
+    let Some((_, largest)) = min_max(matrix.results().filter_map(value)) else { return Vec::new() };
+    let scale = units::scale_for(largest, matrix.metric.unit);
     let names: Vec<String> = matrix.rows.names.iter().map(|name| clean(name)).collect();
     let text = |from: usize, to: usize| {
         let cell = matrix.cells.iter().find(|cell| (cell.row, cell.column) == (from, to));
@@ -361,7 +361,7 @@ fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
         (0..names.len()).map(|from| (0..names.len()).map(|to| text(from, to)).collect()).collect();
     let widest = rows.iter().flatten().chain(&names).map(|cell| display_width(cell)).max().unwrap_or(0) + 2;
     let first = names.iter().map(|name| display_width(name)).max().unwrap_or(0).max(display_width(scale.symbol)) + 4;
-    if first + names.len() * widest > width || !most.is_finite() {
+    if first + names.len() * widest > width || !largest.is_finite() {
         return Vec::new();
     }
     let line = |head: &str, cells: &[String]| {

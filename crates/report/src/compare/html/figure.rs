@@ -12,51 +12,52 @@ use crate::html::{definition_list, table_row};
 use crate::svg::ladder::compared::verdict_class;
 
 /// The id of the element of a figure, by its place among all.
-pub(super) fn anchor(at: usize) -> String {
-    format!("figure-{}", at + 1)
+pub(super) fn anchor(index: usize) -> String {
+    format!("figure-{}", index + 1)
 }
 
 /// A figure, by its place among all.
-pub(super) fn figure((at, one): (usize, &ComparedFigure), comparison: &Comparison, forest: &Forest) -> Markup {
-    let ComparisonRow { base, other, ratio, interval, needs, cause, compared_by, .. } = comparison_row(one, comparison);
+pub(super) fn figure((index, figure): (usize, &ComparedFigure), comparison: &Comparison, forest: &Forest) -> Markup {
+    let ComparisonRow { base, other, ratio, interval, needs, cause, compared_by, .. } =
+        comparison_row(figure, comparison);
     // What explains a change, or what is needed to know one.
     let below = [compared_by, needs, cause].into_iter().filter(|text| !text.is_empty());
     let below: Markup = below.map(|text| html!("<span class=\"needs\">{}</span>", text)).collect();
     html!(
         "<details class=\"compared\" id=\"{}\"><summary><span class=\"name\">{}{}</span><span><i>A</i> {}</span><span><i>B</i> {}</span>\
          <span class=\"by\"><b>{}</b> {}</span>{}<span class=\"verdict\"><span class=\"pill {}\">{}</span></span></summary>{}</details>",
-        anchor(at),
-        figure_name(one),
+        anchor(index),
+        figure_name(figure),
         below,
         base,
         other,
         ratio,
         interval,
-        forest.row(one),
-        verdict_class(&one.verdict),
-        change_word(&one.verdict),
-        details(one, comparison)
+        forest.row(figure),
+        verdict_class(&figure.verdict),
+        change_word(&figure.verdict),
+        details(figure, comparison)
     )
 }
 
 /// The metric, which may break after a dot, and the case, which breaks between its values.
-fn figure_name(one: &ComparedFigure) -> Markup {
-    let id = Markup::joined(one.metric.id.split('.').map(Markup::from), ".<wbr>");
+fn figure_name(figure: &ComparedFigure) -> Markup {
+    let id = Markup::joined(figure.metric.id.split('.').map(Markup::from), ".<wbr>");
     let value = |(axis, value): (&str, String)| html!(" <span class=\"at\">{}={}</span>", axis, value);
-    html!("{}{}", id, case_pairs(&one.metric, &one.case).into_iter().map(value).collect::<Markup>())
+    html!("{}{}", id, case_pairs(&figure.metric, &figure.case).into_iter().map(value).collect::<Markup>())
 }
 
 /// What a figure opens to.
-fn details(one: &ComparedFigure, comparison: &Comparison) -> Markup {
-    let side = |at: usize| table_row(SIDES[at], side_texts(one, at));
-    let grounds = verdict_grounds(one, comparison);
+fn details(figure: &ComparedFigure, comparison: &Comparison) -> Markup {
+    let side = |index: usize| table_row(SIDES[index], side_texts(figure, index));
+    let grounds = verdict_grounds(figure, comparison);
     let grounds =
         (!grounds.is_empty()).then(|| definition_list(grounds.iter().map(|(term, text)| (*term, text.into()))));
     html!(
         "<div class=\"opened\"><p class=\"lead\">{}</p><div class=\"columns\"><div>{}<table class=\"plain numbers\"><thead><tr><th></th>\
          <th>figure</th><th>95 %</th><th>rounds</th></tr></thead><tbody>{}{}</tbody></table></div>{}</div></div>",
-        one.metric.summary,
-        strip(one),
+        figure.metric.summary,
+        strip(figure),
         side(0),
         side(1),
         grounds

@@ -33,8 +33,8 @@ impl Forest {
     /// One on which all ratios are seen.
     pub fn for_figures<'f>(figures: impl Iterator<Item = &'f ComparedFigure>, threshold: f64) -> Self {
         let far = figures.map(|figure| figure.ratio.value.ln().abs()).filter(|far| far.is_finite()).fold(0.0, f64::max);
-        let least = (MIN_REACH * threshold).ln_1p();
-        Self { reach: (REACH_MARGIN * far).clamp(least, least.max(MAX_REACH.ln())), threshold }
+        let shortest = (MIN_REACH * threshold).ln_1p();
+        Self { reach: (REACH_MARGIN * far).clamp(shortest, shortest.max(MAX_REACH.ln())), threshold }
     }
 
     /// Where a ratio is; what lies beyond an end is beyond it.

@@ -50,7 +50,8 @@ impl<'a> ComparedLadders<'a> {
 
     fn body(&self, link: &impl Fn(usize) -> String) -> Markup {
         let rows = self.comparison.ladder.iter().enumerate();
-        self.frame.body(rows.map(|(at, rung)| (rung.figure.map(link), self.row(rung, LadderFrame::row_middle(at)))))
+        let row = |(index, rung)| self.row(rung, LadderFrame::row_middle(index));
+        self.frame.body(rows.map(|(index, rung)| (rung.figure.map(link), row((index, rung)))))
     }
 
     fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {

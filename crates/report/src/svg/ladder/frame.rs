@@ -86,12 +86,12 @@ impl LadderFrame {
 
     /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge, in as many lines as it takes.
     fn legend_positions<'m>(&self, marks: &'m [(LadderMark, &str)]) -> impl Iterator<Item = (f64, f64)> + 'm {
-        let LadderLayout { width: most, names, .. } = self.layout;
-        let left = if most < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
+        let LadderLayout { width: total, names, .. } = self.layout;
+        let left = if total < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
         let (mut next, mut line) = (left, 0.0);
         marks.iter().map(move |(_, text)| {
             let width = 34.0 + text_width(text);
-            if next > left && next + width > most + 14.0 {
+            if next > left && next + width > total + 14.0 {
                 (next, line) = (left, line + 1.0);
             }
             let x = next;
