@@ -1,5 +1,7 @@
 //! The blocks of a file: which of them have arrived.
 
+use std::ops::Range;
+
 use crate::message::FilePiece;
 use crate::{Error, Result};
 
@@ -18,9 +20,25 @@ pub fn block_count(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES)
 }
 
+/// Where a block is in a file of this size.
+pub(crate) fn block_range(block: u64, bytes: u64) -> Range<u64> {
+    block * BLOCK_BYTES..bytes.min((block + 1) * BLOCK_BYTES)
+}
+
+/// The parts of a range of this many bytes at most: where each begins, and its bytes.
+pub(crate) fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = (u64, usize)> {
+    range.clone().step_by(most as usize).map(move |offset| (offset, most.min(range.end - offset) as usize))
+}
+
 /// Whether a bit is set.
 pub fn is_bit_set(bits: &[u8], index: u64) -> bool {
     bits.get((index / 8) as usize).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
+}
+
+/// How many bytes of a file of this size are in blocks whose bit is set.
+pub(crate) fn present_bytes(bits: &[u8], bytes: u64) -> u64 {
+    let blocks = (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block));
+    blocks.map(|block| block_range(block, bytes)).map(|range| range.end - range.start).sum()
 }
 
 /// Sets a bit of this many bytes.
@@ -78,12 +96,8 @@ impl BlockMap {
     /// These blocks are there already; says how many bytes that are.
     pub fn mark_present(&mut self, bits: &[u8]) -> u64 {
         let bytes = self.bytes.unwrap_or_default();
-        let mut kept = 0;
-        for block in (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block)) {
-            self.mark_done(block);
-            kept += (bytes - block * BLOCK_BYTES).min(BLOCK_BYTES);
-        }
-        kept
+        (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block)).for_each(|block| self.mark_done(block));
+        present_bytes(bits, bytes)
     }
 
     /// A piece has arrived.

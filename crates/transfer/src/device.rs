@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::wire::address::connect_first;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::handshake::Handshake;
 use crate::wire::listener;
@@ -113,7 +114,7 @@ pub fn connect(
     let begun = Instant::now();
     check_secret(addresses, secret)?;
     let end = open(KmodDevice::Sender)?;
-    send::connect_first(addresses, |address| connect_to(&end, address))?;
+    connect_first(addresses, send::CONNECT_STEP, |address| connect_to(&end, address))?;
     Sender::from_channel(send::shake_hands(DeviceStream::new(&end), secret)?, (options, begun))
 }
 

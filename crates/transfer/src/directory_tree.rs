@@ -14,6 +14,7 @@ use kelvin_file::Error as FileError;
 use kelvin_file::temporary_files::{HIDDEN_PREFIXES, descriptor_path};
 use kelvin_sys::fs::flush_directory;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
 
 use crate::file_name::FileName;
 use crate::message::{FileEntry, Mtime, PERMISSION_BITS};
@@ -41,24 +42,14 @@ struct OfferedDirectory {
     mode: u32,
     modified: Mtime,
     depth: u16,
-    found: ExistingDirectory,
-    /// Whether it gets the sender's permissions and time in the end.
+    /// Whether this session made it.
+    is_new: bool,
+    /// Whether it gets the sender's permissions and time in the end: if it is new, or was not finished, or may be replaced.
     is_to_be_set: bool,
     /// Whether something in it got a name.
     has_new_names: bool,
     /// Whether nothing of the dead is in it: a large directory is listed once, however often it is opened.
     is_swept: bool,
-}
-
-/// What was under the name of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExistingDirectory {
-    /// Nothing: it was made by this session.
-    Nothing,
-    /// A directory that a transfer made and did not finish.
-    Unfinished,
-    /// Another one, which is the user's.
-    Foreign,
 }
 
 /// The directories of a session.
@@ -96,14 +87,13 @@ impl DirectoryTree {
         let is_allowed = self.offered.len() < MAX_DIRECTORIES && self.names <= MAX_NAME_BYTES && depth <= MAX_DEPTH;
         Error::ensure(is_allowed, "it offers more directories than one transfer can have")?;
         let FileEntry { parent, mode, modified, .. } = *entry;
-        let name = entry.name.clone();
         self.offered.push(OfferedDirectory {
             parent,
-            name,
+            name: entry.name.clone(),
             mode: mode & PERMISSION_BITS,
             modified,
             depth,
-            found: ExistingDirectory::Foreign,
+            is_new: false,
             is_to_be_set: false,
             has_new_names: false,
             is_swept: false,
@@ -115,39 +105,30 @@ impl DirectoryTree {
             return Ok(());
         }
         let above = self.open_directory(parent)?;
-        let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE);
         let number = self.offered.len() as u32;
-        let found = match made {
-            Ok(()) => {
-                self.mark_new_name(parent);
-                if let Some(new) = self.offered.last_mut() {
-                    new.is_swept = true;
-                }
-                self.open_directory(number)?;
-                ExistingDirectory::Nothing
-            }
-            Err(rustix::io::Errno::EXIST) => {
-                let held = self.open_directory(number)?;
-                let is_unfinished = is_unfinished(&held.directory, entry);
-                match is_unfinished.map_err(|error| self.failed("query the directory", number, error))? {
-                    true => ExistingDirectory::Unfinished,
-                    false => ExistingDirectory::Foreign,
-                }
-            }
-            Err(error) => {
-                return Err(FileError::call("make the directory", &self.path(entry), error.into()).into());
-            }
+        let is_new = match rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(FileError::call("make the directory", &self.path(entry), error.into()).into()),
         };
-        let is_to_be_set = found != ExistingDirectory::Foreign || overwrite;
-        if let Some(last) = self.offered.last_mut() {
-            (last.found, last.is_to_be_set) = (found, is_to_be_set);
+        if is_new {
+            self.mark_new_name(parent);
+            self.update_last(|offered| offered.is_swept = true);
         }
+        let directory = Arc::clone(&self.open_directory(number)?.directory);
+        let is_unfinished = !is_new
+            && is_unfinished(&directory, entry).map_err(|error| self.failed("query the directory", number, error))?;
+        let is_to_be_set = is_new || is_unfinished || overwrite;
+        self.update_last(|offered| (offered.is_new, offered.is_to_be_set) = (is_new, is_to_be_set));
         if !is_to_be_set {
             return Ok(());
         }
-        let held = self.open_directory(number)?;
-        set_metadata(&held.directory, entry)
+        set_metadata(&directory, entry)
             .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
+    }
+
+    fn update_last(&mut self, update: impl FnOnce(&mut OfferedDirectory)) {
+        self.offered.last_mut().map(update);
     }
 
     /// A directory by its number.
@@ -179,7 +160,7 @@ impl DirectoryTree {
 
     /// Whether a directory was made by this session, so that nothing is in it that it did not bring.
     pub fn is_new(&self, number: u32) -> bool {
-        self.directory(number).is_ok_and(|offered| offered.found == ExistingDirectory::Nothing)
+        self.directory(number).is_ok_and(|offered| offered.is_new)
     }
 
     /// Where the small files of a directory are made.
@@ -214,9 +195,8 @@ impl DirectoryTree {
             }
             let above = held.as_ref().unwrap_or(&self.root.directory);
             let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
-            let failed =
-                |error: rustix::io::Errno| FileError::call("open the directory", &self.path_of(number), error.into());
-            held = Some(opened.map_err(failed)?.into());
+            let opened = opened.map_err(|error| self.failed("open the directory", number, error.into()))?;
+            held = Some(opened.into());
         }
         held.ok_or(Error::ProtocolViolation(UNKNOWN))
     }

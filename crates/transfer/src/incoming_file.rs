@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::message::{Blake3Digest, EntryKind, FileEntry, FilePiece};
 use crate::open_directory::OpenDirectory;
 use crate::secure_channel::PART_BYTES;
 use crate::summary::ByteCounts;
+use crate::wire::Hasher;
 use crate::{Error, Result};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
@@ -168,19 +170,20 @@ impl IncomingFile {
         let place = Arc::new(PinnedPath::in_directory(&held.directory, path.clone()));
         let (bytes, stored) = entry_size(entry);
         let is_part = bytes.is_some_and(|bytes| bytes > BLOCK_BYTES);
-        let file = if is_part {
-            let left = part_name(entry, bytes.unwrap_or_default());
-            AtomicFile::resume(&place, OsStr::new(&left), placed.is_some())?
+        let (file, part) = if is_part {
+            let name = part_name(entry, bytes.unwrap_or_default());
+            let file = AtomicFile::resume(&place, OsStr::new(&name), placed.is_some())?;
+            let part = file.file().metadata().ok();
+            (file, part)
         } else {
-            AtomicFile::create_among(&held.files, &place, placed.is_some())?
+            (AtomicFile::create_among(&held.files, &place, placed.is_some())?, None)
         };
         // Of a part that was mapped, more is missing than is behind its end.
-        let there = file.file().metadata().map_or((0, 0), |found| (found.len(), found.blocks() * STAT_BLOCK));
-        let (length, there) = if is_part { there } else { (0, 0) };
+        let present = part.as_ref().map_or(0, |part| part.len().min(part.blocks() * STAT_BLOCK));
         file.check_size(bytes.unwrap_or_default())?;
-        file.check_free_space(stored.saturating_sub(there.min(length)), true)?;
-        let placed = placed.cloned();
-        Ok(Self { placed, is_part, is_resumed: length > 0, ..Self::new(Sink::File(file), path, entry)? })
+        file.check_free_space(stored.saturating_sub(present), true)?;
+        let (placed, is_resumed) = (placed.cloned(), part.is_some_and(|part| part.len() > 0));
+        Ok(Self { placed, is_part, is_resumed, ..Self::new(Sink::File(file), path, entry)? })
     }
 
     /// Has a file go there.
@@ -243,11 +246,10 @@ impl IncomingFile {
     /// # Errors
     /// That it is not.
     pub fn record_piece(&mut self, piece: &FilePiece) -> Result<()> {
-        let uncounted = {
-            let mut arrivals = lock_arrivals(&self.arrivals);
-            arrivals.blocks.record_piece(piece)?;
-            std::mem::take(&mut arrivals.uncounted)
-        };
+        let mut arrivals = lock_arrivals(&self.arrivals);
+        arrivals.blocks.record_piece(piece)?;
+        let uncounted = std::mem::take(&mut arrivals.uncounted);
+        drop(arrivals);
         self.add_arrived(uncounted);
         Ok(())
     }
@@ -288,7 +290,7 @@ impl IncomingFile {
     pub(crate) fn digest_from_disk(&self, piece: &FilePiece, buffer: &mut Vec<u8>) -> Result<Blake3Digest> {
         let failed = |error| FileError::call("read", &self.path, error);
         let Sink::File(file) = &self.sink else { return Err(Error::ProtocolViolation("a file that is none is read")) };
-        Ok(range_digest(file.file(), (piece.offset, piece.bytes.into()), buffer).map_err(failed)?)
+        Ok(range_digest(file.file(), piece.range(), buffer).map_err(failed)?)
     }
 
     /// Whether nothing of it is kept.
@@ -311,23 +313,19 @@ impl IncomingFile {
         let (offset, length) = (piece.offset, u64::from(piece.bytes));
         let moved = self.amount.moved;
         self.amount.holes += length;
-        match &self.sink {
-            Sink::Nothing => return Ok(()),
-            Sink::File(_) if !self.is_resumed => return Ok(()),
+        let is_hole = match &self.sink {
+            Sink::Nothing => true,
             Sink::File(file) => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                if rustix::fs::fallocate(file.file(), flags, offset, length).is_ok() {
-                    return Ok(());
-                }
+                !self.is_resumed || rustix::fs::fallocate(file.file(), flags, offset, length).is_ok()
             }
-            Sink::Output(_) => {}
+            Sink::Output(_) => false,
+        };
+        if is_hole {
+            return Ok(());
         }
-        let zeros = [0; ZERO_BUFFER_BYTES];
-        let mut done = 0;
-        while done < length {
-            let part = (length - done).min(ZERO_BUFFER_BYTES as u64);
-            self.write(&zeros[..part as usize], offset + done)?;
-            done += part;
+        for (offset, part) in blocks::parts(piece.range(), ZERO_BUFFER_BYTES as u64) {
+            self.write(&[0; ZERO_BUFFER_BYTES][..part], offset)?;
         }
         self.amount.moved = moved;
         Ok(())
@@ -370,10 +368,8 @@ impl IncomingFile {
     /// Those of ftruncate.
     pub fn set_length(&self, bytes: u64) -> Result<()> {
         let Sink::File(file) = &self.sink else { return Ok(()) };
-        let cut = || match file.file().metadata()?.len() {
-            length if length == bytes => Ok(()),
-            _ => file.file().set_len(bytes),
-        };
+        let file = file.file();
+        let cut = || if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) };
         Ok(cut().map_err(|error| FileError::call("cut to its size", &self.path, error))?)
     }
 
@@ -395,9 +391,9 @@ impl IncomingFile {
             Sink::File(mut file) => {
                 file.set_mode(entry.mode);
                 let Some(placed) = self.placed else { return Ok(file.commit()?) };
-                let identity = |of: &Metadata| (of.dev(), of.ino());
+                let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
                 let own = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
-                if file.replaced_file()?.is_some_and(|going| placed.contains(identity(&going))) {
+                if file.replaced_file()?.is_some_and(|replaced| placed.contains(identity(&replaced))) {
                     return Err(Error::NameCollision(self.path));
                 }
                 file.commit()?;
@@ -415,9 +411,8 @@ impl IncomingFile {
     /// it is left.
     pub fn keep_part(self) -> bool {
         let is_left = self.is_part && (self.is_resumed || lock_arrivals(&self.arrivals).blocks.has_any());
-        match self.sink {
-            Sink::File(file) if is_left => file.keep_partial(),
-            _ => {}
+        if let (Sink::File(file), true) = (self.sink, is_left) {
+            file.keep_partial();
         }
         is_left
     }
@@ -452,35 +447,20 @@ fn entry_size(entry: &FileEntry) -> (Option<u64>, u64) {
 
 /// The digests of the blocks of a part.
 pub fn block_digests(part: &File) -> impl Iterator<Item = std::io::Result<Blake3Digest>> + '_ {
-    let bytes = part.metadata().map_or(0, |found| found.len());
+    let bytes = part.metadata().map_or(0, |metadata| metadata.len());
     let mut buffer = Vec::new();
-    (0..blocks::block_count(bytes)).map(move |block| {
-        range_digest(part, (block * BLOCK_BYTES, (bytes - block * BLOCK_BYTES).min(BLOCK_BYTES)), &mut buffer)
-    })
+    (0..blocks::block_count(bytes)).map(move |block| range_digest(part, blocks::block_range(block, bytes), &mut buffer))
 }
 
-/// The digest of this many bytes of a file from an offset on.
-pub(crate) fn range_digest(
-    file: &File,
-    (offset, bytes): (u64, u64),
-    buffer: &mut Vec<u8>,
-) -> std::io::Result<Blake3Digest> {
+/// The digest of a range of a file.
+pub(crate) fn range_digest(file: &File, range: Range<u64>, buffer: &mut Vec<u8>) -> std::io::Result<Blake3Digest> {
     if buffer.len() < PART_BYTES {
         *buffer = vec![0; PART_BYTES];
     }
-    let mut hasher = crate::wire::Hasher::new();
-    let mut done = 0;
-    while done < bytes {
-        let room = PART_BYTES.min((bytes - done) as usize);
-        match file.read_at(&mut buffer[..room], offset + done) {
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => {
-                hasher.update(&buffer[..read]);
-                done += read as u64;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    let mut hasher = Hasher::new();
+    for (start, part) in blocks::parts(range, PART_BYTES as u64) {
+        file.read_exact_at(&mut buffer[..part], start)?;
+        hasher.update(&buffer[..part]);
     }
     Ok(*hasher.finalize().as_bytes())
 }

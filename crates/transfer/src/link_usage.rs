@@ -63,23 +63,25 @@ impl LinkUsage {
 
     /// Adds what another connection carried.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { bytes, busy, window_limited, buffer_limited, window, buffer, link_rate, .. } = *other;
-        let Self { round_trip, link_round_trip, segments, retransmitted, answers, response_wait, .. } = *other;
-        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
-        sum(&mut self.bytes, bytes);
-        sum(&mut self.busy, busy);
-        sum(&mut self.window_limited, window_limited);
-        sum(&mut self.buffer_limited, buffer_limited);
-        sum(&mut self.segments, segments);
-        sum(&mut self.retransmitted, retransmitted);
-        sum(&mut self.answers, answers);
-        sum(&mut self.response_wait, response_wait);
-        self.window = self.window.max(window);
-        self.buffer = self.buffer.max(buffer);
-        self.link_rate = self.link_rate.max(link_rate);
+        for (sum, more) in [
+            (&mut self.bytes, other.bytes),
+            (&mut self.busy, other.busy),
+            (&mut self.window_limited, other.window_limited),
+            (&mut self.buffer_limited, other.buffer_limited),
+            (&mut self.segments, other.segments),
+            (&mut self.retransmitted, other.retransmitted),
+            (&mut self.answers, other.answers),
+            (&mut self.response_wait, other.response_wait),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.window = self.window.max(other.window);
+        self.buffer = self.buffer.max(other.buffer);
+        self.link_rate = self.link_rate.max(other.link_rate);
         // A queue that one of them met is one.
-        self.link_round_trip = self.link_round_trip.max(link_round_trip);
-        self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
+        self.link_round_trip = self.link_round_trip.max(other.link_round_trip);
+        let trips = [self.round_trip, other.round_trip].into_iter().filter(|&trip| trip > 0);
+        self.round_trip = trips.min().unwrap_or_default();
     }
 }
 
@@ -148,25 +150,22 @@ impl LinkMeter {
 
     /// Looks at it.
     pub(crate) fn sample(&mut self, now: Instant, known: socket_queues::SendCounters) {
-        if let Some((begun, before)) = self.begun.replace((now, known)) {
-            let time = now.duration_since(begun);
-            let bytes = known.bytes.saturating_sub(before.bytes);
-            let rate = (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64;
-            let of_link = Some(rate).filter(|&rate| rate > 0 && is_link_limited(&before, &known, time));
-            if of_link.is_some() {
-                self.link_round_trips =
-                    (self.link_round_trips.0.saturating_add(known.round_trip), self.link_round_trips.1 + 1);
-            }
-            // None is less than any.
-            self.best_rate = self.best_rate.max(self.last_rate.min(of_link));
-            (self.last_rate, self.fastest_rate) = (of_link, self.fastest_rate.max(rate));
-            let nanoseconds = time.as_nanos() as u64;
-            let moment = LinkMoment { nanoseconds, bytes, round_trip: known.min_round_trip };
-            let more =
-                |of: fn(&socket_queues::LimitedTime) -> u64| of(&known.limited).saturating_sub(of(&before.limited));
-            self.window.add_moment(moment, more(|limited| limited.by_window), known.window);
-            self.buffer.add_moment(moment, more(|limited| limited.by_buffer), known.in_buffer);
+        let Some((begun, before)) = self.begun.replace((now, known)) else { return };
+        let time = now.duration_since(begun);
+        let bytes = known.bytes.saturating_sub(before.bytes);
+        let rate = (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64;
+        let link_rate = Some(rate).filter(|&rate| rate > 0 && is_link_limited(&before, &known, time));
+        if link_rate.is_some() {
+            let (sum, count) = self.link_round_trips;
+            self.link_round_trips = (sum.saturating_add(known.round_trip), count + 1);
         }
+        // None is less than any.
+        self.best_rate = self.best_rate.max(self.last_rate.min(link_rate));
+        (self.last_rate, self.fastest_rate) = (link_rate, self.fastest_rate.max(rate));
+        let moment = LinkMoment { nanoseconds: time.as_nanos() as u64, bytes, round_trip: known.min_round_trip };
+        let [after, before] = [known.limited, before.limited];
+        self.window.add_moment(moment, after.by_window.saturating_sub(before.by_window), known.window);
+        self.buffer.add_moment(moment, after.by_buffer.saturating_sub(before.by_buffer), known.in_buffer);
     }
 
     /// Bytes a second in the best two moments in a row in which nothing but the link held the connection back, unless it carried more in

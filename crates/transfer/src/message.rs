@@ -7,11 +7,13 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
 use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
 use crate::wire::secret::Nonce;
+use rustix::fs::Stat;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -118,6 +120,11 @@ pub struct ArrivedBytes {
 }
 
 impl ArrivedBytes {
+    pub(crate) fn add(self, more: &Self) -> Self {
+        let bytes = self.bytes.saturating_add(more.bytes);
+        Self { bytes, nanoseconds: self.nanoseconds.saturating_add(more.nanoseconds) }
+    }
+
     /// What has arrived since then.
     pub(crate) fn since(self, first: &Self) -> Self {
         let bytes = self.bytes.saturating_sub(first.bytes);
@@ -224,6 +231,13 @@ pub struct FilePiece {
     pub is_last: bool,
 }
 
+impl FilePiece {
+    /// Where it is in the file.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.bytes.into())
+    }
+}
+
 /// A time of modification, as stat(2) has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mtime {
@@ -234,6 +248,11 @@ pub struct Mtime {
 }
 
 impl Mtime {
+    /// That of a file.
+    pub(crate) fn of_stat(stat: &Stat) -> Self {
+        Self { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 }
+    }
+
     /// The same for the standard library; none where it is out of its range.
     pub fn to_system_time(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());

@@ -85,10 +85,9 @@ impl MethodChooser<SendMethod> {
 impl MethodChooser<ReceiveMethod> {
     /// Bytes that come plain: by this setup, or by what is fastest. Encrypted ones come by parts alone.
     pub(crate) fn for_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
-        match is_verified {
-            true => Self::new(asked, is_plain, ReceiveMethod::ReadWrite, HASHED_CALL_BYTES),
-            false => Self::new(asked, is_plain, ReceiveMethod::Splice, CALL_BYTES),
-        }
+        let hashed = (ReceiveMethod::ReadWrite, HASHED_CALL_BYTES);
+        let (method, buffer) = if is_verified { hashed } else { (ReceiveMethod::Splice, CALL_BYTES) };
+        Self::new(asked, is_plain, method, buffer)
     }
 }
 
@@ -122,18 +121,20 @@ impl<M: PathMethod> MethodChooser<M> {
     ) -> std::io::Result<PieceMethod<M>> {
         let number = self.current();
         let trial = &mut self.trials[number];
-        let Some(setup) = trial.setup else { return Ok(PieceMethod { trial: number, path: None }) };
-        if let Some(path) = trial.path.take() {
-            return Ok(PieceMethod { trial: number, path: Some(path) });
-        }
-        let Some(socket) = socket()? else {
-            // No other way than parts is left: the connection has no socket of its own.
-            self.trials = vec![MethodTrial::new(None)];
-            return Ok(PieceMethod::BUFFERED);
+        let path = match (trial.path.take(), trial.setup) {
+            (None, Some(setup)) => {
+                let Some(socket) = socket()? else {
+                    // No other way than parts is left: the connection has no socket of its own.
+                    self.trials = vec![MethodTrial::new(None)];
+                    return Ok(PieceMethod::BUFFERED);
+                };
+                let path = DataPath::new(socket, setup)?;
+                path.set_blocking_timeout(STOP_POLL_INTERVAL)?;
+                Some(Box::new(path))
+            }
+            (path, _) => path,
         };
-        let path = DataPath::new(socket, setup)?;
-        path.set_blocking_timeout(STOP_POLL_INTERVAL)?;
-        Ok(PieceMethod { trial: number, path: Some(Box::new(path)) })
+        Ok(PieceMethod { trial: number, path })
     }
 
     /// The next piece goes over another socket; what was learnt of the methods holds for it too.
@@ -195,11 +196,9 @@ pub(crate) fn send_range(
     observer: ByteObserver<'_>,
 ) -> Result<Option<u64>> {
     let SendSetup { method, timeout, .. } = path.setup;
-    path.set_mode_timeout(timeout).map_err(Error::call(SETUP_STEP))?;
-    let sent = path.send(file, range, observer);
     // The channel's own calls wait in the call, for a short time.
-    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(Error::call(SETUP_STEP))?;
-    let error = match sent {
+    let sent = path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.send(file, range, observer));
+    let error = match sent.map_err(Error::call(SETUP_STEP))? {
         Ok(sent) => return Ok(Some(sent)),
         Err(error) => check_connection(error, TAKE_STEP, timeout)?,
     };
@@ -224,10 +223,9 @@ pub(crate) fn receive_range(
     observer: ByteObserver<'_>,
 ) -> Result<(u64, std::io::Result<()>)> {
     let timeout = meter.required().within;
-    path.set_mode_timeout(timeout).map_err(Error::call(SETUP_STEP))?;
-    let received = path.receive_measured(meter, file, range, observer);
-    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(Error::call(SETUP_STEP))?;
-    match received {
+    let received =
+        path.in_mode([timeout, STOP_POLL_INTERVAL], |path| path.receive_measured(meter, file, range, observer));
+    match received.map_err(Error::call(SETUP_STEP))? {
         Ok(bytes) => Ok((bytes, Ok(()))),
         Err(error) => Ok((path.moved, Err(check_connection(error, SEND_STEP, timeout)?))),
     }

@@ -14,6 +14,7 @@ use kelvin_file::Error as FileError;
 use kelvin_file::rename_noreplace::{self, PathAt};
 use kelvin_file::temporary_files::descriptor_path;
 use rustix::fs::{AtFlags, FileType, Gid, Stat, StatxFlags, Uid};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use crate::blocks::BLOCK_BYTES;
@@ -117,15 +118,11 @@ impl OfferPolicy {
     /// That there is room for this many bytes beside those that were promised it; remembered until it looks again.
     fn check_space(&self, bytes: u64) -> Result<()> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok(()) };
-        let room = match self.free_bytes.get() {
-            Some(seen) => seen,
-            None => {
-                let promised = self.reserved_bytes.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
-                tree.free_bytes()?.map(|room| room.saturating_sub(promised))
-            }
-        };
-        self.free_bytes.set(Some(room));
-        match room {
+        if self.free_bytes.get().is_none() {
+            let promised = self.reserved_bytes.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
+            self.free_bytes.set(Some(tree.free_bytes()?.map(|room| room.saturating_sub(promised))));
+        }
+        match self.free_bytes.get().flatten() {
             Some(room) if bytes > room => Err(Error::NoSpace { bytes, room }),
             _ => Ok(()),
         }
@@ -141,32 +138,34 @@ impl OfferPolicy {
         settings: &SessionSettings,
         may_resume: bool,
     ) -> Result<(EntryDecision, Option<IncomingFile>)> {
-        match (&mut self.destination, &entry.kind) {
-            (SessionDestination::Nothing, EntryKind::File { .. } | EntryKind::Stream) => {
-                Ok((EntryDecision::Wanted, None))
-            }
-            (SessionDestination::Nothing, _) => Ok((EntryDecision::Made, None)),
-            (SessionDestination::Output(_, has_file @ false), EntryKind::File { .. } | EntryKind::Stream) => {
+        let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
+        let overwrite = self.placed.is_some();
+        let decision = match (&mut self.destination, &entry.kind) {
+            (SessionDestination::Nothing, _) if is_file => EntryDecision::Wanted,
+            (SessionDestination::Nothing, _) => EntryDecision::Made,
+            (SessionDestination::Output(_, has_file @ false), _) if is_file => {
                 *has_file = true;
-                Ok((EntryDecision::Wanted, None))
+                EntryDecision::Wanted
             }
             (SessionDestination::Output(..), _) => {
-                Err(Error::Refused("only one file goes to its standard output".into()))
+                return Err(Error::Refused("only one file goes to its standard output".into()));
             }
             (SessionDestination::Directory(tree), EntryKind::Directory) => {
-                tree.add(entry, (settings.dry_run, self.placed.is_some()))?;
-                Ok((EntryDecision::Made, None))
+                tree.add(entry, (settings.dry_run, overwrite))?;
+                EntryDecision::Made
             }
             (SessionDestination::Directory(tree), _) if is_reserved_name(&entry.name) => {
-                Err(Error::ReservedName(tree.path(entry)))
+                return Err(Error::ReservedName(tree.path(entry)));
             }
             (SessionDestination::Directory(tree), EntryKind::Link { target }) => {
-                let made =
-                    if settings.dry_run { Ok(()) } else { make_link(tree, entry, target, self.placed.is_some()) };
-                made.map(|()| (EntryDecision::Made, None))
+                if !settings.dry_run {
+                    make_link(tree, entry, target, overwrite)?;
+                }
+                EntryDecision::Made
             }
-            (SessionDestination::Directory(_), _) => self.decide_file(entry, settings, may_resume),
-        }
+            (SessionDestination::Directory(_), _) => return self.decide_file(entry, settings, may_resume),
+        };
+        Ok((decision, None))
     }
 
     fn decide_file(
@@ -184,19 +183,15 @@ impl OfferPolicy {
             held => held?,
         };
         // Where nothing is, nobody asks for the path.
-        let found = if tree.is_new(entry.parent) { None } else { stat_entry(&held, entry, &tree.path(entry))? };
-        if let Some(found) = found {
+        let is_new = tree.is_new(entry.parent);
+        let existing = if is_new { None } else { stat_entry(&held, entry, &tree.path(entry), FileType::RegularFile)? };
+        if let Some(existing) = existing {
             let (path, served) = (tree.path(entry), tree.open_directory(0)?);
-            let kind = FileType::from_raw_mode(found.st_mode);
-            if kind != FileType::RegularFile {
-                return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
-            }
-            if self.placed.as_ref().is_some_and(|placed| placed.contains((found.st_dev, found.st_ino))) {
+            if self.placed.as_ref().is_some_and(|placed| placed.contains((existing.st_dev, existing.st_ino))) {
                 return Err(Error::NameCollision(path));
             }
-            if settings.update
-                && is_unchanged(entry, &found, |modified| self.timestamp_probe.stored_time((&served, &held), modified))
-            {
+            let stored_time = |modified| self.timestamp_probe.stored_time((&served, &held), modified);
+            if settings.update && is_unchanged(entry, &existing, stored_time) {
                 return Ok((EntryDecision::Unchanged, None));
             }
             if self.placed.is_none() {
@@ -210,17 +205,16 @@ impl OfferPolicy {
             return Ok((if has_part { EntryDecision::Resumed } else { EntryDecision::Wanted }, None));
         }
         if has_part && may_resume {
-            let deposit = IncomingFile::create(&held, tree.path(entry), entry, self.placed.as_ref())?;
+            let part = IncomingFile::create(&held, tree.path(entry), entry, self.placed.as_ref())?;
             tree.mark_new_name(entry.parent);
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
-            let decision =
-                if deposit.resumed_part().is_some() { EntryDecision::Resumed } else { EntryDecision::Wanted };
-            return Ok((decision, Some(deposit)));
+            let is_resumed = part.resumed_part().is_some();
+            return Ok((if is_resumed { EntryDecision::Resumed } else { EntryDecision::Wanted }, Some(part)));
         }
         self.check_space(stored)?;
         self.reserved_bytes = self.reserved_bytes.saturating_add(stored);
-        let less = |room: Option<u64>| room.map(|room| room.saturating_sub(stored));
-        self.free_bytes.set(self.free_bytes.get().map(less));
+        let free = self.free_bytes.get().map(|free| free.map(|bytes| bytes.saturating_sub(stored)));
+        self.free_bytes.set(free);
         Ok((EntryDecision::Wanted, None))
     }
 
@@ -328,21 +322,26 @@ impl OfferPolicy {
     }
 }
 
-/// What is under a name, if anything. A link is not followed.
-fn stat_entry(held: &OpenDirectory, entry: &FileEntry, path: &Path) -> Result<Option<Stat>> {
-    match rustix::fs::statat(&*held.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Some(found)),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(error) => Err(FileError::call("find", path, error.into()).into()),
+/// What is under a name, if anything, which must be of this type. A link is not followed.
+fn stat_entry(held: &OpenDirectory, entry: &FileEntry, path: &Path, required: FileType) -> Result<Option<Stat>> {
+    let stat = match rustix::fs::statat(&*held.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(FileError::call("find", path, error.into()).into()),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        kind if kind == required => Ok(Some(stat)),
+        kind => Err(FileError::NotRegular { path: path.to_owned(), kind: kind_name(kind) }.into()),
     }
 }
 
 /// Whether a file is there already, by its size and its time, or what its file system keeps of that.
-fn is_unchanged(entry: &FileEntry, found: &Stat, kept: impl FnOnce(Mtime) -> std::io::Result<Mtime>) -> bool {
+fn is_unchanged(entry: &FileEntry, existing: &Stat, stored_time: impl FnOnce(Mtime) -> std::io::Result<Mtime>) -> bool {
     let EntryKind::File { bytes, .. } = entry.kind else { return false };
-    let there = Mtime { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 };
-    u64::try_from(found.st_size) == Ok(bytes)
-        && (there == entry.modified || kept(entry.modified).is_ok_and(|kept| kept == there))
+    let modified = Mtime::of_stat(existing);
+    let is_same_time =
+        || modified == entry.modified || stored_time(entry.modified).is_ok_and(|stored| stored == modified);
+    u64::try_from(existing.st_size) == Ok(bytes) && is_same_time()
 }
 
 /// What something is that is no regular file.
@@ -363,17 +362,13 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
     let path = tree.path(entry);
     let held = tree.open_directory(entry.parent)?;
     let directory = &*held.directory;
-    let failed = |error: rustix::io::Errno| FileError::call("make the link", &path, error.into());
+    let failed = |error: Errno| FileError::call("make the link", &path, error.into());
     if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
         return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
     }
-    if let Some(found) = stat_entry(&held, entry, &path)? {
-        let kind = FileType::from_raw_mode(found.st_mode);
-        if kind != FileType::Symlink {
-            return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
-        }
-        let there = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
-        if there.as_bytes() == target {
+    if stat_entry(&held, entry, &path, FileType::Symlink)?.is_some() {
+        let existing = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
+        if existing.as_bytes() == target {
             return Ok(());
         }
         if !overwrite {

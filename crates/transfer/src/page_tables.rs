@@ -82,44 +82,33 @@ fn receiver_entries((sender, receiver): (&KernelSocket, &mut KernelSocket)) -> s
     Ok(looks)
 }
 
-/// The processors whose entries are understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Processor {
-    /// x86-64.
-    X86,
-    /// aarch64.
-    Arm,
+/// A processor whose entries are understood.
+#[derive(Clone, Copy, Debug)]
+pub struct Processor {
+    /// Its bits, the lowest first.
+    pub bits: &'static [EntryBit],
+    /// The entries that the study kernel-transfer-2020 printed, without frame numbers: of the sender's page, and of the
+    /// receiver's. Its machine was an x86-64.
+    pub published: Option<(u64, u64)>,
+    /// Bits of the frame's number.
+    frame: u64,
 }
 
 impl Processor {
+    /// x86-64: Intel's manual, volume 3, table 4-20.
+    pub const X86: Self = Self {
+        bits: X86_BITS,
+        published: Some((0x8000_0000_0000_0025, 0x8000_0000_0000_0067)),
+        frame: 0x000f_ffff_ffff_f000,
+    };
+    /// aarch64: Arm's manual, D8.3, bits 12 to 49, as Linux uses them.
+    pub const ARM: Self = Self { bits: ARM_BITS, published: None, frame: 0x0003_ffff_ffff_f000 };
     /// This one.
-    pub const CURRENT: Self = if cfg!(target_arch = "aarch64") { Self::Arm } else { Self::X86 };
-
-    /// Its bits, the lowest first.
-    pub const fn bits(self) -> &'static [EntryBit] {
-        match self {
-            Self::X86 => X86_BITS,
-            Self::Arm => ARM_BITS,
-        }
-    }
-
-    /// The entries that the study kernel-transfer-2020 printed, without frame numbers: of the sender's page, and of the
-    /// receiver's. Its machine was an x86-64.
-    pub const fn published(self) -> Option<(u64, u64)> {
-        match self {
-            Self::X86 => Some((0x8000_0000_0000_0025, 0x8000_0000_0000_0067)),
-            Self::Arm => None,
-        }
-    }
+    pub const CURRENT: Self = if cfg!(target_arch = "aarch64") { Self::ARM } else { Self::X86 };
 
     /// Which bits of an entry are flags, and not its frame.
     pub fn flags(self, entry: u64) -> u64 {
-        // Intel's manual, volume 3, table 4-20: bits 12 to 51; Arm's, D8.3: bits 12 to 49, as Linux uses them.
-        let frame = match self {
-            Self::X86 => 0x000f_ffff_ffff_f000,
-            Self::Arm => 0x0003_ffff_ffff_f000,
-        };
-        entry & !frame
+        entry & !self.frame
     }
 }
 
@@ -167,7 +156,7 @@ const ARM_BITS: &[EntryBit] = &[
 
 /// The names of the bits that are set.
 pub fn bit_names(processor: Processor, entry: u64) -> Vec<&'static str> {
-    processor.bits().iter().filter(|bit| entry & bit.mask != 0).map(|bit| bit.name).collect()
+    processor.bits.iter().filter(|bit| entry & bit.mask != 0).map(|bit| bit.name).collect()
 }
 
 #[cfg(test)]
@@ -176,7 +165,7 @@ mod tests {
 
     #[test]
     fn published_entries_decode() {
-        let (sender, receiver) = Processor::X86.published().unwrap();
+        let (sender, receiver) = Processor::X86.published.unwrap();
         assert_eq!(bit_names(Processor::X86, sender), ["present", "user", "accessed", "no-execute"]);
         assert_eq!(
             bit_names(Processor::X86, receiver),
@@ -186,16 +175,16 @@ mod tests {
             bit_names(Processor::X86, 0x867),
             ["present", "writable", "user", "accessed", "dirty", "soft-dirty"]
         );
-        assert_eq!(bit_names(Processor::Arm, 1 << 55 | 0x401), ["present", "accessed", "dirty"]);
+        assert_eq!(bit_names(Processor::ARM, 1 << 55 | 0x401), ["present", "accessed", "dirty"]);
     }
 
     #[test]
     fn bits_are_disjoint_and_exclude_frame() {
         assert_eq!(Processor::X86.flags(0x8000_0001_2345_6867), 0x8000_0000_0000_0867);
-        assert_eq!(Processor::Arm.flags(0x0068_0001_2345_6f43), 0x0068_0000_0000_0f43);
-        for processor in [Processor::X86, Processor::Arm] {
+        assert_eq!(Processor::ARM.flags(0x0068_0001_2345_6f43), 0x0068_0000_0000_0f43);
+        for processor in [Processor::X86, Processor::ARM] {
             let mut seen = 0;
-            for bit in processor.bits() {
+            for bit in processor.bits {
                 assert_eq!((seen & bit.mask, processor.flags(bit.mask)), (0, bit.mask), "{}", bit.name);
                 seen |= bit.mask;
             }

@@ -15,6 +15,7 @@ use crate::wire::Hasher;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, TAG_BYTES};
 use crate::wire::handshake::loopback_pair;
 use kelvin_sys::cpu_usage::ThreadClock;
+use kelvin_sys::net::connect_local_pair;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use serde::{Deserialize, Serialize};
 
@@ -236,8 +237,7 @@ fn connection_costs() -> Result<[u64; 2]> {
 /// Both ends of a connection of this process to itself.
 fn connected_pair() -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let sender = TcpStream::connect(listener.local_addr()?)?;
-    let (receiver, _) = listener.accept()?;
+    let (sender, receiver) = connect_local_pair(&listener, |_| Ok(()))?;
     sender.set_write_timeout(Some(MAX_PART_WAIT))?;
     receiver.set_read_timeout(Some(MAX_PART_WAIT))?;
     sender.set_nodelay(true)?;

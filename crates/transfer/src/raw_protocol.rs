@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
 use crate::datapath::{
-    DataPath, IoCounts, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup,
+    DataPath, IoCounts, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendMethod, SendPath,
+    SendSetup,
 };
 use crate::file_name::FileName;
 use crate::message::PERMISSION_BITS;
@@ -144,37 +145,28 @@ impl RawHeader {
     /// # Errors
     /// Bytes that no header has.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Self> {
-        let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let four = |at: usize| u32::from(two(at)) | u32::from(two(at + 2)) << 16;
+        let two = |offset: usize| u16::from_le_bytes([bytes[offset], bytes[offset + 1]]);
+        let four = |offset: usize| u32::from(two(offset)) | u32::from(two(offset + 2)) << 16;
         let (flags, name, mode) = (two(4), two(6), four(8));
         let size = u64::from(four(16)) | u64::from(four(20)) << 32;
-        let is_end = bytes[..4] == END_MAGIC;
-        let wrong = match () {
-            () if is_end && bytes[4..] == [0; HEADER_BYTES - 4] => return Ok(Self::End),
-            () if is_end => "an end marker with more in it",
-            () if bytes[..4] != FILE_MAGIC => "no header where one should be",
-            () if flags & !(DIGEST_FLAG | REPLY_FLAG) != 0 || four(12) != 0 => "unknown flags in a header",
-            () if !(1..=MAX_NAME_BYTES).contains(&name) => "a name of no or too many bytes",
-            () if mode & !PERMISSION_BITS != 0 => "permissions that a file does not have",
-            () => {
-                return Ok(Self::File {
-                    name,
-                    mode,
-                    size,
-                    digest: flags & DIGEST_FLAG != 0,
-                    reply: flags & REPLY_FLAG != 0,
-                });
-            }
-        };
-        Err(Error::ProtocolViolation(wrong))
+        if bytes[..4] == END_MAGIC {
+            Error::ensure(bytes[4..] == [0; HEADER_BYTES - 4], "an end marker with more in it")?;
+            return Ok(Self::End);
+        }
+        Error::ensure(bytes[..4] == FILE_MAGIC, "no header where one should be")?;
+        let are_known = flags & !(DIGEST_FLAG | REPLY_FLAG) == 0 && four(12) == 0;
+        Error::ensure(are_known, "unknown flags in a header")?;
+        Error::ensure((1..=MAX_NAME_BYTES).contains(&name), "a name of no or too many bytes")?;
+        Error::ensure(mode & !PERMISSION_BITS == 0, "permissions that a file does not have")?;
+        Ok(Self::File { name, mode, size, digest: flags & DIGEST_FLAG != 0, reply: flags & REPLY_FLAG != 0 })
     }
 }
 
 /// How files are sent.
 #[derive(Clone, Copy, Debug)]
-pub struct RawSendOptions<Setup = SendSetup> {
+pub struct RawSendOptions {
     /// How bytes get into the socket.
-    pub setup: Setup,
+    pub setup: SendSetup,
     /// How long a connection lasts.
     pub connection: ConnectionLifetime,
     /// Whether the next file waits for the receiver's reply.
@@ -186,8 +178,8 @@ pub struct RawSendOptions<Setup = SendSetup> {
 /// What is done to a socket before it connects.
 pub type PrepareSocket = fn(BorrowedFd<'_>) -> std::io::Result<()>;
 
-/// Makes the connection of the next file.
-type Reconnect<'a> = dyn FnMut(&mut SendPath) -> Result<()> + 'a;
+/// Makes the connection of the next file, or waits for it.
+type Reconnect<'a, M> = dyn FnMut(&mut DataPath<M>) -> Result<()> + 'a;
 
 /// Connects by a socket that is prepared, and sends these files, each by the last component of its path.
 ///
@@ -212,11 +204,11 @@ fn connect_local(to: SocketAddr, timeout: Duration, prepare: PrepareSocket) -> R
 }
 
 /// Sends them through a path that is connected.
-fn send_all<Setup>(
+fn send_all(
     path: &mut SendPath,
-    reconnect: &mut Reconnect<'_>,
+    reconnect: &mut Reconnect<'_, SendMethod>,
     files: &[PathBuf],
-    how: &RawSendOptions<Setup>,
+    how: &RawSendOptions,
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
     for (number, file) in files.iter().enumerate() {
@@ -232,7 +224,7 @@ fn send_all<Setup>(
     Ok(RawTotals { counts: path.socket.counts, ..moved })
 }
 
-fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>) -> Result<u64> {
+fn send_one(path: &mut SendPath, from: &Path, how: &RawSendOptions) -> Result<u64> {
     let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
     let refused = |why| Error::Refused(format!("{}: {why}", from.display()));
     let name = FileName::from_path(from).map_err(refused)?;
@@ -242,14 +234,8 @@ fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>
     let file = File::open(from).map_err(failed("open"))?;
     let known = file.metadata().map_err(failed("stat"))?;
     let (name, size) = (Vec::from(name), known.len());
-    let header = RawHeader::File {
-        name: name.len() as u16,
-        mode: known.permissions().mode() & PERMISSION_BITS,
-        size,
-        digest: how.digest,
-        reply: how.reply,
-    };
-    let bytes = header.to_bytes();
+    let (mode, digest, reply) = (known.permissions().mode() & PERMISSION_BITS, how.digest, how.reply);
+    let bytes = RawHeader::File { name: name.len() as u16, mode, size, digest, reply }.to_bytes();
     let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
     let follows = if size > 0 { MoreFollows::Yes } else { MoreFollows::No };
     path.socket.write(&framing, follows).map_err(Error::Connection)?;
@@ -268,18 +254,16 @@ fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>
     if how.reply {
         let mut reply = [0];
         path.socket.fill(&mut reply).map_err(Error::Connection)?;
-        if reply != [REPLY_RECEIVED] {
-            return Err(Error::ProtocolViolation("a reply that is none"));
-        }
+        Error::ensure(reply == [REPLY_RECEIVED], "a reply that is none")?;
     }
     Ok(size)
 }
 
 /// How files are received.
 #[derive(Clone, Copy, Debug)]
-pub struct RawReceiveOptions<Setup = ReceiveSetup> {
+pub struct RawReceiveOptions {
     /// How bytes get out of the socket.
-    pub setup: Setup,
+    pub setup: ReceiveSetup,
     /// How long a connection lasts.
     pub connection: ConnectionLifetime,
     /// What is refused.
@@ -330,15 +314,12 @@ fn accept_local(listener: &TcpListener) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Waits for the connection of the next file.
-type Reaccept<'a> = dyn FnMut(&mut ReceivePath) -> Result<()> + 'a;
-
 /// Receives them through a path that is connected.
-fn receive_all<Setup>(
+fn receive_all(
     path: &mut ReceivePath,
-    reaccept: &mut Reaccept<'_>,
+    reaccept: &mut Reconnect<'_, ReceiveMethod>,
     directory: &Path,
-    how: &RawReceiveOptions<Setup>,
+    how: &RawReceiveOptions,
     each: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
@@ -349,15 +330,12 @@ fn receive_all<Setup>(
             reaccept(path)?;
             begun = path.socket.read(&mut bytes).map_err(Error::Connection)?;
         }
-        if begun == 0 {
-            return Err(Error::ProtocolViolation("the connection ended before the end marker"));
-        }
+        Error::ensure(begun > 0, "the connection ended before the end marker")?;
         path.socket.fill(&mut bytes[begun..]).map_err(Error::Connection)?;
         let header = RawHeader::from_bytes(&bytes)?;
         let RawHeader::File { size, .. } = header else { break };
-        if moved.files >= how.limits.files || size > how.limits.bytes.saturating_sub(moved.bytes) {
-            return Err(Error::ProtocolViolation("more files or bytes than the receiver takes"));
-        }
+        let is_allowed = moved.files < how.limits.files && size <= how.limits.bytes.saturating_sub(moved.bytes);
+        Error::ensure(is_allowed, "more files or bytes than the receiver takes")?;
         receive_one(path, &header, directory, each)?;
         moved.files += 1;
         moved.bytes += size;
@@ -393,9 +371,8 @@ fn receive_one(
         hasher.update(bytes);
     };
     let observer = is_seen.then_some(&mut observe as &mut dyn FnMut(&[u8]));
-    if path.receive(&file, 0..size, observer).map_err(Error::Connection)? < size {
-        return Err(Error::ProtocolViolation("the connection ended within a file"));
-    }
+    let received = path.receive(&file, 0..size, observer).map_err(Error::Connection)?;
+    Error::ensure(received == size, "the connection ended within a file")?;
     if is_mapped {
         file.set_len(size).map_err(|error| call_error("set the length of", error))?;
     }
@@ -415,47 +392,26 @@ fn receive_one(
     }
 }
 
-/// How bytes get between a file and a socket in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelMethod {
-    /// pread into a buffer and write() to the device; or read() from it and pwrite.
-    ReadWrite,
-    /// The file is mapped a window at a time, and copied to or from the window of the device, which the module sends from or
-    /// receives into.
-    Mmap,
+/// How an end with its socket in the kernel moves files: by calls that block, as the published study made them, without a time limit. By
+/// the method `mmap`, the file is copied to or from the window of the device, which the module sends from or receives into.
+fn kernel_setup<M: PathMethod>(setup: PathSetup<M>) -> PathSetup<M> {
+    PathSetup { mode: Mode::Blocking, timeout: Duration::MAX, ..setup }
 }
 
-/// How an end with its socket in the kernel moves files: by calls that block, as the published study made them, without a time limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelSetup {
-    /// The method.
-    pub method: KernelMethod,
-    /// Whether O_ASYNC is set. Its calls wait all the same.
-    pub is_asynchronous: bool,
-    /// Bytes of a call of [`KernelMethod::ReadWrite`].
-    pub buffer: usize,
-    /// Pages of a window of [`KernelMethod::Mmap`].
-    pub window: usize,
-}
-
-impl KernelSetup {
-    /// That of a path: its calls block without a limit.
-    fn path_setup<M: PathMethod>(&self) -> PathSetup<M> {
-        let method = if self.method == KernelMethod::Mmap { M::MMAP } else { M::READ_WRITE };
-        let Self { buffer, window, .. } = *self;
-        PathSetup { method, mode: Mode::Blocking, buffer: buffer.max(1), window, timeout: Duration::MAX }
-    }
-}
-
-/// As [`send()`], through the sender's device.
+/// As [`send()`], through the sender's device, by `rw` or `mmap`. With O_ASYNC its calls wait all the same.
 ///
 /// # Errors
 /// As there; no device.
-pub fn send_through_kernel(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions<KernelSetup>) -> Result<RawTotals> {
+pub fn send_through_kernel(
+    files: &[PathBuf],
+    to: SocketAddr,
+    how: &RawSendOptions,
+    is_asynchronous: bool,
+) -> Result<RawTotals> {
     check_is_local(to)?;
     let device = KernelSocket::open(KmodDevice::Sender)?;
-    device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
-    let mut path = SendPath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
+    device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;
+    let mut path = SendPath::over_device(device, kernel_setup(how.setup)).map_err(Error::Connection)?;
     connect_device(&mut path, to)?;
     let mut reconnect = |path: &mut SendPath| {
         close_device(path)?;
@@ -506,19 +462,19 @@ impl KernelListener {
         self.address
     }
 
-    /// As [`receive()`].
+    /// As [`receive()`], by `rw` or `mmap`. With O_ASYNC the calls of the device wait all the same.
     ///
     /// # Errors
     /// As there.
     pub fn receive(
         &mut self,
         directory: &Path,
-        how: &RawReceiveOptions<KernelSetup>,
+        (how, is_asynchronous): (&RawReceiveOptions, bool),
         each: &mut dyn FnMut(&ReceivedFile<'_>),
     ) -> Result<RawTotals> {
         let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
-        device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
-        let mut path = ReceivePath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
+        device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;
+        let mut path = ReceivePath::over_device(device, kernel_setup(how.setup)).map_err(Error::Connection)?;
         let mut reaccept = |path: &mut ReceivePath| {
             close_device(path)?;
             accept_device(path)

@@ -1,9 +1,8 @@
 //! The receiving end: listens, and has each sender's files arrive in one directory.
 
-use std::cell::Cell;
 use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
@@ -72,7 +71,7 @@ pub struct Receiver {
     joining_slots: SlotPool,
     sessions: SessionRegistry,
     /// Connections, to be closed when it ends.
-    open_streams: Mutex<Vec<(u64, TcpStream)>>,
+    open_streams: Mutex<Vec<TcpStream>>,
     /// Closed when the one sender was served, which the other end of it shows at once.
     unserved: Mutex<Option<PipeWriter>>,
     served: PipeReader,
@@ -122,28 +121,22 @@ impl Receiver {
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         std::thread::scope(|scope| {
             let limits = AdmissionLimits { total: MAX_PENDING_HANDSHAKES, ..AdmissionLimits::default() };
-            let handler = ScopedReceiver { receiver: self, scope, started: Cell::new(0) };
+            let handler = ScopedReceiver { receiver: self, scope };
             let mut callers =
                 HandshakeListener::new(&self.listener, &PROTOCOL, &self.secret, (HANDSHAKE, limits), handler);
-            let served = loop {
-                if is_over() {
-                    break Ok(());
-                }
-                match callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL) {
-                    Ok(true) => break Ok(()),
-                    Ok(false) => {}
-                    Err(error) => break Err(error),
-                }
-            };
-            for (_, stream) in self.lock_open_streams().iter() {
+            let mut served = Ok(false);
+            while matches!(served, Ok(false)) && !is_over() {
+                served = callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL);
+            }
+            for stream in self.lock_open_streams().iter() {
                 // One that is already closed needs no more.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
-            served
+            served.map(drop)
         })
     }
 
-    fn lock_open_streams(&self) -> std::sync::MutexGuard<'_, Vec<(u64, TcpStream)>> {
+    fn lock_open_streams(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
         self.open_streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,8 +164,8 @@ impl Receiver {
         let handle = stream.try_clone().map_err(Error::call("set up the connection"))?;
         let mut channel = SecureChannel::new(stream, halves)?;
         channel.set_min_progress(self.options.min_progress);
-        let first = channel.receive();
-        Ok(FirstMessage { channel, handle, message: first })
+        let message = channel.receive();
+        Ok(FirstMessage { channel, handle, message })
     }
 
     fn join(
@@ -212,8 +205,6 @@ impl Receiver {
 struct ScopedReceiver<'scope, 'env> {
     receiver: &'scope Receiver,
     scope: &'scope Scope<'scope, 'env>,
-    /// How many were started.
-    started: Cell<u64>,
 }
 
 impl CallerHandler for ScopedReceiver<'_, '_> {
@@ -224,21 +215,22 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
     fn admit(&self) -> Option<ClaimedSlot> {
         let Receiver { joining_slots, sender_slots, sessions, .. } = self.receiver;
         let joining = joining_slots.acquire().filter(|_| sessions.has_any());
-        let joining = joining.map(|slot| ClaimedSlot { slot, is_sender_slot: false });
-        joining.or_else(|| sender_slots.acquire().map(|slot| ClaimedSlot { slot, is_sender_slot: true }))
+        let is_sender_slot = joining.is_none();
+        joining.or_else(|| sender_slots.acquire()).map(|slot| ClaimedSlot { slot, is_sender_slot })
     }
 
     fn serve(&self, caller: AuthenticatedCaller<ClaimedSlot>) {
-        let (receiver, peer, number) = (self.receiver, caller.peer, self.started.get());
-        self.started.set(number + 1);
-        let Ok(second) = caller.stream.try_clone() else { return };
-        receiver.lock_open_streams().push((number, second));
+        let (receiver, peer) = (self.receiver, caller.peer);
+        let Ok(handle) = caller.stream.try_clone() else { return };
+        let descriptor = handle.as_raw_fd();
+        let forget = move || receiver.lock_open_streams().retain(|handle| handle.as_raw_fd() != descriptor);
+        receiver.lock_open_streams().push(handle);
         let serve = move || {
             receiver.serve_caller(caller);
-            receiver.lock_open_streams().retain(|(other, _)| *other != number);
+            forget();
         };
         if let Err(error) = ThreadBuilder::named("sender").stack_bytes(STACK_BYTES).start_in(self.scope, serve) {
-            receiver.lock_open_streams().retain(|(other, _)| *other != number);
+            forget();
             (receiver.on_event)(peer, SessionEvent::Fault(Error::Thread(error)));
         }
     }

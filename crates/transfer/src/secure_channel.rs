@@ -19,10 +19,11 @@ use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::blocks::parts;
 use crate::link_usage::{LinkMeter, LinkUsage};
 use crate::message::{Blake3Digest, FilePiece};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};
-use crate::stage_times::{StageTimes, add_elapsed};
+use crate::stage_times::{StageTimes, add_elapsed, hash_timed};
 use crate::{Error, Result};
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
@@ -379,7 +380,9 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         let before = self.times.connection;
-        let length = self.wait_for_frame()?;
+        self.set_expected(1)?;
+        self.begin_wait();
+        let length = self.receive_frame()?;
         let waited = self.times.connection - before;
         self.responses_awaited += u64::from(waited > 0);
         self.response_wait += waited;
@@ -437,18 +440,16 @@ impl<S: TransferStream> SecureChannel<S> {
         buffer: &mut [u8],
         mut write: impl FnMut(&[u8], u64) -> Result<()>,
     ) -> Result<(Blake3Digest, Result<()>)> {
-        let (mut done, mut written, mut hasher) = (0, Ok(()), Hasher::new());
-        while done < piece.bytes {
-            let bytes = PART_BYTES.min((piece.bytes - done) as usize);
+        let (mut written, mut hasher) = (Ok(()), Hasher::new());
+        for (offset, bytes) in parts(piece.range(), PART_BYTES as u64) {
             self.receive_data(buffer, bytes)?;
             let part = &buffer[..bytes];
             if verify {
-                add_elapsed(&mut self.times.verify, || hasher.update(part));
+                hash_timed(&mut hasher, part, &mut self.times.verify);
             }
             if written.is_ok() {
-                written = self.times.time_file(|| write(part, piece.offset + u64::from(done)));
+                written = self.times.time_file(|| write(part, offset));
             }
-            done += bytes as u32;
         }
         Ok((*hasher.finalize().as_bytes(), written))
     }
@@ -477,12 +478,10 @@ impl<S: TransferStream> SecureChannel<S> {
 
     /// What came already, or what comes next.
     fn receive_plain(&mut self, room: &mut [u8]) -> Result<usize> {
-        if self.input.len() > 0 {
-            let came = self.input.take(room.len());
-            room[..came.len()].copy_from_slice(came);
-            return Ok(came.len());
+        match self.input.copy_to(room) {
+            0 => self.wait_and_read(|channel, may_wait| channel.stream.read_next(room, may_wait)),
+            copied => Ok(copied),
         }
-        self.wait_and_read(|channel, may_wait| channel.stream.read_next(room, may_wait))
     }
 
     /// Waits until something can be done with the bytes that come next; as many as it says.
@@ -573,18 +572,13 @@ impl<S: TransferStream> SecureChannel<S> {
             }
             self.decrypt(length)?;
         }
-        let came = self.content.take(wanted);
-        room[..came.len()].copy_from_slice(came);
-        if came.is_empty() { Err(Error::ProtocolViolation(NO_BYTES)) } else { Ok(came.len()) }
+        match self.content.copy_to(&mut room[..wanted]) {
+            0 => Err(Error::ProtocolViolation(NO_BYTES)),
+            copied => Ok(copied),
+        }
     }
 
     /// Waits for a whole frame, and returns the length of its content.
-    fn wait_for_frame(&mut self) -> Result<usize> {
-        self.set_expected(1)?;
-        self.begin_wait();
-        self.receive_frame()
-    }
-
     fn receive_frame(&mut self) -> Result<usize> {
         Error::ensure(self.content.len() == 0, "it sent more bytes of a file than it had announced")?;
         self.wait_for(LENGTH_BYTES)?;
@@ -604,10 +598,9 @@ impl<S: TransferStream> SecureChannel<S> {
 
     fn parse_message<T: DeserializeOwned>(&mut self, length: usize) -> Result<T> {
         self.decrypt(length)?;
-        let text = self.content.take(MAX_SEALED_BYTES);
-        let read = postcard::take_from_bytes(text);
-        let (message, rest) = read.map_err(Error::malformed)?;
-        if rest.is_empty() { Ok(message) } else { Err(Error::ProtocolViolation("a message that is too long")) }
+        let (message, rest) =
+            postcard::take_from_bytes(self.content.take(MAX_SEALED_BYTES)).map_err(Error::malformed)?;
+        Error::ensure(rest.is_empty(), "a message that is too long").map(|()| message)
     }
 
     /// Decrypts the next frame, which is there.
@@ -731,11 +724,8 @@ struct SpinPolicy {
 
 impl SpinPolicy {
     fn new() -> Self {
-        Self {
-            is_enabled: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
-            to_skip: 0,
-            skipped: 0,
-        }
+        let is_enabled = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        Self { is_enabled, to_skip: 0, skipped: 0 }
     }
 
     fn is_due(&mut self) -> bool {
@@ -779,6 +769,13 @@ impl InputBuffer {
         let first = self.first;
         self.first += self.len().min(most);
         &self.buffer[first..self.first]
+    }
+
+    /// Takes as many bytes as there is room for, and returns how many.
+    fn copy_to(&mut self, room: &mut [u8]) -> usize {
+        let bytes = self.take(room.len());
+        room[..bytes.len()].copy_from_slice(bytes);
+        bytes.len()
     }
 
     /// Adds what `read` writes into the room that there is.

@@ -8,13 +8,12 @@ mod parallel_file;
 mod stream_tuner;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::address::is_loopback;
+use crate::wire::address::{connect_first, is_loopback};
 use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
@@ -29,7 +28,7 @@ use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{SecureChannel, SessionChannels, TransferStream};
 use crate::session::MAX_BATCH_BYTES;
 use crate::session_settings::SessionSettings;
-use crate::source::{SkippedEntries, SourceList, SourceOpener};
+use crate::source::{SkippedEntries, SourceEntry, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
@@ -40,6 +39,8 @@ pub use stream_tuner::TuningWindow;
 
 /// Time to connect.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is done then.
+pub(crate) const CONNECT_STEP: &str = "connect to the receiver";
 
 /// A file that was not moved, and why.
 #[derive(Debug)]
@@ -48,6 +49,12 @@ pub struct UnsentFile {
     pub path: PathBuf,
     /// Why.
     pub why: Error,
+}
+
+impl UnsentFile {
+    fn new(source: &SourceEntry, why: Error) -> Self {
+        Self { path: source.display_path().to_owned(), why }
+    }
 }
 
 /// How to send.
@@ -157,14 +164,13 @@ impl<S: TransferStream> Sender<S> {
 
 /// An error where one of these is another host, and there is no secret.
 pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
-    match addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
-        Some(&address) => Err(Error::NoSecretForHost(address)),
-        None => Ok(()),
-    }
+    let exposed = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address));
+    exposed.map_or(Ok(()), |&address| Err(Error::NoSecretForHost(address)))
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
-    let stream = connect_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT))?;
+    let connect = |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+    let stream = connect_first(addresses, CONNECT_STEP, connect)?;
     stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
     Ok(stream)
 }
@@ -174,21 +180,6 @@ fn round_trip(channel: &SecureChannel) -> Duration {
     let socket = channel.socket().ok().flatten();
     let seen = socket.and_then(|socket| socket_queues::in_transit(&socket).ok());
     seen.map_or(Duration::ZERO, |seen| Duration::from_nanos(seen.min_round_trip))
-}
-
-/// Connects to the first of these addresses that answers.
-pub(crate) fn connect_first<T>(
-    addresses: &[SocketAddr],
-    connect: impl Fn(SocketAddr) -> std::io::Result<T>,
-) -> Result<T> {
-    let mut last = ErrorKind::AddrNotAvailable.into();
-    for &address in addresses {
-        match connect(address) {
-            Ok(connected) => return Ok(connected),
-            Err(error) => last = error,
-        }
-    }
-    Err(Error::Call { doing: "connect to the receiver", source: last })
 }
 
 /// A file that is wanted, and its blocks that need not come.
@@ -285,9 +276,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
     fn run(&mut self) -> Result<()> {
         loop {
             let has_offered = self.offer()?;
-            while let Some(message) = self.channels.first.try_receive()? {
-                self.on_message(message)?;
-            }
+            self.receive_available()?;
             if self.space == SpaceCheck::Insufficient {
                 self.find_all()?;
             } else if let Some(wanted) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
@@ -295,8 +284,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             } else if has_offered {
                 // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {
-                let message = self.channels.first.receive()?;
-                self.on_message(message)?;
+                self.receive_message()?;
             } else {
                 return Ok(());
             }
@@ -310,7 +298,9 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 
     fn on_message(&mut self, message: ReceiverMessage) -> Result<()> {
         match message {
-            ReceiverMessage::Decisions(decisions) => decisions.into_iter().try_for_each(|one| self.on_decision(one)),
+            ReceiverMessage::Decisions(decisions) => {
+                decisions.into_iter().try_for_each(|decision| self.on_decision(decision))
+            }
             ReceiverMessage::PresentBlocks { file, first, digests, is_all } => {
                 self.compare_blocks((file, first), &digests, is_all)
             }
@@ -339,13 +329,25 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
         // It may have failed on both sides at once.
         let Some(amount) = self.unacked.remove(&number) else { return Ok(()) };
         match why {
-            None => {
-                self.moved.add(&source.entry, &amount);
-            }
+            None => self.moved.add(&source.entry, &amount),
             Some(RefusalReason(why)) => {
                 self.refused = Some(number);
-                self.unsent.push(UnsentFile { path: source.display_path().to_owned(), why: Error::Refused(why) });
+                self.unsent.push(UnsentFile::new(source, Error::Refused(why)));
             }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next message of the receiver.
+    fn receive_message(&mut self) -> Result<()> {
+        let message = self.channels.first.receive()?;
+        self.on_message(message)
+    }
+
+    /// Takes the messages of the receiver that have come.
+    fn receive_available(&mut self) -> Result<()> {
+        while let Some(message) = self.channels.first.try_receive()? {
+            self.on_message(message)?;
         }
         Ok(())
     }
@@ -367,10 +369,11 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
         let buffer = std::mem::take(&mut self.buffer);
         if buffer.len() < BUFFER { vec![0; BUFFER] } else { buffer }
     }
+}
 
-    fn stop_if_asked(&self) -> Result<()> {
-        stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
-    }
+/// An error if a signal asked to stop.
+fn stop_if_asked() -> Result<()> {
+    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 /// What a receiver did wrong.

@@ -469,11 +469,20 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.on_written(piece.file, written)
     }
 
-    /// Some of a file was written, or not.
-    fn on_written(&mut self, file: EntryNumber, written: Result<()>) -> Result<()> {
+    /// Some of a file that arrives was written, or not: it is finished if it is whole, and has failed if it was not.
+    fn on_written(&mut self, number: EntryNumber, written: Result<()>) -> Result<()> {
+        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_whole();
+        if written.is_ok() && !self.arriving.get(&number).is_some_and(is_whole) {
+            return Ok(());
+        }
+        let Some(ArrivingFile { entry, file, .. }) = self.arriving.remove(&number) else { return Ok(()) };
         match written {
-            Ok(()) => self.finish_if_whole(file),
-            Err(why) => self.fail_file(file, why),
+            Ok(()) => self.finish_file(number, &entry, file),
+            Err(why) => {
+                drop(file);
+                self.end_split(number);
+                self.report_failure(number, &entry, why)
+            }
         }
     }
 
@@ -581,15 +590,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         Ok(())
     }
 
-    /// Keeps a file that arrives, if it is whole.
-    fn finish_if_whole(&mut self, file: EntryNumber) -> Result<()> {
-        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_whole();
-        match self.arriving.get(&file).is_some_and(is_whole).then(|| self.arriving.remove(&file)).flatten() {
-            Some(ArrivingFile { entry, file: whole, .. }) => self.finish_file(file, &entry, whole),
-            None => Ok(()),
-        }
-    }
-
     fn finish_file(&mut self, number: EntryNumber, entry: &FileEntry, mut file: IncomingFile) -> Result<()> {
         self.end_split(number);
         let times = &mut self.channels.first.times;
@@ -608,14 +608,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let committed = flushed.and_then(|()| times.time_file(|| file.commit(entry)));
         self.queue_verdict((number, entry), committed.map(|()| amount))?;
         self.flush_verdicts()
-    }
-
-    /// A file that arrives has failed.
-    fn fail_file(&mut self, number: EntryNumber, why: Error) -> Result<()> {
-        let Some(ArrivingFile { entry, file, .. }) = self.arriving.remove(&number) else { return Ok(()) };
-        drop(file);
-        self.end_split(number);
-        self.report_failure(number, &entry, why)
     }
 
     fn on_abandoned(&mut self, file: EntryNumber, why: String) -> Result<()> {

@@ -55,14 +55,9 @@ struct LentChannel<S> {
 }
 
 impl<S> SessionState<S> {
-    fn new() -> Self {
-        Self { split: None, file_channels: HashMap::new(), joined_count: 0, serving: HashMap::new(), is_over: false }
-    }
-
     /// Whether one more may join.
     fn can_join(&self, settings: &SessionSettings, file: Option<EntryNumber>) -> bool {
-        match (settings.connection, file) {
-            _ if self.is_over => false,
+        let has_place = match (settings.connection, file) {
             (ConnectionLifetime::Persistent, None) => {
                 self.joined_count < u64::from(settings.streams.min(MAX_STREAMS)) - 1
             }
@@ -70,7 +65,8 @@ impl<S> SessionState<S> {
                 self.serving.len() < MAX_STREAMS as usize - 1 && !self.file_channels.contains_key(&file)
             }
             _ => false,
-        }
+        };
+        has_place && !self.is_over
     }
 }
 
@@ -102,7 +98,9 @@ impl<S> SessionRegistry<S> {
     /// Those of a system that gives no random numbers.
     pub(crate) fn register(&self, settings: SessionSettings) -> Result<OpenSession<'_, S>> {
         let id = new_nonce()?;
-        let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(SessionState::new()), Condvar::new());
+        let (file_channels, serving) = (HashMap::new(), HashMap::new());
+        let state = SessionState { split: None, file_channels, joined_count: 0, serving, is_over: false };
+        let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(state), Condvar::new());
         let shared = Arc::new(SessionShared { settings, arrived, state, changed });
         self.lock().insert(id, Arc::clone(&shared));
         Ok(OpenSession { sessions: self, id, shared })
@@ -129,11 +127,15 @@ impl<S> SessionShared<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until this holds no more.
+    fn wait_while(&self, waits: impl Fn(&SessionState<S>) -> bool) -> MutexGuard<'_, SessionState<S>> {
+        let state = self.changed.wait_while(self.state(), |state| waits(state));
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until this file is split; nothing if it has failed, or the session is over.
     fn wait_for_split(&self, file: EntryNumber) -> Option<SharedIncomingFile> {
-        let waits =
-            |state: &mut SessionState<S>| !state.is_over && state.split.as_ref().is_none_or(|split| split.0 != file);
-        let state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        let state = self.wait_while(|state| !state.is_over && state.split.as_ref().is_none_or(|split| split.0 != file));
         state.split.as_ref().filter(|_| !state.is_over).and_then(|(_, split)| split.clone())
     }
 }
@@ -173,8 +175,7 @@ impl<S> OpenSession<'_, S> {
     pub(crate) fn end_file_channel(&self, file: EntryNumber) {
         let mut state = self.shared.state();
         let ended = state.file_channels.remove(&file).and_then(|lent| state.serving.remove(&lent.member));
-        // Other handles would keep it open; one that is already closed needs no more.
-        let _ = ended.map(|stream| stream.shutdown(Shutdown::Both));
+        ended.as_ref().map(close);
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -200,13 +201,10 @@ impl<S> Drop for OpenSession<'_, S> {
         state.is_over = true;
         state.split = None;
         state.file_channels.clear();
-        for stream in state.serving.values() {
-            // One that is already closed needs no more.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        state.serving.values().for_each(close);
+        drop(state);
         self.shared.changed.notify_all();
-        let ended = self.shared.changed.wait_while(state, |state| !state.serving.is_empty());
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
+        drop(self.shared.wait_while(|state| !state.serving.is_empty()));
     }
 }
 
@@ -223,18 +221,23 @@ impl<S: TransferStream> SessionMember<S> {
         channel.set_plain(self.shared.settings.plain);
         let mut state = self.shared.state();
         state.file_channels.insert(file, LentChannel { channel: Some(channel), member: self.number });
+        drop(state);
         self.shared.changed.notify_all();
-        let waits = |state: &mut SessionState<S>| !state.is_over && state.file_channels.contains_key(&file);
-        drop(self.shared.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner));
+        drop(self.shared.wait_while(|state| !state.is_over && state.file_channels.contains_key(&file)));
     }
 }
 
 impl<S> Drop for SessionMember<S> {
     fn drop(&mut self) {
-        // Other handles would keep it open; one that is already closed needs no more.
-        let _ = self.shared.state().serving.remove(&self.number).map(|stream| stream.shutdown(Shutdown::Both));
+        self.shared.state().serving.remove(&self.number).as_ref().map(close);
         self.shared.changed.notify_all();
     }
+}
+
+/// Closes a connection, which other handles would keep open.
+fn close(stream: &TcpStream) {
+    // One that is already closed needs no more.
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 /// A stream that has joined a session.
@@ -266,11 +269,7 @@ impl JoinedReceiveStream {
                     next => break next?,
                 }
             };
-            let SenderMessage::Block(piece) = message else {
-                return Err(Error::ProtocolViolation(
-                    "it sends something else than blocks over a stream that has joined",
-                ));
-            };
+            let SenderMessage::Block(piece) = message else { return Err(Error::ProtocolViolation(NO_BLOCK)) };
             took = self.receive_block(&piece)?;
         }
     }
@@ -284,17 +283,12 @@ impl JoinedReceiveStream {
         }
         let written = self.receive_content(piece, file.as_ref())?;
         let Some(file) = file else { return Ok(Some(RefusalReason("it is not wanted any more".into()))) };
+        let reason = written.as_ref().err().map(|why| RefusalReason(why.wire_text()));
         match written {
-            Ok(()) => {
-                file.complete(piece);
-                Ok(None)
-            }
-            Err(why) => {
-                let told = why.wire_text();
-                file.fail(why);
-                Ok(Some(RefusalReason(told)))
-            }
+            Ok(()) => file.complete(piece),
+            Err(why) => file.fail(why),
         }
+        Ok(reason)
     }
 
     /// Receives the bytes of a block and writes them; whether they were written, and are right.
@@ -320,4 +314,5 @@ impl JoinedReceiveStream {
 }
 
 /// What a sender did wrong.
+const NO_BLOCK: &str = "it sends something else than blocks over a stream that has joined";
 const NO_SESSION: &str = "it joins a session that there is none of, or that has all its connections";

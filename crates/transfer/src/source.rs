@@ -144,16 +144,15 @@ impl SourceEntry {
     pub fn check_unchanged(&self, file: &File) -> Result<()> {
         let EntryKind::File { bytes, .. } = self.entry.kind else { return Ok(()) };
         let found = rustix::fs::fstat(file).map_err(|error| FileError::call("look at", &self.path, error.into()))?;
-        if (found.st_dev, found.st_ino) != self.identity {
-            return Err(self.changed_error("another file has taken its place".into()));
-        }
-        if found.st_size as u64 != bytes {
-            return Err(self.changed_error(format!("its size went from {bytes} to {} bytes", found.st_size)));
-        }
-        if mtime_of(&found) != self.entry.modified {
-            return Err(self.changed_error("it was written".into()));
-        }
-        Ok(())
+        let change = match &found {
+            found if (found.st_dev, found.st_ino) != self.identity => "another file has taken its place".into(),
+            found if found.st_size as u64 != bytes => {
+                format!("its size went from {bytes} to {} bytes", found.st_size)
+            }
+            found if Mtime::of_stat(found) != self.entry.modified => "it was written".into(),
+            _ => return Ok(()),
+        };
+        Err(self.changed_error(change))
     }
 
     /// Like `check_unchanged`, when all that it stated was read; and that nothing is behind that.
@@ -376,7 +375,6 @@ impl SourceList {
     }
 
     fn add_named(&mut self, path: &Path) -> Result<()> {
-        let keep = self.preserve;
         let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
         let kind = FileType::from_raw_mode(found.st_mode);
         // A directory has a name even if its path ends in dots.
@@ -384,10 +382,8 @@ impl SourceList {
         let name = whole.and_then(|whole| FileName::from_path(&whole).map_err(invalid_input));
         let name = name.map_err(|source| FileError::call("send", path, source))?;
         if kind == FileType::Directory {
-            if !keep.recursive {
-                return Err(
-                    FileError::NotRegular { path: path.to_owned(), kind: "a directory, which only -r sends" }.into()
-                );
+            if !self.preserve.recursive {
+                return Err(not_regular(path, "a directory, which only -r sends"));
             }
             let level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
             let number = self.add_directory(path.to_owned(), 0, name, &found)?;
@@ -401,7 +397,7 @@ impl SourceList {
             return Ok(());
         }
         if kind != FileType::RegularFile {
-            return Err(FileError::NotRegular { path: path.to_owned(), kind: kind_name(kind) }.into());
+            return Err(not_regular(path, kind_name(kind)));
         }
         self.add(path.to_owned(), 0, name, (&found, true), regular_kind((CWD, path, OPEN_FLAGS), &found))?;
         // What may not be read is said before anything is sent.
@@ -410,21 +406,15 @@ impl SourceList {
 
     /// Adds what has a name in a directory; returns it if it is a directory itself.
     fn stat_name(&mut self, level: &DirectoryLevel, name: OsString) -> Result<Option<DirectoryLevel>> {
-        let (path, parent, keep) = (level.path.join(&name), level.number, self.preserve);
+        let (path, parent) = (level.path.join(&name), level.number);
         let own = match FileName::try_from(name.into_vec()) {
             Ok(own) => own,
-            Err(why) => {
-                self.record_unread("send", path, invalid_input(why));
-                return Ok(None);
-            }
+            Err(why) => return Ok(self.record_unread("send", path, invalid_input(why))),
         };
         let (above, from_there) = level.open_at(own.as_os_str(), &path);
         let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
-            Err(error) => {
-                self.record_unread("find", path, error.into());
-                return Ok(None);
-            }
+            Err(error) => return Ok(self.record_unread("find", path, error.into())),
         };
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
@@ -440,12 +430,12 @@ impl SourceList {
                 let kind = regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &found);
                 self.add(path, parent, own, (&found, false), kind)?;
             }
-            FileType::Symlink if keep.links => match fs::read_link(&path) {
+            FileType::Symlink if self.preserve.links => match fs::read_link(&path) {
                 Ok(target) => {
                     let target = target.into_os_string().into_vec();
                     self.add(path, parent, own, (&found, false), EntryKind::Link { target })?;
                 }
-                Err(error) => self.record_unread("read the link", path, error),
+                Err(error) => return Ok(self.record_unread("read the link", path, error)),
             },
             FileType::Symlink => self.skipped.links += 1,
             _ => self.skipped.special += 1,
@@ -453,9 +443,10 @@ impl SourceList {
         Ok(None)
     }
 
-    fn record_unread(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) {
+    fn record_unread(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) -> Option<DirectoryLevel> {
         let error = FileError::call(doing, &path, error).into();
         self.unread.push((path, error));
+        None
     }
 
     fn add_directory(&mut self, path: PathBuf, parent: u32, name: FileName, found: &Stat) -> Result<u32> {
@@ -476,18 +467,17 @@ impl SourceList {
         (found, is_named): (&Stat, bool),
         kind: EntryKind,
     ) -> Result<()> {
-        let keep = self.preserve;
         if self.sources.len() >= MAX_ENTRIES {
             return Err(Error::TooManyEntries);
         }
-        let owner = keep.owners.then_some((found.st_uid, found.st_gid));
+        let owner = self.preserve.owners.then_some((found.st_uid, found.st_gid));
         let user = *self.user.get_or_insert_with(effective_user);
         self.skipped.owners += u64::from(owner.is_none() && found.st_uid != user);
-        let attributes = match (&kind, keep.attributes) {
+        let attributes = match (&kind, self.preserve.attributes) {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
             (_, attributes) => self.read_attributes(&path, attributes == AttributePolicy::Preserve)?,
         };
-        let (mode, modified) = (found.st_mode & PERMISSION_BITS, mtime_of(found));
+        let (mode, modified) = (found.st_mode & PERMISSION_BITS, Mtime::of_stat(found));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes };
         let identity = (found.st_dev, found.st_ino);
@@ -511,8 +501,7 @@ impl SourceList {
         let (user, others): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| wanted && name.starts_with(USER_PREFIX));
         let mut is_left = others.iter().any(|name| name != SELINUX_LABEL);
-        let mut kept = Vec::new();
-        let mut bytes = 0;
+        let (mut kept, mut bytes) = (Vec::new(), 0);
         for name in user {
             let value = value_of_attribute(path, &name);
             bytes += value.as_ref().map_or(0, Vec::len) + name.len();
@@ -531,6 +520,10 @@ impl SourceList {
 /// How a directory is opened whose names are read.
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+fn not_regular(path: &Path, kind: &'static str) -> Error {
+    FileError::NotRegular { path: path.to_owned(), kind }.into()
+}
+
 fn invalid_input(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned())
 }
@@ -547,10 +540,6 @@ fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found
         return EntryKind::Stream;
     }
     EntryKind::File { bytes: found.st_size as u64, stored: found.st_blocks as u64 * STAT_BLOCK }
-}
-
-fn mtime_of(found: &Stat) -> Mtime {
-    Mtime { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 }
 }
 
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
@@ -578,23 +567,18 @@ fn value_of_attribute(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
 }
 
 /// What is left out, in words; nothing if nothing is.
-pub fn skipped_text(left: &SkippedEntries) -> Option<String> {
-    let counted = |count: u64, one: &str, several: &str, how: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {one}{how}")),
-        _ => Some(format!("{} {several}{how}", kelvin_core::units::count(count))),
-    };
-    let all = [
-        counted(left.links, "symbolic link", "symbolic links", " (--links keeps them)"),
-        counted(left.special, "socket, pipe or device", "sockets, pipes and devices", ""),
-        counted(left.owners, "file's owner", "files' owners", " (--owners keeps them)"),
-        counted(
-            left.attributes,
-            "file's extended attributes",
-            "files' extended attributes",
-            " (--xattrs keeps user.*)",
-        ),
+pub fn skipped_text(skipped: &SkippedEntries) -> Option<String> {
+    let kinds = [
+        (skipped.links, ["symbolic link", "symbolic links"], " (--links keeps them)"),
+        (skipped.special, ["socket, pipe or device", "sockets, pipes and devices"], ""),
+        (skipped.owners, ["file's owner", "files' owners"], " (--owners keeps them)"),
+        (skipped.attributes, ["file's extended attributes", "files' extended attributes"], " (--xattrs keeps user.*)"),
     ];
-    let all: Vec<String> = all.into_iter().flatten().collect();
-    (!all.is_empty()).then(|| format!("left out: {}", all.join(", ")))
+    let found = kinds.into_iter().filter(|(count, ..)| *count > 0);
+    let texts = found.map(|(count, [singular, plural], how)| match count {
+        1 => format!("1 {singular}{how}"),
+        _ => format!("{} {plural}{how}", kelvin_core::units::count(count)),
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| format!("left out: {}", texts.join(", ")))
 }

@@ -9,7 +9,6 @@
 //! all the same: what has none need not be there after a crash, and Btrfs writes less of it. So does one on a file system of another
 //! machine or program: it must be closed before it gets its last name, since only that shows whether all of it was taken.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -20,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use kelvin_file::Error as FileError;
 use kelvin_file::rename_noreplace::{self, PathAt};
 use kelvin_file::temporary_files::{ScratchDirectory, descriptor_path};
+use kelvin_sys::procfs::value_of_key;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -29,10 +29,6 @@ use crate::message::{EntryKind, FileEntry, Mtime, PERMISSION_BITS};
 use crate::open_directory::OpenDirectory;
 use crate::rate_prediction;
 use crate::{Error, Result};
-
-/// Where the process's umask is found: the last word of its line.
-const PROC_STATUS: &str = "/proc/self/status";
-const UMASK_KEY: &str = "Umask:";
 
 /// Where the small files of a directory are made.
 #[derive(Debug)]
@@ -88,18 +84,25 @@ impl Staging {
     /// # Errors
     /// Those of writing; something under its name. Then nothing is left of it.
     pub fn publish(&self, small: &StagedFile<'_>) -> Result<()> {
-        let may_be_nameless = !small.sync && self.supports_unnamed.load(Ordering::Relaxed);
-        if may_be_nameless && self.publish_unnamed(small)? {
+        self.publish_in(&self.held.directory, small)
+    }
+
+    fn publish_in(&self, directory: &File, small: &StagedFile<'_>) -> Result<()> {
+        let may_be_unnamed = !small.sync && self.supports_unnamed.load(Ordering::Relaxed);
+        if may_be_unnamed && self.publish_unnamed(directory, small)? {
             return Ok(());
         }
-        self.publish_by_rename(small)
+        self.publish_by_rename(directory, small)
     }
 
     /// Makes a file without a name, and links it; says whether that can be done here.
-    fn publish_unnamed(&self, small: &StagedFile<'_>) -> Result<bool> {
-        let made = create_unnamed(&self.held.directory, small.entry);
-        let linked = made.map_or(Ok(None), |file| self.fill(file, small).map(Some))?;
-        match linked.map(|file| link_unnamed(&file, &self.held.directory, small.entry.name.as_os_str())) {
+    fn publish_unnamed(&self, directory: &File, small: &StagedFile<'_>) -> Result<bool> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(directory, ".", flags, permissions(small.entry));
+        let filled = made.map_or(Ok(None), |file| self.fill(file.into(), small).map(Some))?;
+        // Whoever did not make it needs a right for that, and before Linux 6.10 its maker does.
+        let link = |file| rustix::fs::linkat(file, "", directory, small.entry.name.as_os_str(), AtFlags::EMPTY_PATH);
+        match filled.map(link) {
             Some(Ok(())) => Ok(true),
             Some(Err(error @ (Errno::EXIST | Errno::NAMETOOLONG))) => Err(small.link_error(error)),
             // By name it will be done, or shown why not.
@@ -111,17 +114,17 @@ impl Staging {
     }
 
     /// Makes a file in the hidden directory, and renames it.
-    fn publish_by_rename(&self, small: &StagedFile<'_>) -> Result<()> {
-        let directory = self.scratch(small)?.directory();
+    fn publish_by_rename(&self, directory: &File, small: &StagedFile<'_>) -> Result<()> {
+        let scratch = self.scratch(small)?.directory();
         let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
-        let made = self.create(directory, &name, small);
-        let from = PathAt::in_directory(directory.as_fd(), &name);
-        let to = PathAt::in_directory(self.held.directory.as_fd(), small.entry.name.as_os_str());
+        let made = self.create(scratch, &name, small);
+        let from = PathAt::in_directory(scratch.as_fd(), &name);
+        let to = PathAt::in_directory(directory.as_fd(), small.entry.name.as_os_str());
         let put =
             made.and_then(|()| rename_noreplace::rename_noreplace(from, to).map_err(|error| small.link_error(error)));
         if put.is_err() {
             // What cannot be removed is removed with the directory.
-            let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(scratch, &name, AtFlags::empty());
         }
         put
     }
@@ -141,37 +144,22 @@ impl Staging {
     /// # Errors
     /// Those of making them.
     pub fn measure_cost(&self) -> Result<u64> {
-        let name = FileName::try_from(b"small".to_vec()).map_err(Error::ProtocolViolation)?;
-        let kind = EntryKind::File { bytes: 0, stored: 0 };
-        let modified = Mtime { seconds: 1, nanoseconds: 0 };
-        let entry = FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
+        let (kind, modified) = (EntryKind::File { bytes: 0, stored: 0 }, Mtime { seconds: 1, nanoseconds: 0 });
+        let entry = |number: usize| {
+            let name = FileName::try_from(format!("cost-{number}").into_bytes()).map_err(Error::ProtocolViolation)?;
+            let kind = kind.clone();
+            Ok(FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() })
+        };
+        let entries = (0..rate_prediction::MAX_TIMED_FILES).map(entry).collect::<Result<Vec<FileEntry>>>()?;
         let path = || PathBuf::from(".");
-        let small = StagedFile { entry: &entry, content: &[], path: &path, sync: false };
-        let directory = self.scratch(&small)?.directory();
-        let mut failed = Ok(());
+        let small = |entry| StagedFile { entry, content: &[], path: &path, sync: false };
+        let directory = self.scratch(&small(&entries[0]))?.directory();
+        let mut made = Ok(());
         let spent = rate_prediction::cpu_time(|| {
-            failed =
-                (0..rate_prediction::MAX_TIMED_FILES).try_for_each(|number| self.time_one((directory, number), &small));
+            made = entries.iter().try_for_each(|entry| self.publish_in(directory, &small(entry)));
             Ok(())
         });
-        failed.and(Ok(spent.map_err(small.call_error("time"))? / rate_prediction::MAX_TIMED_FILES as u64))
-    }
-
-    /// Makes an empty file in a directory, as others are made, under a name of this number.
-    fn time_one(&self, (directory, number): (&File, usize), small: &StagedFile<'_>) -> Result<()> {
-        let last = format!("cost-{number}");
-        if self.supports_unnamed.load(Ordering::Relaxed) {
-            let made = create_unnamed(directory, small.entry).map_err(small.call_error("make a file beside"))?;
-            return link_unnamed(&self.fill(made, small)?, directory, last.as_ref()).map_err(small.call_error("link"));
-        }
-        let first = format!("first-{number}");
-        self.create(directory, &first, small)?;
-        let directory = directory.as_fd();
-        rename_noreplace::rename_noreplace(
-            PathAt::in_directory(directory, &first),
-            PathAt::in_directory(directory, &last),
-        )
-        .map_err(small.call_error("rename"))
+        made.and(Ok(spent.map_err(small(&entries[0]).call_error("time"))? / entries.len() as u64))
     }
 
     fn create(&self, directory: &File, name: &str, small: &StagedFile<'_>) -> Result<()> {
@@ -201,23 +189,11 @@ fn permissions(entry: &FileEntry) -> Mode {
     Mode::from_raw_mode(entry.mode & PERMISSION_BITS)
 }
 
-/// A file in a directory, without a name there.
-fn create_unnamed(directory: &File, entry: &FileEntry) -> rustix::io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, ".", flags, permissions(entry)).map(File::from)
-}
-
-/// Gives a file without a name one where nothing is under it. Whoever did not make it needs a right for that, and before Linux 6.10
-/// its maker does.
-fn link_unnamed(file: &File, directory: &File, name: &OsStr) -> rustix::io::Result<()> {
-    rustix::fs::linkat(file, "", directory, name, AtFlags::EMPTY_PATH)
-}
-
 /// The process's umask; all permissions where it is unknown, so that each is set.
 fn umask() -> u32 {
-    let status = std::fs::read_to_string(PROC_STATUS).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(UMASK_KEY));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(PERMISSION_BITS)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let octal = value_of_key(&status, "Umask", ':');
+    octal.and_then(|octal| u32::from_str_radix(octal, 8).ok()).unwrap_or(PERMISSION_BITS)
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ impl PageTableReport {
             sender: entries(&looks.sender),
             receiver: entries(&looks.receiver),
             published: processor
-                .published()
+                .published
                 .map(|(sender, receiver)| [sender, receiver].map(|entry| format!("{entry:#x}"))),
-            bits: processor.bits().iter().map(bit).collect(),
+            bits: processor.bits.iter().map(bit).collect(),
         }
     }
 }
@@ -87,17 +87,17 @@ fn write_text(out: &mut dyn Write, looks: &PageTableEntries, processor: Processo
     let entries = compared_columns(looks, processor);
     let heads: Vec<&str> = entries.iter().map(|(head, _)| *head).collect();
     writeln!(out, "{:>18}  {:24}  {}", "value", "name", heads.join("  "))?;
-    for bit in processor.bits() {
+    for bit in processor.bits {
         let marks = entries.iter().map(|(head, entry)| {
             format!("{:>width$}", if entry & bit.mask == 0 { "-" } else { "yes" }, width = head.len())
         });
         writeln!(out, "{:#18x}  {:24}  {}", bit.mask, bit.name, marks.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(out, "\nWhy:")?;
-    for bit in processor.bits() {
+    for bit in processor.bits {
         writeln!(out, "  {}: {}", bit.name, bit.why)?;
     }
-    processor.published().map_or(Ok(()), |published| write_published(out, looks, (processor, published)))
+    processor.published.map_or(Ok(()), |published| write_published(out, looks, (processor, published)))
 }
 
 fn write_entries(out: &mut dyn Write, title: &str, (looks, processor): (&[StagedEntry], Processor)) -> io::Result<()> {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn text_fits_80_columns() {
-        let texts = [Processor::X86, Processor::Arm].map(|processor| {
+        let texts = [Processor::X86, Processor::ARM].map(|processor| {
             let mut out = Vec::new();
             write_text(&mut out, &looks(0x67), processor).unwrap();
             String::from_utf8(out).unwrap()

@@ -7,10 +7,8 @@ use kelvin_core::catalogue::transfer::{
     SenderMethod, TransferFiles, WINDOW, WaitMode, best_cell, cell, usual_mode,
 };
 use kelvin_sys::mapping::page_bytes;
-use kelvin_transfer::datapath::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
-use kelvin_transfer::raw_protocol::{
-    ConnectionLifetime, KernelMethod, KernelSetup, RawReceiveLimits, RawReceiveOptions, RawSendOptions,
-};
+use kelvin_transfer::datapath::{Mode, PathSetup, ReceiveMethod, SendMethod};
+use kelvin_transfer::raw_protocol::{ConnectionLifetime, RawReceiveLimits, RawReceiveOptions, RawSendOptions};
 
 use super::endpoints::{ReceiverEnd, SenderEnd};
 use crate::cases::IncompleteCase;
@@ -186,14 +184,14 @@ impl CallSpec {
             SenderMethod::Splice => SendMethod::Splice,
             SenderMethod::ZeroCopy => SendMethod::ZeroCopy,
             SenderMethod::Uring => SendMethod::Uring,
-            SenderMethod::KernelReadWrite | SenderMethod::KernelMmap => {
-                let setup = self.kernel_setup(sender == SenderMethod::KernelMmap)?;
-                return Some(SenderEnd::Kernel(RawSendOptions { setup, connection, reply, digest: false }));
-            }
+            SenderMethod::KernelReadWrite => SendMethod::ReadWrite,
+            SenderMethod::KernelMmap => SendMethod::Mmap,
         };
-        let (mode, buffer) = (self.process_mode()?, self.call_bytes(sender.is_mapping()));
-        let setup = SendSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT };
-        Some(SenderEnd::Process(RawSendOptions { setup, connection, reply, digest: false }))
+        let is_in_kernel = matches!(sender, SenderMethod::KernelReadWrite | SenderMethod::KernelMmap);
+        let setup = self.path_setup(method, sender.is_mapping(), is_in_kernel)?;
+        let options = RawSendOptions { setup, connection, reply, digest: false };
+        let is_asynchronous = self.mode == WaitMode::Fasync;
+        Some(if is_in_kernel { SenderEnd::Kernel(options, is_asynchronous) } else { SenderEnd::Process(options) })
     }
 
     /// `None` for a mode that the method does not have.
@@ -208,39 +206,29 @@ impl CallSpec {
             ReceiverMethod::Mmap => ReceiveMethod::Mmap,
             ReceiverMethod::Splice => ReceiveMethod::Splice,
             ReceiverMethod::Uring => ReceiveMethod::Uring,
-            ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap => {
-                let setup = self.kernel_setup(receiver == ReceiverMethod::KernelMmap)?;
-                return Some(ReceiverEnd::Kernel(RawReceiveOptions { setup, connection, limits }));
-            }
+            ReceiverMethod::KernelReadWrite => ReceiveMethod::ReadWrite,
+            ReceiverMethod::KernelMmap => ReceiveMethod::Mmap,
         };
-        let (mode, buffer) = (self.process_mode()?, self.call_bytes(receiver.is_mapping()));
-        let setup = ReceiveSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT };
-        Some(ReceiverEnd::Process(RawReceiveOptions { setup, connection, limits }))
+        let is_in_kernel = matches!(receiver, ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap);
+        let setup = self.path_setup(method, receiver.is_mapping(), is_in_kernel)?;
+        let options = RawReceiveOptions { setup, connection, limits };
+        let is_asynchronous = self.mode == WaitMode::Fasync;
+        Some(if is_in_kernel { ReceiverEnd::Kernel(options, is_asynchronous) } else { ReceiverEnd::Process(options) })
     }
 
-    fn process_mode(self) -> Option<datapath::Mode> {
-        match self.mode {
-            WaitMode::Blocking => Some(datapath::Mode::Blocking),
-            WaitMode::Nonblocking => Some(datapath::Mode::Nonblocking),
-            WaitMode::Signal => Some(datapath::Mode::Signal),
-            WaitMode::Uring => Some(datapath::Mode::Uring),
-            WaitMode::Fasync => None,
-        }
-    }
-
-    fn kernel_setup(self, is_mapping: bool) -> Option<KernelSetup> {
-        let method = if is_mapping { KernelMethod::Mmap } else { KernelMethod::ReadWrite };
-        let is_asynchronous = match self.mode {
-            WaitMode::Blocking => false,
-            WaitMode::Fasync => true,
-            WaitMode::Nonblocking | WaitMode::Signal | WaitMode::Uring => return None,
+    /// What a process has in common with a device, whose calls block, with O_ASYNC or without; `None` for a mode that it does not have.
+    fn path_setup<M>(self, method: M, is_mapping: bool, is_in_kernel: bool) -> Option<PathSetup<M>> {
+        let mode = match self.mode {
+            WaitMode::Blocking => Mode::Blocking,
+            WaitMode::Fasync if is_in_kernel => Mode::Blocking,
+            WaitMode::Nonblocking if !is_in_kernel => Mode::Nonblocking,
+            WaitMode::Signal if !is_in_kernel => Mode::Signal,
+            WaitMode::Uring if !is_in_kernel => Mode::Uring,
+            _ => return None,
         };
-        Some(KernelSetup { method, is_asynchronous, buffer: self.buffer, window: self.window })
-    }
-
-    /// A window is moved by one call.
-    fn call_bytes(self, is_mapped: bool) -> usize {
-        if is_mapped { self.window * page_bytes() } else { self.buffer }
+        // A process moves a window by one call.
+        let buffer = if is_mapping && !is_in_kernel { self.window * page_bytes() } else { self.buffer };
+        Some(PathSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT })
     }
 }
 
@@ -289,13 +277,13 @@ mod tests {
         let cells: Vec<Case> = hot_cells(Effort::Quick).into_iter().filter(transfer::has_kernel_end).collect();
         assert_eq!(cells.len(), 3 * 16);
         for case in &cells {
-            let (SenderEnd::Kernel(sending), ReceiverEnd::Kernel(receiving)) =
+            let (SenderEnd::Kernel(sending, is_sender_asynchronous), ReceiverEnd::Kernel(_, is_receiver_asynchronous)) =
                 (Cell::from_case(case).unwrap().sending, Cell::from_case(case).unwrap().receiving)
             else {
                 panic!("an end of its own: {case}")
             };
             let is_asynchronous = WaitMode::of(case) == Some(WaitMode::Fasync);
-            assert_eq!([sending.setup, receiving.setup].map(|setup| setup.is_asynchronous), [is_asynchronous; 2]);
+            assert_eq!([is_sender_asynchronous, is_receiver_asynchronous], [is_asynchronous; 2]);
             assert_eq!((sending.setup.buffer, sending.setup.window as u64), (512, WINDOW.number_in(case).unwrap()));
         }
         assert_eq!(cells.iter().filter(|case| WaitMode::of(case) == Some(WaitMode::Fasync)).count(), 3 * 4);

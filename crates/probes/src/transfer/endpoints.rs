@@ -5,9 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use kelvin_harness::ProbeError;
-use kelvin_transfer::raw_protocol::{
-    self, KernelListener, KernelSetup, RawReceiveOptions, RawSendOptions, RawTotals, ReceivedFile,
-};
+use kelvin_transfer::raw_protocol::{self, KernelListener, RawReceiveOptions, RawSendOptions, RawTotals, ReceivedFile};
 use kelvin_transfer::{Error, Result};
 
 use crate::net::link::prefer_congestion_control;
@@ -16,14 +14,15 @@ use crate::net::link::prefer_congestion_control;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SenderEnd {
     Process(RawSendOptions),
-    Kernel(RawSendOptions<KernelSetup>),
+    /// And whether the device has O_ASYNC.
+    Kernel(RawSendOptions, bool),
 }
 
 impl SenderEnd {
     pub(super) fn send(&self, files: &[PathBuf], to: SocketAddr) -> Result<RawTotals> {
         match self {
             Self::Process(how) => raw_protocol::send(files, to, how, prefer_congestion_control),
-            Self::Kernel(how) => raw_protocol::send_through_kernel(files, to, how),
+            Self::Kernel(how, is_asynchronous) => raw_protocol::send_through_kernel(files, to, how, *is_asynchronous),
         }
     }
 }
@@ -32,7 +31,8 @@ impl SenderEnd {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReceiverEnd {
     Process(RawReceiveOptions),
-    Kernel(RawReceiveOptions<KernelSetup>),
+    /// And whether the device has O_ASYNC.
+    Kernel(RawReceiveOptions, bool),
 }
 
 impl ReceiverEnd {
@@ -47,12 +47,11 @@ impl ReceiverEnd {
                 let address = listener.local_addr().map_err(failed)?;
                 Ok(ListeningEnd::Process { listener, address, how })
             }
-            Self::Kernel(how) => KernelListener::new().map(|listener| ListeningEnd::Kernel { listener, how }).map_err(
-                |error| match error {
-                    Error::Device(no_device) => ProbeError::skip(format!("needs the kernel module: {no_device}")),
-                    other => ProbeError::fail(format!("cannot start the receiving process: {other}")),
-                },
-            ),
+            Self::Kernel(how, is_asynchronous) => match KernelListener::new() {
+                Ok(listener) => Ok(ListeningEnd::Kernel { listener, how, is_asynchronous }),
+                Err(Error::Device(error)) => Err(ProbeError::skip(format!("needs the kernel module: {error}"))),
+                Err(error) => Err(ProbeError::fail(format!("cannot start the receiving process: {error}"))),
+            },
         }
     }
 }
@@ -60,7 +59,7 @@ impl ReceiverEnd {
 /// A receiver that listens.
 pub(super) enum ListeningEnd {
     Process { listener: TcpListener, address: SocketAddr, how: RawReceiveOptions },
-    Kernel { listener: KernelListener, how: RawReceiveOptions<KernelSetup> },
+    Kernel { listener: KernelListener, how: RawReceiveOptions, is_asynchronous: bool },
 }
 
 impl ListeningEnd {
@@ -75,7 +74,9 @@ impl ListeningEnd {
     pub(super) fn receive(&mut self, directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)) -> Result<RawTotals> {
         match self {
             Self::Process { listener, how, .. } => raw_protocol::receive(listener, directory, how, each),
-            Self::Kernel { listener, how } => listener.receive(directory, how, each),
+            Self::Kernel { listener, how, is_asynchronous } => {
+                listener.receive(directory, (how, *is_asynchronous), each)
+            }
         }
     }
 }

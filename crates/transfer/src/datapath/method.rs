@@ -225,6 +225,12 @@ impl<M: PathMethod> PathSetup<M> {
         Ok(())
     }
 
+    /// The same with the sending method by the same calls.
+    pub(super) fn as_sending(&self) -> SendSetup {
+        let Self { mode, buffer, window, timeout, .. } = *self;
+        SendSetup { method: self.method.as_sending(), mode, buffer, window, timeout }
+    }
+
     /// Bytes of memory of its own that a path makes.
     pub fn memory_bytes(&self) -> usize {
         match self.slots() {

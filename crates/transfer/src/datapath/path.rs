@@ -68,20 +68,23 @@ impl<M: PathMethod> DataPath<M> {
         self.method.reconnect(&mut self.socket)
     }
 
-    /// Has the calls of the socket wait as the mode has them, for so long.
-    ///
-    /// # Errors
-    /// Those of setting it.
-    pub fn set_mode_timeout(&self, timeout: Duration) -> Result<()> {
-        self.socket.set_waiting(self.setup.mode, timeout)
-    }
-
-    /// Has them wait in the call, as others expect who use the same socket.
+    /// Has the calls of the socket wait in the call for so long, as others expect who use the same socket.
     ///
     /// # Errors
     /// Those of setting it.
     pub fn set_blocking_timeout(&self, timeout: Duration) -> Result<()> {
         self.socket.set_waiting(Mode::Blocking, timeout)
+    }
+
+    /// Moves something with calls that wait as the mode has them, for so long; then they wait in the call for another time.
+    ///
+    /// # Errors
+    /// Those of setting it.
+    pub fn in_mode<T>(&mut self, [timeout, after]: [Duration; 2], work: impl FnOnce(&mut Self) -> T) -> Result<T> {
+        self.socket.set_waiting(self.setup.mode, timeout)?;
+        let outcome = work(self);
+        self.set_blocking_timeout(after)?;
+        Ok(outcome)
     }
 
     /// Moves these bytes of a file, and returns how many have gone through the socket.

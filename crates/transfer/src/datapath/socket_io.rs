@@ -13,7 +13,7 @@ use kelvin_sys::net::transfer_call::{
 use kelvin_sys::stop_signals;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::method::{Mode, PathMethod, PathSetup};
+use super::method::{Mode, PathMethod, PathSetup, SendSetup};
 use crate::progress::ProgressMeter;
 
 /// What was done for the bytes that were moved.
@@ -40,25 +40,11 @@ impl IoCounts {
     }
 }
 
-/// How a path waits, how long, and its buffers in a ring.
-#[derive(Clone, Copy, Debug)]
-struct WaitOptions {
-    mode: Mode,
-    timeout: Duration,
-    slots: usize,
-    buffer: usize,
-}
-
-impl WaitOptions {
-    fn of<M: PathMethod>(setup: &PathSetup<M>) -> Self {
-        Self { mode: setup.mode, timeout: setup.timeout, slots: setup.slots(), buffer: setup.buffer }
-    }
-}
-
 /// The socket of a path.
 pub struct SocketIo {
     backend: Backend,
-    options: WaitOptions,
+    /// How it waits, how long, and its buffers in a ring.
+    setup: SendSetup,
     pub counts: IoCounts,
     /// Sends without a copy that are not completed, where there are such sends.
     pub zero_copies: Option<PendingSends>,
@@ -88,37 +74,40 @@ pub struct RingIo<'a> {
 
 impl SocketIo {
     pub fn new<M: PathMethod>(stream: TcpStream, setup: &PathSetup<M>) -> Result<Self> {
-        let options = WaitOptions::of(setup);
-        let backend = match wait_mode(options.mode) {
-            Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, options.timeout)?),
+        let backend = match wait_mode(setup.mode) {
+            Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, setup.timeout)?),
             None => {
-                prepare_for_ring(&stream, options.timeout)?;
-                Backend::Ring { stream, requests: Box::new(TransferRing::new(options.slots, options.buffer)?) }
+                prepare_for_ring(&stream, setup.timeout)?;
+                Backend::Ring { stream, requests: Box::new(TransferRing::new(setup.slots(), setup.buffer)?) }
             }
         };
-        Ok(Self { backend, options, counts: IoCounts::default(), zero_copies: None, incoming: None })
+        Ok(Self::over(backend, setup))
     }
 
     /// A socket in the kernel, behind a device.
     pub fn over_device<M: PathMethod>(device: KernelSocket, setup: &PathSetup<M>) -> Self {
-        let (backend, options) = (Backend::Device(device), WaitOptions::of(setup));
-        Self { backend, options, counts: IoCounts::default(), zero_copies: None, incoming: None }
+        Self::over(Backend::Device(device), setup)
+    }
+
+    fn over<M: PathMethod>(backend: Backend, setup: &PathSetup<M>) -> Self {
+        let setup = setup.as_sending();
+        Self { backend, setup, counts: IoCounts::default(), zero_copies: None, incoming: None }
     }
 
     /// Takes another socket in the place of the present one; a ring stays.
     pub fn reconnect(&mut self, next: TcpStream) -> Result<()> {
-        match (&mut self.backend, wait_mode(self.options.mode)) {
+        match (&mut self.backend, wait_mode(self.setup.mode)) {
             (Backend::Ring { stream, requests }, _) => {
-                prepare_for_ring(&next, self.options.timeout)?;
+                prepare_for_ring(&next, self.setup.timeout)?;
                 *stream = next;
                 // Buffers may still be in use by a connection that failed.
                 if (0..requests.slots()).any(|slot| requests.is_in_use(slot)) {
-                    **requests = TransferRing::new(self.options.slots, self.options.buffer)?;
+                    **requests = TransferRing::new(self.setup.slots(), self.setup.buffer)?;
                 }
                 Ok(())
             }
             (Backend::Calls(socket), Some(waiting)) => {
-                *socket = WaitingSocket::new(next, waiting, self.options.timeout)?;
+                *socket = WaitingSocket::new(next, waiting, self.setup.timeout)?;
                 Ok(())
             }
             _ => Err(ErrorKind::Unsupported.into()),
@@ -154,7 +143,7 @@ impl SocketIo {
     /// Its ring, if it has one.
     pub fn ring(&mut self) -> Option<RingIo<'_>> {
         let Backend::Ring { stream, requests } = &mut self.backend else { return None };
-        let (timeout, incoming) = (self.options.timeout, self.incoming.as_mut());
+        let (timeout, incoming) = (self.setup.timeout, self.incoming.as_mut());
         Some(RingIo { socket: stream, requests, counts: &mut self.counts, timeout, incoming })
     }
 
@@ -174,7 +163,7 @@ impl SocketIo {
         if let Backend::Ring { stream, requests } = &mut self.backend {
             self.counts.system_calls += 1;
             self.counts.waits += 1;
-            return requests.execute(call, stream, self.options.timeout).map_err(|error| match error.kind() {
+            return requests.execute(call, stream, self.setup.timeout).map_err(|error| match error.kind() {
                 ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
                 _ => error,
             });
@@ -212,7 +201,7 @@ impl SocketIo {
             match (attempt(&mut self.backend), awaited) {
                 (Err(error), _) if error.kind() == ErrorKind::Interrupted => {}
                 (Err(error), Some(awaited)) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.options.mode == Mode::Blocking {
+                    if self.setup.mode == Mode::Blocking {
                         return Err(ErrorKind::TimedOut.into());
                     }
                     self.take_completions()?;
@@ -225,7 +214,7 @@ impl SocketIo {
 
     /// Waits for something, for what is left of the timeout since this instant.
     fn wait(&mut self, awaited: SocketEvent, since: Instant) -> Result<()> {
-        let left = self.options.timeout.saturating_sub(since.elapsed());
+        let left = self.setup.timeout.saturating_sub(since.elapsed());
         let Backend::Calls(socket) = &mut self.backend else { return Ok(()) };
         self.counts.system_calls += 1;
         self.counts.waits += 1;
@@ -262,16 +251,14 @@ impl SocketIo {
     pub fn write(&mut self, parts: &[IoSlice<'_>], follows: MoreFollows) -> Result<()> {
         match self.backend {
             Backend::Calls(_) => {
-                let bytes: usize = parts.iter().map(|part| part.len()).sum();
-                let mut sent = 0;
-                while sent < bytes {
-                    let mut rest: Vec<IoSlice<'_>> = parts.to_vec();
-                    let mut rest = rest.as_mut_slice();
-                    IoSlice::advance_slices(&mut rest, sent);
-                    sent += self.retry_until_ready(Some(SocketEvent::Writable), |backend| match backend {
+                let mut parts: Vec<IoSlice<'_>> = parts.to_vec();
+                let mut rest = parts.as_mut_slice();
+                while rest.iter().any(|part| !part.is_empty()) {
+                    let sent = self.retry_until_ready(Some(SocketEvent::Writable), |backend| match backend {
                         Backend::Calls(socket) => send_vectored(socket.stream(), rest, follows),
                         _ => Err(ErrorKind::Unsupported.into()),
                     })?;
+                    IoSlice::advance_slices(&mut rest, sent);
                 }
                 Ok(())
             }

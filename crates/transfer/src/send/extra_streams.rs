@@ -62,8 +62,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     pub(super) fn open_file_connection(&mut self, number: usize) -> Result<()> {
         let Some(another) = self.connect_for_file.take() else { return Ok(()) };
         while !self.can_bypass_channel() || self.is_far_ahead() {
-            let message = self.channels.first.receive()?;
-            self.on_message(message)?;
+            self.receive_message()?;
         }
         let file = number as EntryNumber;
         let own = add_elapsed(&mut self.channels.first.times.connection, || another(file))?;

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +12,18 @@ use crate::wire::Hasher;
 use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
 use kelvin_sys::stop_signals;
+use rustix::fs::SeekFrom;
+use rustix::io::retry_on_intr;
 
-use super::{SendSession, UnsentFile, WantedFile};
-use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
+use super::{SendSession, UnsentFile, WantedFile, stop_if_asked};
+use crate::blocks::{self, is_bit_set};
 use crate::datapath::{PathMethod, SendMethod, SendPath};
 use crate::message::{EntryKind, EntryNumber, FilePiece, SenderMessage, WholeFile};
 use crate::method_chooser::{self, PieceMethod};
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, TransferStream};
 use crate::session::{MAX_BATCH_BYTES, MAX_BATCH_FILES};
 use crate::source::SourceEntry;
-use crate::stage_times::add_elapsed;
+use crate::stage_times::{add_elapsed, hash_timed};
 use crate::summary::ByteCounts;
 use crate::{Error, Result};
 
@@ -40,15 +43,14 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         self.close_file_connection(number)?;
         while self.options.acknowledge && self.unacked.contains_key(&number) {
-            let message = self.channels.first.receive()?;
-            self.on_message(message)?;
+            self.receive_message()?;
         }
         Ok(())
     }
 
     /// Sends the whole content of this file and those that follow it.
     fn send_small(&mut self, wanted: WantedFile) -> Result<()> {
-        self.stop_if_asked()?;
+        stop_if_asked()?;
         let (mut files, mut content, mut filled) = (Vec::new(), self.take_buffer(), 0);
         let most = self.limiter.max_burst(MAX_BATCH_BYTES);
         let mut next = Some(wanted);
@@ -102,7 +104,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         self.channels.first.queue(&SenderMessage::Abandoned { file: number as EntryNumber, why: why.wire_text() })?;
         self.unacked.remove(&number);
         self.advance(source.bytes());
-        self.unsent.push(UnsentFile { path: source.display_path().to_owned(), why });
+        self.unsent.push(UnsentFile::new(&source, why));
         Ok(())
     }
 
@@ -148,24 +150,25 @@ impl<S: TransferStream> SendSession<'_, S> {
         let Some(first) = self.send_parallel(source, wanted, file)? else { return Ok(()) };
         let mut missing = (first..all).filter(|block| !is_bit_set(&wanted.valid_blocks, *block)).peekable();
         while let Some(block) = missing.next() {
-            let first = block * BLOCK_BYTES;
-            let end = (first + BLOCK_BYTES).min(source.bytes());
-            let mut pieces = data_and_holes(source, file, first..end).into_iter().peekable();
+            let range = blocks::block_range(block, source.bytes());
+            let mut pieces = data_and_holes(source, file, range).into_iter().peekable();
             while let Some(((start, end), is_hole)) = pieces.next() {
                 let (file_number, bytes) = (wanted.number as EntryNumber, (end - start) as u32);
                 let is_last = missing.peek().is_none() && pieces.peek().is_none();
                 let piece = FilePiece { file: file_number, offset: start, bytes, is_last };
-                match (is_hole, is_last) {
-                    (true, _) => {
-                        if is_last {
-                            source.check_unchanged_at_end(file)?;
-                        }
-                        self.channels.current().queue(&SenderMessage::Hole(piece))?;
-                        self.count_unacked(wanted.number, |amount| amount.holes += u64::from(bytes));
-                        self.advance(bytes.into());
+                if !is_hole {
+                    if is_last {
+                        self.send_last_piece(source, file, piece)?
+                    } else {
+                        self.send_piece(source, file, piece)?
                     }
-                    (false, true) => self.send_last_piece(source, file, piece)?,
-                    (false, false) => self.send_piece(source, file, piece)?,
+                } else {
+                    if is_last {
+                        source.check_unchanged_at_end(file)?;
+                    }
+                    self.channels.current().queue(&SenderMessage::Hole(piece))?;
+                    self.count_unacked(wanted.number, |amount| amount.holes += u64::from(bytes));
+                    self.advance(bytes.into());
                 }
                 if !self.is_still_wanted(wanted.number)? {
                     return Ok(());
@@ -177,10 +180,8 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
     pub(super) fn is_still_wanted(&mut self, number: usize) -> Result<bool> {
-        self.stop_if_asked()?;
-        while let Some(message) = self.channels.first.try_receive()? {
-            self.on_message(message)?;
-        }
+        stop_if_asked()?;
+        self.receive_available()?;
         let is_refused = self.refused == Some(number);
         if is_refused {
             let why = "the receiver wants no more of it".to_owned();
@@ -202,46 +203,46 @@ impl<S: TransferStream> SendSession<'_, S> {
         let read = self.channels.first.times.time_file(|| file.read_exact_at(content, end.offset));
         let is_right =
             read.map_err(|_| shortened_error(source, file)).and_then(|()| source.check_unchanged_at_end(file));
-        let sent = is_right.and_then(|()| {
-            self.channels.current().queue(&SenderMessage::Block(end))?;
-            self.count_unacked(end.file as usize, |amount| amount.moved += u64::from(end.bytes));
-            let mut hasher = Hasher::new();
-            self.send_part(content, &mut hasher)?;
-            self.send_digest(&hasher)
-        });
+        let sent = is_right.and_then(|()| self.send_block(end, content));
         self.buffer = buffer;
         sent
+    }
+
+    /// Sends a piece whose bytes are these.
+    fn send_block(&mut self, piece: FilePiece, content: &[u8]) -> Result<()> {
+        self.channels.current().queue(&SenderMessage::Block(piece))?;
+        self.count_unacked(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
+        let mut hasher = Hasher::new();
+        self.send_part(content, &mut hasher)?;
+        self.send_digest(&hasher)
     }
 
     /// Sends a piece of a file.
     pub(super) fn send_piece(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
         self.channels.current().queue(&SenderMessage::Block(piece))?;
         self.count_unacked(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
-        let range = (piece.offset, u64::from(piece.bytes));
-        let is_whole = self.send_range(file, range)?;
+        let is_whole = self.send_range(file, piece.range())?;
         if is_whole { Ok(()) } else { Err(shortened_error(source, file)) }
     }
 
     /// Sends as many bytes as were announced, by the method that is due.
-    fn send_range(&mut self, file: &File, range: (u64, u64)) -> Result<bool> {
+    fn send_range(&mut self, file: &File, range: Range<u64>) -> Result<bool> {
         if !self.can_bypass_channel() {
             return self.send_buffered(file, range);
         }
-        let channel = self.channels.current();
+        let (channel, bytes) = (self.channels.current(), range.end - range.start);
         let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
         let begun = Instant::now();
         let sent = match &mut method.path {
-            None => self.send_buffered(file, range).map(Some),
-            Some(path) => self.send_direct(path, file, range),
+            None => Some(self.send_buffered(file, range.clone())),
+            Some(path) => self.send_direct(path, file, range.clone()).transpose(),
         };
-        let Ok(None) = sent else {
-            self.methods.record(method, range.1, begun);
-            return sent.map(|is_whole| is_whole.unwrap_or_default());
-        };
-        self.methods.record(method, 0, begun);
-        let (begun, is_whole) = (Instant::now(), self.send_buffered(file, range));
-        self.methods.record(PieceMethod::BUFFERED, range.1, begun);
-        is_whole
+        self.methods.record(method, if sent.is_some() { bytes } else { 0 }, begun);
+        sent.unwrap_or_else(|| {
+            let (begun, is_whole) = (Instant::now(), self.send_buffered(file, range));
+            self.methods.record(PieceMethod::BUFFERED, bytes, begun);
+            is_whole
+        })
     }
 
     /// Whether so little can come from the receiver that it finds room in the socket while nobody listens: no digests of parts, no
@@ -252,85 +253,59 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends as many bytes as were announced by a method of its own, with zeros for those that are not there any more; says whether
     /// all were, or nothing of a file that cannot be mapped, of which none has gone.
-    fn send_direct(&mut self, path: &mut SendPath, file: &File, (offset, bytes): (u64, u64)) -> Result<Option<bool>> {
+    fn send_direct(&mut self, path: &mut SendPath, file: &File, range: Range<u64>) -> Result<Option<bool>> {
         let (verify, shows) = (self.options.settings.verify, path.setup.method.shows_bytes());
-        let mut hasher = Hasher::new();
-        let mut done = 0;
+        let (mut hasher, mut is_whole) = (Hasher::new(), true);
         self.channels.current().flush()?;
-        while done < bytes {
-            let part = self.limiter.max_burst(bytes - done);
-            let range = offset + done..offset + done + part;
+        for (start, part) in blocks::parts(range.clone(), self.limiter.max_burst(u64::MAX)) {
             let (begun, mut hashing) = (Instant::now(), 0);
-            let mut see = |shown: &[u8]| {
-                add_elapsed(&mut hashing, || {
-                    hasher.update(shown);
-                });
-            };
-            let sent = method_chooser::send_range(path, file, range.clone(), (verify && shows).then_some(&mut see))?;
-            let sent = match sent {
-                None if done == 0 => return Ok(None),
+            let mut hash = |shown: &[u8]| hash_timed(&mut hasher, shown, &mut hashing);
+            let observer = (verify && shows).then_some(&mut hash as &mut dyn FnMut(&[u8]));
+            let sent = match method_chooser::send_range(path, file, start..start + part as u64, observer)? {
+                None if start == range.start => return Ok(None),
                 sent => sent.unwrap_or_default(),
             };
-            self.channels.first.times.verify += hashing;
-            self.channels.first.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
+            let times = &mut self.channels.first.times;
+            times.verify += hashing;
+            times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
             if verify && !shows {
-                self.hash_from_file(file, (range.start, sent), &mut hasher)?;
+                self.hash_from_file(file, start..start + sent, &mut hasher);
             }
             self.limit_rate(sent);
             self.advance(sent);
-            done += sent;
-            if sent < part {
-                for rest in (done..bytes).step_by(ZERO_BUFFER_BYTES) {
-                    let zeros = (bytes - rest).min(ZERO_BUFFER_BYTES as u64) as usize;
+            if sent < part as u64 {
+                for (_, zeros) in blocks::parts(start + sent..range.end, ZERO_BUFFER_BYTES as u64) {
                     self.send_bytes(&[0; ZERO_BUFFER_BYTES][..zeros])?;
                 }
-                self.send_digest(&hasher)?;
-                return Ok(Some(false));
+                is_whole = false;
+                break;
             }
         }
         self.send_digest(&hasher)?;
-        Ok(Some(true))
+        Ok(Some(is_whole))
     }
 
-    /// Hashes bytes that went from the file into the socket without being seen.
-    fn hash_from_file(&mut self, file: &File, (offset, bytes): (u64, u64), hasher: &mut Hasher) -> Result<()> {
+    /// Hashes bytes that went from the file into the socket without being seen. Where they cannot be read, the digest will not be right,
+    /// and the file not kept.
+    fn hash_from_file(&mut self, file: &File, range: Range<u64>, hasher: &mut Hasher) {
         let mut buffer = self.take_buffer();
-        let mut done = 0;
-        while done < bytes {
-            let room = (bytes - done).min(PART_BYTES as u64) as usize;
-            let count = match self.channels.first.times.time_file(|| read_at(file, &mut buffer[..room], offset + done))
-            {
-                Ok(count @ 1..) => count,
-                // The digest will not be right, and the file not kept.
-                _ => break,
-            };
-            add_elapsed(&mut self.channels.first.times.verify, || {
-                hasher.update(&buffer[..count]);
-            });
-            done += count as u64;
+        let times = &mut self.channels.first.times;
+        for (start, part) in blocks::parts(range, PART_BYTES as u64) {
+            if times.time_file(|| file.read_exact_at(&mut buffer[..part], start)).is_err() {
+                break;
+            }
+            hash_timed(hasher, &buffer[..part], &mut times.verify);
         }
         self.buffer = buffer;
-        Ok(())
     }
 
-    /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether all were.
-    fn send_buffered(&mut self, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
-        let most = self.limiter.max_burst(PART_BYTES as u64);
-        let (mut done, mut is_whole, mut hasher) = (0, true, Hasher::new());
-        let mut buffer = self.take_buffer();
-        while done < bytes {
-            let room = most.min(bytes - done) as usize;
-            let read = self.channels.first.times.time_file(|| read_at(file, &mut buffer[..room], offset + done));
-            let count = match read {
-                Ok(count @ 1..) => count,
-                _ => {
-                    is_whole = false;
-                    buffer[..room].fill(0);
-                    room
-                }
-            };
-            self.send_part(&buffer[..count], &mut hasher)?;
-            done += count as u64;
+    /// Sends as many bytes as were announced, with zeros for parts that are not there any more; says whether all were.
+    fn send_buffered(&mut self, file: &File, range: Range<u64>) -> Result<bool> {
+        let (mut is_whole, mut hasher, mut buffer) = (true, Hasher::new(), self.take_buffer());
+        for (start, part) in blocks::parts(range, self.limiter.max_burst(PART_BYTES as u64)) {
+            let part = &mut buffer[..part];
+            is_whole &= self.channels.first.times.time_file(|| read_or_zero(file, part, start));
+            self.send_part(part, &mut hasher)?;
         }
         self.buffer = buffer;
         self.send_digest(&hasher)?;
@@ -340,7 +315,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// Sends a part of a piece.
     fn send_part(&mut self, part: &[u8], hasher: &mut Hasher) -> Result<()> {
         if self.options.settings.verify {
-            add_elapsed(&mut self.channels.first.times.verify, || hasher.update(part));
+            hash_timed(hasher, part, &mut self.channels.first.times.verify);
         }
         self.send_bytes(part)?;
         self.advance(part.len() as u64);
@@ -373,15 +348,11 @@ impl<S: TransferStream> SendSession<'_, S> {
         loop {
             let read = self.channels.first.times.time_file(|| read_next(input, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", source.display_path(), error))?;
-            self.stop_if_asked()?;
+            stop_if_asked()?;
             let piece = FilePiece { file: number as EntryNumber, offset, bytes: count as u32, is_last: count == 0 };
-            self.channels.current().queue(&SenderMessage::Block(piece))?;
-            let mut hasher = Hasher::new();
-            self.send_part(&buffer[..count], &mut hasher)?;
-            self.send_digest(&hasher)?;
+            self.send_block(piece, &buffer[..count])?;
             self.channels.current().flush()?;
             offset += count as u64;
-            self.unacked.insert(number, ByteCounts::from_sent(offset));
             if count == 0 || !self.is_still_wanted(number)? {
                 return Ok(());
             }
@@ -391,17 +362,16 @@ impl<S: TransferStream> SendSession<'_, S> {
 
 /// Reads the content of a small file, if it is what was offered, into room for a byte more: that there is none shows its end without
 /// another call.
-pub(super) fn read_whole(source: &SourceEntry, mut file: File, content: &mut [u8]) -> Result<()> {
+pub(super) fn read_whole(source: &SourceEntry, file: File, content: &mut [u8]) -> Result<()> {
     let (bytes, mut done) = (source.bytes() as usize, 0);
     let read = loop {
-        match file.read(&mut content[done..]) {
-            Ok(0) => break Ok(()),
-            Ok(read) => done += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => break Err(error),
-        }
-        if done >= bytes {
-            break Ok(());
+        match retry_on_intr(|| rustix::io::read(&file, &mut content[done..])) {
+            Ok(read) if read > 0 && done + read < bytes => done += read,
+            Ok(read) => {
+                done += read;
+                break Ok(());
+            }
+            Err(error) => break Err(std::io::Error::from(error)),
         }
     };
     // A file that was written says so itself.
@@ -415,29 +385,25 @@ pub(super) fn read_whole(source: &SourceEntry, mut file: File, content: &mut [u8
 }
 
 /// The parts of a range of a file, and whether they are holes.
-fn data_and_holes(source: &SourceEntry, file: &File, range: std::ops::Range<u64>) -> Vec<((u64, u64), bool)> {
+fn data_and_holes(source: &SourceEntry, file: &File, range: Range<u64>) -> Vec<((u64, u64), bool)> {
     if !source.has_holes {
         return vec![((range.start, range.end), false)];
     }
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
+    let seek = |to| rustix::fs::seek(file, to).map_or(range.end, |position| position.min(range.end));
+    let (mut parts, mut position) = (Vec::new(), range.start);
+    while position < range.end {
         // None behind it: the rest is a hole. A file system that does not know holes calls everything data.
-        let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)).map_or(range.end, |data| data.min(range.end));
-        if data > at {
-            found.push(((at, data), true));
-        }
-        let hole =
-            rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data)).map_or(range.end, |hole| hole.min(range.end));
-        if data < range.end && hole > data {
-            found.push(((data, hole), false));
-        }
-        at = hole.max(data);
+        let data = seek(SeekFrom::Data(position));
+        let hole = seek(SeekFrom::Hole(data)).max(data);
+        parts.extend(
+            [((position, data), true), ((data, hole), false)].into_iter().filter(|((start, end), _)| end > start),
+        );
+        position = hole;
     }
-    if found.is_empty() {
-        found.push(((range.start, range.end), false));
+    if parts.is_empty() {
+        parts.push(((range.start, range.end), false));
     }
-    found
+    parts
 }
 
 /// Reads what comes next; nothing if this process was asked to stop.
@@ -453,14 +419,13 @@ fn read_next(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
     }
 }
 
-/// Reads what is there, and again where a signal interrupts that.
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    loop {
-        match file.read_at(buffer, offset) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            read => return read,
-        }
+/// Reads a part of a file; zeros, where not all of it is there. Says whether it is.
+pub(super) fn read_or_zero(file: &File, part: &mut [u8], offset: u64) -> bool {
+    let is_read = file.read_exact_at(part, offset).is_ok();
+    if !is_read {
+        part.fill(0);
     }
+    is_read
 }
 
 /// Why a file has not the bytes that were announced.

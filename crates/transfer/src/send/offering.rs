@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{SendSession, UNKNOWN_FILE, UnsentFile, WantedFile};
-use crate::blocks::{self, BLOCK_BYTES, is_bit_set, set_bit};
+use crate::blocks::{self, set_bit};
 use crate::incoming_file::range_digest;
 use crate::message::{Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, RefusalReason, SenderMessage};
 use crate::secure_channel::TransferStream;
@@ -103,19 +103,20 @@ impl<S: TransferStream> SendSession<'_, S> {
         let source = Arc::clone(source);
         self.decided += 1;
         let is_dry = self.options.settings.dry_run;
+        let is_possible = match decision {
+            EntryDecision::Wanted | EntryDecision::Resumed => source.is_file(),
+            EntryDecision::Made => !source.is_file(),
+            EntryDecision::Unchanged | EntryDecision::Refused(_) => true,
+        };
+        Error::ensure(is_possible, UNKNOWN_FILE)?;
         match decision {
-            EntryDecision::Wanted | EntryDecision::Resumed if !source.is_file() => {
-                return Err(Error::ProtocolViolation(UNKNOWN_FILE));
-            }
-            EntryDecision::Made if source.is_file() => return Err(Error::ProtocolViolation(UNKNOWN_FILE)),
             EntryDecision::Wanted | EntryDecision::Resumed if is_dry => {
                 self.planned.push(source.display_path().to_owned())
             }
             EntryDecision::Wanted => self.ready.push_back(WantedFile { number, valid_blocks: Vec::new() }),
             EntryDecision::Resumed => {
-                let blocks = blocks::block_count(source.bytes());
-                self.resumed
-                    .insert(number, ResumeInfo { valid_blocks: vec![0; blocks.div_ceil(8) as usize], next_block: 0 });
+                let valid_blocks = vec![0; blocks::block_count(source.bytes()).div_ceil(8) as usize];
+                self.resumed.insert(number, ResumeInfo { valid_blocks, next_block: 0 });
             }
             EntryDecision::Unchanged => {
                 self.unchanged += 1;
@@ -124,7 +125,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             EntryDecision::Made => {}
             EntryDecision::Refused(RefusalReason(why)) => {
                 self.advance(source.bytes());
-                self.unsent.push(UnsentFile { path: source.display_path().to_owned(), why: Error::Refused(why) });
+                self.unsent.push(UnsentFile::new(&source, Error::Refused(why)));
             }
         }
         Ok(())
@@ -139,21 +140,20 @@ impl<S: TransferStream> SendSession<'_, S> {
     ) -> Result<()> {
         let number = file as usize;
         let source = Arc::clone(self.collection.sources.get(number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?);
-        let told = self.resumed.get_mut(&number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
+        let ResumeInfo { valid_blocks, next_block } =
+            self.resumed.get_mut(&number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
         // Each block is read once, however often the receiver would speak of it.
         let next = first.checked_add(digests.len() as u32).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
-        if first != std::mem::replace(&mut told.next_block, next)
-            || u64::from(next) > blocks::block_count(source.bytes())
-        {
-            return Err(Error::ProtocolViolation("it speaks of blocks that it cannot have"));
-        }
+        let is_next = first == std::mem::replace(next_block, next);
+        let is_possible = is_next && u64::from(next) <= blocks::block_count(source.bytes());
+        Error::ensure(is_possible, "it speaks of blocks that it cannot have")?;
         let mut begun = Instant::now();
         // A file that cannot be read says so when it is sent.
         if let Ok(file) = source.open() {
-            for (block, theirs) in (u64::from(first)..blocks::block_count(source.bytes())).zip(digests) {
-                let range = (block * BLOCK_BYTES, (source.bytes() - block * BLOCK_BYTES).min(BLOCK_BYTES));
+            for (block, theirs) in (u64::from(first)..).zip(digests) {
+                let range = blocks::block_range(block, source.bytes());
                 if range_digest(&file, range, &mut self.buffer).is_ok_and(|own| own == *theirs) {
-                    set_bit(&mut told.valid_blocks, block);
+                    set_bit(valid_blocks, block);
                 }
                 // The receiver waits meanwhile, and a disk may be slow.
                 let signs = begun.elapsed().as_millis() / KEEPALIVE_INTERVAL.as_millis();
@@ -164,14 +164,13 @@ impl<S: TransferStream> SendSession<'_, S> {
                 }
             }
         }
-        if is_all && let Some(ResumeInfo { valid_blocks: kept, .. }) = self.resumed.remove(&number) {
-            let blocks = (0..blocks::block_count(source.bytes())).filter(|block| is_bit_set(&kept, *block));
-            let resumed = blocks.map(|block| (source.bytes() - block * BLOCK_BYTES).min(BLOCK_BYTES)).sum();
+        if is_all && let Some(ResumeInfo { valid_blocks, .. }) = self.resumed.remove(&number) {
+            let resumed = blocks::present_bytes(&valid_blocks, source.bytes());
             // Its verdict comes at once if nothing of it is missing.
             self.unacked.insert(number, ByteCounts { resumed, ..ByteCounts::default() });
             self.advance(resumed);
-            self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: kept.clone() })?;
-            self.ready.push_back(WantedFile { number, valid_blocks: kept });
+            self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: valid_blocks.clone() })?;
+            self.ready.push_back(WantedFile { number, valid_blocks });
         }
         Ok(())
     }

@@ -5,16 +5,15 @@
 
 use std::fs::File;
 use std::net::TcpStream;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Teller, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use super::files::shortened_error;
+use super::files::{read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
-use super::{SendSession, WantedFile};
+use super::{SendSession, WantedFile, stop_if_asked};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
 use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::rate_limiter::RateLimiter;
@@ -22,7 +21,6 @@ use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::source::SourceEntry;
 use crate::wire::Hasher;
 use crate::{Error, Result};
-use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
@@ -146,25 +144,24 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
 
     /// Those of them that have stopped.
     fn take_stopped(&mut self) -> Vec<JoinedSendStream> {
-        let all = std::mem::take(&mut self.stopping).into_iter();
-        let (ended, stopping): (Vec<_>, Vec<_>) = all.partition(|one| one.thread.is_finished());
-        self.stopping = stopping;
-        if !ended.is_empty() {
+        let stopped: Vec<_> = self.stopping.extract_if(.., |stream| stream.thread.is_finished()).collect();
+        if !stopped.is_empty() {
             self.since = Instant::now();
         }
-        self.collect(ended)
+        self.join(stopped)
     }
 
     /// All of them, when they have ended.
     fn join_all(mut self) -> (Vec<JoinedSendStream>, Vec<Result<()>>) {
-        let all: Vec<_> = self.running.drain(..).chain(self.stopping.drain(..)).collect();
-        let joined = self.collect(all);
-        (joined, self.ended)
+        self.reduce_to(0);
+        let streams = std::mem::take(&mut self.stopping);
+        (self.join(streams), self.ended)
     }
 
-    fn collect(&mut self, ended: Vec<RunningStream<'_>>) -> Vec<JoinedSendStream> {
-        let join = |one: RunningStream<'_>| one.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
-        let (joined, ended): (Vec<_>, Vec<_>) = ended.into_iter().map(join).unzip();
+    fn join(&mut self, streams: Vec<RunningStream<'_>>) -> Vec<JoinedSendStream> {
+        let join =
+            |stream: RunningStream<'_>| stream.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
+        let (joined, ended): (Vec<_>, Vec<_>) = streams.into_iter().map(join).unzip();
         self.ended.extend(ended);
         joined
     }
@@ -215,21 +212,16 @@ impl JoinedSendStream {
     /// Sends a whole block, since so much was announced; says whether the file had all of it.
     fn send_block(&mut self, split: &BlockQueue<'_>, piece: &FilePiece) -> Result<bool> {
         self.channel.queue(&SenderMessage::Block(*piece))?;
-        let (mut done, mut is_whole, mut hasher) = (0, true, Hasher::new());
-        while done < piece.bytes {
-            let bytes = split.limiter.max_burst(PART_BYTES as u64).min((piece.bytes - done).into()) as usize;
-            let part = &mut self.buffer[..bytes];
-            if split.file.read_exact_at(part, piece.offset + u64::from(done)).is_err() {
-                is_whole = false;
-                part.fill(0);
-            }
+        let (mut is_whole, mut hasher) = (true, Hasher::new());
+        for (start, part) in blocks::parts(piece.range(), split.limiter.max_burst(PART_BYTES as u64)) {
+            let part = &mut self.buffer[..part];
+            is_whole &= read_or_zero(split.file, part, start);
             if split.verify {
                 hasher.update(part);
             }
             self.channel.send_data(part)?;
-            split.limiter.wait_after(bytes as u64);
-            stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))?;
-            done += bytes as u32;
+            split.limiter.wait_after(part.len() as u64);
+            stop_if_asked()?;
         }
         if split.verify {
             self.channel.queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))?;

@@ -98,7 +98,7 @@ pub(super) struct StreamTuner {
     unanswered: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum TunerStage {
     /// Before more are tried: since when, and after how many bytes.
     Before(Option<(Instant, u64)>),
@@ -159,32 +159,32 @@ impl StreamTuner {
         let (begun, passed) = *self.file.get_or_insert((now.at, now.settled_bytes));
         let time = now.at - begun;
         self.rate = (!time.is_zero()).then(|| now.settled_bytes.saturating_sub(passed) as f64 / time.as_secs_f64());
-        let TuningWindow { sample: each, .. } = self.window;
-        match &mut self.stage {
+        let sample = self.window.sample;
+        match self.stage {
             TunerStage::Settling(comparison) if now.in_use != comparison.streams() => {
                 TunerAction::UseStreams(comparison.streams())
             }
-            TunerStage::Settling(_) if now.stable_for < each => TunerAction::Nothing,
-            TunerStage::Settling(_) => {
-                if let TunerStage::Settling(comparison) = std::mem::replace(&mut self.stage, TunerStage::Over) {
-                    self.stage = TunerStage::Moment(comparison, None, false);
-                }
-                self.unanswered += 1;
-                TunerAction::QueryArrived
+            TunerStage::Settling(comparison) if now.stable_for >= sample => {
+                self.query_arrived(TunerStage::Moment(comparison, None, false))
             }
-            TunerStage::Moment(_, Some((_, heard)), is_ending @ false) if now.at - *heard >= each => {
-                *is_ending = true;
-                self.unanswered += 1;
-                TunerAction::QueryArrived
+            TunerStage::Moment(comparison, Some(first), false) if now.at - first.1 >= sample => {
+                self.query_arrived(TunerStage::Moment(comparison, Some(first), true))
             }
-            TunerStage::Moment(..) => TunerAction::Nothing,
+            TunerStage::Settling(_) | TunerStage::Moment(..) => TunerAction::Nothing,
             _ if now.in_use != self.choice.streams => TunerAction::UseStreams(self.choice.streams),
             TunerStage::Before(since) => {
-                let (begun, passed) = *since.get_or_insert((now.at, now.settled_bytes));
+                let (begun, passed) = since.unwrap_or((now.at, now.settled_bytes));
+                self.stage = TunerStage::Before(Some((begun, passed)));
                 self.begin_if_worth_it(now, (now.at - begun, now.settled_bytes.saturating_sub(passed)))
             }
             TunerStage::Asked | TunerStage::Over => TunerAction::Nothing,
         }
+    }
+
+    fn query_arrived(&mut self, stage: TunerStage) -> TunerAction {
+        self.stage = stage;
+        self.unanswered += 1;
+        TunerAction::QueryArrived
     }
 
     /// Begins to try more, if enough of the file is left at the rate of the time before.
@@ -249,16 +249,18 @@ impl StreamTuner {
     pub(super) fn on_arrived(&mut self, arrived: ArrivedBytes, at: Instant) -> Result<()> {
         self.unanswered = self.unanswered.checked_sub(1).ok_or(Error::ProtocolViolation(UNREQUESTED_ANSWER))?;
         // What was asked before a file ended means nothing in the next one.
-        if self.unanswered > 0 || !matches!(self.stage, TunerStage::Moment(..)) {
+        if self.unanswered > 0 {
             return Ok(());
         }
-        self.stage = match std::mem::replace(&mut self.stage, TunerStage::Over) {
-            TunerStage::Moment(comparison, None, _) => TunerStage::Moment(comparison, Some((arrived, at)), false),
-            TunerStage::Moment(comparison, Some((first, _)), _) => {
-                self.end_moment(comparison, arrived.since(&first), (arrived, at))
+        match self.stage {
+            TunerStage::Moment(comparison, None, _) => {
+                self.stage = TunerStage::Moment(comparison, Some((arrived, at)), false);
             }
-            other => other,
-        };
+            TunerStage::Moment(comparison, Some((first, _)), _) => {
+                self.stage = self.end_moment(comparison, arrived.since(&first), (arrived, at));
+            }
+            _ => {}
+        }
         Ok(())
     }
 
@@ -291,43 +293,40 @@ impl StreamTuner {
 const UNREQUESTED_ANSWER: &str = "it answers what it was not asked";
 
 /// Two numbers of streams, and what arrived by them.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct StreamCountComparison {
     few: u32,
     many: u32,
-    /// The moments of this turn.
-    moments: Vec<ArrivedBytes>,
+    /// The moments of this turn, and how many have passed.
+    moments: [ArrivedBytes; MOMENT_ORDER.len()],
+    passed: usize,
     /// How much faster many were in the turn before.
     before: Option<f64>,
 }
 
 impl StreamCountComparison {
     fn new(few: u32, many: u32) -> Self {
-        Self { few, many, moments: Vec::new(), before: None }
+        Self { few, many, moments: Default::default(), passed: 0, before: None }
     }
 
     /// How many are in use in the next moment.
     fn streams(&self) -> u32 {
-        if MOMENT_ORDER[self.moments.len()] { self.many } else { self.few }
+        if MOMENT_ORDER[self.passed] { self.many } else { self.few }
     }
 
     /// A moment has passed; how much faster many are, once that is clear: at least so much in each turn.
     fn add(&mut self, moment: ArrivedBytes) -> Option<f64> {
-        self.moments.push(moment);
-        if self.moments.len() < MOMENT_ORDER.len() {
+        self.moments[self.passed] = moment;
+        self.passed = (self.passed + 1) % MOMENT_ORDER.len();
+        if self.passed > 0 {
             return None;
         }
-        let (mut few, mut many) = (ArrivedBytes::default(), ArrivedBytes::default());
-        let (mut fastest_few, mut slowest_many) = (f64::MIN_POSITIVE, f64::INFINITY);
-        for (is_many, moment) in MOMENT_ORDER.into_iter().zip(std::mem::take(&mut self.moments)) {
-            let sum = if is_many { &mut many } else { &mut few };
-            sum.bytes = sum.bytes.saturating_add(moment.bytes);
-            sum.nanoseconds = sum.nanoseconds.saturating_add(moment.nanoseconds);
-            match is_many {
-                true => slowest_many = slowest_many.min(moment.rate()),
-                false => fastest_few = fastest_few.max(moment.rate()),
-            }
-        }
+        let of_kind = |is_many| MOMENT_ORDER.iter().zip(&self.moments).filter(move |(kind, _)| **kind == is_many);
+        let [few, many] = [false, true]
+            .map(|is_many| of_kind(is_many).fold(ArrivedBytes::default(), |sum, (_, moment)| sum.add(moment)));
+        let rates = |is_many| of_kind(is_many).map(|(_, moment)| moment.rate());
+        let (fastest_few, slowest_many) =
+            (rates(false).fold(f64::MIN_POSITIVE, f64::max), rates(true).fold(f64::INFINITY, f64::min));
         // Where a moment of many was slower than one of few, they are not faster at all: that is noise.
         let is_faster = slowest_many > fastest_few;
         let times = if is_faster { many.rate() / few.rate().max(f64::MIN_POSITIVE) } else { 1.0 };

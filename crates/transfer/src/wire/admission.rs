@@ -118,11 +118,8 @@ impl<T> AdmissionTable<T> {
     fn find_slot(&self, newcomer: AdmissionSlot) -> SlotChoice {
         let is_neighbour = |(place, _): &&(AdmissionSlot, T)| place.network == newcomer.network;
         if self.entries.iter().filter(is_neighbour).count() >= self.limits.per_network {
-            return self
-                .entries
-                .iter()
-                .position(|taken| is_neighbour(&taken))
-                .map_or(SlotChoice::None, SlotChoice::Evict);
+            let oldest = self.entries.iter().position(|entry| is_neighbour(&entry));
+            return oldest.map_or(SlotChoice::None, SlotChoice::Evict);
         }
         match self.entries.first() {
             Some((oldest, _)) if self.entries.len() >= self.limits.total => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kelvin_sys::net;
 
 use crate::error::is_timeout;
-use crate::wire::address::{is_loopback, with_port};
+use crate::wire::address::{connect_first, is_loopback, with_port};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
@@ -59,29 +59,16 @@ impl AgentClient {
     }
 
     fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
-        let mut last = None;
-        for &agent in addresses {
-            match TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-                    let own = stream.local_addr().map_err(Error::call("see the address"))?;
-                    // Any agent there has one: without it nobody would know who answers.
-                    if !secret.is_some() && !is_loopback(agent) {
-                        return Err(Error::SecretRequired(PROTOCOL.listener.role));
-                    }
-                    let channel = client_handshake(stream, secret, HANDSHAKE_TIMEOUT)?;
-                    return Ok(Self {
-                        channel,
-                        agent_addr: agent,
-                        local_addr: own,
-                        last_counts: TestCounts::default(),
-                    });
-                }
-                Err(error) => last = Some(error),
-            }
+        let connect = |agent| Ok((TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT)?, agent));
+        let (stream, agent_addr) = connect_first(addresses, "connect to the agent", connect)?;
+        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+        let local_addr = stream.local_addr().map_err(Error::call("see the address"))?;
+        // Any agent there has one: without it nobody would know who answers.
+        if !secret.is_some() && !is_loopback(agent_addr) {
+            return Err(Error::SecretRequired(PROTOCOL.listener.role));
         }
-        let none = || std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-        Err(Error::Call { doing: "connect to the agent", source: last.unwrap_or_else(none) })
+        let channel = client_handshake(stream, secret, HANDSHAKE_TIMEOUT)?;
+        Ok(Self { channel, agent_addr, local_addr, last_counts: TestCounts::default() })
     }
 
     /// The address of the agent.
@@ -100,7 +87,8 @@ impl AgentClient {
     /// An agent that refuses, or cannot be reached at the port that it names.
     pub fn echo_tcp(&mut self, bytes: u32) -> Result<RunningTest<'_, TcpStream>> {
         let (address, cookie) = self.request_test(&AgentRequest::Echo { transport: Transport::Tcp, bytes })?;
-        Ok(RunningTest { socket: connect_stream(address, &cookie, &TestSocketOptions::default())?, client: self })
+        let socket = connect_stream(address, &cookie, &TestSocketOptions::default())?;
+        Ok(RunningTest { ends_by_closing: true, ..RunningTest::new(self, socket) })
     }
 
     /// Has every datagram of this many bytes returned.
@@ -109,7 +97,7 @@ impl AgentClient {
     /// An agent that refuses, or a path that drops all datagrams.
     pub fn echo_udp(&mut self, bytes: u32) -> Result<RunningTest<'_, UdpSocket>> {
         let socket = self.introduced_socket(&AgentRequest::Echo { transport: Transport::Udp, bytes })?;
-        Ok(RunningTest { client: self, socket })
+        Ok(RunningTest::new(self, socket))
     }
 
     /// Has the agent receive datagrams of this many bytes and count them; each must begin with its number, from 1 on, see
@@ -119,15 +107,17 @@ impl AgentClient {
     /// An agent that refuses, or a path that drops all datagrams.
     pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, CountedDatagrams>> {
         let socket = CountedDatagrams(self.introduced_socket(&AgentRequest::ReceiveDatagrams { bytes })?);
-        Ok(RunningTest { client: self, socket })
+        Ok(RunningTest::new(self, socket))
     }
 
     /// A socket for the datagrams of a test, registered with the agent.
     fn introduced_socket(&mut self, ask: &AgentRequest) -> Result<UdpSocket> {
         let (address, cookie) = self.request_test(ask)?;
-        let socket =
-            UdpSocket::bind(with_port(self.local_addr, 0)).map_err(Error::call("open a socket for the test"))?;
-        socket.connect(address).map_err(Error::call("open a socket for the test"))?;
+        let open = || {
+            let socket = UdpSocket::bind(with_port(self.local_addr, 0))?;
+            socket.connect(address).map(|()| socket)
+        };
+        let socket = open().map_err(Error::call("open a socket for the test"))?;
         introduce(&socket, &cookie)?;
         Ok(socket)
     }
@@ -151,7 +141,7 @@ impl AgentClient {
             Ok(stream)
         };
         let socket = (0..count).map(open).collect::<Result<_>>()?;
-        Ok(RunningTest { client: self, socket })
+        Ok(RunningTest::new(self, socket))
     }
 
     /// Has the agent accept connections one after the other, answer on each, and reset those that were closed.
@@ -160,7 +150,7 @@ impl AgentClient {
     /// An agent that refuses.
     pub fn accept_connections(&mut self) -> Result<RunningTest<'_, AcceptTarget>> {
         let (address, cookie) = self.request_test(&AgentRequest::Accept)?;
-        Ok(RunningTest { client: self, socket: AcceptTarget { address, cookie } })
+        Ok(RunningTest::new(self, AcceptTarget { address, cookie }))
     }
 
     /// Has the agent serve its files. It goes on as long as something is asked of it at least every 30 s.
@@ -168,14 +158,11 @@ impl AgentClient {
     /// # Errors
     /// An agent that refuses, or says what cannot be.
     pub fn serve_files(mut self, design: &FileServerOptions) -> Result<RemoteFileServer> {
-        match self.request(&AgentRequest::ServeFiles(design.clone()))? {
-            AgentResponse::Serving(served) if (1..=MAX_FILES).contains(&served.files) => {
-                Ok(RemoteFileServer { client: self, info: served })
-            }
-            AgentResponse::Serving(FileServerInfo { files, .. }) => {
-                Err(Error::malformed(format!("{files} files, where 1 to {MAX_FILES} are possible")))
-            }
-            _ => Err(unexpected_response()),
+        let request = AgentRequest::ServeFiles(design.clone());
+        let AgentResponse::Serving(info) = self.request(&request)? else { return Err(unexpected_response()) };
+        match info.files {
+            1..=MAX_FILES => Ok(RemoteFileServer { client: self, info }),
+            files => Err(Error::malformed(format!("{files} files, where 1 to {MAX_FILES} are possible"))),
         }
     }
 
@@ -196,10 +183,8 @@ impl AgentClient {
     /// Requests a test, and returns where it is.
     fn request_test(&mut self, ask: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
         self.last_counts = TestCounts::default();
-        match self.request(ask)? {
-            AgentResponse::Ready { port, cookie } => Ok((with_port(self.agent_addr, port), cookie)),
-            _ => Err(unexpected_response()),
-        }
+        let AgentResponse::Ready { port, cookie } = self.request(ask)? else { return Err(unexpected_response()) };
+        Ok((with_port(self.agent_addr, port), cookie))
     }
 
     fn end_test(&mut self) -> Result<TestReport> {
@@ -258,6 +243,8 @@ fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
 pub struct RunningTest<'a, S> {
     client: &'a mut AgentClient,
     socket: S,
+    /// Whether the agent sees the end of the test by its connection.
+    ends_by_closing: bool,
 }
 
 /// A socket whose datagrams the agent counts.
@@ -295,10 +282,9 @@ impl AcceptTarget {
             true => Error::TimedOut { doing: DOING, seconds: SOCKET_TIMEOUT.as_secs_f64() },
             false => Error::call("receive an answer")(error),
         })?;
-        if answer == self.cookie {
-            Ok(())
-        } else {
-            Err(Error::violation(PROTOCOL.listener.program, "it gave a wrong answer"))
+        match answer == self.cookie {
+            true => Ok(()),
+            false => Err(Error::violation(PROTOCOL.listener.program, "it gave a wrong answer")),
         }
     }
 
@@ -308,25 +294,17 @@ impl AcceptTarget {
     }
 }
 
-/// What a test is made over, and how it ends.
-pub trait TestSocket {
-    /// Whether the agent sees the end of the test by its connection.
-    const ENDS_BY_CLOSING: bool = false;
-}
-impl TestSocket for TcpStream {
-    const ENDS_BY_CLOSING: bool = true;
-}
-impl TestSocket for UdpSocket {}
-impl TestSocket for Vec<TcpStream> {}
-impl TestSocket for CountedDatagrams {}
-impl TestSocket for AcceptTarget {}
-
 /// A socket of a test whose bytes the agent counts, and reports on request.
-pub trait CountedSocket: TestSocket {}
+pub trait CountedSocket {}
 impl CountedSocket for Vec<TcpStream> {}
 impl CountedSocket for CountedDatagrams {}
 
-impl<S: TestSocket> RunningTest<'_, S> {
+impl<'a, S> RunningTest<'a, S> {
+    /// One that the client ends by a message.
+    fn new(client: &'a mut AgentClient, socket: S) -> Self {
+        Self { client, socket, ends_by_closing: false }
+    }
+
     /// The socket.
     pub fn socket(&mut self) -> &mut S {
         &mut self.socket
@@ -337,7 +315,7 @@ impl<S: TestSocket> RunningTest<'_, S> {
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
     pub fn finish(self) -> Result<TestReport> {
-        if !S::ENDS_BY_CLOSING {
+        if !self.ends_by_closing {
             return self.client.end_test();
         }
         drop(self.socket);
@@ -351,16 +329,13 @@ impl<S: CountedSocket> RunningTest<'_, S> {
     /// # Errors
     /// A lost connection, or an agent that is gone.
     pub fn counts(&mut self) -> Result<TestCounts> {
-        match self.client.request(&AgentRequest::Count)? {
-            AgentResponse::Counted(counted) if !counted.can_follow(&self.client.last_counts) => {
-                Err(Error::malformed("it has counted less than before"))
-            }
-            AgentResponse::Counted(counted) => {
-                self.client.last_counts = counted;
-                Ok(counted)
-            }
-            _ => Err(unexpected_response()),
+        let response = self.client.request(&AgentRequest::Count)?;
+        let AgentResponse::Counted(counted) = response else { return Err(unexpected_response()) };
+        if !counted.can_follow(&self.client.last_counts) {
+            return Err(Error::malformed("it has counted less than before"));
         }
+        self.client.last_counts = counted;
+        Ok(counted)
     }
 }
 
@@ -390,13 +365,12 @@ impl RemoteFileServer {
         let files = self.info.files as usize;
         let mut names = Vec::new();
         while names.len() < files {
-            match self.client.request(&AgentRequest::Names { from: names.len() as u32 })? {
-                AgentResponse::Names(more) if !more.is_empty() && names.len() + more.len() <= files => {
-                    names.extend(more)
-                }
-                AgentResponse::Names(_) => return Err(Error::malformed("it names more or fewer files than it has")),
-                _ => return Err(unexpected_response()),
+            let response = self.client.request(&AgentRequest::Names { from: names.len() as u32 })?;
+            let AgentResponse::Names(more) = response else { return Err(unexpected_response()) };
+            if more.is_empty() || names.len() + more.len() > files {
+                return Err(Error::malformed("it names more or fewer files than it has"));
             }
+            names.extend(more);
         }
         Ok(names)
     }
@@ -406,10 +380,8 @@ impl RemoteFileServer {
     /// # Errors
     /// Files that cannot be read, or are always in memory.
     pub fn disk_rate(&mut self) -> Result<DiskRateReport> {
-        match self.client.request(&AgentRequest::ReadFromDisk)? {
-            AgentResponse::Read(rate) => Ok(rate),
-            _ => Err(unexpected_response()),
-        }
+        let response = self.client.request(&AgentRequest::ReadFromDisk)?;
+        if let AgentResponse::Read(rate) = response { Ok(rate) } else { Err(unexpected_response()) }
     }
 
     /// Has all files in memory, or none; asks after each part whether to go on.
@@ -433,10 +405,8 @@ impl RemoteFileServer {
     /// # Errors
     /// An agent that is gone.
     pub fn keep_alive(&mut self) -> Result<()> {
-        match self.client.request(&AgentRequest::KeepAlive)? {
-            AgentResponse::Alive => Ok(()),
-            _ => Err(unexpected_response()),
-        }
+        let response = self.client.request(&AgentRequest::KeepAlive)?;
+        if let AgentResponse::Alive = response { Ok(()) } else { Err(unexpected_response()) }
     }
 
     /// Ends it, and waits until it has ended.

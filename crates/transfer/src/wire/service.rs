@@ -15,7 +15,7 @@ use crate::error::is_timeout;
 use crate::wire::address::{is_same_host, with_port};
 use crate::wire::admission::{AgentLimits, PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
-use crate::wire::deadline::Deadline;
+use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{FileHost, FileServerOptions, NAMES_PER_MESSAGE, StartFileServer};
 use crate::wire::message::{AgentRequest, AgentResponse, Cookie, TestReport, Transport};
 use crate::wire::secret::new_nonce;
@@ -75,13 +75,10 @@ impl<'a> TestSession<'a> {
             }
             AgentRequest::Accept => report.arrived = self.accept_connections()?,
             AgentRequest::ServeFiles(options) => self.serve_files(options, files)?,
-            AgentRequest::Names { .. }
-            | AgentRequest::ReadFromDisk
-            | AgentRequest::SetCacheState { .. }
-            | AgentRequest::KeepAlive => return Err(Error::RefusedByAgent("no server of files is running".into())),
             AgentRequest::Count | AgentRequest::End => {
                 return Err(Error::RefusedByAgent("no test is running".into()));
             }
+            _ => return Err(Error::RefusedByAgent("no server of files is running".into())),
         }
         let used = read_usage(UsageScope::Thread).since(before);
         report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
@@ -98,7 +95,7 @@ impl<'a> TestSession<'a> {
         };
         match bytes {
             0 => Err(Error::RefusedByAgent("a message must have at least one byte".into())),
-            bytes if bytes > most => Err(Error::RefusedByAgent(format!("a message may have at most {most} bytes"))),
+            _ if bytes > most => Err(Error::RefusedByAgent(format!("a message may have at most {most} bytes"))),
             _ => Ok(()),
         }
     }
@@ -168,14 +165,13 @@ impl<'a> TestSession<'a> {
                 continue;
             }
             let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
-            let mut said = Cookie::default();
+            let mut received = Cookie::default();
             if is_same_host(from, client)
-                && deadline.read_full(&mut stream, &mut said, DOING).is_ok()
-                && cookies_match(&said, &cookie)
+                && deadline.read_full(&mut stream, &mut received, DOING).is_ok()
+                && cookies_match(&received, &cookie)
             {
-                let idle = Some(self.limits.idle_timeout);
-                let set_up = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(idle));
-                set_up.and_then(|()| stream.set_write_timeout(idle)).map_err(Error::call("set up the test"))?;
+                let set_up = stream.set_nodelay(true).and_then(|()| stream.set_io_timeout(self.limits.idle_timeout));
+                set_up.map_err(Error::call("set up the test"))?;
                 streams.push(stream);
             }
         }
@@ -187,18 +183,18 @@ impl<'a> TestSession<'a> {
         let mut stream = self.accept_streams(&self.listen()?, 1)?.remove(0);
         self.begun = Instant::now();
         let failed = stream_error(self.limits);
-        for messages in 0.. {
+        let mut messages = 0;
+        loop {
             if messages % MESSAGES_PER_CLOCK_CHECK == 0 {
                 self.check_time()?;
             }
-            match stream.read(message) {
-                Ok(0) => return Ok(messages),
-                Ok(count) => stream.read_exact(&mut message[count..]).map_err(&failed)?,
-                Err(error) => return Err(failed(error)),
+            match stream.read(message).map_err(&failed)? {
+                0 => return Ok(messages),
+                count => stream.read_exact(&mut message[count..]).map_err(&failed)?,
             }
             stream.write_all(message).map_err(&failed)?;
+            messages += 1;
         }
-        Ok(0)
     }
 
     /// A socket for datagrams of the client and of nobody else: it identifies itself by one with the cookie, which is returned. So
@@ -211,16 +207,16 @@ impl<'a> TestSession<'a> {
         let deadline = Deadline::within(self.limits.handshake_timeout);
         loop {
             socket.set_read_timeout(Some(deadline.remaining(DOING)?)).map_err(Error::call("set up the test"))?;
-            let mut said = Cookie::default();
-            match socket.recv_from(&mut said) {
-                Ok((count, from))
-                    if is_same_host(from, client) && count == said.len() && cookies_match(&said, &cookie) =>
-                {
-                    socket.connect(from).map_err(Error::call("set up the test"))?;
-                    socket.send(&said).map_err(Error::call("answer the first datagram"))?;
-                    return Ok((socket, cookie));
+            let mut received = Cookie::default();
+            match socket.recv_from(&mut received) {
+                Ok((count, from)) => {
+                    let is_whole = is_same_host(from, client) && count == received.len();
+                    if is_whole && cookies_match(&received, &cookie) {
+                        socket.connect(from).map_err(Error::call("set up the test"))?;
+                        socket.send(&cookie).map_err(Error::call("answer the first datagram"))?;
+                        return Ok((socket, cookie));
+                    }
                 }
-                Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(Error::call(DOING)(error)),
             }
@@ -234,7 +230,7 @@ impl<'a> TestSession<'a> {
         socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
         self.begun = Instant::now();
         let failed = stream_error(self.limits);
-        let (mut messages, mut answered, mut last) = (0, 0, LastProgress::default());
+        let (mut messages, mut answered, mut last) = (0, 0, LastProgress::start());
         loop {
             match socket.recv(message) {
                 Ok(count) => {
@@ -264,7 +260,7 @@ impl<'a> TestSession<'a> {
         let cookie = self.send_ready(listener.local_addr())?;
         let client = self.client()?;
         self.begun = Instant::now();
-        let (mut answered, mut accepted, mut last, mut looked) = (0, 0, LastProgress::default(), self.begun);
+        let (mut answered, mut accepted, mut last, mut looked) = (0, 0, LastProgress::start(), self.begun);
         loop {
             // One that was gone before it was accepted is none.
             if wait_readable(listener.as_fd(), SILENCE_BEFORE_CHECK).map_err(Error::call("wait"))?
@@ -321,13 +317,11 @@ struct LastProgress {
     count: u64,
 }
 
-impl Default for LastProgress {
-    fn default() -> Self {
+impl LastProgress {
+    fn start() -> Self {
         Self { since: Instant::now(), count: 0 }
     }
-}
 
-impl LastProgress {
     /// An error if no more than before has come for too long.
     fn check(&mut self, count: u64, limits: &AgentLimits) -> Result<()> {
         if self.count != count {
@@ -347,11 +341,11 @@ fn cookies_match(one: &Cookie, other: &Cookie) -> bool {
 /// Returns the cookie, and resets the connection once the client has closed it, which frees the client's port at once instead
 /// of after a minute.
 fn return_cookie(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -> Result<()> {
-    net::reset_on_close(stream).map_err(Error::call("set up the test"))?;
-    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
-    let mut said = Cookie::default();
-    deadline.read_full(stream, &mut said, "begin with the cookie")?;
-    if !cookies_match(&said, cookie) {
+    let set_up = net::reset_on_close(stream).and_then(|()| stream.set_nodelay(true));
+    set_up.map_err(Error::call("set up the test"))?;
+    let mut received = Cookie::default();
+    deadline.read_full(stream, &mut received, "begin with the cookie")?;
+    if !cookies_match(&received, cookie) {
         return Err(Error::RefusedByAgent("another cookie".into()));
     }
     deadline.write_full(stream, cookie, "read the cookie")?;

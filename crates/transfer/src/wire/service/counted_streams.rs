@@ -92,14 +92,12 @@ impl TestSession<'_> {
             let stream = first.and_then(|first| TcpEndInfo::of_socket(first).ok());
             test.stop();
             let panicked = |_| Error::RefusedByAgent("a thread of the agent panicked".into());
-            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).and_then(|ended| ended));
-            let ends: Vec<[u64; 2]> = ends.collect::<Result<_>>()?;
+            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).flatten());
+            let ends = ends.collect::<Result<Vec<[u64; 2]>>>()?;
             outcome?;
-            let mut seen = TestReport { arrived: test.bytes.load(Ordering::Relaxed), stream, ..TestReport::default() };
-            for end in ends {
-                seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
-            }
-            Ok(seen)
+            let cpu_nanoseconds = ends.iter().fold([0; 2], |sum, end| [sum[0] + end[0], sum[1] + end[1]]);
+            let arrived = test.bytes.load(Ordering::Relaxed);
+            Ok(TestReport { arrived, stream, cpu_nanoseconds, ..TestReport::default() })
         })
     }
 
@@ -193,31 +191,26 @@ impl CountedTest<'_> {
         self.threads.register();
         let before = read_usage(UsageScope::Thread);
         match source {
-            TestSocket::Receiving(stream) => self.receive_stream(stream)?,
-            TestSocket::Sending(stream) => self.send_stream(stream)?,
+            TestSocket::Receiving(stream) => {
+                let mut buffer = vec![0; BUFFER_BYTES];
+                self.move_stream(|| (&*stream).read(&mut buffer))?;
+            }
+            TestSocket::Sending(stream) => {
+                let filler = vec![0x5a; BUFFER_BYTES];
+                self.move_stream(|| (&*stream).write(&filler))?;
+            }
             TestSocket::Datagrams { socket, cookie, bytes } => self.receive_datagrams(socket, cookie, *bytes)?,
         }
         let used = read_usage(UsageScope::Thread).since(before);
         Ok([used.user, used.system])
     }
 
-    fn receive_stream(&self, mut stream: &TcpStream) -> Result<()> {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
-                Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
-                Err(error) => return Err(stream_error(self.limits)(error)),
-            }
-        }
-    }
-
-    /// A client that does not read makes the call end after the time that a test may stand still.
-    fn send_stream(&self, mut stream: &TcpStream) -> Result<()> {
-        let filler = vec![0x5a; BUFFER_BYTES];
+    /// Moves bytes of a stream by a call until its end. A client that does not read makes the call end after the time that a test may stand
+    /// still.
+    fn move_stream(&self, mut call: impl FnMut() -> std::io::Result<usize>) -> Result<()> {
         while !self.is_over.load(Ordering::Relaxed) {
-            match stream.write(&filler) {
+            match call() {
+                Ok(0) => return Ok(()),
                 Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
                 Err(error) => return Err(stream_error(self.limits)(error)),
@@ -231,7 +224,7 @@ impl CountedTest<'_> {
         socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
         // One byte more than expected shows a datagram that is longer.
         let mut buffer = vec![0; bytes + 1];
-        let (mut numbers, mut last) = (SequenceCounts::default(), LastProgress::default());
+        let (mut numbers, mut last) = (SequenceCounts::default(), LastProgress::start());
         while !self.is_over.load(Ordering::Relaxed) {
             match socket.recv(&mut buffer) {
                 Ok(count) if count == bytes => {
