@@ -12,7 +12,7 @@ use crate::reasons::{OrReason, ProbeResult, skip_if};
 /// The allowed CPUs that this process is not pinned to, of which there must be one.
 pub(crate) fn other_cpus(bench: &Bench<'_>) -> ProbeResult<Vec<u32>> {
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
-    skip_if(others.is_empty(), || "needs two CPUs; this process may use one")?;
+    skip_if(others.is_empty(), "needs two CPUs; this process may use one")?;
     Ok(others)
 }
 

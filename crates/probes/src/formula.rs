@@ -50,43 +50,25 @@ impl Text {
         if self.binds < least { format!("({})", self.text) } else { self.text.clone() }
     }
 
-    /// Two operands with an operator between them. The right one of `-` and `/` needs parentheses where it binds no tighter.
-    fn join(&self, operator: Operator, right: &Self) -> Self {
-        let binds = operator.binds();
-        let least = match operator {
-            Operator::Plus | Operator::Times => binds,
-            Operator::Minus => Binds::Product,
-            Operator::Over => Binds::Atom,
-        };
-        Self { text: format!("{} {} {}", self.within(binds), operator.sign(), right.within(least)), binds }
+    /// Two operands with an operator between them.
+    fn join(&self, Operator { sign, binds, right }: Operator, other: &Self) -> Self {
+        Self { text: format!("{} {sign} {}", self.within(binds), other.within(right)), binds }
     }
 }
 
+/// An operator between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Plus,
-    Minus,
-    Times,
-    Over,
+struct Operator {
+    sign: &'static str,
+    binds: Binds,
+    /// The right operand of `-` and `/` needs parentheses where it binds no tighter than they.
+    right: Binds,
 }
 
-impl Operator {
-    const fn sign(self) -> &'static str {
-        match self {
-            Self::Plus => "+",
-            Self::Minus => "-",
-            Self::Times => "x",
-            Self::Over => "/",
-        }
-    }
-
-    const fn binds(self) -> Binds {
-        match self {
-            Self::Plus | Self::Minus => Binds::Sum,
-            Self::Times | Self::Over => Binds::Product,
-        }
-    }
-}
+const PLUS: Operator = Operator { sign: "+", binds: Binds::Sum, right: Binds::Sum };
+const MINUS: Operator = Operator { sign: "-", binds: Binds::Sum, right: Binds::Product };
+const TIMES: Operator = Operator { sign: "x", binds: Binds::Product, right: Binds::Product };
+const OVER: Operator = Operator { sign: "/", binds: Binds::Product, right: Binds::Atom };
 
 /// A figure of this run: `os.process.fork`.
 ///
@@ -211,31 +193,31 @@ impl Expr {
 
     /// Two quantities of one unit by a function that grows with both.
     fn call(self, name: &str, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
-        let text = |one: &Text, other: &Text| Text {
-            text: format!("{name} {} and {}", one.within(Binds::Product), other.within(Binds::Product)),
+        let text = |first: &Text, second: &Text| Text {
+            text: format!("{name} {} and {}", first.within(Binds::Product), second.within(Binds::Product)),
             binds: Binds::Sum,
         };
         debug_assert_eq!(self.unit, other.unit, "{name} {self:?} and {other:?}");
-        let (formula, figures) = (text(&self.formula, &other.formula), text(&self.figures, &other.figures));
-        let [value, low, high] = [(self.value, other.value), (self.low, other.low), (self.high, other.high)]
-            .map(|(one, two)| function(one, two));
-        let mut expr = Self { value, low, high, formula, figures, ..self };
-        expr.merge(&other);
-        expr
+        let ends = [(self.value, other.value), (self.low, other.low), (self.high, other.high)];
+        let unit = self.unit;
+        self.join(other, unit, text, ends.map(|(end, other)| function(end, other)))
     }
 
     fn combine(self, operator: Operator, other: Self) -> Self {
-        let (formula, figures) =
-            (self.formula.join(operator, &other.formula), self.figures.join(operator, &other.figures));
         let (unit, factor) = unit_of(operator, self.unit, other.unit);
-        let (one, two) = (&self, &other);
-        let [value, low, high] = match operator {
-            Operator::Plus => [one.value + two.value, one.low + two.low, one.high + two.high],
-            Operator::Minus => [one.value - two.value, one.low - two.high, one.high - two.low],
-            Operator::Times => [one.value * two.value, one.low * two.low, one.high * two.high],
-            Operator::Over => [one.value / two.value, one.low / two.high, one.high / two.low],
-        }
-        .map(|value| factor * value);
+        let (left, right) = (&self, &other);
+        let ends = match operator {
+            PLUS => [left.value + right.value, left.low + right.low, left.high + right.high],
+            MINUS => [left.value - right.value, left.low - right.high, left.high - right.low],
+            TIMES => [left.value * right.value, left.low * right.low, left.high * right.high],
+            _ => [left.value / right.value, left.low / right.high, left.high / right.low],
+        };
+        self.join(other, unit, |left, right| left.join(operator, right), ends.map(|end| factor * end))
+    }
+
+    /// With the texts of both joined: a quantity with this value, and these ends of its interval.
+    fn join(self, other: Self, unit: Unit, text: impl Fn(&Text, &Text) -> Text, [value, low, high]: [f64; 3]) -> Self {
+        let (formula, figures) = (text(&self.formula, &other.formula), text(&self.figures, &other.figures));
         let mut expr = Self { value, low, high, unit, formula, figures, ..self };
         expr.merge(&other);
         expr
@@ -305,23 +287,21 @@ fn unit_of(operator: Operator, left: Unit, right: Unit) -> (Unit, f64) {
     use Unit::{Bytes, BytesPerSecond, Count, Cycles, Hertz, Nanoseconds, PerSecond, Ratio};
     let is_number = |unit| matches!(unit, Ratio | Count);
     match (operator, left, right) {
-        (Operator::Plus | Operator::Minus, one, other) if one == other => (one, 1.0),
-        (Operator::Plus | Operator::Minus, one, other) if is_number(one) && is_number(other) => (Ratio, 1.0),
-        (Operator::Times | Operator::Over, unit, number) if is_number(number) => (unit, 1.0),
-        (Operator::Times, number, unit) if is_number(number) => (unit, 1.0),
-        (Operator::Over, one, other) if one == other => (Ratio, 1.0),
-        (Operator::Over, Cycles, Hertz) | (Operator::Over, Bytes, BytesPerSecond) => (Nanoseconds, SECOND),
-        (Operator::Over, number, PerSecond) if is_number(number) => (Nanoseconds, SECOND),
-        (Operator::Over, number, Nanoseconds) if is_number(number) => (PerSecond, SECOND),
-        (Operator::Over, Bytes, Nanoseconds) => (BytesPerSecond, SECOND),
-        (Operator::Over, BytesPerSecond, Bytes) => (PerSecond, 1.0),
-        (Operator::Times, Bytes, Hertz) => (BytesPerSecond, 1.0),
-        (Operator::Times, Bytes, PerSecond) | (Operator::Times, PerSecond, Bytes) => (BytesPerSecond, 1.0),
-        (Operator::Times, BytesPerSecond, Nanoseconds) | (Operator::Times, Nanoseconds, BytesPerSecond) => {
-            (Bytes, 1.0 / SECOND)
-        }
-        (Operator::Times, Nanoseconds, PerSecond) | (Operator::Times, PerSecond, Nanoseconds) => (Ratio, 1.0 / SECOND),
-        _ => panic!("{left:?} {} {right:?} has no unit", operator.sign()),
+        (PLUS | MINUS, one, other) if one == other => (one, 1.0),
+        (PLUS | MINUS, one, other) if is_number(one) && is_number(other) => (Ratio, 1.0),
+        (TIMES | OVER, unit, number) if is_number(number) => (unit, 1.0),
+        (TIMES, number, unit) if is_number(number) => (unit, 1.0),
+        (OVER, one, other) if one == other => (Ratio, 1.0),
+        (OVER, Cycles, Hertz) | (OVER, Bytes, BytesPerSecond) => (Nanoseconds, SECOND),
+        (OVER, number, PerSecond) if is_number(number) => (Nanoseconds, SECOND),
+        (OVER, number, Nanoseconds) if is_number(number) => (PerSecond, SECOND),
+        (OVER, Bytes, Nanoseconds) => (BytesPerSecond, SECOND),
+        (OVER, BytesPerSecond, Bytes) => (PerSecond, 1.0),
+        (TIMES, Bytes, Hertz) => (BytesPerSecond, 1.0),
+        (TIMES, Bytes, PerSecond) | (TIMES, PerSecond, Bytes) => (BytesPerSecond, 1.0),
+        (TIMES, BytesPerSecond, Nanoseconds) | (TIMES, Nanoseconds, BytesPerSecond) => (Bytes, 1.0 / SECOND),
+        (TIMES, Nanoseconds, PerSecond) | (TIMES, PerSecond, Nanoseconds) => (Ratio, 1.0 / SECOND),
+        _ => panic!("{left:?} {} {right:?} has no unit", operator.sign),
     }
 }
 
@@ -363,10 +343,10 @@ macro_rules! operator {
     };
 }
 
-operator!(Add, add, Operator::Plus);
-operator!(Sub, sub, Operator::Minus);
-operator!(Mul, mul, Operator::Times);
-operator!(Div, div, Operator::Over);
+operator!(Add, add, PLUS);
+operator!(Sub, sub, MINUS);
+operator!(Mul, mul, TIMES);
+operator!(Div, div, OVER);
 
 #[cfg(test)]
 mod tests {

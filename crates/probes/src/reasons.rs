@@ -11,14 +11,19 @@ pub(crate) type Predicted<T = Prediction> = Result<T, NoPrediction>;
 /// What a part of a round gives.
 pub(crate) type ProbeResult<T = ()> = Result<T, ProbeError>;
 
-/// A round that goes wrong where this holds.
-pub(crate) fn fail_if<R: Into<String>>(is_wrong: bool, reason: impl FnOnce() -> R) -> ProbeResult {
-    if is_wrong { Err(ProbeError::fail(reason())) } else { Ok(()) }
+/// A round that goes wrong where this holds. Not for timed code, where making the reason would be timed.
+pub(crate) fn fail_if(is_wrong: bool, reason: impl Into<String>) -> ProbeResult {
+    if is_wrong { Err(ProbeError::fail(reason)) } else { Ok(()) }
 }
 
 /// A round that cannot be made where this holds.
-pub(crate) fn skip_if<R: Into<String>>(is_impossible: bool, reason: impl FnOnce() -> R) -> ProbeResult {
-    if is_impossible { Err(ProbeError::skip(reason())) } else { Ok(()) }
+pub(crate) fn skip_if(is_impossible: bool, reason: impl Into<String>) -> ProbeResult {
+    if is_impossible { Err(ProbeError::skip(reason)) } else { Ok(()) }
+}
+
+/// An intervention that cannot be made where this holds.
+pub(crate) fn refuse_if(is_impossible: bool, reason: impl Into<String>) -> Result<(), SkipReason> {
+    if is_impossible { Err(SkipReason::new(reason)) } else { Ok(()) }
 }
 
 /// A missing value, or an error, as one of a probe with its reason. An error follows the reason, after a colon.

@@ -6,6 +6,7 @@ use kelvin_core::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize, TLB, TLB_
 use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism, RoundConditions, at_word};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: ADDRESS_TRANSLATION.id,
@@ -45,9 +46,8 @@ const BASE_PAGE_BYTES: u64 = 4096;
 const MAX_TOUCHED_PAGES: u64 = 16_384;
 
 fn apply_huge_pages(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if BYTES.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
-        return Err(SkipReason::new("its working set is smaller than a huge page"));
-    }
+    let reason = "its working set is smaller than a huge page";
+    refuse_if(BYTES.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
     conditions.case = conditions.case.clone().with_word(PageSize::Huge);
     Ok(())
 }

@@ -85,21 +85,15 @@ pub struct ExperimentRunner<'a> {
 
 impl<'a> ExperimentRunner<'a> {
     /// One on all causes that can touch what is asked about.
-    pub fn new(question: ExperimentSubject<'a>, laboratory: ProbeRunner, all: &[&'static Cause]) -> Self {
-        let mut session = Self {
-            subject: question,
-            runner: laboratory,
-            conditions: Vec::new(),
-            causes: Vec::new(),
-            experiment: ExperimentState::default(),
-            pass: 0,
-        };
+    pub fn new(subject: ExperimentSubject<'a>, runner: ProbeRunner, causes_tried: &[&'static Cause]) -> Self {
+        let (conditions, causes, experiment) = (Vec::new(), Vec::new(), ExperimentState::default());
+        let mut session = Self { subject, runner, conditions, causes, experiment, pass: 0 };
         let (probe, case) = (session.subject.probe, session.subject.case.clone());
         session.add_condition(probe, case, &[], u32::MAX);
         for (probe, case) in session.subject.inputs.clone() {
             session.add_condition(probe, case, &[], INPUT_PASSES);
         }
-        for &cause in all {
+        for &cause in causes_tried {
             if cause.can_affect(&session.subject.context()) {
                 session.add_cause(cause);
             }
@@ -136,10 +130,11 @@ impl<'a> ExperimentRunner<'a> {
 
     /// From now on also under all of these controls at once, and the inputs of the prediction so too.
     pub fn add_combined_interventions(&mut self, controls: &[Name]) {
-        let known: Vec<Intervention> =
-            self.conditions.iter().flat_map(|condition| condition.controls.iter().copied()).collect();
-        let controls: Vec<Intervention> =
-            controls.iter().filter_map(|id| known.iter().copied().find(|known| *id == *known.id)).collect();
+        let find = |id: &Name| {
+            let mut known = self.conditions.iter().flat_map(|condition| &condition.controls);
+            known.find(|control| *id == *control.id).copied()
+        };
+        let controls: Vec<Intervention> = controls.iter().filter_map(find).collect();
         if controls.is_empty() {
             return;
         }
@@ -210,10 +205,9 @@ impl<'a> ExperimentRunner<'a> {
     }
 
     fn add_cause(&mut self, cause: &'static Cause) {
-        let scene = self.subject.context();
-        let bystander = (cause.negative_control)(&scene);
-        let size = (cause.size)(&scene);
-        let (probe, case) = (scene.probe, scene.case.clone());
+        let context = self.subject.context();
+        let (bystander, size) = ((cause.negative_control)(&context), (cause.size)(&context));
+        let (probe, case) = (context.probe, context.case.clone());
         let mut mechanisms = Vec::new();
         for mechanism in cause.mechanisms {
             let name = |control: Intervention| Name::new(control.id);
@@ -221,12 +215,23 @@ impl<'a> ExperimentRunner<'a> {
                 AmountSource::Without(control) => AmountFormula::Without(name(*control)),
                 AmountSource::Sweep(controls) => AmountFormula::Sweep(controls.map(name)),
                 AmountSource::Excess(controls) => AmountFormula::BeyondLinear(controls.map(name)),
-                AmountSource::Difference(difference) => match difference(&scene) {
-                    Some(difference) => AmountFormula::Difference(difference),
+                AmountSource::Difference(difference) => match difference(&self.subject.context()) {
+                    Some(difference) => {
+                        self.add_difference(&difference, u32::MAX);
+                        AmountFormula::Difference(difference)
+                    }
                     // It says nothing of this figure.
                     None => continue,
                 },
             };
+            for control in mechanism.source.interventions() {
+                self.add_condition(probe, case.clone(), &[*control], u32::MAX);
+            }
+            let bystander_probe = self.subject.probe_for(&bystander);
+            if let (Some(control), Some(probe)) = (mechanism.source.main_intervention(), bystander_probe) {
+                self.add_condition(probe, bystander.case.clone(), &[], u32::MAX);
+                self.add_condition(probe, bystander.case.clone(), &[control], u32::MAX);
+            }
             mechanisms.push(MechanismTrial {
                 description: Name::new(mechanism.how),
                 amount,
@@ -240,23 +245,9 @@ impl<'a> ExperimentRunner<'a> {
             summary: Name::new(cause.what),
             remedy: Name::new(cause.remedy),
             mechanisms,
-            negative_control: Some(bystander.clone()),
+            negative_control: Some(bystander),
             size: size.clone(),
         });
-        for means in cause.mechanisms.iter().map(|mechanism| &mechanism.source) {
-            for control in means.interventions() {
-                self.add_condition(probe, case.clone(), &[*control], u32::MAX);
-            }
-            if let AmountSource::Difference(difference) = means
-                && let Some(difference) = difference(&self.subject.context())
-            {
-                self.add_difference(&difference, u32::MAX);
-            }
-            if let (Some(control), Some(probe)) = (means.main_intervention(), self.subject.probe_for(&bystander)) {
-                self.add_condition(probe, bystander.case.clone(), &[], u32::MAX);
-                self.add_condition(probe, bystander.case.clone(), &[control], u32::MAX);
-            }
-        }
         size.iter().for_each(|size| self.add_difference(size, INPUT_PASSES));
     }
 

@@ -11,6 +11,7 @@ use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_sys::fs::kind;
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "file_system",
@@ -49,13 +50,10 @@ const TMPFS_PATH: &str = "/dev/shm";
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let here = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
-    if here.is_in_memory() {
-        return Err(SkipReason::new(format!("the scratch directory is in memory already ({})", here.name())));
-    }
+    refuse_if(here.is_in_memory(), format!("the scratch directory is in memory already ({})", here.name()))?;
     let cannot = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
-    if !kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory() {
-        return Err(SkipReason::new(format!("needs a file system in memory at {TMPFS_PATH}")));
-    }
+    let reason = format!("needs a file system in memory at {TMPFS_PATH}");
+    refuse_if(!kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory(), reason)?;
     let scratch =
         conditions.keep_for_experiment(CAUSE.id, || ScratchDirectory::create(Path::new(TMPFS_PATH)).map_err(cannot))?;
     conditions.setup.scratch = scratch.path().into();

@@ -8,14 +8,13 @@ use kelvin_core::SkipReason;
 
 use super::cause::Intervention;
 use super::spinners::{SpinPurpose, Spinners};
+use crate::reasons::refuse_if;
 
 /// CPUs kept awake by spinners.
 pub(crate) const KEEP_AWAKE: Intervention = Intervention {
     id: "awake",
     apply: |scene, conditions| {
-        if scene.cpu_quota().is_some() {
-            return Err(SkipReason::new("a spinner would use up the CPU quota of this control group"));
-        }
+        refuse_if(scene.cpu_quota().is_some(), "a spinner would use up the CPU quota of this control group")?;
         conditions.keep_for_round(Spinners::start(&scene.cpus(), SpinPurpose::KeepAwake)?);
         Ok(())
     },

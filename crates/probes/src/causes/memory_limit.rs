@@ -9,7 +9,7 @@ use kelvin_file::cgroup::{Controller, own_cgroup};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
 use super::interventions::nearest_unlimited;
-use crate::reasons::OrReason;
+use crate::reasons::{OrReason, refuse_if};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "memory_limit",
@@ -39,9 +39,8 @@ fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), S
         nearest_unlimited(&group, is_limited).or_refuse("needs a control group above that has no memory limit")?;
     let tried = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
     tried.set(tried.get() + 1);
-    if tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0) {
-        return Err(SkipReason::new("its counter shows that the limit was never met"));
-    }
+    let reason = "its counter shows that the limit was never met";
+    refuse_if(tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0), reason)?;
     conditions.setup.cgroups = vec![above.into()];
     Ok(())
 }

@@ -9,6 +9,7 @@ use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, at_word};
 use super::spinners::{SpinPurpose, Spinners};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "neighbour",
@@ -47,12 +48,9 @@ const ONE_CPU: kelvin_core::AxisWord = MemoryCpus::One.point();
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let placement = &scene.setup.placement;
     let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
-    if others.is_empty() {
-        return Err(SkipReason::new("this process may use one CPU, and hold no other"));
-    }
-    if scene.cpu_quota().is_some() {
-        return Err(SkipReason::new("a loop on the other CPUs would use up the CPU quota of this control group"));
-    }
+    refuse_if(others.is_empty(), "this process may use one CPU, and hold no other")?;
+    let reason = "a loop on the other CPUs would use up the CPU quota of this control group";
+    refuse_if(scene.cpu_quota().is_some(), reason)?;
     conditions.keep_for_round(Spinners::start(&others, SpinPurpose::HoldCpu)?);
     Ok(())
 }

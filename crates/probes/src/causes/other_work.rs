@@ -11,6 +11,7 @@ use kelvin_core::catalogue::os::{
 };
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "other_work",
@@ -49,12 +50,8 @@ pub(crate) static CAUSE: Cause = Cause {
 };
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if scene.setup.realtime {
-        return Err(SkipReason::new("the figure is measured at real-time priority already"));
-    }
-    if scene.cpu_quota().is_some() {
-        return Err(SkipReason::new("real-time priority would lift the CPU quota as well"));
-    }
+    refuse_if(scene.setup.realtime, "the figure is measured at real-time priority already")?;
+    refuse_if(scene.cpu_quota().is_some(), "real-time priority would lift the CPU quota as well")?;
     conditions.setup.realtime = true;
     Ok(())
 }

@@ -7,6 +7,7 @@ use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
 use super::cause::{
     AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call,
 };
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "page_tables",
@@ -30,9 +31,8 @@ pub(crate) static CAUSE: Cause = Cause {
 };
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
-        return Err(SkipReason::new("its memory is smaller than a huge page"));
-    }
+    let reason = "its memory is smaller than a huge page";
+    refuse_if(RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE), reason)?;
     conditions.replace_word(PageSize::Huge);
     Ok(())
 }

@@ -4,6 +4,7 @@ use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead
 use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "read_ahead",
@@ -25,11 +26,8 @@ pub(crate) static CAUSE: Cause = Cause {
 const MIN_SPARSE_STEP: u64 = 1 << 20;
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if TOUCH_STEP.number_in(scene.case).is_some_and(|step| step < MIN_SPARSE_STEP) {
-        return Err(SkipReason::new(
-            "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off",
-        ));
-    }
+    let reason = "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off";
+    refuse_if(TOUCH_STEP.number_in(scene.case).is_some_and(|step| step < MIN_SPARSE_STEP), reason)?;
     conditions.replace_word(ReadAhead::Off);
     Ok(())
 }

@@ -4,6 +4,7 @@ use kelvin_core::catalogue::os::{HandoffMechanism, SWITCH_COST, TIMER_SLACK, TIM
 use kelvin_core::{MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases};
+use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "timer_slack",
@@ -27,9 +28,8 @@ pub(crate) static CAUSE: Cause = Cause {
 const MIN_SLACK_NANOSECONDS: u64 = 1;
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    if TIMER_SLACK.number_in(scene.case).is_some_and(|slack| slack <= MIN_SLACK_NANOSECONDS) {
-        return Err(SkipReason::new("the wait has no timer slack already"));
-    }
+    let reason = "the wait has no timer slack already";
+    refuse_if(TIMER_SLACK.number_in(scene.case).is_some_and(|slack| slack <= MIN_SLACK_NANOSECONDS), reason)?;
     // Its own case only: the bystander has no such axis.
     if TIMER_SLACK.number_in(&conditions.case).is_some() {
         conditions.case = conditions.case.clone().with_number(TIMER_SLACK, MIN_SLACK_NANOSECONDS);

@@ -11,7 +11,7 @@ use kelvin_sys::net::socket_send::{ZeroCopyCompletions, send_without_copy, set_z
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, small_datagram};
-use crate::reasons::OrReason;
+use crate::reasons::{OrReason, refuse_if};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "zero_copy",
@@ -42,9 +42,7 @@ fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), S
     let trial = conditions
         .keep_for_experiment(CAUSE.id, || try_zero_copy().or_refuse("cannot see whether zero copy copies here"))?;
     let ZeroCopyCompletions { calls, copied } = *trial;
-    if copied < calls {
-        return Err(SkipReason::new(format!("of {calls} zero-copy calls the kernel marked {copied} as copied")));
-    }
+    refuse_if(copied < calls, format!("of {calls} zero-copy calls the kernel marked {copied} as copied"))?;
     conditions.replace_word(SendMethod::Send);
     Ok(())
 }

@@ -53,17 +53,11 @@ pub(crate) static PROBE: Probe = Probe {
 const SPREAD: f64 = 1.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |arguments: usize, via| Case::new().with_number(ARGUMENTS, arguments as u64).with_word(via);
-    let others: &[usize] = match effort {
-        Effort::Quick => &[0],
-        Effort::Default => &[0, MAX_ARGUMENTS],
-        Effort::Thorough => &[0, 1, 2, 3, 4, 5, 6, MAX_ARGUMENTS],
-    };
-    let direct = (0..=MAX_ARGUMENTS).map(|arguments| case(arguments, CallKind::Direct));
-    let rest = [CallKind::Indirect, CallKind::Plt]
-        .into_iter()
-        .flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
-    direct.chain(rest).collect()
+    const MAX: u64 = MAX_ARGUMENTS as u64;
+    let every: Vec<u64> = (0..=MAX).collect();
+    let others = by_effort(effort, [&[0][..], &[0, MAX], &every]);
+    let of = |counts: &[u64], kind: CallKind| numbers(ARGUMENTS, counts).words(&[kind]);
+    [of(&every, CallKind::Direct), of(others, CallKind::Indirect), of(others, CallKind::Plt)].concat()
 }
 
 /// The parameters of a case.
@@ -83,9 +77,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let each = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
-        fail_if(sum != calls.wrapping_mul(each), || {
-            format!("{calls} calls passed {sum} instead of {}", calls.wrapping_mul(each))
-        })?;
+        let expected = calls.wrapping_mul(each);
+        if sum != expected {
+            return Err(ProbeError::fail(format!("{calls} calls passed {sum} instead of {expected}")));
+        }
         Ok(())
     })
 }

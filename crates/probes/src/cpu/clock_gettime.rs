@@ -50,7 +50,7 @@ const MAX_USER_MODE_SHARE: f64 = 0.5;
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let all = cpu::KernelClock::ALL;
     let wanted = if effort == Effort::Quick { 2 } else { all.len() };
-    all[..wanted].iter().map(|&clock| Case::new().with_word(clock)).collect()
+    words(&all[..wanted])
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

@@ -100,13 +100,13 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
              cpu.clock.pair",
         ));
     }
-    match facts.machine().kernel.clock_source.get() {
-        Some(source) if source != "tsc" && facts.machine().architecture == *"x86_64" => {
-            return Err(NoPrediction::new(format!(
-                "the kernel's clock source is {source}: the run's clock may not be the counter"
-            )));
-        }
-        _ => {}
+    if let Some(source) = facts.machine().kernel.clock_source.get()
+        && source != "tsc"
+        && facts.machine().architecture == *"x86_64"
+    {
+        return Err(NoPrediction::new(format!(
+            "the kernel's clock source is {source}: the run's clock may not be the counter"
+        )));
     }
     let source = |core: &published::PublishedCore| core.source;
     let first = published::published_cycles(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;

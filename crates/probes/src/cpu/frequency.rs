@@ -52,7 +52,7 @@ const MAX_PLAUSIBLE_HERTZ: f64 = 6.2e9;
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     let many = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
     let loads = if many { BusyCpus::ALL } else { &[BusyCpus::One] };
-    loads.iter().map(|&load| Case::new().with_word(load)).collect()
+    words(loads)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

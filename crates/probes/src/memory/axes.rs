@@ -47,13 +47,11 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<Strin
         });
         resident = resident_around(arena.address())?;
     }
-    fail_if(resident.bytes < asked, || {
-        format!("only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed", resident.bytes)
-    })?;
+    let reason =
+        format!("only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed", resident.bytes);
+    fail_if(resident.bytes < asked, reason)?;
     let huge = resident.huge;
-    fail_if(pages == PagePolicy::Base && huge > 0, || {
-        format!("{huge} bytes are in huge pages despite MADV_NOHUGEPAGE")
-    })?;
+    fail_if(pages == PagePolicy::Base && huge > 0, format!("{huge} bytes are in huge pages despite MADV_NOHUGEPAGE"))?;
     if pages == PagePolicy::Huge {
         check_all_huge(asked, huge)?;
     }
@@ -62,12 +60,11 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<Strin
 
 /// Checks that memory that asked for huge pages has them.
 pub(super) fn check_all_huge(asked: u64, huge: u64) -> ProbeResult {
-    skip_if(huge < asked, || {
-        format!(
-            "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
+    let reason = format!(
+        "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
              pages are off"
-        )
-    })
+    );
+    skip_if(huge < asked, reason)
 }
 
 #[cfg(test)]

@@ -203,10 +203,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         MemoryCpus::One => vec![bench.cpu()],
         MemoryCpus::All => bench.allowed_cpus().to_vec(),
     };
-    skip_if(
-        MemoryCpus::of(case) == Some(MemoryCpus::All) && cpus.len() < 2,
-        || "needs two CPUs; this process may use one",
-    )?;
+    let reason = "needs two CPUs; this process may use one";
+    skip_if(MemoryCpus::of(case) == Some(MemoryCpus::All) && cpus.len() < 2, reason)?;
     let crew = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
     bench.run_workers(
         &cpus,

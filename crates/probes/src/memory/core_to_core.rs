@@ -81,11 +81,7 @@ pub(crate) fn default_pair(machine: &Machine) -> Case {
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let mut cpus = selection_order(machine);
-    cpus.truncate(match effort {
-        Effort::Quick => MAX_QUICK_CPUS,
-        Effort::Default => MAX_CPUS,
-        Effort::Thorough => MAX_THOROUGH_CPUS,
-    });
+    cpus.truncate(by_effort(effort, [MAX_QUICK_CPUS, MAX_CPUS, MAX_THOROUGH_CPUS]));
     cpus.sort_unstable();
     let case = |from: u32, to: u32| Case::new().with_number(FROM_CPU, from.into()).with_number(TO_CPU, to.into());
     if let &[only] = cpus.as_slice() {
@@ -137,7 +133,7 @@ fn last_level_cpus(machine: &Machine) -> &[u32] {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
-    skip_if(from == to, || "needs two CPUs; this process may use one")?;
+    skip_if(from == to, "needs two CPUs; this process may use one")?;
     cpu::pin(&[from]).or_fail(format!("cannot run on CPU {from}"))?;
     let line = BouncingLine::new()?;
     let far = Arc::clone(&line);

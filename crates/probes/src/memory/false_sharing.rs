@@ -51,10 +51,7 @@ pub(crate) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let increments = if effort == Effort::Quick { &[IncrementKind::NonAtomic] } else { IncrementKind::ALL };
-    let cases = |&increment: &IncrementKind| {
-        LinePlacement::ALL.iter().map(move |&lines| Case::new().with_word(lines).with_word(increment))
-    };
-    increments.iter().flat_map(cases).collect()
+    words(increments).words(LinePlacement::ALL)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -89,7 +86,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     })?;
     other.finish()?;
     let values = [counters.value(false), counters.value(true)];
-    fail_if(values != [total; 2], || format!("the words hold {values:?} after {total} increments each"))?;
+    fail_if(values != [total; 2], format!("the words hold {values:?} after {total} increments each"))?;
     Ok(())
 }
 
@@ -101,8 +98,7 @@ const INCREMENT_ACCESSES: f64 = 2.0;
 const WRITING_CPUS: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let unknown = || NoPrediction::new("the case has no lines or no increment");
-    let (lines, increment) = LinePlacement::of(case).zip(IncrementKind::of(case)).ok_or_else(unknown)?;
+    let (lines, increment) = (required(LinePlacement::of(case), case)?, required(IncrementKind::of(case), case)?);
     let (time, name) = match (lines, increment) {
         // Served from the store buffer; or waiting for the load, the add and the store, which takes as long as a load.
         (LinePlacement::Separate, _) => {

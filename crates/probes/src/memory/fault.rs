@@ -128,9 +128,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 /// Fails if the counted faults are not the expected ones.
 fn check_fault_count(expected: u64, counted: u64) -> ProbeResult {
     let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
-    fail_if(miscount > MAX_MISCOUNT, || {
-        format!("{counted} faults by getrusage instead of {expected}: the time is not valid")
-    })
+    let reason = format!("{counted} faults by getrusage instead of {expected}: the time is not valid");
+    fail_if(miscount > MAX_MISCOUNT, reason)
 }
 
 /// Touches under the clock and the counters.
@@ -176,9 +175,8 @@ enum FaultMemory {
 impl FaultSubject {
     fn new(kind: FaultPage, bench: &Bench<'_>) -> ProbeResult<Self> {
         let page = page_bytes();
-        skip_if(kind == FaultPage::Huge && page != 4096, || {
-            format!("needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes")
-        })?;
+        let reason = format!("needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes");
+        skip_if(kind == FaultPage::Huge && page != 4096, reason)?;
         let memory = match kind {
             FaultPage::Anonymous => FaultMemory::Anonymous(Arena::map(MAX_PAGES * page, PagePolicy::Base)?),
             FaultPage::Huge => FaultMemory::Anonymous(Arena::map(MAX_HUGE_PAGES * HUGE_BYTES, PagePolicy::Huge)?),
@@ -200,7 +198,7 @@ impl FaultSubject {
     fn warm_up(&mut self, bench: &mut Bench<'_>) -> ProbeResult {
         self.touch_and_free(bench.clock(), self.touches)?;
         let pass = self.touch_and_free(bench.clock(), self.touches)?;
-        fail_if(pass.minor_faults == 0, || format!("{} touches of freed pages caused no fault", pass.pages))?;
+        fail_if(pass.minor_faults == 0, format!("{} touches of freed pages caused no fault", pass.pages))?;
         let nanoseconds = bench.nanoseconds(pass.ticks);
         let mut note = format!("{} faults by getrusage in {} touches", pass.minor_faults, pass.pages);
         match self.kind {
@@ -252,7 +250,7 @@ impl FaultSubject {
                 continue;
             }
             let reason = "pages of the file are evicted from the page cache repeatedly: memory is short";
-            fail_if(pass.major_faults > 0, || reason)?;
+            fail_if(pass.major_faults > 0, reason)?;
             sum.ticks += pass.ticks;
             sum.pages += pass.pages;
             sum.minor_faults += pass.minor_faults;

@@ -140,12 +140,11 @@ fn time_single_faults(bench: &mut Bench<'_>, mut cold: ColdFile, order: &[usize]
         Ok([touch.ticks])
     })?;
     let others = touches - single;
-    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, || {
-        format!(
-            "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
+    let reason = format!(
+        "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
              time is not that of a major fault"
-        )
-    })?;
+    );
+    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, reason)?;
     Ok(())
 }
 
@@ -227,9 +226,10 @@ impl ColdFile {
     /// Touches a row of absent pages, at least one of which waits for the disk.
     fn touch_row(&self, clock: Clock, place: usize) -> ProbeResult<CountedTouches> {
         let touched = self.touch(clock, place, ROW_PAGES)?;
-        fail_if(touched.major_faults == 0, || {
-            format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")
-        })?;
+        if touched.major_faults == 0 {
+            let reason = format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage");
+            return Err(ProbeError::fail(reason));
+        }
         Ok(touched)
     }
 }

@@ -72,9 +72,7 @@ fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> ProbeResult<f64> {
     mapping::write_pages(arena, page, pages);
     let ticks = clock.stop().wrapping_sub(begun);
     let faults = read_usage(UsageScope::Thread).minor_faults - before;
-    fail_if(faults < pages as u64, || {
-        format!("{faults} faults by getrusage of {pages} pages: some were there already")
-    })?;
+    fail_if(faults < pages as u64, format!("{faults} faults by getrusage of {pages} pages: some were there already"))?;
     Ok(bench.nanoseconds(ticks) / pages as f64)
 }
 

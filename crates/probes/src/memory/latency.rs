@@ -4,7 +4,6 @@
 //! loads, of which a core has many in flight.
 
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
-use kelvin_sys::clock::Clock;
 use kelvin_sys::memory::PointerRing;
 
 use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
@@ -68,10 +67,9 @@ const MIN_FINE_LIMIT: u64 = 4 * MIB;
 const MIN_HUGE_SET: u64 = 2 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |pages: PageSize, bytes: u64| Case::new().with_word(pages).with_number(BYTES, bytes);
-    let base = base_sizes(machine, effort).into_iter().map(|bytes| case(PageSize::Base, bytes));
+    let base = words(&[PageSize::Base]).numbers(BYTES, &base_sizes(machine, effort));
     let huge = if page_sizes(machine).contains(&PageSize::Huge) { huge_sizes(machine, effort) } else { Vec::new() };
-    base.chain(huge.into_iter().map(|bytes| case(PageSize::Huge, bytes))).collect()
+    [base, words(&[PageSize::Huge]).numbers(BYTES, &huge)].concat()
 }
 
 /// The largest working set, as a power of two: at least what memory is measured with, as far as the allowance goes, less the sixteenth
@@ -191,7 +189,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let pages = page_kind(case)?;
     let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
-    warm_caches(&mut TimedRing { ring: &mut ring, clock: bench.clock() });
+    let (clock, lines) = (bench.clock(), ring.lines() as u64);
+    warm_caches(bytes, lines, |step| {
+        let begun = clock.start();
+        match step {
+            WarmUpStep::Chase(loads) => ring.chase(loads),
+            WarmUpStep::Flush => ring.evict_end(usize::MAX),
+        }
+        clock.stop().wrapping_sub(begun)
+    });
     bench.time(&LATENCY, |loads| {
         ring.chase(loads);
         Ok(())
@@ -207,56 +213,29 @@ const SAMPLE_COUNT: usize = 5;
 /// size or more is seen in this way, and one of a quarter serves a pass over and over in the same order with a fiftieth of its loads.
 const MAX_CACHED_RATIO: f64 = 0.85;
 
-/// A working set that can be chased and flushed.
-trait ChasedSet {
-    fn bytes(&self) -> usize;
-    fn lines(&self) -> u64;
-    /// Follows this many pointers; the ticks that it took.
-    fn chase(&mut self, loads: u64) -> u64;
-    fn flush(&mut self);
+/// What is done with a set before it is timed.
+enum WarmUpStep {
+    /// Following this many pointers.
+    Chase(u64),
+    /// Flushing all of it from the caches.
+    Flush,
 }
 
-/// A ring, timed by a clock.
-struct TimedRing<'r> {
-    ring: &'r mut PointerRing,
-    clock: Clock,
-}
-
-impl ChasedSet for TimedRing<'_> {
-    fn bytes(&self) -> usize {
-        self.ring.arena().len()
-    }
-
-    fn lines(&self) -> u64 {
-        self.ring.lines() as u64
-    }
-
-    fn chase(&mut self, loads: u64) -> u64 {
-        let begun = self.clock.start();
-        self.ring.chase(loads);
-        self.clock.stop().wrapping_sub(begun)
-    }
-
-    fn flush(&mut self) {
-        self.ring.evict_end(usize::MAX);
-    }
-}
-
-/// Brings the caches to the state that long chasing of the set would.
-fn warm_caches(set: &mut impl ChasedSet) {
-    if set.bytes() > MAX_TRAVERSED_BYTES {
-        let built = sample_ticks(set);
-        set.flush();
-        if built >= MAX_CACHED_RATIO * sample_ticks(set) {
+/// Brings the caches to the state that long chasing of a set would. A step returns the ticks that it took.
+fn warm_caches(bytes: usize, lines: u64, mut step: impl FnMut(WarmUpStep) -> u64) {
+    if bytes > MAX_TRAVERSED_BYTES {
+        let built = sample_ticks(&mut step);
+        step(WarmUpStep::Flush);
+        if built >= MAX_CACHED_RATIO * sample_ticks(&mut step) {
             return;
         }
     }
-    set.chase(set.lines());
+    step(WarmUpStep::Chase(lines));
 }
 
 /// Ticks of a sample of loads.
-fn sample_ticks(set: &mut impl ChasedSet) -> f64 {
-    let mut samples: [u64; SAMPLE_COUNT] = std::array::from_fn(|_| set.chase(SAMPLE_LOADS));
+fn sample_ticks(step: &mut impl FnMut(WarmUpStep) -> u64) -> f64 {
+    let mut samples: [u64; SAMPLE_COUNT] = std::array::from_fn(|_| step(WarmUpStep::Chase(SAMPLE_LOADS)));
     samples.sort_unstable();
     samples[SAMPLE_COUNT / 2] as f64
 }
@@ -283,24 +262,20 @@ mod tests {
         chased: u64,
     }
 
-    impl ChasedSet for Simulated {
-        fn bytes(&self) -> usize {
-            self.bytes
-        }
-
+    impl Simulated {
         fn lines(&self) -> u64 {
             self.bytes as u64 / 64
         }
 
-        fn chase(&mut self, loads: u64) -> u64 {
+        fn step(&mut self, step: WarmUpStep) -> u64 {
+            let WarmUpStep::Chase(loads) = step else {
+                self.held = 0;
+                return 0;
+            };
             self.chased += loads;
             let hits = self.held as f64 / self.bytes as f64;
             self.held = (self.held + loads as usize * 64).min(self.cache.min(self.bytes));
             (loads as f64 * (10.0 - 6.0 * hits)) as u64
-        }
-
-        fn flush(&mut self) {
-            self.held = 0;
         }
     }
 
@@ -309,7 +284,7 @@ mod tests {
         const MIB: usize = 1 << 20;
         let passed = |bytes: usize, cache: usize| {
             let mut set = Simulated { bytes, cache, held: cache.min(bytes), chased: 0 };
-            warm_caches(&mut set);
+            warm_caches(set.bytes, set.lines(), |step| set.step(step));
             (set.chased >= set.lines(), set.held)
         };
         assert_eq!(passed(48 * MIB, 8 * MIB), (true, 8 * MIB), "a small one is traversed anyway");

@@ -85,8 +85,7 @@ const MAX_INTERVALS: u32 = 100;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let loads: &[u64] = if effort == Effort::Quick { &QUICK_LOAD_PERCENTAGES } else { &LOAD_PERCENTAGES };
-    let bytes = working_set(machine);
-    loads.iter().map(|&load| Case::new().with_number(INJECTED_LOAD, load).with_number(BYTES, bytes)).collect()
+    numbers(INJECTED_LOAD, loads).numbers(BYTES, &[working_set(machine)])
 }
 
 /// Twice the last-level cache, and so much that the injectors may have twice all such caches; with them and with what it takes to build
@@ -180,13 +179,12 @@ fn find_uncached_size(
             Some(rates) => return Ok((own, rates)),
             None if own < most => own = (2 * own).min(most),
             None => {
-                skip_if(are_faster, || {
-                    format!(
-                        "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
+                let reason = format!(
+                    "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
                          flush of the caches, so that these may serve them",
-                        own >> 20
-                    )
-                })?;
+                    own >> 20
+                );
+                skip_if(are_faster, reason)?;
                 let reason = "the injectors moved nothing at first: their CPUs were busy with other work";
                 return Err(ProbeError::fail(reason));
             }
@@ -282,7 +280,7 @@ impl Injection {
         self.working_bytes.store(own, Ordering::Release);
         self.requested_flush.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < self.injectors() {
-            fail_if(self.over.load(Ordering::Acquire), || "an injector could not start")?;
+            fail_if(self.over.load(Ordering::Acquire), "an injector could not start")?;
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         Ok(())

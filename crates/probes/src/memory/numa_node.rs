@@ -57,11 +57,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let case = |from: u32, to: u32| {
         Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
     };
-    let most = match effort {
-        Effort::Quick => MAX_QUICK_NODES,
-        Effort::Default => MAX_DEFAULT_NODES,
-        Effort::Thorough => usize::MAX,
-    };
+    let most = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
     let with_cpus = all.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(most);
     let with_memory: Vec<&NumaNode> = all.iter().filter(|node| node.bytes != Some(0)).take(most).collect();
     let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
@@ -82,7 +78,7 @@ fn set_bytes(machine: &Machine) -> u64 {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (from, to) = (required_u32(FROM_NODE, case)?, required_u32(TO_NODE, case)?);
-    skip_if(numa::nodes().len() < 2, || "needs two NUMA nodes; this machine shows one")?;
+    skip_if(numa::nodes().len() < 2, "needs two NUMA nodes; this machine shows one")?;
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
     let cpu = cpu.or_skip(format!("needs a CPU of node {from}; this process may use none"))?;
     cpu::pin(&[cpu]).or_fail(format!("cannot run on CPU {cpu}"))?;
@@ -119,7 +115,7 @@ const PART_BYTES: usize = 2 << 20;
 fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
     let found = page_nodes(arena, CHECKED_PAGES)?;
     let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
-    fail_if(elsewhere > 0, || format!("{elsewhere} of {} checked pages are not on node {node}", found.len()))?;
+    fail_if(elsewhere > 0, format!("{elsewhere} of {} checked pages are not on node {node}", found.len()))?;
     Ok(format!("all {} checked pages are on node {node} by move_pages", found.len()))
 }
 

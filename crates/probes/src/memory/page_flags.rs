@@ -88,10 +88,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         }
         MappedPage::Huge => observe_pages(written_arena(PagePolicy::Huge)?.address())?,
     };
-    skip_if(
-        mapped == MappedPage::Huge && pages.iter().any(|page| page.huge == Some(false)),
-        || "needs a huge page, which the kernel did not provide: memory is fragmented, or huge pages are off",
-    )?;
+    let reason = "needs a huge page, which the kernel did not provide: memory is fragmented, or huge pages are off";
+    skip_if(mapped == MappedPage::Huge && pages.iter().any(|page| page.huge == Some(false)), reason)?;
     bench.note(text);
     for (metric, flag) in FLAGS {
         // Before Linux 6.7 some are unknown.

@@ -53,19 +53,12 @@ const MIN_SET: u64 = 8 << 10;
 const MIN_LARGE_SET: u64 = 64 << 20;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let strides: &[u64] = match effort {
-        Effort::Quick => &QUICK_STRIDES,
-        Effort::Default => &DEFAULT_STRIDES,
-        Effort::Thorough => &STRIDES,
-    };
+    let strides = by_effort(effort, [&QUICK_STRIDES[..], &DEFAULT_STRIDES, &STRIDES]);
     let mut sets = vec![large_set(machine)];
     if effort == Effort::Thorough {
         sets.extend(smaller_sets(machine));
     }
-    let of = |bytes: u64| {
-        strides.iter().map(move |&stride| Case::new().with_number(BYTES, bytes).with_number(STRIDE, stride))
-    };
-    sets.into_iter().flat_map(of).collect()
+    numbers(BYTES, &sets).numbers(STRIDE, strides)
 }
 
 /// The sets of a surface beside the largest: powers of two, of which `mem.latency` has each.

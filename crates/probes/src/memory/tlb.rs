@@ -46,14 +46,9 @@ const QUICK_COUNTS: [u64; 3] = [16, 256, 16384];
 const PAGE_BYTES: u64 = 4096;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let counts: &[u64] = match effort {
-        Effort::Quick => &QUICK_COUNTS,
-        Effort::Default => &DEFAULT_COUNTS,
-        Effort::Thorough => &PAGE_COUNTS,
-    };
-    let most = memory_budget::memory_budget(machine) / (PAGE_BYTES + LINE_BYTES as u64);
-    let fitting = counts.iter().filter(|&&count| count <= most);
-    fitting.map(|&count| Case::new().with_number(TOUCHED_PAGES, count)).collect()
+    let mut counts = by_effort(effort, [&QUICK_COUNTS[..], &DEFAULT_COUNTS, &PAGE_COUNTS]).to_vec();
+    counts.retain(|&count| count <= memory_budget::memory_budget(machine) / (PAGE_BYTES + LINE_BYTES as u64));
+    numbers(TOUCHED_PAGES, &counts)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

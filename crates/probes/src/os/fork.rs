@@ -80,10 +80,9 @@ fn time_fork(clock: Clock, cell: &SharedCell) -> ProbeResult<(u64, u64)> {
     child.wait_for_success()?;
     let reaped = clock.stop();
     let since = |moment: u64| moment.wrapping_sub(begun);
-    fail_if(since(cell.get()) > since(reaped), || {
-        "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
-                               counters differ"
-    })?;
+    let reason = "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
+                               counters differ";
+    fail_if(since(cell.get()) > since(reaped), reason)?;
     Ok((since(returned), since(cell.get())))
 }
 
@@ -97,9 +96,9 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
     }
     let after = read_usage(UsageScope::Thread);
     let waits = after.voluntary_switches - before.voluntary_switches;
-    fail_if(waits + child_first < UNTIMED_FORKS / 2, || {
-        format!("the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU")
-    })?;
+    let reason =
+        format!("the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU");
+    fail_if(waits + child_first < UNTIMED_FORKS / 2, reason)?;
     Ok(format!(
         "the child ran before fork returned in {child_first} of {UNTIMED_FORKS} forks; the parent waited (switched \
          voluntarily) {:.2} times per fork by getrusage",

@@ -61,21 +61,14 @@ const UNKNOWN_MEMORY_BYTES: u64 = 64 * MIB;
 const DEFAULT_MAX_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = max_bytes(machine);
-    let most = most.min(match effort {
-        Effort::Quick => QUICK_BYTES,
-        Effort::Default => DEFAULT_MAX_BYTES,
-        Effort::Thorough => u64::MAX,
-    });
-    let fits = |&&bytes: &&u64| bytes <= most;
-    let case = |pages, &bytes: &u64| {
+    let most = max_bytes(machine).min(by_effort(effort, [QUICK_BYTES, DEFAULT_MAX_BYTES, u64::MAX]));
+    let mut cases = words(page_sizes(machine)).numbers(RESIDENT, &SIZES);
+    cases.retain(|case| {
+        let bytes = RESIDENT.number_in(case).unwrap_or(0);
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
-        (pages == PageSize::Base || bytes > MIB).then(|| Case::new().with_number(RESIDENT, bytes).with_word(pages))
-    };
-    page_sizes(machine)
-        .iter()
-        .flat_map(|pages| SIZES.iter().filter(fits).filter_map(|bytes| case(*pages, bytes)))
-        .collect()
+        bytes <= most && (PageSize::of(case) == Some(PageSize::Base) || bytes > MIB)
+    });
+    cases
 }
 
 /// Half of the available memory and of the cgroup's limit.
@@ -106,11 +99,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 fn check_free_memory(bytes: u64) -> ProbeResult {
     let information = std::fs::read_to_string("/proc/meminfo")?;
     let available = available_bytes(&information).or_fail("/proc/meminfo has no MemAvailable")?;
-    if bytes > available / 2 {
-        let [needed, available] = [bytes, available].map(units::bytes);
-        return Err(ProbeError::skip(format!("needs {needed} of memory, more than half of the {available} available")));
-    }
-    Ok(())
+    let [needed, half] = [bytes, available].map(units::bytes);
+    let reason = format!("needs {needed} of memory, more than half of the {half} available");
+    skip_if(bytes > available / 2, reason)
 }
 
 fn available_bytes(meminfo: &str) -> Option<u64> {

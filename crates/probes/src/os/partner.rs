@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::reasons::ProbeResult;
+use crate::reasons::{ProbeResult, fail_if};
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask};
 use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
@@ -72,14 +72,12 @@ impl SwitchCounts {
 
     fn check_switches(&self, most: f64) -> ProbeResult {
         let per_trip = self.switches_per_trip();
-        if (0.98..=most).contains(&per_trip) {
-            return Ok(());
-        }
-        Err(ProbeError::fail(format!(
+        let reason = format!(
             "{} round trips had {} voluntary and {} involuntary context switches of this task: {per_trip:.2} each \
-             instead of 1, so the time is not that of one switch each way",
+                 instead of 1, so the time is not that of one switch each way",
             self.trips, self.voluntary, self.involuntary
-        )))
+        );
+        fail_if(!(0.98..=most).contains(&per_trip), reason)
     }
 
     /// The proof in words.
@@ -181,13 +179,9 @@ impl TokenPartner {
     pub(super) fn count_round_trips(&mut self, trips: u64) -> ProbeResult<SwitchCounts> {
         let (before, yields) = (read_usage(UsageScope::Thread), self.channel.yields());
         self.round_trips(trips)?;
-        let after = read_usage(UsageScope::Thread);
-        Ok(SwitchCounts {
-            trips,
-            voluntary: after.voluntary_switches - before.voluntary_switches,
-            involuntary: after.involuntary_switches - before.involuntary_switches,
-            yields: self.channel.yields() - yields,
-        })
+        let used = read_usage(UsageScope::Thread).since(before);
+        let (voluntary, involuntary) = (used.voluntary_switches, used.involuntary_switches);
+        Ok(SwitchCounts { trips, voluntary, involuntary, yields: self.channel.yields() - yields })
     }
 
     /// Ends the partner; returns its own count of context switches per round trip.

@@ -37,7 +37,7 @@ pub(crate) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let program = SHELL_TRUE_PROGRAMS[true_program_index()?];
-    skip_if(!program.is_executable(), || "needs /bin/sh, and there is none")?;
+    skip_if(!program.is_executable(), "needs /bin/sh, and there is none")?;
     let shell = std::fs::canonicalize("/bin/sh")?;
     bench.note(format!("/bin/sh is {}", shell.display()));
     time_lifetimes_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())

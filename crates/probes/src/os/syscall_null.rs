@@ -57,7 +57,7 @@ pub(crate) fn kernel_entry_case() -> Case {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let calls = if effort == Effort::Quick { &[NullCall::Getppid] } else { NullCall::ALL };
-    calls.iter().map(|&call| Case::new().with_word(call)).collect()
+    words(calls)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

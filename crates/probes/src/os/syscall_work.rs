@@ -150,7 +150,7 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
 );
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let count = DESCRIPTORS.number_in(case).or_fail(format!("the case {case} has no number of descriptors"))?;
+    let count = required(DESCRIPTORS.number_in(case), case)?;
     let selected = SelectSet::new(count as usize)?;
     bench.time(&SYSCALL_SELECT, |looks| Ok(selected.select_loop(looks)?))
 }
@@ -190,7 +190,7 @@ const MIN_DESCRIPTORS: u64 = 10;
 pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Predicted {
     let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
     let work = SHORT_PATH_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION;
-    let work = fact("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source).source(source);
+    let work = published("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source);
     let most = 3.0 * null.clone() + work.clone();
     Ok((null.clone() + work).between(&null, &most).derived("null call and a short path"))
 }

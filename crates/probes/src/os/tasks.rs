@@ -8,6 +8,7 @@ use kelvin_core::catalogue::os::{
     THREAD_CREATE, TaskKind,
 };
 use kelvin_sys::process::{Child, fork_worker};
+use kelvin_sys::procfs::CpuTicks;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{Usage, UsageScope, clock_ticks, read_usage};
 use kelvin_sys::{cpu, kernels};
@@ -62,8 +63,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // Without a known mask the study still shows one CPU.
     let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
     let counts = task_counts(cpus, effort);
-    let of = |&kind: &TaskKind| counts.iter().map(move |&n| Case::new().with_number(TASK_COUNT, n).with_word(kind));
-    TaskKind::ALL.iter().flat_map(of).collect()
+    TaskKind::ALL.iter().flat_map(|&kind| numbers(TASK_COUNT, &counts).words(&[kind])).collect()
 }
 
 /// 1 to 2 P: all of them on a small machine; on a large one the powers of two, halfway between them, and P - 1, P,
@@ -79,7 +79,7 @@ fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let tasks = TASK_COUNT.number_in(case).filter(|&n| n > 0).or_fail("the case has no tasks")?;
+    let tasks = required(TASK_COUNT.number_in(case).filter(|&count| count > 0), case)?;
     let start: fn(u64) -> ProbeResult = match required(TaskKind::of(case), case)? {
         TaskKind::Threads => work_in_threads,
         TaskKind::Processes => work_in_processes,
@@ -113,13 +113,13 @@ fn work_in_threads(tasks: u64) -> ProbeResult {
 }
 
 fn work_in_processes(tasks: u64) -> ProbeResult {
-    let work = |task| {
-        move || {
+    let start = |task| {
+        fork_worker(move || {
             kernels::chain_add(task_iterations(tasks, task));
             0
-        }
+        })
     };
-    let started: Result<Vec<Child>, _> = (0..tasks).map(|task| fork_worker(work(task))).collect();
+    let started: Result<Vec<Child>, _> = (0..tasks).map(start).collect();
     started?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
 }
 
@@ -171,20 +171,18 @@ impl ObservedTimes {
 
 fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) -> ProbeResult<ObservedTimes> {
     let stat_before = cpu_times(cpus)?;
-    let before = [read_usage(UsageScope::Process), read_usage(UsageScope::Children)];
+    let usage = || [UsageScope::Process, UsageScope::Children].map(read_usage);
+    let before = usage();
     let clock = bench.clock();
     let begun = clock.start();
     work()?;
     let ticks = clock.stop().wrapping_sub(begun);
-    let after = [read_usage(UsageScope::Process), read_usage(UsageScope::Children)];
+    let used: Vec<Usage> = usage().into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
     let stat = cpu_times(cpus)?.difference(stat_before);
-    let sum = |of: fn(&Usage) -> u64| {
-        before.iter().zip(&after).map(|(before, after)| of(after).saturating_sub(of(before)) as f64).sum()
-    };
     Ok(ObservedTimes {
         elapsed: bench.nanoseconds(ticks),
-        user: sum(|usage| usage.user),
-        system: sum(|usage| usage.system),
+        user: used.iter().map(|usage| usage.user as f64).sum(),
+        system: used.iter().map(|usage| usage.system as f64).sum(),
         cpus: cpus.len() as f64,
         stat,
     })
@@ -209,21 +207,18 @@ fn cpu_times(cpus: &[u32]) -> ProbeResult<CpuTimes> {
     parse_cpu_times(&stat, cpus, clock_ticks()).or_fail("/proc/stat lacks a line of an allowed CPU")
 }
 
-/// Adds up the lines of these CPUs: user nice system idle iowait irq softirq steal, in ticks (guest time is within
-/// user time).
+/// Adds up the lines of these CPUs.
 fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<CpuTimes> {
-    let mut all = CpuTimes::default();
+    let lines: Vec<_> = stat.lines().filter_map(CpuTicks::parse_line).collect();
     let nanoseconds = |ticks: u64| ticks as f64 * 1e9 / ticks_per_second as f64;
-    for cpu in cpus {
-        let prefix = format!("cpu{cpu} ");
-        let line = stat.lines().find_map(|line| line.strip_prefix(prefix.as_str()))?;
-        let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).take(8).collect();
-        let &[user, nice, system, idle, iowait, irq, softirq, steal] = ticks.as_slice() else { return None };
-        all.busy += nanoseconds(user + nice + system + irq + softirq);
-        all.idle += nanoseconds(idle + iowait);
-        all.steal += nanoseconds(steal);
+    let mut sum = CpuTimes::default();
+    for &cpu in cpus {
+        let (_, ticks) = lines.iter().find(|(line_cpu, _)| *line_cpu == Some(cpu))?;
+        sum.busy += nanoseconds(ticks.busy());
+        sum.idle += nanoseconds(ticks.idle);
+        sum.steal += nanoseconds(ticks.steal);
     }
-    Some(all)
+    Some(sum)
 }
 
 /// Tolerance of the predicted range: the core's frequency varies this much with the number of busy cores.

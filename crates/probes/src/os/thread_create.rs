@@ -52,10 +52,9 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
         let ran = thread.join()?;
         let joined = clock.stop();
         let since = |moment: u64| moment.wrapping_sub(begun);
-        fail_if(since(ran) > since(joined), || {
-            "the thread's clock reading is outside the interval of its creation and join: the \
-                                   CPUs' counters differ"
-        })?;
+        let reason = "the thread's clock reading is outside the interval of its creation and join: the \
+                                   CPUs' counters differ";
+        fail_if(since(ran) > since(joined), reason)?;
         Ok([since(created), since(ran), since(joined)])
     })
 }
@@ -71,7 +70,7 @@ fn describe_counts(starter: &mut ThreadStarter) -> ProbeResult<String> {
     let each = |before: u64, after: u64| (after - before) as f64 / f64::from(UNTIMED_THREADS);
     let switches = each(before.voluntary_switches, after.voluntary_switches)
         + each(before.involuntary_switches, after.involuntary_switches);
-    fail_if(switches < 0.5, || format!("{switches:.2} switches per thread: the new threads did not run on this CPU"))?;
+    fail_if(switches < 0.5, format!("{switches:.2} switches per thread: the new threads did not run on this CPU"))?;
     Ok(format!(
         "{:.2} page faults and {switches:.2} switches per thread by getrusage",
         each(before.minor_faults, after.minor_faults)

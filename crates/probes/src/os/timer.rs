@@ -44,19 +44,16 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let slacks: &[u64] =
-        if effort == Effort::Quick { &[DEFAULT_SLACK_NANOSECONDS] } else { &[DEFAULT_SLACK_NANOSECONDS, 1] };
-    slacks.iter().map(|&slack| Case::new().with_number(TIMER_SLACK, slack)).collect()
+    let slacks = [DEFAULT_SLACK_NANOSECONDS, 1];
+    numbers(TIMER_SLACK, if effort == Effort::Quick { &slacks[..1] } else { &slacks })
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let slack = TIMER_SLACK.number_in(case).or_fail(format!("the case {case} does not name a timer slack"))?;
+    let slack = required(TIMER_SLACK.number_in(case), case)?;
     set_timer_slack(slack)?;
     let obtained = timer_slack()?;
-    if obtained != slack {
-        // A real-time thread has none, whatever was requested.
-        return Err(ProbeError::skip(format!("needs a timer slack of {slack} ns, but this thread has {obtained} ns")));
-    }
+    // A real-time thread has none, whatever was requested.
+    skip_if(obtained != slack, format!("needs a timer slack of {slack} ns, but this thread has {obtained} ns"))?;
     let nanoseconds_per_tick = bench.nanoseconds(1);
     bench.time_each([&TIMER_WAKEUP], |_| {
         let deadline = monotonic() + SLEEP_NANOSECONDS;
@@ -72,8 +69,7 @@ const PUBLISHED_WAKE_NANOSECONDS: f64 = 5_000.0;
 const PUBLISHED_WAKE_RANGE: (f64, f64) = (1_700.0, 45_000.0);
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let slack = TIMER_SLACK.number_in(case);
-    let slack = slack.or_unpredicted("the case does not name a timer slack")? as f64;
+    let slack = required(TIMER_SLACK.number_in(case), case)? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
     if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         let sum = slack.clone() + waking.clone();

@@ -31,8 +31,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
     let pair = |core: &published::PublishedCore| core.system_call.map(|[entry, exit]| entry + exit);
     let trap =
         published::published_cycles(facts, |_| BEHRENS_SOURCE, pair)?.expr("syscall and sysret").source(BEHRENS_SOURCE);
-    let instructions =
-        fact("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE).source(COUNTED_SOURCE);
+    let instructions = published("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE);
     let (added, unknown) = mitigation_costs(facts)?;
     let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, one| sum + one);
     let call = cycles / published::measured_frequency(facts)?;
@@ -51,11 +50,8 @@ fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<S
     let status = |name: &str| all.iter().find(|one| one.vulnerability == name).map_or("", |one| one.status.as_str());
     let mut added = Vec::new();
     let mut unknown = Vec::new();
-    let from_paper = |core: &published::PublishedCore, pick: fn(&published::PublishedCore) -> Option<f64>| {
-        pick(core).map(|_| BEHRENS_SOURCE)
-    };
     let figure = |pick: fn(&published::PublishedCore) -> Option<f64>| {
-        published::published_cycles(facts, move |core| from_paper(core, pick).unwrap_or(core.source), pick)
+        published::published_cycles(facts, |core| pick(core).map_or(core.source, |_| BEHRENS_SOURCE), pick)
     };
     if status("meltdown").contains("PTI") {
         added.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));

@@ -32,10 +32,6 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     // A batch of at least 50 us ends at most one reading of the kernel's clock, some 50 ns, late.
-    Ok(super::known_prediction(
-        WAIT_NANOSECONDS as f64,
-        0.002,
-        Unit::Nanoseconds,
-        "10 us of CLOCK_MONOTONIC per iteration",
-    ))
+    let construction = "10 us of CLOCK_MONOTONIC per iteration";
+    Ok(super::known_prediction(WAIT_NANOSECONDS as f64, 0.002, Unit::Nanoseconds, construction))
 }

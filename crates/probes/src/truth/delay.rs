@@ -49,10 +49,7 @@ pub(super) static PROBE: Probe = Probe {
          its own two entries in the relay's log, less what the log lacks without the delay. Needs root, ip and /dev/net/tun.",
     ),
     metrics: &[&DELAY, &DELAY_LOGGED_RATIO],
-    cases: |_: &Machine, effort: Effort| {
-        let delays = if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS };
-        delays.iter().map(|&delay| Case::new().with_number(RELAY_DELAY, delay)).collect()
-    },
+    cases: |_, effort| numbers(RELAY_DELAY, if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS }),
     run,
     predict,
 };
@@ -120,9 +117,10 @@ struct RelayedPath {
     echo: EchoClient,
     delay: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
-    relays: Vec<JoinHandle<kelvin_sys::Result<Vec<RelayedDelay>>>>,
-    far: JoinHandle<kelvin_sys::Result<()>>,
-    awake: JoinHandle<kelvin_sys::Result<()>>,
+    /// One of each direction.
+    relays: [JoinHandle<kelvin_sys::Result<Vec<RelayedDelay>>>; 2],
+    /// The far end, and what keeps the CPU awake.
+    helpers: [JoinHandle<kelvin_sys::Result<()>>; 2],
 }
 
 impl RelayedPath {
@@ -145,18 +143,17 @@ impl RelayedPath {
         is_over: &Arc<AtomicBool>,
     ) -> ProbeResult<Self> {
         let (near_tap, far_tap) = (Arc::new(near_tap), Arc::new(far_tap));
-        let mut relays = Vec::new();
-        for (from, to) in [(&near_tap, &far_tap), (&far_tap, &near_tap)] {
-            let (from, to, delay, is_over) =
-                (Arc::clone(from), Arc::clone(to), Arc::clone(&delay), Arc::clone(is_over));
-            relays.push(ThreadBuilder::named("relay").start(move || relay(&from, &to, &delay, &is_over))?);
-        }
+        let start_relay = |from: &Arc<Tap>, to: &Arc<Tap>| {
+            let (from, to, delay, stop) = (Arc::clone(from), Arc::clone(to), Arc::clone(&delay), Arc::clone(is_over));
+            ThreadBuilder::named("relay").start(move || relay(&from, &to, &delay, &stop))
+        };
+        let relays = [start_relay(&near_tap, &far_tap)?, start_relay(&far_tap, &near_tap)?];
         let stop = Arc::clone(is_over);
         let far = ThreadBuilder::named("far").start(move || echo_loop(&far, &stop))?;
         let stop = Arc::clone(is_over);
         let awake = ThreadBuilder::named("awake").start(move || keep_cpu_awake(&stop))?;
         let echo = EchoClient::over_link(Link::Udp(near), MESSAGE_BYTES)?;
-        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, far, awake })
+        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, helpers: [far, awake] })
     }
 
     /// Round trips one after another, in ticks; the first ones warm up.
@@ -168,13 +165,11 @@ impl RelayedPath {
     fn close(self) -> ProbeResult<[Vec<RelayedDelay>; 2]> {
         self.is_over.store(true, Ordering::Relaxed);
         let panicked = |_| ProbeError::fail("a thread of the path panicked");
-        self.far.join().map_err(panicked)??;
-        self.awake.join().map_err(panicked)??;
-        let mut noted = Vec::new();
-        for relay in self.relays {
-            noted.push(relay.join().map_err(panicked)??);
+        for helper in self.helpers {
+            helper.join().map_err(panicked)??;
         }
-        noted.try_into().map_err(|_| ProbeError::fail("a path has two directions"))
+        let [there, back] = self.relays.map(|relay| relay.join().map_err(panicked));
+        Ok([there??, back??])
     }
 }
 

@@ -58,9 +58,7 @@ pub(super) static PROBE: Probe = Probe {
          and mount.",
     ),
     metrics: &[&DISK, &DISK_COUNTED_RATIO],
-    cases: |_: &Machine, _: Effort| {
-        [CacheState::Direct, CacheState::Uncached].map(|state| Case::new().with_word(state)).into()
-    },
+    cases: |_, _| words(&[CacheState::Direct, CacheState::Uncached]),
     run,
     predict,
 };
@@ -159,20 +157,11 @@ fn timed_window(held: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
-    Ok(match metric.unit {
-        Unit::BytesPerSecond => super::known_prediction(
-            THROTTLE_RATE as f64,
-            MAX_RELATIVE_ERROR,
-            Unit::BytesPerSecond,
-            "the cgroup may read 32 MiB/s of the device",
-        ),
-        _ => super::known_prediction(
-            1.0,
-            MAX_RELATIVE_ERROR,
-            Unit::Ratio,
-            "the bytes read are the bytes counted on the device",
-        ),
-    })
+    let (value, construction) = match metric.unit {
+        Unit::BytesPerSecond => (THROTTLE_RATE as f64, "the cgroup may read 32 MiB/s of the device"),
+        _ => (1.0, "the bytes read are the bytes counted on the device"),
+    };
+    Ok(super::known_prediction(value, MAX_RELATIVE_ERROR, metric.unit, construction))
 }
 
 /// A file-system image with the file in it, made by the first round that needs it.

@@ -48,10 +48,7 @@ pub(super) static PROBE: Probe = Probe {
          even if a busy machine runs the shaper late. Needs root, ip and tc.",
     ),
     metrics: &[&LINK, &LINK_COUNTED_RATIO],
-    cases: |_: &Machine, effort: Effort| {
-        let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
-        rates.iter().map(|&rate| Case::new().with_number(LINK_RATE, rate)).collect()
-    },
+    cases: |_, effort| numbers(LINK_RATE, if effort == Effort::Quick { &RATES[1..2] } else { &RATES }),
     run,
     predict,
 };
@@ -126,12 +123,8 @@ fn configure_error(error: ConfigureError) -> ProbeError {
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     if *metric == LINK_COUNTED_RATIO {
-        return Ok(super::known_prediction(
-            1.0,
-            MAX_RELATIVE_ERROR,
-            Unit::Ratio,
-            "the bytes received are the payload that the shaper passes",
-        ));
+        let construction = "the bytes received are the payload that the shaper passes";
+        return Ok(super::known_prediction(1.0, MAX_RELATIVE_ERROR, Unit::Ratio, construction));
     }
     let rate = LINK_RATE.number_in(case).unwrap_or_default() as f64;
     let mtu = || fact("MTU", MTU, Unit::Bytes, "as configured");

@@ -57,14 +57,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
-    let mut cases = Vec::new();
-    for mechanism in MECHANISMS {
-        for &size in messages {
-            let of = |&placement: &PairPlacement| message_case(mechanism, placement, size);
-            cases.extend(PairPlacement::ALL.iter().map(of));
-        }
-    }
-    cases
+    words(&MECHANISMS).numbers(MESSAGE, messages).words(PairPlacement::ALL)
 }
 
 fn message_case(mechanism: HandoffMechanism, placement: PairPlacement, bytes: u64) -> Case {
@@ -107,7 +100,9 @@ impl StreamReceiver {
         self.acknowledgement.wait_for_turn(HandoffSide::Near)?;
         self.board.check()?;
         let arrived = self.board.done_work();
-        fail_if(arrived != self.sent, || format!("{} messages were sent but {arrived} arrived", self.sent))?;
+        if arrived != self.sent {
+            return Err(ProbeError::fail(format!("{} messages were sent but {arrived} arrived", self.sent)));
+        }
         Ok(())
     }
 
@@ -173,8 +168,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let mechanism =
-        mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let mechanism = mechanism_of(case)?;
     let bytes = required(MESSAGE.number_in(case), case)?;
     let placement = PairPlacement::of(case).unwrap_or(PairPlacement::TwoCpus);
     let message = given("message", bytes as f64, Unit::Bytes);

@@ -44,10 +44,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    let of = |&mechanism: &HandoffMechanism| {
-        PairPlacement::ALL.iter().map(move |&placement| Case::new().with_word(mechanism).with_word(placement))
-    };
-    MECHANISMS.iter().flat_map(of).collect()
+    words(&MECHANISMS).words(PairPlacement::ALL)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -63,8 +60,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let mechanism =
-        mechanism_of(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let mechanism = mechanism_of(case)?;
     let name = mechanism.name();
     if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
         // A wake-up each way.

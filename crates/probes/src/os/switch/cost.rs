@@ -108,9 +108,7 @@ fn switch_case(task: HandoffTask, mechanism: HandoffMechanism) -> Case {
 const PROOF_TRIPS: u64 = 256;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (Some(task), Some(mechanism)) = (HandoffTask::of(case), HandoffMechanism::of(case)) else {
-        return Err(ProbeError::fail(format!("the case needs the task and the mechanism, not {case}")));
-    };
+    let (task, mechanism) = (required(HandoffTask::of(case), case)?, required(HandoffMechanism::of(case), case)?);
     let mut partner = TokenPartner::start(mechanism, task, bench.cpu())?;
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     counts.check_one_switch_each_way()?;
@@ -137,20 +135,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         })?;
     }
     let of_partner = partner.finish()?;
-    fail_if(of_partner < 0.98, || {
-        format!(
-            "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
+    let reason = format!(
+        "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
              without a switch"
-        )
-    })?;
+    );
+    fail_if(of_partner < 0.98, reason)?;
     Ok(())
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism));
-    let (Some(task), Some(mechanism)) = (HandoffTask::of(case), mechanism) else {
-        return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
-    };
+    let mechanism = required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)?;
+    let task = required(HandoffTask::of(case), case)?;
     let is_published = task == HandoffTask::Process && mechanism == HandoffMechanism::Pipe;
     // Yields without a switch are part of a pass.
     let factor = if mechanism == HandoffMechanism::Yield { 2.0 } else { 1.5 };

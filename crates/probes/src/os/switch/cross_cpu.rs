@@ -48,13 +48,11 @@ pub(in crate::os) static PROBE: Probe = Probe {
 const MECHANISMS: [HandoffMechanism; 2] = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    MECHANISMS.iter().map(|&mechanism| Case::new().with_word(mechanism)).collect()
+    words(&MECHANISMS)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let mechanism = HandoffMechanism::of(case)
-        .filter(|mechanism| MECHANISMS.contains(mechanism))
-        .or_fail(format!("the case needs mechanism=pipe or mechanism=futex, not {case}"))?;
+    let mechanism = required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)?;
     let mut partner = TokenPartner::start(mechanism, HandoffTask::Process, bench.partner_cpu()?)?;
     let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));

@@ -8,7 +8,9 @@ use kelvin_core::catalogue::os::{
     HandoffMechanism, HandoffTask, ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_ROUND_TRIP,
 };
 
+use super::super::ipc::partner_cpu;
 use super::super::partner::TokenPartner;
+use crate::cases::IncompleteCase;
 use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -49,22 +51,18 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechanism::Futex, HandoffMechanism::Condvar];
 
 /// The case's task, mechanism and placement.
-fn parse_case(case: &Case) -> Option<(HandoffTask, HandoffMechanism, PairPlacement)> {
-    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism))?;
-    Some((HandoffTask::of(case)?, mechanism, PairPlacement::of(case)?))
+fn parse_case(case: &Case) -> Result<(HandoffTask, HandoffMechanism, PairPlacement), IncompleteCase> {
+    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism));
+    let (task, placement) = (required(HandoffTask::of(case), case)?, required(PairPlacement::of(case), case)?);
+    Ok((task, required(mechanism, case)?, placement))
 }
 
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 64;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let Some((task, mechanism, placement)) = parse_case(case) else {
-        return Err(ProbeError::fail(format!("the case needs what is woken, and where, not {case}")));
-    };
-    let cpu = match placement {
-        PairPlacement::SameCpu => bench.cpu(),
-        PairPlacement::TwoCpus => bench.partner_cpu()?,
-    };
+    let (task, mechanism, placement) = parse_case(case)?;
+    let cpu = partner_cpu(bench, case)?;
     let mut partner = TokenPartner::start_with_clock(mechanism, task, cpu, bench.clock())?;
     let counts = partner.count_round_trips(PROOF_TRIPS)?;
     if placement == PairPlacement::SameCpu {
@@ -82,9 +80,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let Some((task, mechanism, placement)) = parse_case(case) else {
-        return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
-    };
+    let (task, mechanism, placement) = parse_case(case)?;
     if placement == PairPlacement::TwoCpus {
         // A condition variable waits on a futex. A round trip between two CPUs is reported by its half.
         let is_pipe = mechanism == HandoffMechanism::Pipe;

@@ -6,7 +6,6 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kelvin_core::Axis;
 use kelvin_core::catalogue::mem::BANDWIDTH_WRITE;
 use kelvin_core::catalogue::os::{
     HandoffMechanism, PROCESSES, SWITCH_CHANNEL_CALLS, SWITCH_COST, SWITCH_RING, SWITCH_RING_CALLS,
@@ -67,15 +66,9 @@ pub(in crate::os) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let (processes, sets): (&[u64], &[u64]) = match effort {
-        Effort::Quick => (&[2, 16], &[0, 16 << 10]),
-        Effort::Default => (&[2, 8, 16, 32, 96], &[0, 16 << 10, 64 << 10]),
-        Effort::Thorough => (&[2, 4, 8, 16, 32, 64, 96], &[0, 4 << 10, 16 << 10, 64 << 10]),
-    };
-    let of = |&set: &u64| {
-        processes.iter().map(move |&n| Case::new().with_number(PROCESSES, n).with_number(WORKING_SET, set))
-    };
-    sets.iter().flat_map(of).collect()
+    let processes = by_effort(effort, [&[2, 16][..], &[2, 8, 16, 32, 96], &[2, 4, 8, 16, 32, 64, 96]]);
+    let sets = by_effort(effort, [&[0, 16 << 10][..], &[0, 16 << 10, 64 << 10], &[0, 4 << 10, 16 << 10, 64 << 10]]);
+    numbers(WORKING_SET, sets).numbers(PROCESSES, processes)
 }
 
 /// The working set of a process of the ring.
@@ -127,14 +120,8 @@ impl ProcessRing {
         let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
         let pipes = Arc::new(pipes.map_err(starting)?);
         let board = PartnerStatus::new().map_err(starting)?;
-        let mut ring = Self {
-            pipes,
-            members: Vec::new(),
-            board,
-            set: WorkingSet::new(set).map_err(starting)?,
-            laps: 0,
-            before: 0,
-        };
+        let own_set = WorkingSet::new(set).map_err(starting)?;
+        let mut ring = Self { pipes, members: Vec::new(), board, set: own_set, laps: 0, before: 0 };
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
             let member = PartnerTask::start(PartnerKind::Process, cpu, &ring.board, move |board| {
@@ -174,12 +161,11 @@ impl ProcessRing {
         }
         let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
         let each = switches as f64 / hand_overs as f64;
-        fail_if(each < 0.98, || {
-            format!(
-                "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
+        let reason = format!(
+            "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
                  moved without switches"
-            )
-        })?;
+        );
+        fail_if(each < 0.98, reason)?;
         Ok(each)
     }
 
@@ -210,8 +196,8 @@ fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> ke
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let number = |axis: Axis| axis.number_in(case).or_fail(format!("the case needs a number {}", axis.name));
-    let (processes, set) = (number(PROCESSES)?.max(2), number(WORKING_SET)?);
+    let (processes, set) =
+        (required(PROCESSES.number_in(case), case)?.max(2), required(WORKING_SET.number_in(case), case)?);
     let mut ring = ProcessRing::new(processes as usize, set as usize, bench.cpu())?;
     let mut alone = WorkingSet::new(set as usize)?;
     let pipe = Pipe::new()?;
@@ -237,8 +223,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let unknown = || NoPrediction::new("the case has no number of processes and no working set");
-    let (processes, set) = PROCESSES.number_in(case).zip(WORKING_SET.number_in(case)).ok_or_else(unknown)?;
+    let (processes, set) = (required(PROCESSES.number_in(case), case)?, required(WORKING_SET.number_in(case), case)?);
     if *metric == SWITCH_RING_SWITCHES {
         return Ok(switch_count(processes));
     }
@@ -304,8 +289,8 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Pred
         return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
     }
     let kept = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
-    let spaces = fact("address spaces kept", KEPT_ADDRESS_SPACES as f64, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE)
-        .source(KEPT_ADDRESS_SPACES_SOURCE);
+    let kept_count = KEPT_ADDRESS_SPACES as f64;
+    let spaces = published("address spaces kept", kept_count, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE);
     let (least, once) = (kept.clone().within(1.3), kept.clone().beside(&spaces));
     if processes > KEPT_ADDRESS_SPACES && facts.machine().architecture == *"x86_64" {
         // Up to twice that for translations that are not kept.
