@@ -5,4 +5,4 @@ pub(crate) use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, 
 
 pub(crate) use crate::cases::{AtEach, by_effort, numbers, required, required_u32, words};
 pub(crate) use crate::formula::{Expr, fact, given, measured, published};
-pub(crate) use crate::reasons::{OrReason, Predicted, ProbeResult, fail_if, skip_if};
+pub(crate) use crate::reasons::{OrReason, Predicted, ProbeResult, fail_if, infallible, skip_if};

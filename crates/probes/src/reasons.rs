@@ -26,6 +26,14 @@ pub(crate) fn refuse_if(is_impossible: bool, reason: impl Into<String>) -> Resul
     if is_impossible { Err(SkipReason::new(reason)) } else { Ok(()) }
 }
 
+/// An operation to be timed that cannot go wrong.
+pub(crate) fn infallible(mut operation: impl FnMut(u64)) -> impl FnMut(u64) -> ProbeResult {
+    move |iterations| {
+        operation(iterations);
+        Ok(())
+    }
+}
+
 /// A missing value, or an error, as one of a probe with its reason. An error follows the reason, after a colon.
 pub(crate) trait OrReason<T>: Sized {
     /// The value, or the error that is made of the reason.

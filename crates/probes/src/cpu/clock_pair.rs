@@ -54,10 +54,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
         Clock::Counter => format!("pair: {}; {}", kernels::COUNTER_START_TEXT, kernels::COUNTER_STOP_TEXT),
         _ => "pair: two calls of clock_gettime(CLOCK_MONOTONIC_RAW)".into(),
     });
-    bench.time(&CLOCK_PAIR, |pairs| {
-        read_pairs(clock, pairs);
-        Ok(())
-    })?;
+    bench.time(&CLOCK_PAIR, infallible(|pairs| read_pairs(clock, pairs)))?;
     let shown = bench.nanoseconds(median_empty_pair(clock));
     bench.record(&CLOCK_PAIR_DIFFERENCE, vec![shown]);
     Ok(())

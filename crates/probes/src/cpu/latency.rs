@@ -45,10 +45,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
         (&LATENCY_MULTIPLY, kernels::chain_multiply as fn(u64)),
         (&LATENCY_LOAD, kernels::chain_load as fn(u64)),
     ] {
-        bench.time(metric, |instructions| {
-            chain(loops_for(instructions));
-            Ok(())
-        })?;
+        bench.time(metric, infallible(|instructions| chain(loops_for(instructions))))?;
     }
     Ok(())
 }

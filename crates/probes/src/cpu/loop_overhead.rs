@@ -38,10 +38,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    bench.time(&LOOP, |turns| {
-        kernels::counted_loop(turns);
-        Ok(())
-    })
+    bench.time(&LOOP, infallible(|turns| kernels::counted_loop(turns)))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {

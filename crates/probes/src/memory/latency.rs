@@ -198,10 +198,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         }
         clock.stop().wrapping_sub(begun)
     });
-    bench.time(&LATENCY, |loads| {
-        ring.chase(loads);
-        Ok(())
-    })
+    bench.time(&LATENCY, infallible(|loads| ring.chase(loads)))
 }
 
 /// Sets up to this size are traversed once: some 0.1 s at memory latency.

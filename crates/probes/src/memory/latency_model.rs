@@ -83,8 +83,16 @@ impl CacheModel {
         let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
         let share = if is_virtual { allowed_cpu_count(machine) * LAST_LEVEL_PER_CPU } else { u64::MAX };
         let third = caches.iter().find(|cache| cache.level == 3).map(|cache: &&Cache| cache.bytes.min(share));
-        let reach = [0, 1].map(|index: usize| {
-            tlb_entries(machine, index as u32 + 1).unwrap_or(ASSUMED_TLB_ENTRIES[index]) * PAGE_BYTES
+        // Of the data TLB of a level for base pages.
+        let reach = [1, 2].map(|level: u32| {
+            let fits = |tlb: &&kelvin_core::Tlb| {
+                tlb.level == level
+                    && tlb.kind != CacheKind::Instruction
+                    && tlb.page_bytes == PAGE_BYTES
+                    && tlb.entries > 0
+            };
+            let stated = machine.cpu.tlbs.get().and_then(|tlbs| tlbs.iter().find(fits));
+            stated.map_or(ASSUMED_TLB_ENTRIES[level as usize - 1], |tlb| u64::from(tlb.entries)) * PAGE_BYTES
         });
         Ok(Self { first: first.bytes, second: (second.bytes, second.ways), third, reach, is_virtual, own_third: None })
     }
@@ -151,7 +159,8 @@ impl CacheModel {
         let mut sum = LatencySum::new(facts, self).ok()?;
         sum.add_translation(bytes).ok()?;
         let (near, far) = (sum.latency(LatencyLevel::Third).ok()?, sum.latency(LatencyLevel::Memory).ok()?);
-        let (near, far, translation) = (near.value(), far.value(), sum.sum.map_or(0.0, |sum| sum.value()));
+        let translation: f64 = sum.terms.iter().map(Expr::value).sum();
+        let (near, far) = (near.value(), far.value());
         (near < far).then(|| ((far + translation - there.value()) / (far - near), there))
     }
 
@@ -171,12 +180,10 @@ impl CacheModel {
     /// a line of its own, and one of every table.
     fn page_table_level(&self, bytes: u64) -> LatencyLevel {
         let held = (1 + self.page_table_reads()) * (bytes / PAGE_BYTES * PAGE_TABLE_ENTRY_BYTES);
-        if held <= self.second.0 {
-            LatencyLevel::Second
-        } else if self.third.is_some() {
-            LatencyLevel::Third
-        } else {
-            LatencyLevel::Memory
+        match self.third {
+            _ if held <= self.second.0 => LatencyLevel::Second,
+            Some(_) => LatencyLevel::Third,
+            None => LatencyLevel::Memory,
         }
     }
 
@@ -184,14 +191,6 @@ impl CacheModel {
     fn page_table_reads(&self) -> u64 {
         if self.is_virtual { 2 } else { 1 }
     }
-}
-
-/// Entries of the data TLB of a level for base pages.
-fn tlb_entries(machine: &Machine, level: u32) -> Option<u64> {
-    let fits = |tlb: &&kelvin_core::Tlb| {
-        tlb.level == level && tlb.kind != CacheKind::Instruction && tlb.page_bytes == PAGE_BYTES && tlb.entries > 0
-    };
-    machine.cpu.tlbs.get()?.iter().find(fits).map(|tlb| u64::from(tlb.entries))
 }
 
 /// The probability that a number with the Poisson distribution of this mean is at least so large. Of lines that fall into sets at random it
@@ -280,7 +279,7 @@ pub(super) fn one_line_per_page_latency(facts: &PredictionInputs<'_>, adjacent: 
     let mut sum = LatencySum::new(facts, &known)?;
     (sum.low, sum.high) = (adjacent.value(), adjacent.value());
     sum.names.push("adjacent lines");
-    sum.sum = Some(adjacent);
+    sum.terms.push(adjacent);
     sum.add_translation(count * PAGE_BYTES)?;
     Ok(sum.into_prediction())
 }
@@ -292,26 +291,16 @@ fn first_level_latency(facts: &PredictionInputs<'_>) -> Predicted {
 
 /// The point of a level, which nothing measured tells: what is published of it.
 fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Predicted {
-    let none = |name: &str| NoPrediction::new(format!("no latency of {name} is published for this core"));
-    let ([least, most], source) = match level {
-        LatencyLevel::Memory => {
-            let row = MEMORY_LATENCIES.row(facts.machine()).map_err(|_| none("its servers' memory"))?;
-            let [least, most] = row.figures;
-            let least = published("main memory, lowest", least, Unit::Nanoseconds, row.source);
-            let most = published("main memory, highest", most, Unit::Nanoseconds, row.source);
-            let latency = least.spanning(most).within_share(TOLERANCE);
-            return Ok(latency.predict(PredictionBasis::Published, "published main memory"));
-        }
-        LatencyLevel::Second => {
-            let row = CACHE_LATENCIES.row(facts.machine()).ok();
-            match row.and_then(|row| Some(([row.figures.second?; 2], row.source))) {
-                Some(published) => published,
-                None => return second_level_from_first(facts),
-            }
-        }
-        LatencyLevel::Third => {
-            let row = CACHE_LATENCIES.row(facts.machine())?;
-            (row.figures.third.ok_or_else(|| none("L3"))?, row.source)
+    let row = CACHE_LATENCIES.row(facts.machine());
+    let ([least, most], source) = match (level, row) {
+        (LatencyLevel::Memory, _) => return published_memory_latency(facts),
+        (LatencyLevel::Second, row) => match row.ok().and_then(|row| Some((row.figures.second?, row.source))) {
+            Some((cycles, source)) => ([cycles; 2], source),
+            None => return second_level_from_first(facts),
+        },
+        (LatencyLevel::Third, row) => {
+            let row = row?;
+            (row.figures.third.or_unpredicted("no latency of L3 is published for this core")?, row.source)
         }
     };
     let name = level.name();
@@ -319,6 +308,16 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
     let cycles = cycles.with_interval((least, most + SECOND_TLB_CYCLES[1])).within_share(TOLERANCE);
     let latency = cycles / published::measured_frequency(facts)?;
     Ok(latency.predict(PredictionBasis::Published, &format!("published latency of {name}")))
+}
+
+fn published_memory_latency(facts: &PredictionInputs<'_>) -> Predicted {
+    let row = MEMORY_LATENCIES.row(facts.machine());
+    let row = row.ok().or_unpredicted("no latency of its servers' memory is published for this core")?;
+    let [least, most] = row.figures;
+    let least = published("main memory, lowest", least, Unit::Nanoseconds, row.source);
+    let most = published("main memory, highest", most, Unit::Nanoseconds, row.source);
+    let latency = least.spanning(most).within_share(TOLERANCE);
+    Ok(latency.predict(PredictionBasis::Published, "published main memory"))
 }
 
 /// A hit in L2 of which nothing is published: L1 is asked first, then the tags of L2, and its data once they have told where.
@@ -338,7 +337,7 @@ struct LatencySum<'a, 'b> {
     facts: &'a PredictionInputs<'b>,
     caches: &'a CacheModel,
     frequency: Expr,
-    sum: Option<Expr>,
+    terms: Vec<Expr>,
     /// As if no line had been pushed out that fits.
     low: f64,
     /// As if the farthest of these levels served all.
@@ -355,7 +354,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
             facts,
             caches,
             frequency,
-            sum: None,
+            terms: Vec::new(),
             low: f64::INFINITY,
             high: 0.0,
             names: Vec::new(),
@@ -372,25 +371,17 @@ impl<'a, 'b> LatencySum<'a, 'b> {
             _ => measured(self.facts, &LATENCY, &point)?,
         };
         let bytes = BYTES.number_in(&point).unwrap_or(0);
-        Ok(match self.caches.tlb_miss_rate(bytes, 0) {
-            misses if misses > 0.0 && PageSize::of(&point) == Some(PageSize::Base) => {
-                measured - given("misses of the first TLB", misses, Unit::Ratio) * self.second_tlb_hit()
-            }
-            _ => measured,
-        })
+        let misses = self.caches.tlb_miss_rate(bytes, 0);
+        if misses == 0.0 || PageSize::of(&point) != Some(PageSize::Base) {
+            return Ok(measured);
+        }
+        Ok(measured - given("misses of the first TLB", misses, Unit::Ratio) * self.second_tlb_hit())
     }
 
     fn second_tlb_hit(&self) -> Expr {
         let [least, most] = SECOND_TLB_CYCLES;
         let cycles = given("hit in the second TLB", f64::midpoint(least, most), Unit::Cycles);
         cycles.source(SECOND_TLB_SOURCE) / self.frequency.clone()
-    }
-
-    fn add(&mut self, term: Expr) {
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => sum + term,
-            None => term,
-        });
     }
 
     fn add_level(&mut self, level: LatencyLevel, share: f64) -> Predicted<()> {
@@ -400,7 +391,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
         let latency = self.latency(level)?;
         (self.low, self.high) = (self.low.min(latency.value()), self.high.max(latency.value()));
         self.names.push(level.name());
-        self.add(given(format!("share of {}", level.name()), share, Unit::Ratio) * latency);
+        self.terms.push(given(format!("share of {}", level.name()), share, Unit::Ratio) * latency);
         Ok(())
     }
 
@@ -413,13 +404,13 @@ impl<'a, 'b> LatencySum<'a, 'b> {
         self.translates = true;
         let hit = self.second_tlb_hit();
         let [least, most] = SECOND_TLB_CYCLES.map(|cycles| first * cycles * 1e9 / self.frequency.value());
-        self.add(given("misses of the first TLB", first, Unit::Ratio) * hit);
+        self.terms.push(given("misses of the first TLB", first, Unit::Ratio) * hit);
         let tables = self.caches.page_table_reads() as f64;
         // At most one more load from the farthest level for each table.
         let mut farthest = 0.0;
         if second >= NEGLIGIBLE_SHARE {
             let entry = self.latency(self.caches.page_table_level(bytes))?;
-            self.add(given("entries of page tables", second * tables, Unit::Ratio) * entry);
+            self.terms.push(given("entries of page tables", second * tables, Unit::Ratio) * entry);
             farthest = second * tables * self.high;
         }
         self.low += least;
@@ -430,7 +421,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
     fn into_prediction(self) -> Prediction {
         let levels = self.names.join(" and ");
         let name = if self.translates { format!("{levels}, with translations") } else { levels };
-        let mut sum = self.sum.expect("a set has lines");
+        let mut sum = self.terms.into_iter().reduce(|sum, term| sum + term).expect("a set has lines");
         let (low, high) = (self.low.min(sum.value()), self.high.max(sum.value()));
         if let Some((bytes, there)) = self.caches.own_third.as_ref().filter(|_| self.names.len() > 1) {
             let share = fact("share of L3", *bytes as f64, Unit::Bytes, "of that set, what memory did not serve");

@@ -79,10 +79,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         memcpy_library(),
         counted / 2
     ));
-    bench.time_work(&BANDWIDTH_MEMCPY, counted as f64, |iterations| {
-        mover.run(Operation::Copy, &memcpy, iterations);
-        Ok(())
-    })
+    bench.time_work(
+        &BANDWIDTH_MEMCPY,
+        counted as f64,
+        infallible(|iterations| mover.run(Operation::Copy, &memcpy, iterations)),
+    )
 }
 
 /// Predicted range beyond what is expected, as a share.

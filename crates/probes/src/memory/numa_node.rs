@@ -92,20 +92,14 @@ fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> ProbeResult {
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
     bench.note(check_node(ring.arena(), node)?);
     ring.evict_end(usize::MAX);
-    bench.time(&NODE_LATENCY, |loads| {
-        ring.chase(loads);
-        Ok(())
-    })?;
+    bench.time(&NODE_LATENCY, infallible(|loads| ring.chase(loads)))?;
     drop(ring);
     let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES, PagePolicy::Huge))?;
     drop(bound);
     bench.note(check_node(mover.arrays.arena(), node)?);
     let kernel = widest_kernel(Operation::Read)?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
-    bench.time_work(&NODE_BANDWIDTH, work, |parts| {
-        mover.run(Operation::Read, &kernel, parts);
-        Ok(())
-    })
+    bench.time_work(&NODE_BANDWIDTH, work, infallible(|parts| mover.run(Operation::Read, &kernel, parts)))
 }
 
 /// Bytes that one iteration reads, as in mem.bandwidth.

@@ -72,10 +72,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.note(check_pages(ring.arena(), pages)?);
     ring.evict_end(usize::MAX);
     let mut chases = ParallelChases::new(ring, chains);
-    bench.time(&LATENCY_PARALLEL, |loads| {
-        chases.follow(loads);
-        Ok(())
-    })
+    bench.time(&LATENCY_PARALLEL, infallible(|loads| chases.follow(loads)))
 }
 
 /// Beyond the range, for what is wrong with the latency that it begins with.

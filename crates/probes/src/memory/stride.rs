@@ -81,10 +81,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mut ring = skip_if_out_of_memory(bytes, PointerRing::descending(bytes, stride, PagePolicy::Base))?;
     bench.note(check_pages(ring.arena(), PagePolicy::Base)?);
     ring.evict_end(usize::MAX);
-    bench.time(&LATENCY_STRIDE, |loads| {
-        ring.chase(loads);
-        Ok(())
-    })
+    bench.time(&LATENCY_STRIDE, infallible(|loads| ring.chase(loads)))
 }
 
 /// Bytes of a page, beyond which most prefetchers do not follow.

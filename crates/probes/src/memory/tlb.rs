@@ -66,10 +66,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 
 fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) -> ProbeResult {
     ring.chase(ring.lines() as u64);
-    bench.time(metric, |loads| {
-        ring.chase(loads);
-        Ok(())
-    })
+    bench.time(metric, infallible(|loads| ring.chase(loads)))
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
