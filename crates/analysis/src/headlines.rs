@@ -12,10 +12,13 @@ use kelvin_stats::{
 use crate::prelude::*;
 use crate::samples::missing_outcome;
 
+/// The headline of a metric at each of its cases, or why it has none.
+type CaseHeadlines = Vec<(Case, Result<MeasuredValue, MissingInput>)>;
+
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
 pub struct Headlines {
-    figures: HashMap<Name, Vec<(Case, Result<MeasuredValue, MissingInput>)>>,
+    figures: HashMap<Name, CaseHeadlines>,
     chain_hertz: Option<f64>,
 }
 
@@ -26,7 +29,7 @@ impl Headlines {
     }
 
     fn read_metrics(run: &Run, baselines: &Baselines<'_>, is_read: impl Fn(&Metric) -> bool) -> Self {
-        let mut figures: HashMap<Name, Vec<(Case, Result<MeasuredValue, MissingInput>)>> = HashMap::new();
+        let mut figures: HashMap<Name, CaseHeadlines> = HashMap::new();
         for (measurement, metric) in measured_metrics(run).filter(|(_, metric)| is_read(metric)) {
             let case = &measurement.planned.case;
             let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);

@@ -5,13 +5,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{
     BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE, SyncPolicy, WritePosition,
 };
 use kelvin_core::units;
-use kelvin_file::random_data::{self, RandomData};
+use kelvin_file::random_data::RandomData;
 use kelvin_sys::fs::kind;
 
 use super::prelude::*;
@@ -139,18 +138,20 @@ struct FlushedWrites {
 
 impl FlushedWrites {
     fn new(bench: &Bench<'_>, by: FlushMethod, append: bool) -> Result<Self, ProbeError> {
-        let path = if append {
-            bench.scratch().join(format!("kelvin-sync-{}", std::process::id()))
-        } else {
-            shared_file(bench, by)?
+        // Rounds share the file that is overwritten: one for flushed writes, and one for the others, whose dirty pages a flush would write
+        // too.
+        let target = match by {
+            _ if append => {
+                let path = bench.scratch().join(format!("kelvin-sync-{}", std::process::id()));
+                File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
+                Target::find(&path).map_err(probe_error)?
+            }
+            FlushMethod::Nothing => test_files::scratch_file(bench, "kelvin-sync-unflushed", FILE_BYTES, bench.seed())?,
+            _ => test_files::scratch_file(bench, "kelvin-sync-flushed", FILE_BYTES, bench.seed())?,
         };
-        if append {
-            File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
-        }
         let flags = if by == FlushMethod::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 };
-        let opened = File::options().write(true).custom_flags(flags).open(&path);
-        let file = opened.map_err(|error| io_failure("open", &path, &error))?;
-        let target = Target::find(&path).map_err(probe_error)?;
+        let opened = File::options().write(true).custom_flags(flags).open(target.path());
+        let file = opened.map_err(|error| io_failure("open", target.path(), &error))?;
         let order = BlockOrder::Random { seed: bench.seed() };
         Ok(Self {
             target,
@@ -199,19 +200,6 @@ impl FlushedWrites {
             Err(reason) => Ok(format!("no device counter shows where the blocks went: {reason}")),
         }
     }
-}
-
-/// The file that is overwritten, shared by all rounds of the run: one for flushed writes, and one for the others, whose dirty
-/// pages a flush would write too.
-fn shared_file(bench: &Bench<'_>, by: FlushMethod) -> Result<PathBuf, ProbeError> {
-    let name = if by == FlushMethod::Nothing { "kelvin-sync-unflushed" } else { "kelvin-sync-flushed" };
-    let path = bench.scratch().join(name);
-    if !path.exists() {
-        check_free_space(bench, FILE_BYTES)?;
-        bench.reserve_write(FILE_BYTES)?;
-        random_data::write_file(&path, FILE_BYTES, bench.seed()).map_err(|error| io_failure("write", &path, &error))?;
-    }
-    Ok(path)
 }
 
 /// What a device's count says of this many bytes.

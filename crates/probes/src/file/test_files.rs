@@ -45,12 +45,12 @@ const FREE_SPACE_FACTOR: u64 = 2;
 /// A file of this many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
 /// once past the page cache: see [`first_pass_rate`].
 pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
-    let path = bench.scratch().join(format!("{READ_FILE}-{bytes}"));
-    let is_new = !path.exists();
-    let target = find_or_create(bench, &path, bytes, READ_SEED)?;
+    let name = format!("{READ_FILE}-{bytes}");
+    let is_new = !bench.scratch().join(&name).exists();
+    let target = scratch_file(bench, &name, bytes, READ_SEED)?;
     if is_new && check_direct_io(&target, MIB).is_ok() {
         let job = queued_reads(&target, FULL_QUEUE_DEPTH)?.job(&target, MIB as usize, 0..bytes);
-        std::fs::write(with_suffix(&path, FIRST_PASS), run_job(&job)?.rate().to_string())?;
+        std::fs::write(with_suffix(target.path(), FIRST_PASS), run_job(&job)?.rate().to_string())?;
     }
     Ok(target)
 }
@@ -105,13 +105,12 @@ pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Resul
     if number == 0 {
         return shared_file(bench, bytes);
     }
-    let path = bench.scratch().join(format!("{READ_FILE}-{bytes}-{number}"));
-    find_or_create(bench, &path, bytes, NUMBERED_FILE_SEED + number)
+    scratch_file(bench, &format!("{READ_FILE}-{bytes}-{number}"), bytes, NUMBERED_FILE_SEED + number)
 }
 
 /// A file of this many bytes on its device, shared by all rounds of the run and written over.
 pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
-    find_or_create(bench, &bench.scratch().join(format!("{OVERWRITE_FILE}-{bytes}")), bytes, OVERWRITE_SEED)
+    scratch_file(bench, &format!("{OVERWRITE_FILE}-{bytes}"), bytes, OVERWRITE_SEED)
 }
 
 /// A file of this many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
@@ -178,14 +177,15 @@ fn with_suffix(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The file at a path, which the first round that needs it writes.
-fn find_or_create(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
+/// The file of this name, which the first round that needs it writes.
+pub(super) fn scratch_file(bench: &Bench<'_>, name: &str, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
+    let path = bench.scratch().join(name);
     if !path.exists() {
         check_free_space(bench, bytes)?;
         bench.reserve_write(bytes)?;
-        random_data::write_file(path, bytes, seed).map_err(|error| io_failure("write", path, &error))?;
+        random_data::write_file(&path, bytes, seed).map_err(|error| io_failure("write", &path, &error))?;
     }
-    Target::find(path).map_err(probe_error)
+    Target::find(&path).map_err(probe_error)
 }
 
 /// The failure to do something with a file.

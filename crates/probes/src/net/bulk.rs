@@ -300,8 +300,7 @@ fn describe_load(ends: &[EndUsage]) -> String {
 
 /// CPU time of this thread and the time of the monotonic clock, in nanoseconds.
 fn thread_times() -> [u64; 2] {
-    let used = read_usage(UsageScope::Thread);
-    [used.user + used.system, monotonic()]
+    [read_usage(UsageScope::Thread).cpu(), monotonic()]
 }
 
 fn times_since(begun: [u64; 2]) -> [u64; 2] {

@@ -1,5 +1,6 @@
 //! The ends of a transfer: each with a socket of its own process, or with one in the kernel.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -35,47 +36,44 @@ pub(super) enum ReceiverEnd {
     Kernel(RawReceiveOptions, bool),
 }
 
+/// That the receiving process cannot be started.
+pub(super) fn start_error(error: impl Display) -> ProbeError {
+    ProbeError::fail(format!("cannot start the receiving process: {error}"))
+}
+
+/// Receives the files of one sender into a directory, and calls back for each.
+pub(super) type FileReceiver = Box<dyn FnMut(&Path, &mut dyn FnMut(&ReceivedFile<'_>)) -> Result<RawTotals> + Send>;
+
+/// A listener on loopback whose connections are not paced.
+fn loopback_listener() -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // An accepted socket inherits it.
+    prefer_congestion_control(listener.as_fd())?;
+    Ok(listener)
+}
+
 impl ReceiverEnd {
-    /// Listens on loopback.
-    pub(super) fn listen(self) -> std::result::Result<ListeningEnd, ProbeError> {
-        let failed = |error: std::io::Error| ProbeError::fail(format!("cannot start the receiving process: {error}"));
+    /// Listens on loopback: where, and what receives.
+    pub(super) fn listen(self) -> std::result::Result<(SocketAddr, FileReceiver), ProbeError> {
         match self {
             Self::Process(how) => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-                // An accepted socket inherits it.
-                prefer_congestion_control(listener.as_fd()).map_err(failed)?;
-                let address = listener.local_addr().map_err(failed)?;
-                Ok(ListeningEnd::Process { listener, address, how })
+                let listener = loopback_listener().map_err(start_error)?;
+                let address = listener.local_addr().map_err(start_error)?;
+                let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {
+                    raw_protocol::receive(&listener, directory, &how, each)
+                };
+                Ok((address, Box::new(receive)))
             }
-            Self::Kernel(how, is_asynchronous) => match KernelListener::new() {
-                Ok(listener) => Ok(ListeningEnd::Kernel { listener, how, is_asynchronous }),
-                Err(Error::Device(error)) => Err(ProbeError::skip(format!("needs the kernel module: {error}"))),
-                Err(error) => Err(ProbeError::fail(format!("cannot start the receiving process: {error}"))),
-            },
-        }
-    }
-}
-
-/// A receiver that listens.
-pub(super) enum ListeningEnd {
-    Process { listener: TcpListener, address: SocketAddr, how: RawReceiveOptions },
-    Kernel { listener: KernelListener, how: RawReceiveOptions, is_asynchronous: bool },
-}
-
-impl ListeningEnd {
-    pub(super) fn address(&self) -> SocketAddr {
-        match self {
-            Self::Process { address, .. } => *address,
-            Self::Kernel { listener, .. } => listener.address(),
-        }
-    }
-
-    /// Receives the files of one sender.
-    pub(super) fn receive(&mut self, directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)) -> Result<RawTotals> {
-        match self {
-            Self::Process { listener, how, .. } => raw_protocol::receive(listener, directory, how, each),
-            Self::Kernel { listener, how, is_asynchronous } => {
-                listener.receive(directory, (how, *is_asynchronous), each)
+            Self::Kernel(how, is_asynchronous) => {
+                let mut listener = KernelListener::new().map_err(|error| match error {
+                    Error::Device(no_device) => ProbeError::skip(format!("needs the kernel module: {no_device}")),
+                    error => start_error(error),
+                })?;
+                let address = listener.address();
+                let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {
+                    listener.receive(directory, (&how, is_asynchronous), each)
+                };
+                Ok((address, Box::new(receive)))
             }
         }
     }
@@ -83,18 +81,17 @@ impl ListeningEnd {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::catalogue::transfer::{TransferFiles, best_cell};
+    use std::net::TcpStream;
+
     use kelvin_sys::net::congestion_control;
 
     use super::*;
-    use crate::transfer::cells::Cell;
 
     #[test]
     fn accepted_connection_is_not_paced() {
-        let cell = Cell::from_case(&best_cell().with_word(TransferFiles::Small)).unwrap();
-        let ListeningEnd::Process { listener, .. } = cell.receiving.listen().unwrap() else {
-            panic!("an end in the kernel")
-        };
-        assert!(["cubic", "reno"].contains(&congestion_control(&listener).unwrap().as_str()));
+        let listener = loopback_listener().unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(["cubic", "reno"].contains(&congestion_control(&accepted).unwrap().as_str()));
     }
 }

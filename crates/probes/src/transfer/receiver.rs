@@ -12,9 +12,9 @@ use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{Usage, UsageScope, read_usage};
 use kelvin_sys::{Error, Result};
-use kelvin_transfer::raw_protocol::{self, RawTotals};
+use kelvin_transfer::raw_protocol::RawTotals;
 
-use super::endpoints::{ListeningEnd, ReceiverEnd};
+use super::endpoints::{FileReceiver, ReceiverEnd, start_error};
 
 /// What an end did for a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl ReceiverWork {
     /// Between two readings of the counters of a process.
     pub(super) fn from_usage(moved: &RawTotals, used: Usage) -> Self {
         Self {
-            cpu: used.user + used.system,
+            cpu: used.cpu(),
             calls: moved.counts.system_calls,
             faults: used.minor_faults + used.major_faults,
             switches: used.voluntary_switches + used.involuntary_switches,
@@ -69,24 +69,23 @@ pub(super) struct ReceiverProcess {
 impl ReceiverProcess {
     /// Starts it.
     pub(super) fn start(setting: ReceiverSpec) -> std::result::Result<Self, ProbeError> {
-        let starting = |error: Error| ProbeError::fail(format!("cannot start the receiving process: {error}"));
-        let listening = setting.how.listen()?;
-        let address = listening.address();
-        let board = PartnerStatus::new().map_err(starting)?;
-        let channel =
-            || HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).map_err(starting).map(Arc::new);
+        let (address, receive) = setting.how.listen()?;
+        let board = PartnerStatus::new().map_err(start_error)?;
+        let channel = || {
+            HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).map_err(start_error).map(Arc::new)
+        };
         let (ready, done) = (channel()?, channel()?);
-        let account: Arc<SharedCounters> = Arc::new(Shared::new().map_err(starting)?);
+        let account: Arc<SharedCounters> = Arc::new(Shared::new().map_err(start_error)?);
         let (theirs, cpu) = (Arc::clone(&account), setting.cpu);
         let far = [Arc::clone(&ready), Arc::clone(&done)];
         let life = move |board: &PartnerStatus| {
-            receive_all(listening, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
+            receive_all(receive, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
                 board.fail(error);
                 // The sender may be waiting for either: it must see the failure.
                 let _ = far.iter().try_for_each(|channel| channel.hand_over(HandoffSide::Far));
             })
         };
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, life).map_err(starting)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, life).map_err(start_error)?;
         Ok(Self { address, ready, done, board, account, partner })
     }
 
@@ -102,7 +101,8 @@ impl ReceiverProcess {
     pub(super) fn take_result(&self) -> std::result::Result<(u64, ReceiverWork), ProbeError> {
         self.done.wait_for_turn(HandoffSide::Near)?;
         self.check_alive()?;
-        let [cpu, calls, faults, switches] = [0, 1, 2, 3].map(|at| self.account[at].load(Ordering::Acquire));
+        let [cpu, calls, faults, switches] =
+            [0, 1, 2, 3].map(|index: usize| self.account[index].load(Ordering::Acquire));
         Ok((self.board.done_work(), ReceiverWork { cpu, calls, faults, switches }))
     }
 
@@ -121,7 +121,7 @@ impl ReceiverProcess {
 
 /// The life of the receiving process: one sender after another, each when it is told to.
 fn receive_all(
-    mut listening: ListeningEnd,
+    mut receive: FileReceiver,
     setting: &ReceiverSpec,
     ([ready, done], account): ([&HandoffChannel; 2], &SharedCounters),
     board: &PartnerStatus,
@@ -133,12 +133,11 @@ fn receive_all(
         }
         ready.hand_over(HandoffSide::Far)?;
         let before = read_usage(UsageScope::Process);
-        let told = |_: &raw_protocol::ReceivedFile<'_>| board.report_done(setting.clock.stop());
-        let moved = listening.receive(&setting.directory, &mut { told });
+        let moved = receive(&setting.directory, &mut |_| board.report_done(setting.clock.stop()));
         let work =
             ReceiverWork::from_usage(&moved.map_err(Error::other)?, read_usage(UsageScope::Process).since(before));
-        for (at, value) in [work.cpu, work.calls, work.faults, work.switches].into_iter().enumerate() {
-            account[at].store(value, Ordering::Release);
+        for (counter, value) in account.iter().zip([work.cpu, work.calls, work.faults, work.switches]) {
+            counter.store(value, Ordering::Release);
         }
         done.hand_over(HandoffSide::Far)?;
     }
