@@ -38,7 +38,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    bench.time(&LOOP, infallible(|turns| kernels::counted_loop(turns)))
+    bench.time(&LOOP, infallible(kernels::counted_loop))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
