@@ -6,29 +6,35 @@ use kelvin_core::{
     Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, SkipReason,
     is_dotted_prefix,
 };
+use serde::Serialize;
 
 use crate::bench::Bench;
 use crate::facts::PredictionInputs;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Probe {
     /// Dotted id, usually that of its first metric.
     pub id: &'static str,
     /// One sentence.
     pub summary: &'static str,
     /// Part of a plain run, or a long experiment.
+    #[serde(skip)]
     pub kind: ProbeKind,
-    /// The text of `explain`.
-    pub method: Method,
     /// The metrics that it measures, the headline first.
     pub metrics: &'static [&'static Metric],
+    /// The text of `explain`.
+    #[serde(flatten)]
+    pub method: Method,
     /// The cases that make sense on this machine at this effort, in the order of reports. What is omitted at a lower
     /// effort is reported.
+    #[serde(skip)]
     pub cases: fn(&Machine, Effort) -> Vec<Case>,
     /// Measures one case once, in a process of its own.
+    #[serde(skip)]
     pub run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
     /// Predicts one of its metrics at one case from facts and lower metrics; pure.
+    #[serde(skip)]
     pub predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 }
 
@@ -119,13 +125,15 @@ pub enum Effort {
 }
 
 /// The text of `explain` and of the book's page.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Method {
     /// How it is measured: what is inside the timed region, what is subtracted, how it is proven.
+    #[serde(rename = "method")]
     pub how: &'static str,
     /// How the prediction is made, and from what.
     pub prediction: &'static str,
     /// What the number must not be used for.
+    #[serde(rename = "misuses")]
     pub not_for: &'static str,
     /// Known ways to get it wrong, and the countermeasures here.
     pub pitfalls: &'static [&'static str],

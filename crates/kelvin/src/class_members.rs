@@ -57,8 +57,8 @@ fn read_member(path: &Path) -> Result<Member, CliError> {
 
 /// The machines to judge one by: published ones, these of its user, and the others of a store. What cannot be read there is said, and
 /// nothing fails for it.
-pub fn build_library(members: &[Member], store: Option<&Store>, here: &Machine) -> ReferenceLibrary {
-    let of_store = store.map_or(Ok(Vec::new()), |store| members_of_store(store, here));
+pub fn build_library(members: &[Member], store: Option<&Store>, machine: &Machine) -> ReferenceLibrary {
+    let of_store = store.map_or(Ok(Vec::new()), |store| members_of_store(store, machine));
     let of_store = of_store.unwrap_or_else(|error| {
         notice!("not compared with the other machines of the store: {error}");
         Vec::new()

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 use kelvin_store::Tag;
 
@@ -50,7 +50,7 @@ pub use run_options::{Budget, RunOptions};
 pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
-pub use transfer::{ReceiveArgs, SendArgs, StreamCount};
+pub use transfer::{AutoOr, ReceiveArgs, SendArgs};
 pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyFormat};
 
@@ -465,16 +465,15 @@ pub fn parse() -> Result<Command, CliError> {
 /// The words, with a value that begins with a minus and a digit joined to its option: no option is named by a digit, and so the fault
 /// is that of the value, which is told with its option.
 fn join_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> {
-    let options = options_with_values(command);
+    let options = option_names(command, |argument| argument.get_action().takes_values());
     let is_negative = |word: &OsString| matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
     let mut joined: Vec<OsString> = Vec::with_capacity(words.len());
     let mut is_past_options = false;
     for word in words {
         is_past_options |= word == "--";
+        let is_option = |word: &str| word.starts_with("--") && options.contains(word);
         match joined.last_mut() {
-            Some(last)
-                if !is_past_options && is_negative(&word) && last.to_str().is_some_and(|it| options.contains(it)) =>
-            {
+            Some(last) if !is_past_options && is_negative(&word) && last.to_str().is_some_and(is_option) => {
                 last.push("=");
                 last.push(word);
             }
@@ -484,17 +483,20 @@ fn join_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> 
     joined
 }
 
-/// The options of a command, and of those below it, that have a value.
-fn options_with_values(command: &Flags) -> BTreeSet<String> {
-    let own = command.get_arguments().filter(|argument| argument.get_action().takes_values());
-    let own = own.filter_map(|argument| Some(format!("--{}", argument.get_long()?)));
-    own.chain(command.get_subcommands().flat_map(options_with_values)).collect()
+/// The options of a command, and of those below it, of this kind: `--cpu`, `-o`.
+pub fn option_names(command: &Flags, is_of_kind: fn(&Arg) -> bool) -> BTreeSet<String> {
+    let own = command.get_arguments().filter(|argument| is_of_kind(argument)).flat_map(|argument| {
+        let [long, short] =
+            [argument.get_long().map(|name| format!("--{name}")), argument.get_short().map(|name| format!("-{name}"))];
+        long.into_iter().chain(short)
+    });
+    own.chain(command.get_subcommands().flat_map(|command| option_names(command, is_of_kind))).collect()
 }
 
 /// The command line, with the options of the study load in the help of that study and of no other.
 fn hide_load_options(words: &[OsString], command: Flags) -> Flags {
-    let is_of_load = |argument: &clap::Arg| argument.get_help_heading() == Some(study_load::STUDY_LOAD_HEADING);
-    let hide = |argument: clap::Arg| if is_of_load(&argument) { argument.hide(true) } else { argument };
+    let is_of_load = |argument: &Arg| argument.get_help_heading() == Some(study_load::STUDY_LOAD_HEADING);
+    let hide = |argument: Arg| if is_of_load(&argument) { argument.hide(true) } else { argument };
     match words {
         [_, study, name, ..] if study == "study" && name != "load" && !name.to_string_lossy().starts_with('-') => {
             command.mut_subcommand("study", |study| study.mut_args(hide))

@@ -65,9 +65,9 @@ impl CliError {
 impl Display for CliError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // An argument that is quoted may be the URL of a store.
-        let told = without_password(&self.0);
+        let text = without_password(&self.0);
         let line: Vec<char> =
-            escape_invisible(&told.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
+            escape_invisible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
         let text = |letters: &[char]| letters.iter().collect::<String>();
         match line.len().checked_sub(MESSAGE_EXCERPT_CHARS.0 + MESSAGE_EXCERPT_CHARS.1) {
             Some(1..) => write!(

@@ -110,8 +110,8 @@ impl Costs {
 /// What a run teaches later ones of its rounds.
 pub fn costs_to_store(run: &Run, conditions: CostConditions) -> Vec<StoredHeadline> {
     let headlines = |RoundCost { probe, case, first, later }| {
-        let beside = [(PROBE_AXIS, Value::Word(probe)), (CONDITIONS_AXIS, Value::Word(conditions.0))];
-        let case: Case = case.iter().chain(beside).collect();
+        let axes = [(PROBE_AXIS, Value::Word(probe)), (CONDITIONS_AXIS, Value::Word(conditions.0))];
+        let case: Case = case.iter().chain(axes).collect();
         [(FIRST_ROUND_COST, first), (ROUND_COST, later)].map(|(metric, value)| StoredHeadline {
             metric: metric.id,
             version: metric.version,

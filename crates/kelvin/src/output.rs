@@ -208,7 +208,7 @@ pub fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String 
 
 /// Writes a file that the user named.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
-    OutputFile::find(path).and_then(|found| found.write(write)).map_err(CliError::msg)
+    OutputFile::find(path).and_then(|file| file.write(write)).map_err(CliError::msg)
 }
 
 /// Where an answer goes: a file that the user named, or standard output. Found before anything is read, measured or printed.

@@ -22,8 +22,12 @@ pub fn repredict(run: &mut Run) {
 }
 
 /// The hardware bounds of the planned metrics.
-pub fn hardware_bounds(plan: &[PlannedMeasurement], machine: &Machine, way: Option<&NetworkPath>) -> Vec<BoundRecord> {
-    bound_records(&kelvin_probes::bounded_metrics(), plan, HardwareFacts { machine, network_path: way })
+pub fn hardware_bounds(
+    plan: &[PlannedMeasurement],
+    machine: &Machine,
+    network_path: Option<&NetworkPath>,
+) -> Vec<BoundRecord> {
+    bound_records(&kelvin_probes::bounded_metrics(), plan, HardwareFacts { machine, network_path })
 }
 
 fn add_predictions(run: &mut Run, headlines: &Headlines) {

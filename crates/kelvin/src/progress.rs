@@ -64,8 +64,8 @@ impl StatusLine {
     }
 
     /// Shows how many bytes are done, and of how many, if that is known.
-    pub fn show_bytes(&self, done: u64, of: Option<u64>) {
-        self.show_at_intervals(|elapsed| byte_progress_text(done, of, elapsed));
+    pub fn show_bytes(&self, done: u64, total: Option<u64>) {
+        self.show_at_intervals(|elapsed| byte_progress_text(done, total, elapsed));
     }
 
     fn erase(&self) {
@@ -114,10 +114,10 @@ fn time_progress_text(elapsed: Duration, time: Duration) -> String {
 }
 
 /// How much is done after so long, and of how much, if that is known.
-pub fn byte_progress_text(done: u64, of: Option<u64>, elapsed: Duration) -> String {
+pub fn byte_progress_text(done: u64, total: Option<u64>, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64();
     let shown = units::value_text(rate, Unit::BytesPerSecond);
-    match of {
+    match total {
         Some(bytes) if bytes >= done => format!(
             "{} of {}, {shown}, {} left",
             units::share(done as f64 / bytes.max(1) as f64),

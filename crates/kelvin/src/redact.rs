@@ -4,14 +4,15 @@ use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::CommandFactory;
+use clap::builder::Str;
 use kelvin_core::identifiers::MAX_TEXT_CHARS;
 use kelvin_core::{Event, Round, RoundOutcome, Run, RunHeader, RunStatus, SkipReason};
 use kelvin_machine::redact::{REDACTED, redact, redact_machine, redact_value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, option_names};
 use crate::cli_error::{CliError, Context};
 
 /// How much of a run is kept.
@@ -131,22 +132,11 @@ fn redact_command(words: &[String]) -> Vec<String> {
 
 /// The options, of any command, whose values are files, directories or hosts.
 fn private_options() -> BTreeSet<String> {
-    fn add(command: &Command, found: &mut BTreeSet<String>) {
-        let is_private = |argument: &&Arg| {
-            let is_place =
-                |name: &clap::builder::Str| ["HOST", "ADDRESS", "STORE"].iter().any(|of| name.starts_with(of));
-            argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
-                || argument.get_value_names().unwrap_or_default().iter().any(is_place)
-        };
-        for argument in command.get_arguments().filter(is_private) {
-            found.extend(argument.get_long().map(|long| format!("--{long}")));
-            found.extend(argument.get_short().map(|short| format!("-{short}")));
-        }
-        command.get_subcommands().for_each(|command| add(command, found));
-    }
-    let mut found = BTreeSet::new();
-    add(&Cli::command(), &mut found);
-    found
+    option_names(&Cli::command(), |argument| {
+        let is_place = |name: &Str| ["HOST", "ADDRESS", "STORE"].iter().any(|place| name.starts_with(place));
+        argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
+            || argument.get_value_names().unwrap_or_default().iter().any(is_place)
+    })
 }
 
 #[cfg(test)]

@@ -56,11 +56,11 @@ impl RunPlan {
     ///
     /// # Errors
     /// A CPU, congestion control, agent or directory that is not available.
-    pub fn new(here: LocalMachine, schedule: RunSchedule, options: &RunOptions) -> Result<Self, CliError> {
+    pub fn new(local: LocalMachine, schedule: RunSchedule, options: &RunOptions) -> Result<Self, CliError> {
         let (placement, neighbours) = match options.cpu {
             // Without canaries it is not wanted to know.
-            None if !options.no_canaries => here.quiet_placement(cpu_sampling_time(options.budget))?,
-            cpu => (here.placement(cpu)?, None),
+            None if !options.no_canaries => local.quiet_placement(cpu_sampling_time(options.budget))?,
+            cpu => (local.placement(cpu)?, None),
         };
         let sockets = socket_options::requested_options(options, &schedule.cases)?;
         let agent = options.peer.as_ref().map(|peer| PeerAgent::connect(peer, options.token_file.as_deref()));
@@ -106,12 +106,12 @@ impl RunPlan {
             setup,
             network_path,
             neighbours,
-            cost_conditions: CostConditions::new(&here.machine, here.allowed.len(), &options.dir),
+            cost_conditions: CostConditions::new(&local.machine, local.allowed.len(), &options.dir),
             redaction: Redaction::HidePrivate,
             members: None,
             writer: None,
-            began: here.began,
-            machine: here.machine,
+            began: local.began,
+            machine: local.machine,
             round_limit: options.round_limit,
             remote_files: options.remote_size.zip(options.remote.clone()),
             directories: [scratch].into_iter().chain(remote).collect(),

@@ -178,15 +178,15 @@ const LOAD_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Threads that run or would run now, for each CPU, as often as looked; none where that cannot be told.
 fn runnable_threads_per_cpu() -> Vec<f64> {
     let cpus = kelvin_sys::cpu::allowed().map_or(1, |cpus| cpus.len().max(1)) as f64;
-    let look = |at: u32| {
-        if at > 0 {
+    let sample = |index: u32| {
+        if index > 0 {
             std::thread::sleep(LOAD_SAMPLE_INTERVAL);
         }
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         // The one that reads it is among them.
         Some(f64::from(parse_runnable_threads(&text)?.saturating_sub(1)) / cpus)
     };
-    (0..LOAD_SAMPLES).filter_map(look).collect()
+    (0..LOAD_SAMPLES).filter_map(sample).collect()
 }
 
 /// How many threads are runnable: `1.20 1.10 1.00 3/212 4711`.
@@ -209,15 +209,15 @@ fn usable_cause_time(time: Duration) -> Duration {
 
 /// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of
 /// its cases.
-pub fn left_out_names(all: &Plan, kept: &Plan) -> Vec<String> {
-    let [all, kept] = [all, kept].map(cases_by_probe);
-    let lost = |id: &str| all[id] - kept.get(id).copied().unwrap_or(0);
+pub fn left_out_names(planned: &Plan, fitting: &Plan) -> Vec<String> {
+    let [planned, fitting] = [planned, fitting].map(cases_by_probe);
+    let lost = |id: &str| planned[id] - fitting.get(id).copied().unwrap_or(0);
     let mut names: Vec<String> = Vec::new();
-    for (&id, &cases) in all.iter().filter(|&(id, _)| lost(id) > 0) {
+    for (&id, &cases) in planned.iter().filter(|&(id, _)| lost(id) > 0) {
         let ends = id.match_indices('.').map(|(end, _)| &id[..=end]);
         let is_lost = |beginning: &&str| {
-            let mut of_it = all.keys().filter(|other| other.starts_with(beginning));
-            of_it.clone().count() > 1 && of_it.all(|other| !kept.contains_key(other))
+            let mut of_it = planned.keys().filter(|probe| probe.starts_with(beginning));
+            of_it.clone().count() > 1 && of_it.all(|probe| !fitting.contains_key(probe))
         };
         let name = match ends.clone().find(is_lost) {
             Some(beginning) => beginning.trim_end_matches('.').to_owned(),

@@ -61,17 +61,17 @@ fn has_need(probe: &Probe, need: Need) -> bool {
 
 /// The studies whose metrics need it.
 pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
-    let all = kelvin_probes::all().into_iter();
-    all.filter(|probe| probe.kind == ProbeKind::Study && has_need(probe, need)).collect()
+    let probes = kelvin_probes::all().into_iter();
+    probes.filter(|probe| probe.kind == ProbeKind::Study && has_need(probe, need)).collect()
 }
 
 /// The plan of the probes of one kind that names select.
 ///
 /// # Errors
 /// A name that selects nothing.
-pub fn plan_names(kind: ProbeKind, names: &[String], here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+pub fn plan_names(kind: ProbeKind, names: &[String], local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
     let (probes, references) = (kelvin_probes::all(), Some(kelvin_probes::reference_machines as _));
-    let context = PlanContext { probes: &probes, machine: &here.machine, references };
+    let context = PlanContext { probes: &probes, machine: &local.machine, references };
     Plan::new(&context, kind, names, effort).map_err(CliError::msg)
 }
 
@@ -134,43 +134,43 @@ impl Selection {
     ///
     /// # Errors
     /// A name that selects nothing, or needs an option that is not given.
-    pub fn plan(&self, options: &RunOptions, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+    pub fn plan(&self, options: &RunOptions, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         for (name, needing) in &self.option_names {
             needing.check_given(name, options)?;
         }
         let given = OPTION_STUDIES.iter().filter(|needing| (needing.is_given)(options));
         let studies = given.flat_map(|needing| self.names_needing(needing)).collect();
-        with_remote_size(self.plan_studies(studies, here, effort)?, options)
+        with_remote_size(self.plan_studies(studies, local, effort)?, options)
     }
 
     /// The plan of everything that could be measured, whatever the options.
     ///
     /// # Errors
     /// A name that selects nothing.
-    pub fn plan_everything(&self, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+    pub fn plan_everything(&self, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         let is_within = |probe: &&Probe| self.is_all || self.plain.iter().any(|name| probe.is_selected_by(name));
         let needing = OPTION_STUDIES.iter().flat_map(|needing| studies_that_need(needing.need));
         let within = needing.filter(is_within).map(|probe| probe.id.to_string());
         let asked = self.option_names.iter().map(|(name, _)| name.clone()).chain(within);
-        self.plan_studies(asked.collect(), here, effort)
+        self.plan_studies(asked.collect(), local, effort)
     }
 
     /// The names that selected what needs something; all of it if none did.
     fn names_needing(&self, needing: &OptionStudies) -> Vec<String> {
-        let of_it = self.option_names.iter().filter(|(_, other)| other.need == needing.need);
-        let named: Vec<String> = of_it.map(|(name, _)| name.clone()).collect();
+        let named = self.option_names.iter().filter(|(_, other)| other.need == needing.need);
+        let named: Vec<String> = named.map(|(name, _)| name.clone()).collect();
         match named.is_empty() {
             true => studies_that_need(needing.need).iter().map(|probe| probe.id.to_string()).collect(),
             false => named,
         }
     }
 
-    fn plan_studies(&self, studies: Vec<String>, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+    fn plan_studies(&self, studies: Vec<String>, local: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         let mut plan = Plan::default();
         if self.is_all || !self.plain.is_empty() {
-            plan = plan_names(ProbeKind::Measure, &self.plain, here, effort)?;
+            plan = plan_names(ProbeKind::Measure, &self.plain, local, effort)?;
         }
         // No name selects everything.
-        Ok(if studies.is_empty() { plan } else { plan.merge(plan_names(ProbeKind::Study, &studies, here, effort)?) })
+        Ok(if studies.is_empty() { plan } else { plan.merge(plan_names(ProbeKind::Study, &studies, local, effort)?) })
     }
 }

@@ -110,7 +110,7 @@ impl StudyLoadArgs {
 
     /// The first of these options that was given.
     pub fn first_given_option(&self) -> Option<&'static str> {
-        let all = [
+        let options = [
             (!self.users.is_empty(), "--users"),
             (!self.think.is_empty(), "--think"),
             (!self.pattern.is_empty(), "--pattern"),
@@ -125,7 +125,7 @@ impl StudyLoadArgs {
             (self.server_options.is_some(), "--server-options"),
             (self.url.is_some(), "--url"),
         ];
-        all.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+        options.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The arguments of `kelvin send` and `kelvin receive`.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
-use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::raw_protocol::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
@@ -47,7 +48,7 @@ pub struct SendArgs {
     /// By what the bytes of files above 64 KiB go: auto (what a first moment shows to be fastest), rw, mmap, sendfile, splice,
     /// zerocopy or uring; with --plain
     #[arg(long, requires = "plain", conflicts_with = "device", default_value = "auto")]
-    pub method: MethodArg<SendMethod>,
+    pub method: AutoOr<SendMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
@@ -76,8 +77,9 @@ pub struct SendArgs {
     pub limit: Option<u64>,
     /// Send the blocks of large files over this many connections, 1 to 8; everything else goes over the first one. auto begins with one
     /// and takes as many as the first seconds show to be fastest
-    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "wait", "buffer", "window"], default_value = "auto")]
-    pub streams: StreamCount,
+    #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "wait", "buffer", "window"])]
+    #[arg(default_value = "auto", value_parser = stream_count)]
+    pub streams: AutoOr<u32>,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
     #[arg(long, value_parser = one_of(LIFETIMES), default_value = "persistent", conflicts_with = "device")]
     pub connection: ConnectionLifetime,
@@ -115,12 +117,7 @@ impl SendArgs {
         if self.connection == ConnectionLifetime::PerFile && self.streams.announced() > 1 {
             bail!("--connection per-file: a file has one connection then: leave out --streams");
         }
-        let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
-        let usual = if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
-        let (mode, buffer, window) = self.calls.resolve(method.word(), method == SendMethod::Mmap, usual)?;
-        let setup = SendSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
-        setup.check().context(format_args!("--method {method}"))?;
-        Ok(Some(setup))
+        self.calls.setup(self.method)
     }
 }
 
@@ -139,19 +136,16 @@ pub struct CallArgs {
 }
 
 impl CallArgs {
-    /// The method that is asked for, if one is.
-    fn chosen_method<M>(&self, method: MethodArg<M>) -> Result<Option<M>, CliError> {
+    /// How a method that is asked for moves bytes, if one is.
+    fn setup<M: PathMethod + Display>(&self, method: AutoOr<M>) -> Result<Option<PathSetup<M>>, CliError> {
         let given =
             [("--wait", self.wait.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
-        match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
-            (MethodArg::Fixed(method), _) => Ok(Some(method)),
-            (MethodArg::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
-            (MethodArg::Auto, None) => Ok(None),
-        }
-    }
-
-    /// How calls wait, bytes of a call and pages of a window, for a method that may map files and usually waits so.
-    fn resolve(&self, method: &str, maps: bool, usual: Mode) -> Result<(Mode, usize, usize), CliError> {
+        let method = match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
+            (AutoOr::Fixed(method), _) => method,
+            (AutoOr::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
+            (AutoOr::Auto, None) => return Ok(None),
+        };
+        let maps = method == M::MMAP;
         if self.window.is_some() && !maps {
             bail!("--window: the method {method} maps nothing: give --buffer");
         }
@@ -160,7 +154,11 @@ impl CallArgs {
         let window_bytes = if maps { window.saturating_mul(page_bytes()) } else { 0 };
         let buffer =
             self.buffer.map_or(window_bytes.max(DEFAULT_BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok((self.wait.unwrap_or(usual), buffer, window))
+        let usual = if method.as_sending() == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
+        let mode = self.wait.unwrap_or(usual);
+        let setup = PathSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
+        setup.check().context(format_args!("--method {method}"))?;
+        Ok(Some(setup))
     }
 }
 
@@ -169,51 +167,39 @@ const DEFAULT_BUFFER: usize = 64 << 10;
 const DEFAULT_WINDOW_PAGES: usize = 256;
 const PEER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// By what bytes go.
+/// What an option asks for, or the choice of what is fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MethodArg<M> {
-    /// By what is fastest.
+pub enum AutoOr<T> {
+    /// What is fastest.
     Auto,
-    /// By this one.
-    Fixed(M),
+    /// This.
+    Fixed(T),
 }
 
-impl<M: FromStr<Err = String>> FromStr for MethodArg<M> {
+impl<T: FromStr<Err = String>> FromStr for AutoOr<T> {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "auto" => Ok(Self::Auto),
-            word => word.parse().map(Self::Fixed).map_err(|why: String| format!("{why}, auto")),
+            word => word.parse().map(Self::Fixed).map_err(|why| format!("{why}, auto")),
         }
     }
 }
 
-/// Over how many connections the blocks of large files go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamCount {
-    /// Over as many as are fastest.
-    Auto,
-    /// Over this many.
-    Fixed(u32),
-}
-
-impl StreamCount {
-    /// How many the receiver is told of before anything is sent.
+impl AutoOr<u32> {
+    /// How many connections the receiver is told of before anything is sent.
     pub fn announced(self) -> u32 {
         if let Self::Fixed(streams) = self { streams } else { 1 }
     }
 }
 
-impl FromStr for StreamCount {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        match (word, word.parse()) {
-            ("auto", _) => Ok(Self::Auto),
-            (_, Ok(streams @ 1..=MAX_STREAMS)) => Ok(Self::Fixed(streams)),
-            _ => Err(format!("give auto, or a number from 1 to {MAX_STREAMS}")),
-        }
+/// Over how many connections the blocks of large files go.
+fn stream_count(word: &str) -> Result<AutoOr<u32>, String> {
+    match (word, word.parse()) {
+        ("auto", _) => Ok(AutoOr::Auto),
+        (_, Ok(streams @ 1..=MAX_STREAMS)) => Ok(AutoOr::Fixed(streams)),
+        _ => Err(format!("give auto, or a number from 1 to {MAX_STREAMS}")),
     }
 }
 
@@ -235,7 +221,7 @@ pub struct ReceiveArgs {
     /// By what the bytes of files above 64 KiB come from `kelvin send --plain`: auto (what a first moment shows to be fastest), rw,
     /// mmap, splice or uring
     #[arg(long, conflicts_with_all = ["device", "discard"], default_value = "auto")]
-    pub method: MethodArg<ReceiveMethod>,
+    pub method: AutoOr<ReceiveMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
@@ -262,14 +248,9 @@ impl ReceiveArgs {
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<ReceiveSetup>, CliError> {
-        let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
-        if self.dir.as_deref() == Some(Path::new("-")) {
+        if self.method != AutoOr::Auto && self.dir.as_deref() == Some(Path::new("-")) {
             bail!("--method: it is for files in a directory: standard output is written to");
         }
-        let usual = if method == ReceiveMethod::Uring { Mode::Uring } else { Mode::Blocking };
-        let (mode, buffer, window) = self.calls.resolve(method.word(), method == ReceiveMethod::Mmap, usual)?;
-        let setup = ReceiveSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
-        setup.check().context(format_args!("--method {method}"))?;
-        Ok(Some(setup))
+        self.calls.setup(self.method)
     }
 }

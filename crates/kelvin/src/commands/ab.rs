@@ -42,9 +42,9 @@ pub fn ab(args: &AbArgs) -> CmdResult {
         }
     };
     // What is measured in turn is chosen for the settings, and no picture of a machine.
-    let of = ComparisonView { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
+    let view = ComparisonView { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
     let is_kept = args.with_private || !shown.is_redirected();
-    let comparison = shown.show(of, is_kept)?;
+    let comparison = shown.show(view, is_kept)?;
     if !outcome.is_complete {
         return Ok(false);
     }

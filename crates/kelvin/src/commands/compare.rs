@@ -25,10 +25,12 @@ pub fn compare(args: &CompareArgs) -> CmdResult {
     }
     let [learned, learned_in_cycles] = &learn_spreads(&base, &other, &args.store)?;
     let threshold = args.shown.threshold;
-    let ask = ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
+    let request =
+        ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
     let more = format!("kelvin compare {} {} --full", base.name, other.name);
-    let of = ComparisonView { comparison: ask.compare(), ladder: &|comparison| ask.ladder(comparison), more: &more };
-    Ok(report_gate(&args.shown.gate, &shown.show(of, args.with_private)?))
+    let view =
+        ComparisonView { comparison: request.compare(), ladder: &|comparison| request.ladder(comparison), more: &more };
+    Ok(report_gate(&args.shown.gate, &shown.show(view, args.with_private)?))
 }
 
 /// One side, in memory.

@@ -95,8 +95,8 @@ pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> bool {
     };
     let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };
     let say = |text: &str| notice!("{flag}: {text}");
-    missed.iter().for_each(|one| say(&gate_finding(one)));
-    known.iter().for_each(|one| say(&format!("not counted: {}", gate_finding(one))));
+    missed.iter().for_each(|finding| say(&gate_finding(finding)));
+    known.iter().for_each(|finding| say(&format!("not counted: {}", gate_finding(finding))));
     not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));
     gate_undetectable(gated, comparison).iter().for_each(|text| say(text));
     missed.is_empty()
@@ -105,13 +105,13 @@ pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> bool {
 /// The gate that was asked for, if one was.
 fn read_gate(args: &GateArgs) -> Result<Option<Gate>, CliError> {
     let Some(path) = &args.policy else { return Ok(args.fail_on.map(|worse| Gate::from_share(worse.0))) };
-    let at = format!("--policy {}", path.display());
-    let text = read_policy(path).context(&at)?;
-    let gate = Gate::from_policy(&text).context(&at)?;
+    let option = format!("--policy {}", path.display());
+    let text = read_policy(path).context(&option)?;
+    let gate = Gate::from_policy(&text).context(&option)?;
     let probes = kelvin_probes::all();
     for name in gate.names() {
         if !probes.iter().flat_map(|probe| probe.metrics).any(|metric| is_dotted_prefix(name, &metric.id)) {
-            return Err(CliError::new(&at, UnknownName::new(name, &probes)));
+            return Err(CliError::new(&option, UnknownName::new(name, &probes)));
         }
     }
     Ok(Some(gate))

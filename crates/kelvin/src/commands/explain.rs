@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use kelvin_core::{Axis, AxisWord, Machine, Metric, Name, is_dotted_prefix};
-use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
+use kelvin_core::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
+use kelvin_harness::{Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
 use serde::Serialize;
 
@@ -30,14 +30,8 @@ pub fn probe_texts() -> Vec<ProbeDocs> {
 /// A probe as JSON.
 #[derive(Serialize)]
 struct ProbeExplanation<'a> {
-    id: &'a str,
-    summary: &'a str,
-    metrics: &'a [&'a kelvin_core::Metric],
-    method: &'a str,
-    prediction: &'a str,
-    misuses: &'a str,
-    pitfalls: &'a [&'a str],
-    sources: &'a [&'a str],
+    #[serde(flatten)]
+    probe: &'a Probe,
     inputs: Vec<&'a str>,
 }
 
@@ -56,8 +50,9 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     if args.json {
         // Which inputs the predictions ask for depends on the machine.
         let machine = kelvin_machine::read(Path::new("/"));
-        let explained = chosen.iter().map(|probe| ProbeExplanation::new(probe, &all, &machine));
-        return output::print_json(&explained.collect::<Vec<_>>());
+        let explain =
+            |&&probe: &&&'static Probe| ProbeExplanation { probe, inputs: input_probes(probe, &all, &machine) };
+        return output::print_json(&chosen.iter().map(explain).collect::<Vec<_>>());
     }
     let width = output::width().min(100);
     output::print(|out| {
@@ -66,15 +61,6 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
             write_terminal(out, probe, width)
         })
     })
-}
-
-impl<'a> ProbeExplanation<'a> {
-    fn new(probe: &'a Probe, all: &[&'static Probe], machine: &Machine) -> Self {
-        let Method { how, prediction, not_for, pitfalls, sources } = probe.method;
-        let Probe { id, summary, metrics, .. } = *probe;
-        let inputs = input_probes(probe, all, machine);
-        Self { id, summary, metrics, method: how, prediction, misuses: not_for, pitfalls, sources, inputs }
-    }
 }
 
 fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Result<()> {

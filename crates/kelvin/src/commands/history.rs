@@ -282,8 +282,8 @@ fn by_hardware(store: &Store, machines: Vec<MachineRuns>) -> Result<Vec<Hardware
 /// The index of this machine, or of that with an identity which begins with a text.
 fn find_machine(groups: &[HardwareRuns], beginning: Option<&str>) -> Result<usize, CliError> {
     let Some(beginning) = beginning else {
-        let here = hardware_identity(&kelvin_machine::read(std::path::Path::new("/")));
-        return groups.iter().position(|(hardware, _)| *hardware == here).ok_or_else(|| {
+        let own_hardware = hardware_identity(&kelvin_machine::read(std::path::Path::new("/")));
+        return groups.iter().position(|(hardware, _)| *hardware == own_hardware).ok_or_else(|| {
             let known = identities(groups).map(|identity| identity.get(..8).unwrap_or(identity));
             let known = first_sorted(known);
             CliError::msg(format!("the store has no run of this machine: name one of {known} with --machine"))

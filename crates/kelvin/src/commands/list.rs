@@ -30,16 +30,16 @@ struct ListedMetric<'a> {
 
 /// `kelvin list`.
 pub fn list(args: &ListArgs) -> Result<(), CliError> {
-    let here = LocalMachine::read()?;
+    let local = LocalMachine::read()?;
     let effort = Effort::Default;
     let plan = if args.studies {
         check_are_studies(&args.names)?;
-        plan_names(ProbeKind::Study, &args.names, &here, effort)?
+        plan_names(ProbeKind::Study, &args.names, &local, effort)?
     } else {
-        Selection::parse(&args.names, "kelvin list --studies")?.plan_everything(&here, effort)?
+        Selection::parse(&args.names, "kelvin list --studies")?.plan_everything(&local, effort)?
     };
     if args.primitives {
-        return list_primitives(&plan, &here, args.json);
+        return list_primitives(&plan, &local, args.json);
     }
     let lines = listed_metrics(&plan);
     if args.json {
@@ -57,12 +57,10 @@ fn check_are_studies(names: &[String]) -> Result<(), CliError> {
     let probes = kelvin_probes::all();
     let is_of = |name: &str, kind| probes.iter().any(|probe| probe.kind == kind && probe.is_selected_by(name));
     let is_plain = |name: &&String| !is_of(name, ProbeKind::Study) && is_of(name, ProbeKind::Measure);
-    match names.iter().find(is_plain) {
-        Some(name) => {
-            bail!("--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points")
-        }
-        None => Ok(()),
+    if let Some(name) = names.iter().find(is_plain) {
+        bail!("--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points");
     }
+    Ok(())
 }
 
 /// Names, each with its words beside it.
@@ -77,11 +75,11 @@ fn print_table(lines: Vec<(&str, String)>) -> Result<(), CliError> {
 }
 
 /// `kelvin list --primitives`.
-fn list_primitives(plan: &Plan, here: &LocalMachine, json: bool) -> Result<(), CliError> {
+fn list_primitives(plan: &Plan, local: &LocalMachine, json: bool) -> Result<(), CliError> {
     let mut plan = plan.clone();
     // What needs another machine says something of that one.
     plan.units.retain(|unit| OptionStudies::for_probe(unit.probe).is_none());
-    let primitives = kelvin_probes::primitive_metrics(&here.machine, &plan);
+    let primitives = kelvin_probes::primitive_metrics(&local.machine, &plan);
     if json {
         return output::print_json(&primitives);
     }

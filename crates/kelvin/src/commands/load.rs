@@ -55,9 +55,9 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     let place = GeneratorPlacement::choose(args, &peer)?;
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
-        let found = search_rate(args, &peer, setup, objective)?;
-        output::print_answer(args.json, &found, |out| text::write_search(&found, &place, out))?;
-        let is_whole = found.highest_passing.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
+        let search = search_rate(args, &peer, setup, objective)?;
+        output::print_answer(args.json, &search, |out| text::write_search(&search, &place, out))?;
+        let is_whole = search.highest_passing.is_some() && search.tries.iter().all(|load| load.interrupted.is_none());
         return Ok(is_whole);
     }
     let mut loads = Vec::new();
@@ -130,8 +130,8 @@ fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliEr
 /// Says which conditions were missed; whether none was, and all was measured.
 fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> bool {
     let missed = |load: &LoadResult| -> Vec<String> {
-        let at = if loads.len() > 1 { format!(" with {}", text::load_name(load)) } else { String::new() };
-        args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.violation(load)?))).collect()
+        let load_name = if loads.len() > 1 { format!(" with {}", text::load_name(load)) } else { String::new() };
+        args.fail_on.iter().filter_map(|threshold| Some(format!("{}{load_name}", threshold.violation(load)?))).collect()
     };
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();
     missed.iter().for_each(|why| notice!("--fail-on {why}"));
@@ -181,8 +181,8 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
 
 /// Has the setup ask for what a log has.
 fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliError> {
-    let at = format!("--replay {}", log.display());
-    let replay = Replay::read(&read_named(log).context(&at)?, args.speed).context(&at)?;
+    let option = format!("--replay {}", log.display());
+    let replay = Replay::read(&read_named(log).context(&option)?, args.speed).context(&option)?;
     if replay.skipped.total() > 0 {
         notice!("lines of {} that are left out: {}", log.display(), replay.skipped);
     }
@@ -203,8 +203,8 @@ fn target(args: &LoadArgs) -> Result<(ServerUrl, Vec<String>), CliError> {
         let path = target.path.clone();
         return Ok((target, vec![path]));
     };
-    let at = format!("--files {}", list.display());
-    url_list::parse_url_list(&read_named_text(list).context(&at)?, args.url.clone()).context(at)
+    let option = format!("--files {}", list.display());
+    url_list::parse_url_list(&read_named_text(list).context(&option)?, args.url.clone()).context(option)
 }
 
 /// The loads that are asked for, one after the other: the users first.
@@ -250,14 +250,14 @@ fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
 /// Has the system allow this many connections.
 fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
     let allowed = kelvin_sys::process::raise_open_file_limit()?;
-    let wanted = u64::from(connections) + RESERVED_DESCRIPTORS;
-    if wanted > allowed {
-        let most = allowed.saturating_sub(RESERVED_DESCRIPTORS);
-        let needs =
+    let needed = u64::from(connections) + RESERVED_DESCRIPTORS;
+    if needed > allowed {
+        let max = allowed.saturating_sub(RESERVED_DESCRIPTORS);
+        let need =
             if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
         let fewer =
-            if most > 0 { format!("ask for at most {most} by --users or --connections, or ") } else { String::new() };
-        bail!("{needs} {wanted} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {wanted}");
+            if max > 0 { format!("ask for at most {max} by --users or --connections, or ") } else { String::new() };
+        bail!("{need} {needed} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {needed}");
     }
     Ok(())
 }

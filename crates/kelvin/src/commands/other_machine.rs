@@ -18,18 +18,18 @@ use crate::redact::Redaction;
 pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> Result<(), CliError> {
     let read = |run: &OsString| Redaction::HidePrivate.redact_run(load_run(run, store)?);
     let runs = runs.iter().map(read).collect::<Result<Vec<Run>, CliError>>()?;
-    let mut found: BTreeMap<(Name, Case), Vec<MeasuredValue>> = BTreeMap::new();
+    let mut values_by_case: BTreeMap<(Name, Case), Vec<MeasuredValue>> = BTreeMap::new();
     for run in &runs {
         let headlines = Headlines::from_run(run);
         for metric in &run.header.metrics {
             for (case, value) in headlines.cases(&metric.id) {
-                found.entry((metric.id, case.clone())).or_default().push(value);
+                values_by_case.entry((metric.id, case.clone())).or_default().push(value);
             }
         }
     }
     let Some(first) = runs.into_iter().next() else { bail!("name a run") };
-    let figures = found.into_iter().map(|((metric, case), values)| {
-        let mean = |of: fn(&MeasuredValue) -> f64| mean(&values.iter().map(of).collect::<Vec<f64>>());
+    let figures = values_by_case.into_iter().map(|((metric, case), values)| {
+        let mean = |part: fn(&MeasuredValue) -> f64| mean(&values.iter().map(part).collect::<Vec<f64>>());
         let is_positive = values.iter().all(|value| value.value > 0.0);
         let value = if is_positive { mean(|value| value.value.ln()).exp() } else { mean(|value| value.value) };
         ReferenceHeadline { metric, case, value, half_width: mean(|value| value.half_width) }

@@ -7,7 +7,7 @@ use kelvin_transfer::Error;
 use kelvin_transfer::page_tables::{
     AccessStage, EntryBit, PageTableEntries, Processor, StagedEntry, bit_names, read_entries,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cli::StudyArgs;
 use crate::cli_error::CliError;
@@ -18,12 +18,21 @@ pub const STUDY_NAME: &str = "page";
 
 /// Looks, and prints what was seen. Nothing is stored: no value of it is a measurement.
 pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
-    let looks = read_entries().map_err(|error| match error {
+    let entries = read_entries().map_err(|error| match error {
         Error::Device(why) => CliError::new("study page needs the kernel module", why),
         error => CliError::new("study page", error),
     })?;
-    let report = PageTableReport::new(&looks, Processor::CURRENT);
-    output::print_answer(args.to.json, &report, |out| write_text(out, &looks, Processor::CURRENT))
+    let report = PageTableReport::new(&entries, Processor::CURRENT);
+    output::print_answer(args.to.json, &report, |out| write_text(out, &entries, Processor::CURRENT))
+}
+
+/// A number in hexadecimal: JSON's numbers do not have this many digits.
+struct Hex(u64);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
 }
 
 /// An entry as data.
@@ -33,85 +42,90 @@ struct EntryReport {
     is_present: bool,
     level: u32,
     bytes: u64,
-    /// In hexadecimal: JSON's numbers do not have this many digits.
-    flags: String,
+    flags: Hex,
     names: Vec<&'static str>,
-}
-
-impl EntryReport {
-    fn new((moment, entry): &StagedEntry, processor: Processor) -> Self {
-        let PageEntry { entry, level, shift, is_present, .. } = *entry;
-        let flags = processor.flags(entry);
-        let names = if is_present { bit_names(processor, flags) } else { Vec::new() };
-        Self { moment: *moment, is_present, level, bytes: 1 << shift, flags: format!("{flags:#x}"), names }
-    }
 }
 
 #[derive(Serialize)]
 struct PageTableReport {
     sender: Vec<EntryReport>,
     receiver: Vec<EntryReport>,
-    published: Option<[String; 2]>,
+    published: Option<[Hex; 2]>,
     bits: Vec<FlagBit>,
 }
 
 /// A bit as data.
 #[derive(Serialize)]
 struct FlagBit {
-    mask: String,
+    mask: Hex,
     name: &'static str,
     meaning: &'static str,
 }
 
 impl PageTableReport {
-    fn new(looks: &PageTableEntries, processor: Processor) -> Self {
-        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: format!("{mask:#x}"), name, meaning: why };
-        let entries = |looks: &[StagedEntry]| looks.iter().map(|look| EntryReport::new(look, processor)).collect();
+    fn new(entries: &PageTableEntries, processor: Processor) -> Self {
+        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: Hex(mask), name, meaning: why };
+        let entry = |&(moment, entry): &StagedEntry| {
+            let PageEntry { entry, level, shift, is_present, .. } = entry;
+            let flags = processor.flags(entry);
+            let names = if is_present { bit_names(processor, flags) } else { Vec::new() };
+            EntryReport { moment, is_present, level, bytes: 1 << shift, flags: Hex(flags), names }
+        };
         Self {
-            sender: entries(&looks.sender),
-            receiver: entries(&looks.receiver),
-            published: processor
-                .published
-                .map(|(sender, receiver)| [sender, receiver].map(|entry| format!("{entry:#x}"))),
+            sender: entries.sender.iter().map(entry).collect(),
+            receiver: entries.receiver.iter().map(entry).collect(),
+            published: processor.published.map(|(sender, receiver)| [sender, receiver].map(Hex)),
             bits: processor.bits.iter().map(bit).collect(),
         }
     }
 }
 
-fn write_text(out: &mut dyn Write, looks: &PageTableEntries, processor: Processor) -> io::Result<()> {
-    write_entries(out, "The sender's page: a file, mapped for reading", (&looks.sender, processor))?;
+fn write_text(out: &mut dyn Write, entries: &PageTableEntries, processor: Processor) -> io::Result<()> {
+    let PageTableReport { sender, receiver, published, bits } = PageTableReport::new(entries, processor);
+    write_entries(out, "The sender's page: a file, mapped for reading", &sender)?;
     writeln!(out, "  {:14} not possible: the mapping does not allow it", moment_text(AccessStage::Written))?;
-    write_entries(out, "\nThe receiver's page: its device's window", (&looks.receiver, processor))?;
+    write_entries(out, "\nThe receiver's page: its device's window", &receiver)?;
     writeln!(out, "  (what the module receives it writes by the kernel's own mapping)")?;
     writeln!(out, "\nBit by bit:")?;
-    let entries = compared_columns(looks, processor);
-    let heads: Vec<&str> = entries.iter().map(|(head, _)| *head).collect();
-    writeln!(out, "{:>18}  {:24}  {}", "value", "name", heads.join("  "))?;
-    for bit in processor.bits {
-        let marks = entries.iter().map(|(head, entry)| {
-            format!("{:>width$}", if entry & bit.mask == 0 { "-" } else { "yes" }, width = head.len())
-        });
-        writeln!(out, "{:#18x}  {:24}  {}", bit.mask, bit.name, marks.collect::<Vec<_>>().join("  "))?;
+    let flags_at = |entries: &[EntryReport], moment: AccessStage| {
+        entries.iter().find(|entry| entry.moment == moment).map_or(0, |entry| entry.flags.0)
+    };
+    let sender_read = flags_at(&sender, AccessStage::Read);
+    let [read, written] = [AccessStage::Read, AccessStage::Written].map(|moment| flags_at(&receiver, moment));
+    let columns = [("sender", sender_read), ("receiver, read", read), ("written", written)];
+    writeln!(out, "{:>18}  {:24}  {}", "value", "name", columns.map(|(head, _)| head).join("  "))?;
+    for FlagBit { mask: Hex(mask), name, .. } in &bits {
+        let mark = |(head, flags): (&str, u64)| {
+            format!("{:>width$}", if flags & mask == 0 { "-" } else { "yes" }, width = head.len())
+        };
+        writeln!(out, "{mask:#18x}  {name:24}  {}", columns.map(mark).join("  "))?;
     }
     writeln!(out, "\nWhy:")?;
-    for bit in processor.bits {
-        writeln!(out, "  {}: {}", bit.name, bit.why)?;
-    }
-    processor.published.map_or(Ok(()), |published| write_published(out, looks, (processor, published)))
-}
-
-fn write_entries(out: &mut dyn Write, title: &str, (looks, processor): (&[StagedEntry], Processor)) -> io::Result<()> {
-    writeln!(out, "{title}")?;
-    for look in looks {
-        let moment = moment_text(look.0);
-        let EntryReport { is_present, level, flags, .. } = EntryReport::new(look, processor);
-        if is_present {
-            writeln!(out, "  {moment:14} {flags}")?;
-        } else {
-            writeln!(out, "  {moment:14} no entry in the table of level {level}: an access would fault")?;
-        }
+    bits.iter().try_for_each(|FlagBit { name, meaning, .. }| writeln!(out, "  {name}: {meaning}"))?;
+    let Some([Hex(published_sender), Hex(published_receiver)]) = published else { return Ok(()) };
+    // What the published study printed, and whether it is the same here.
+    writeln!(out, "\nBeside the study kernel-transfer-2020:")?;
+    for (end, flags, published) in
+        [("sender", sender_read, published_sender), ("receiver", written, published_receiver)]
+    {
+        let verdict = match flags ^ published {
+            0 => "the same here".to_owned(),
+            difference => format!("{flags:#x} here: other in {}", bit_names(processor, difference).join(", ")),
+        };
+        writeln!(out, "  {end:8} {published:#x}: {verdict}")?;
     }
     Ok(())
+}
+
+fn write_entries(out: &mut dyn Write, title: &str, entries: &[EntryReport]) -> io::Result<()> {
+    writeln!(out, "{title}")?;
+    entries.iter().try_for_each(|EntryReport { moment, is_present, level, flags: Hex(flags), .. }| {
+        let moment = moment_text(*moment);
+        match is_present {
+            true => writeln!(out, "  {moment:14} {flags:#x}"),
+            false => writeln!(out, "  {moment:14} no entry in the table of level {level}: an access would fault"),
+        }
+    })
 }
 
 fn moment_text(moment: AccessStage) -> &'static str {
@@ -121,39 +135,6 @@ fn moment_text(moment: AccessStage) -> &'static str {
         AccessStage::Read => "after a read",
         AccessStage::Written => "after a write",
     }
-}
-
-/// The flags at a moment.
-fn flags_at(looks: &[StagedEntry], moment: AccessStage, processor: Processor) -> u64 {
-    looks.iter().find(|look| look.0 == moment).map_or(0, |look| processor.flags(look.1.entry))
-}
-
-/// The entries that are set side by side.
-fn compared_columns(looks: &PageTableEntries, processor: Processor) -> [(&'static str, u64); 3] {
-    [
-        ("sender", flags_at(&looks.sender, AccessStage::Read, processor)),
-        ("receiver, read", flags_at(&looks.receiver, AccessStage::Read, processor)),
-        ("written", flags_at(&looks.receiver, AccessStage::Written, processor)),
-    ]
-}
-
-/// What the published study printed, and whether it is the same here.
-fn write_published(
-    out: &mut dyn Write,
-    looks: &PageTableEntries,
-    (processor, (sender, receiver)): (Processor, (u64, u64)),
-) -> io::Result<()> {
-    writeln!(out, "\nBeside the study kernel-transfer-2020:")?;
-    let [(_, read), _, (_, written)] = compared_columns(looks, processor);
-    for (end, here, published) in [("sender", read, sender), ("receiver", written, receiver)] {
-        let difference = here ^ published;
-        let judged = match difference {
-            0 => "the same here".to_owned(),
-            _ => format!("{here:#x} here: other in {}", bit_names(processor, difference).join(", ")),
-        };
-        writeln!(out, "  {end:8} {published:#x}: {judged}")?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

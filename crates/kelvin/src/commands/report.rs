@@ -53,11 +53,8 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
         write_assets(&report, directory)?;
     }
     outlet.write_output(false, |out| render(args, &report, to_terminal, out))?;
-    if let Some(left_out) =
-        omitted_figures(args.format(), &report).filter(|left_out| *left_out != OmittedFigures::default())
-    {
-        notice!("figures left out: {left_out}");
-    }
+    let omitted = omitted_figures(args.format(), &report).filter(|omitted| *omitted != OmittedFigures::default());
+    omitted.iter().for_each(|omitted| notice!("figures left out: {omitted}"));
     Ok(())
 }
 
@@ -72,7 +69,7 @@ fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliE
     if path.is_file() {
         let file = File::open(path).context(format_args!("cannot open {}", path.display()))?;
         let run = kelvin_store::import(file).context(path.display())?;
-        return Ok((run, if args.store.is_some() { Some(store_to_read(args)?) } else { None }));
+        return Ok((run, args.store.as_ref().map(|_| store_to_read(args)).transpose()?));
     }
     let store = store_to_read(args)?;
     Ok((store.load(&name.to_string_lossy())?, Some(store)))
@@ -84,16 +81,8 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         ReportFormat::Terminal if args.full => output::terminal(color()).render(report, out),
         ReportFormat::Terminal => {
             let run = args.run.to_string_lossy();
-            output::first_screen(
-                color(),
-                false,
-                &[
-                    full_report_hint(&run),
-                    (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into()),
-                    why_hint(),
-                ],
-            )
-            .render(report, out)
+            let drawn = (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into());
+            output::first_screen(color(), false, &[full_report_hint(&run), drawn, why_hint()]).render(report, out)
         }
         ReportFormat::Html => Html.render(report, out),
         ReportFormat::Md => Markdown.render(report, out),

@@ -25,37 +25,37 @@ use crate::stores::{open_existing_store, open_store};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> CmdResult {
-    let here = LocalMachine::read()?;
+    let local = LocalMachine::read()?;
     let effort = match (args.quick, args.thorough) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Thorough,
         _ => Effort::Default,
     };
     let compared = ComparedMachines::from_names(&args.compare_with)?;
-    let cases = Selection::parse(&args.names, "kelvin study")?.plan(&args.options, &here, effort)?;
-    let (cases, more) = with_rivals(cases, args.rivals, &here, effort)?;
+    let cases = Selection::parse(&args.names, "kelvin study")?.plan(&args.options, &local, effort)?;
+    let (cases, more) = with_rivals(cases, args.rivals, &local, effort)?;
     let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + more);
     let text = match (args.full, args.names.is_empty()) {
         (true, _) => TextOutput::Full,
         (_, true) => TextOutput::Screen,
         (_, false) => TextOutput::ScreenAndTables,
     };
-    let plan = plan_run(here, cases, &defaults, &args.options, args.to.store())?;
+    let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
     measure_and_show(plan, &args.to, compared, text)
 }
 
 /// `kelvin file sweep`: the area of files and disks with all its points.
 pub fn sweep(args: &SweepArgs) -> CmdResult {
-    let (here, effort) = (LocalMachine::read()?, Effort::Thorough);
-    let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &here, effort)?;
-    let (cases, more) = with_rivals(cases, args.rivals, &here, effort)?;
+    let (local, effort) = (LocalMachine::read()?, Effort::Thorough);
+    let cases = plan_names(ProbeKind::Measure, &["file".to_owned()], &local, effort)?;
+    let (cases, more) = with_rivals(cases, args.rivals, &local, effort)?;
     let defaults = RunDefaults::of_effort(effort, area_blocks(&cases) + more);
-    let plan = plan_run(here, cases, &defaults, &args.options, args.to.store())?;
+    let plan = plan_run(local, cases, &defaults, &args.options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }
 
 /// The plan with other programs beside kelvin, if asked for, and the blocks of time that they take.
-fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) -> Result<(Plan, usize), CliError> {
+fn with_rivals(plan: Plan, wanted: bool, local: &LocalMachine, effort: Effort) -> Result<(Plan, usize), CliError> {
     if !wanted {
         return Ok((plan, 0));
     }
@@ -73,7 +73,7 @@ fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) ->
             areas.into_iter().collect::<Vec<_>>().join(", ")
         );
     }
-    let rivals = plan_names(ProbeKind::Study, &names, here, effort)?;
+    let rivals = plan_names(ProbeKind::Study, &names, local, effort)?;
     // Starting a program such as fio takes far longer than any other round, and there are more of files than of all else.
     let blocks = areas.intersection(&measured).map(|&area| if area == "file" { 4 } else { 1 }).sum();
     Ok((plan.merge(rivals), blocks))
@@ -84,26 +84,30 @@ fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) ->
 /// # Errors
 /// If nothing fits, the store fails, or an option is wrong here.
 pub fn plan_run(
-    here: LocalMachine,
+    local: LocalMachine,
     cases: Plan,
     defaults: &RunDefaults,
     options: &RunOptions,
     store: Option<&StoreArgs>,
 ) -> Result<RunPlan, CliError> {
-    let costs = expected_costs(&here, options, store)?;
-    RunPlan::new(here, RunSchedule::fit(cases, options, defaults, &costs)?, options)
+    let costs = expected_costs(&local, options, store)?;
+    RunPlan::new(local, RunSchedule::fit(cases, options, defaults, &costs)?, options)
 }
 
 /// What rounds are expected to take. A store that is not there yet teaches nothing, and is made once all options are checked.
 ///
 /// # Errors
 /// If the store fails.
-pub fn expected_costs(here: &LocalMachine, options: &RunOptions, store: Option<&StoreArgs>) -> Result<Costs, CliError> {
+pub fn expected_costs(
+    local: &LocalMachine,
+    options: &RunOptions,
+    store: Option<&StoreArgs>,
+) -> Result<Costs, CliError> {
     let Some(store) = store.map(open_existing_store).transpose()?.flatten() else {
-        return Ok(Costs::from_table(&here.machine));
+        return Ok(Costs::from_table(&local.machine));
     };
-    let conditions = CostConditions::new(&here.machine, here.allowed.len(), &options.dir);
-    Costs::from_store(&here.machine, conditions, &store)
+    let conditions = CostConditions::new(&local.machine, local.allowed.len(), &options.dir);
+    Costs::from_store(&local.machine, conditions, &store)
 }
 
 /// Measures a plan and shows the run. Everything that can be wrong with the options is checked first.
@@ -169,8 +173,8 @@ impl<'a> RunOutput<'a> {
             self.print(&report)
         };
         let paged = self.page.map_or(Ok(()), |page| {
-            let all = if self.references.is_empty() { kelvin_analysis::references() } else { &self.references };
-            page.write(|out| Html.render(&Report { references: all, ..report }, out)).map_err(CliError::from)
+            let references = if self.references.is_empty() { kelvin_analysis::references() } else { &self.references };
+            page.write(|out| Html.render(&Report { references, ..report }, out)).map_err(CliError::from)
         });
         if let Some(file) = spool_file {
             send_to_server(&file, &self.to.store);

@@ -74,7 +74,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             let file = file.as_deref().unwrap_or(Path::new("-"));
             let name = file.display();
             let run = import::read_run(file, *from)?;
-            let said = match store.insert(&run).context(name)? {
+            let outcome = match store.insert(&run).context(name)? {
                 InsertOutcome::New => {
                     keep_headlines(&store, &run).context(file.display())?;
                     "imported"
@@ -82,8 +82,8 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
                 InsertOutcome::AlreadyThere => "already stored:",
             };
             match &run.header.foreign {
-                None => notice!("{said} {}", run.header.id),
-                Some(foreign) => import::report_import(said, &run, foreign),
+                None => notice!("{outcome} {}", run.header.id),
+                Some(foreign) => import::report_import(outcome, &run, foreign),
             }
         }
     }
@@ -112,8 +112,8 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
         return output::print_json(&lines);
     }
     if lines.is_empty() {
-        let wanted: Vec<String> = tags.iter().map(Tag::to_string).collect();
-        let with = if wanted.is_empty() { String::new() } else { format!(" with {}", wanted.join(" and ")) };
+        let tags: Vec<String> = tags.iter().map(Tag::to_string).collect();
+        let with = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(" and ")) };
         notice!("no runs{with} in {}", store.name());
         return Ok(());
     }

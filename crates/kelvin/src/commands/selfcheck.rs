@@ -31,10 +31,10 @@ struct SelfcheckReport<'a> {
 
 /// `kelvin selfcheck`.
 pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
-    let here = LocalMachine::read()?;
+    let local = LocalMachine::read()?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
-    let cases = plan_names(kind, &[], &here, Effort::Default)?;
-    let FinishedRun { run, analysis, .. } = plan_run(here, cases, &DEFAULTS, &args.options, None)?.measure()?;
+    let cases = plan_names(kind, &[], &local, Effort::Default)?;
+    let FinishedRun { run, analysis, .. } = plan_run(local, cases, &DEFAULTS, &args.options, None)?.measure()?;
     let peak = read_usage(UsageScope::Process).peak_resident;
     let report = SelfcheckReport { clock: &run.header.clock, peak_resident_bytes: peak, truths: &analysis.results };
     output::print_answer(args.json, &report, |out| write_terminal(out, &run, &analysis, peak))?;

@@ -18,7 +18,7 @@ use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
-use crate::cli::{SendArgs, StreamCount};
+use crate::cli::{AutoOr, SendArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
 use crate::peer_agent::read_secret;
@@ -71,7 +71,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
     };
     let (verify, streams) = (!no_verify, args.streams.announced());
     // What goes by a method that was asked for goes over one connection.
-    let stream_tuning = (args.streams == StreamCount::Auto && method.is_none()).then_some(TuningWindow::DEFAULT);
+    let stream_tuning = (args.streams == AutoOr::Auto && method.is_none()).then_some(TuningWindow::DEFAULT);
     let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
     SenderOptions { settings, acknowledge: args.ack, limit, method, stream_tuning }
 }

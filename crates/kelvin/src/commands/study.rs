@@ -66,19 +66,19 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     if let Some(option) = args.load.first_given_option() {
         bail!("{option}: the study load alone has it: leave it out");
     }
-    let here = LocalMachine::read()?;
+    let local = LocalMachine::read()?;
     for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?))) {
         needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.options)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
     let is_system = args.name == os::STUDY.as_str();
     let usual = if chosen.kind == ProbeKind::Study || is_system { Effort::Default } else { Effort::Thorough };
-    let (effort, at) = match (args.quick, args.thorough) {
+    let (effort, extent) = match (args.quick, args.thorough) {
         (true, _) => (Effort::Quick, 0),
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_names(chosen.kind, &chosen.names, &here, effort)?;
+    let plan = plan_names(chosen.kind, &chosen.names, &local, effort)?;
     let plan = with_remote_size(plan, &args.options)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
     let plan = without_devices(select_cases(plan, &args.only)?);
@@ -92,15 +92,15 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         options.round_limit = options.round_limit.max(LONG_ROUND_LIMIT);
     }
     let defaults = match moved {
-        0 if is_long => LONG_ROUND_DEFAULTS[at],
-        0 => STUDY_DEFAULTS[at],
+        0 if is_long => LONG_ROUND_DEFAULTS[extent],
+        0 => STUDY_DEFAULTS[extent],
         _ if args.full => {
             if options.budget == Budget::Default {
                 options.budget = Budget::MinimumRounds;
             }
-            RunDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[at] }
+            RunDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[extent] }
         }
-        _ => TRANSFER_DEFAULTS[at],
+        _ => TRANSFER_DEFAULTS[extent],
     };
     if moved > 0 {
         let rounds = options.rounds.unwrap_or(defaults.rounds);
@@ -113,7 +113,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         options.round_limit = options.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
     let defaults = RunDefaults { max_time: args.quick.then_some(MAX_QUICK_TIME), ..defaults };
-    let plan = plan_run(here, plan, &defaults, &options, args.to.store())?;
+    let plan = plan_run(local, plan, &defaults, &options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }
 
@@ -188,36 +188,36 @@ struct StudySelection {
 impl StudySelection {
     /// One study, all of it: its area where that is all one study, as that of transfers, of files in memory and of others.
     fn whole_study(probe: &'static Probe) -> Self {
-        let whole = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
-        Self { probes: vec![probe], kind: probe.kind, names: vec![whole.to_owned()] }
+        let name = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
+        Self { probes: vec![probe], kind: probe.kind, names: vec![name.to_owned()] }
     }
 
     /// By a name that is printed somewhere: a study or its short name, a probe, or a metric, an area, a study of a report, or any leading
     /// part of an id. The last ones choose the probes of a plain run that they lead; the studies only where there are none.
     fn by_name(name: &str) -> Result<Self, CliError> {
         let probes = kelvin_probes::all();
-        let of = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
-        let study = of(ProbeKind::Study).find(|probe| probe.id == name || short_name(probe) == name);
-        if let Some(probe) = study.or_else(|| of(ProbeKind::Measure).find(|probe| probe.id == name)) {
+        let of_kind = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
+        let study = of_kind(ProbeKind::Study).find(|probe| probe.id == name || short_name(probe) == name);
+        if let Some(probe) = study.or_else(|| of_kind(ProbeKind::Measure).find(|probe| probe.id == name)) {
             return Ok(Self::whole_study(probe));
         }
         let names = kelvin_analysis::study_metrics(name);
-        let led = |kind| -> Vec<&'static Probe> {
-            of(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
+        let selected = |kind| -> Vec<&'static Probe> {
+            of_kind(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
         };
         for kind in [ProbeKind::Measure, ProbeKind::Study] {
-            let probes = led(kind);
+            let probes = selected(kind);
             match probes[..] {
                 [] => {}
                 [probe] => return Ok(Self::whole_study(probe)),
                 _ => return Ok(Self { probes, kind, names: names.iter().map(ToString::to_string).collect() }),
             }
         }
-        if !led(ProbeKind::Truth).is_empty() {
+        if !selected(ProbeKind::Truth).is_empty() {
             bail!("'{name}' is a known truth, not a study: `kelvin selfcheck` measures it");
         }
-        let studies = of(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
-        let measured = of(ProbeKind::Measure).map(|probe| probe.id);
+        let studies = of_kind(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
+        let measured = of_kind(ProbeKind::Measure).map(|probe| probe.id);
         let known =
             studies.chain(measured).flat_map(dotted_prefixes).chain([page_table::STUDY_NAME, os::STUDY.as_str()]);
         let near = nearest_names(name, known).join(", ");

@@ -67,20 +67,16 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
         return Err(CliError::msg(unread_note(&unread)));
     }
     let nothing = if offered.is_empty() { NOTHING_TO_CHANGE } else { "Nothing to change except with --optional." };
-    let wanted: Vec<SettingChange> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
-    let (measured, is_whole) = match args.measure {
-        true => {
-            let (effects, is_whole) = setting_effect::measure(&tune::group_by_setting(&wanted), args)?;
-            (Some(effects), is_whole)
-        }
-        false => (None, true),
-    };
-    let outcomes = match args.apply && stop_signals::stop_signal().is_none() {
-        true => Some(tune::apply(root, journal, &wanted)?),
-        false => None,
-    };
-    let is_changed = print_report(TuneReport { measured, outcomes }, nothing, args.json)?;
-    Ok(is_changed && is_whole)
+    let changes: Vec<SettingChange> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
+    let (mut report, mut is_complete) = (TuneReport { measured: None, outcomes: None }, true);
+    if args.measure {
+        let (effects, is_whole) = setting_effect::measure(&tune::group_by_setting(&changes), args)?;
+        (report.measured, is_complete) = (Some(effects), is_whole);
+    }
+    if args.apply && stop_signals::stop_signal().is_none() {
+        report.outcomes = Some(tune::apply(root, journal, &changes)?);
+    }
+    Ok(print_report(report, nothing, args.json)? && is_complete)
 }
 
 /// Of settings that cannot be read nothing is known.
@@ -122,8 +118,8 @@ fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneRep
     if measured.iter().flatten().next().is_none() && outcomes.iter().flatten().next().is_none() {
         return writeln!(out, "{nothing}");
     }
-    if let Some(worths) = measured {
-        setting_effect::write_effects(out, worths)?;
+    if let Some(effects) = measured {
+        setting_effect::write_effects(out, effects)?;
         let blank = if outcomes.is_some() { "\n" } else { "" };
         write!(out, "{blank}")?;
     }

@@ -182,10 +182,10 @@ impl<'a> Watcher<'a> {
     /// Measures, stores, and tells what became worse: whether anything did, or the signal that interrupted it.
     fn run_cycle(&mut self) -> Result<ControlFlow<&'static str, bool>, CliError> {
         let began_us = jiff::Timestamp::now().as_microsecond();
-        let (here, schedule) = self.plan_cycle()?;
+        let (local, schedule) = self.plan_cycle()?;
         // Whatever kills it: what it may take is charged.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
-        let measured = self.measure_cycle(here, schedule);
+        let measured = self.measure_cycle(local, schedule);
         let changes = match &measured {
             Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(ControlFlow::Break(*signal)),
             Ok(_) => self.report_changes().map(ControlFlow::Continue),
@@ -202,20 +202,20 @@ impl<'a> Watcher<'a> {
 
     /// The plan of a turn that begins now, which fits into the interval.
     fn plan_cycle(&mut self) -> Result<(LocalMachine, RunSchedule), CliError> {
-        let here = LocalMachine::read()?;
-        here.placement(self.options.cpu)?;
+        let local = LocalMachine::read()?;
+        local.placement(self.options.cpu)?;
         let load = self.state.load(&self.names);
-        let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.options, &here, Effort::Quick)?;
+        let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.options, &local, Effort::Quick)?;
         let time = self.cycle_time(area_blocks(&plan), load)?.as_secs_f64();
         let defaults = RunDefaults::new(WATCH_MODE, time, RunDefaults::of_effort(Effort::Quick, 1).rounds);
-        let costs = expected_costs(&here, &self.options, Some(&self.args.store))?;
+        let costs = expected_costs(&local, &self.options, Some(&self.args.store))?;
         let schedule = RunSchedule::fit(plan, &self.options, &defaults, &costs)?;
         self.fit_interval(&schedule, load)?;
-        Ok((here, schedule))
+        Ok((local, schedule))
     }
 
-    fn measure_cycle(&self, here: LocalMachine, schedule: RunSchedule) -> Result<MeasuredCycle, CliError> {
-        let mut plan = RunPlan::new(here, schedule, &self.options)?;
+    fn measure_cycle(&self, local: LocalMachine, schedule: RunSchedule) -> Result<MeasuredCycle, CliError> {
+        let mut plan = RunPlan::new(local, schedule, &self.options)?;
         plan.redaction = Redaction::from_flag(self.args.with_private);
         plan.store_in(&self.args.store, labels(&self.args.tags, None))?;
         plan.schedule.announce(&plan.destination_text(None));

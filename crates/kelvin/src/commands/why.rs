@@ -41,10 +41,10 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         return Ok(true);
     };
     let outlet = Outlet::find(args.output.path())?;
-    let here = LocalMachine::read()?;
-    let (probe, metric) = find_plain_metric(name, &here)?;
-    let case = select_case(probe, metric, &args.case, &here.machine)?;
-    let (explanation, stopped) = explain_figure(args, here, (probe, metric, &case), args.limits())?;
+    let local = LocalMachine::read()?;
+    let (probe, metric) = find_plain_metric(name, &local)?;
+    let case = select_case(probe, metric, &args.case, &local.machine)?;
+    let (explanation, stopped) = explain_figure(args, local, (probe, metric, &case), args.limits())?;
     let format = args.output.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => WhyTerminal { width: output::width() }.render(&explanation, out),
@@ -59,14 +59,14 @@ pub fn why(args: &WhyArgs) -> CmdResult {
 /// What one figure is made of, and why there is not more of it.
 fn explain_figure(
     args: &WhyArgs,
-    here: LocalMachine,
+    local: LocalMachine,
     (probe, metric, case): (&'static Probe, &'static Metric, &Case),
     limits: ExperimentLimits,
 ) -> Result<(Explanation, Option<EarlyEnd>), CliError> {
     let seed = args.options.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let experiment = CauseExperiment::new((probe, metric, case.clone()), &here.machine, limits, seed);
+    let experiment = CauseExperiment::new((probe, metric, case.clone()), &local.machine, limits, seed);
     let schedule = RunSchedule::unlimited(experiment.plan.clone(), "why", limits.min_passes);
-    let mut plan = RunPlan::new(here, schedule, &args.options)?;
+    let mut plan = RunPlan::new(local, schedule, &args.options)?;
     let result = experiment.execute(&plan);
     plan.clean_up();
     let explanation = explain(&result.experiment).ok_or_else(|| no_figure_error(&result))?;
@@ -98,7 +98,7 @@ fn no_figure_error(ExperimentResult { experiment, stopped }: &ExperimentResult) 
 }
 
 /// The metric of a plain run with this id, and its probe.
-fn find_plain_metric(name: &str, here: &LocalMachine) -> Result<(&'static Probe, &'static Metric), CliError> {
+fn find_plain_metric(name: &str, local: &LocalMachine) -> Result<(&'static Probe, &'static Metric), CliError> {
     if let Some((probe, metric)) = find_metric(name) {
         return match probe.kind {
             ProbeKind::Measure => Ok((probe, metric)),
@@ -106,7 +106,7 @@ fn find_plain_metric(name: &str, here: &LocalMachine) -> Result<(&'static Probe,
         };
     }
     // Refuses what selects nothing, and names what is near.
-    let plan = plan_names(ProbeKind::Measure, &[name.to_owned()], here, Effort::Quick)?;
+    let plan = plan_names(ProbeKind::Measure, &[name.to_owned()], local, Effort::Quick)?;
     let asked = plan.units.iter().filter(|unit| !unit.only_input).flat_map(|unit| unit.probe.metrics);
     let begins = |id: &str| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
     let ids: BTreeSet<&str> = asked.map(|metric| metric.id.as_str()).filter(|id| begins(id)).collect();

@@ -18,8 +18,7 @@ mod socket_io;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use method::PathMethod;
-pub use method::{Mode, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+pub use method::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 pub(crate) use path::{DataPath, ReceivePath, SendPath};
 pub(crate) use range_cursor::ByteObserver;
 pub use socket_io::IoCounts;

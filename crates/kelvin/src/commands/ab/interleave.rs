@@ -137,6 +137,12 @@ struct Subject {
     rounds: [Measurement; 2],
 }
 
+impl Subject {
+    fn case(&self) -> InterleavedCase<'_> {
+        InterleavedCase { metrics: &self.spec.metrics, case: &self.spec.case, sides: self.rounds.each_ref() }
+    }
+}
+
 /// What was measured so far.
 struct InterleaveState {
     subjects: Vec<Subject>,
@@ -230,15 +236,7 @@ impl InterleaveState {
     }
 
     fn compare(&self, threshold: f64, seconds: f64) -> Comparison {
-        let cases: Vec<InterleavedCase<'_>> = self
-            .subjects
-            .iter()
-            .map(|Subject { spec, rounds: [a, b], .. }| InterleavedCase {
-                metrics: &spec.metrics,
-                case: &spec.case,
-                sides: [a, b],
-            })
-            .collect();
+        let cases: Vec<InterleavedCase<'_>> = self.subjects.iter().map(Subject::case).collect();
         let (names, differences) = (self.names.clone(), self.differences.clone());
         compare_interleaved(&InterleavedSettings { names, differences, threshold, seconds, cases: &cases })
     }

@@ -41,12 +41,12 @@ pub struct ProbeComparison<'a> {
 /// # Errors
 /// What cannot be measured, or set; and what makes the comparison impossible.
 pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
-    let here = LocalMachine::read()?;
-    let mut cases = plan_names(ProbeKind::Measure, probed.names, &here, probed.effort)?;
+    let local = LocalMachine::read()?;
+    let mut cases = plan_names(ProbeKind::Measure, probed.names, &local, probed.effort)?;
     cases.units.retain(|unit| !unit.only_input);
-    let cases = fit_cases(cases, limits, &here.machine)?;
+    let cases = fit_cases(cases, limits, &local.machine)?;
     let schedule = RunSchedule::unlimited(cases.clone(), "ab", limits.blocks);
-    let mut plan = RunPlan::new(here, schedule, probed.options)?;
+    let mut plan = RunPlan::new(local, schedule, probed.options)?;
     let result = ProbeArms::new(&cases, probed, &plan, limits).and_then(|mut arms| interleave(&mut arms, limits));
     plan.clean_up();
     result
@@ -130,7 +130,9 @@ impl Arms for ProbeArms<'_> {
 
     fn differences(&self) -> Vec<FactDifference> {
         let mut settings: Vec<&Setting> = Vec::new();
-        for setting in self.arms.iter().flat_map(|arm| &arm.settings).filter(|one| one.kind != SettingKind::AsFound) {
+        for setting in
+            self.arms.iter().flat_map(|arm| &arm.settings).filter(|setting| setting.kind != SettingKind::AsFound)
+        {
             if !settings.iter().any(|known| known.name == setting.name) {
                 settings.push(setting);
             }
@@ -153,10 +155,10 @@ impl Arms for ProbeArms<'_> {
         self.units.iter().map(thing).collect()
     }
 
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
+    fn measure(&mut self, subject: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
         self.switch_to(side)?;
-        let (unit, setup) = (&self.units[thing], &self.arms[side].setup);
-        let wanted = RoundSpec { probe: unit.probe, case: &unit.case, setup, index, timing: ROUND_TIMING };
-        Ok(self.runner.run_round(&wanted).ok_or(EarlyEnd::Interrupted))
+        let (unit, setup) = (&self.units[subject], &self.arms[side].setup);
+        let spec = RoundSpec { probe: unit.probe, case: &unit.case, setup, index, timing: ROUND_TIMING };
+        Ok(self.runner.run_round(&spec).ok_or(EarlyEnd::Interrupted))
     }
 }

@@ -149,7 +149,7 @@ impl TuningCache {
         if self.settings.contains(&known) {
             return;
         }
-        self.settings.retain(|other| other.circumstances != known.circumstances);
+        self.settings.retain(|cached| cached.circumstances != known.circumstances);
         self.settings.push(known);
         self.settings.drain(..self.settings.len().saturating_sub(MAX_SETTINGS));
         self.changed = true;

@@ -30,8 +30,8 @@ pub(super) fn copy(args: &CopyArgs) -> Result<(), CliError> {
     let copied =
         copy::run(&job, &|bytes| progress.show_bytes(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
     drop(progress);
-    let found = CopyReport::new(&job, &copied, timer.as_ref());
-    figures::print_result(args.json, &found, || found.lines(&job, &copied))
+    let report = CopyReport::new(&job, &copied, timer.as_ref());
+    figures::print_result(args.json, &report, || report.lines(&job, &copied))
 }
 
 fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, CliError> {
@@ -227,7 +227,7 @@ impl CopyReport {
         if copied.io.total.bytes == 0 {
             return "nothing was copied".into();
         }
-        let most = format!("{} of the time", units::share(share));
+        let share_text = format!("{} of the time", units::share(share));
         let split = match (self.time.reading, self.time.writing) {
             (Some(reading), Some(writing)) => {
                 format!(", {} of it in pread and {} in pwrite", units::share(reading), units::share(writing))
@@ -235,11 +235,11 @@ impl CopyReport {
             _ => String::new(),
         };
         let what = match limit {
-            CopyBottleneck::Cpu => format!("the CPU, busy {most}{split}"),
-            CopyBottleneck::OtherWork => format!("other work, which had the CPU {most}"),
-            CopyBottleneck::Source => format!("reading the source, which was waited for {most}{split}"),
-            CopyBottleneck::Target => format!("writing the target, which was waited for {most}{split}"),
-            CopyBottleneck::Flush => format!("the flush, {most}"),
+            CopyBottleneck::Cpu => format!("the CPU, busy {share_text}{split}"),
+            CopyBottleneck::OtherWork => format!("other work, which had the CPU {share_text}"),
+            CopyBottleneck::Source => format!("reading the source, which was waited for {share_text}{split}"),
+            CopyBottleneck::Target => format!("writing the target, which was waited for {share_text}{split}"),
+            CopyBottleneck::Flush => format!("the flush, {share_text}"),
         };
         if share < MIN_BOTTLENECK_SHARE { format!("no part alone; most {what}") } else { what }
     }

@@ -113,10 +113,10 @@ impl DeviceBytes {
     }
 
     /// It beside this many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
-    pub(super) fn line(&self, way: TransferKind, bytes: u64) -> String {
+    pub(super) fn line(&self, kind: TransferKind, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
-            Self::Known { name, read, read_by_process, .. } if way == TransferKind::Read => {
+            Self::Known { name, read, read_by_process, .. } if kind == TransferKind::Read => {
                 let (own, more) = match read_by_process {
                     0 => (format!("{name} read nothing for this process"), ""),
                     &own => (format!("{name} read {}, {} of what was read", units::bytes(own), share(own)), "more "),
@@ -153,7 +153,7 @@ pub(super) struct RequestLatency {
 }
 
 impl TransferFigures {
-    pub(super) fn new(way: TransferKind, done: &Moved, timer: Option<&LatencyTimer>) -> Self {
+    pub(super) fn new(kind: TransferKind, done: &Moved, timer: Option<&LatencyTimer>) -> Self {
         let latency = done.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
             Some(RequestLatency {
                 mean: histogram.mean()?,
@@ -171,7 +171,7 @@ impl TransferFigures {
         };
         let several = done.threads.len() > 1;
         Self {
-            direction: way,
+            direction: kind,
             bytes: done.total.bytes,
             requests: done.total.requests,
             passes: done.passes,
@@ -287,8 +287,12 @@ pub(super) fn sync_text(mode: SyncMode, call: &str, flush_seconds: Option<f64>, 
 }
 
 /// Prints JSON, or labelled lines.
-pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Lines) -> Result<(), CliError> {
-    output::print_answer(json, found, |out| {
+pub(super) fn print_result<T: Serialize>(
+    json: bool,
+    report: &T,
+    lines: impl FnOnce() -> Lines,
+) -> Result<(), CliError> {
+    output::print_answer(json, report, |out| {
         let write = |(label, text): &(_, String)| {
             output::write_wrapped(out, output::width(), &format!("{label:LABEL_WIDTH$}"), text)
         };

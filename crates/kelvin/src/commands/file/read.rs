@@ -44,8 +44,8 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
         done.notes.push(format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES));
     }
     done.notes.extend(server_memory_note(&job));
-    let found = ReadReport::new(&job, &done, timer.as_ref());
-    figures::print_result(args.json, &found, || found.lines())
+    let report = ReadReport::new(&job, &done, timer.as_ref());
+    figures::print_result(args.json, &report, || report.lines())
 }
 
 /// Reads, with the time that is left on a terminal where it is known.
@@ -80,9 +80,9 @@ fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
 pub(super) fn autosize(args: &AutosizeArgs) -> Result<(), CliError> {
     let job = ReadJob { until: EndCondition::Time(args.seconds), ..read_job(&args.file, &args.how, None)? };
     let done = read_with_progress(&job)?;
-    let found = ReadReport::new(&job, &done, None);
-    figures::print_result(args.json, &found, || {
-        let mut lines = found.lines();
+    let report = ReadReport::new(&job, &done, None);
+    figures::print_result(args.json, &report, || {
+        let mut lines = report.lines();
         let (bytes, seconds) = (units::bytes(done.total.bytes), units::seconds(done.nanoseconds as f64 / 1e9));
         let block = units::exact_bytes(job.block as u64);
         lines.insert(0, ("file size", format!("{bytes} takes {seconds} in blocks of {block}")));

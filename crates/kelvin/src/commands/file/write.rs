@@ -40,8 +40,8 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
         latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
     };
     let written = write_job::run(&job).map_err(to_cli_error)?;
-    let found = WriteReport::new(&job, &written, timer.as_ref());
-    figures::print_result(args.json, &found, || found.lines(job.sync))
+    let report = WriteReport::new(&job, &written, timer.as_ref());
+    figures::print_result(args.json, &report, || report.lines(job.sync))
 }
 
 /// What was found, for JSON.

@@ -20,7 +20,7 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
         .map(|(style, line)| Series { style, ..line })
         .collect();
     let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
-    let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    let (fastest, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
     Figure {
         id: "load".into(),
         title: format!("response times of {}", loads.first().map_or("", |load| &load.target)),
@@ -28,7 +28,7 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
             x: figure_axis("right answers a second", AxisKind::PerSecond, false),
-            y: figure_axis("response time", AxisKind::Nanoseconds, most > LOG_AXIS_RATIO * least),
+            y: figure_axis("response time", AxisKind::Nanoseconds, slowest > LOG_AXIS_RATIO * fastest),
             guides: Vec::new(),
             marks: Vec::new(),
             series,
@@ -42,13 +42,13 @@ fn figure_axis(label: &str, kind: AxisKind, logarithmic: bool) -> FigureAxis {
 
 /// The lines of the loads of one kind, in the order in which they were asked for.
 fn load_lines(name: &str, loads: &[&LoadResult]) -> [Series; 2] {
-    let line = |of: &str, time: fn(&LatencySummary) -> f64| {
+    let line = |quantile: &str, time: fn(&LatencySummary) -> f64| {
         let point = |load: &&LoadResult| {
             let y = time(&load.response);
             Point { x: load.rate(), y, low: y, high: y }
         };
         let points = loads.iter().map(point).collect();
-        Series { label: format!("{name}, {of}"), role: SeriesRole::Measured, style: 0, points }
+        Series { label: format!("{name}, {quantile}"), role: SeriesRole::Measured, style: 0, points }
     };
     [line("median", |times| times.p50), line("p99", |times| times.p99)]
 }

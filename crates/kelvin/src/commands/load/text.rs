@@ -150,9 +150,9 @@ pub fn report_no_request_due(rate: f64, load: &LoadResult) {
 }
 
 /// Writes what a search found.
-pub fn write_search(found: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_search(search: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
     let rate = |rate: f64| units::value_text(rate, Unit::PerSecond);
-    let RateSearch { objective, highest_passing: kept, lowest_failing: missed, is_generator_limit, tries } = found;
+    let RateSearch { objective, highest_passing: kept, lowest_failing: missed, is_generator_limit, tries } = search;
     let result = match (kept, missed) {
         (Some(kept), Some(missed)) => {
             format!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed))

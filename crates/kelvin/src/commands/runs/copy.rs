@@ -28,8 +28,8 @@ pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdRe
         copy_run(from, to, line, &mut tally)
     });
     drop(progress);
-    let told = format!("kelvin: {} {done} {}, {} already there", run_count_text(tally.new), to.name(), tally.there);
-    output::eprint_line(told);
+    let summary = format!("kelvin: {} {done} {}, {} already there", run_count_text(tally.new), to.name(), tally.there);
+    output::eprint_line(summary);
     if unended > 0 {
         let it = if unended == 1 { "it" } else { "them" };
         notice!("{} left out: still running, or killed; name {it} to copy {it} all the same", run_count_text(unended));
@@ -58,10 +58,10 @@ fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts)
 /// The lines of the named runs, or of all that have ended and the number of those that have not.
 fn select_runs(from: &Store, runs: &[String]) -> Result<(Vec<RunSummary>, usize), CliError> {
     let mut lines = from.list(&RunFilter::default())?;
-    let all = lines.len();
+    let count = lines.len();
     if runs.is_empty() {
         lines.retain(|line| line.status.is_some());
-        let unended = all - lines.len();
+        let unended = count - lines.len();
         return Ok((lines, unended));
     }
     let ids: Result<Vec<Vec<String>>, _> = runs.iter().map(|name| from.find_all(name)).collect();

@@ -59,10 +59,10 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
 }
 
 /// What became of a foreign run: how much of it is here, and what is not.
-pub(super) fn report_import(said: &str, run: &Run, foreign: &Foreign) {
+pub(super) fn report_import(outcome: &str, run: &Run, foreign: &Foreign) {
     let figures: usize = run.measurements.iter().map(|measurement| measurement.planned.metrics.len()).sum();
     let program = kelvin_analysis::wording::compare::program_text(foreign);
-    notice!("{said} {}, a foreign run of {program}: figures: {figures}", run.header.id);
+    notice!("{outcome} {}, a foreign run of {program}: figures: {figures}", run.header.id);
     run.notes.iter().for_each(|note| notice!("{note}"));
 }
 

@@ -144,8 +144,8 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
-    let wanted = wanted_files(args, &caches, plan)?;
-    let files = wanted.fit(&directory, caches.len()).map_err(to_cli_error)?;
+    let file_set = wanted_files(args, &caches, plan)?;
+    let files = file_set.fit(&directory, caches.len()).map_err(to_cli_error)?;
     let cpus = if others.is_empty() { plan.setup.placement.allowed.clone() } else { others };
     Ok(OwnServer {
         program: vec![program],
@@ -181,11 +181,13 @@ fn report_files(args: &StudyArgs, target: &StudyTarget) {
 /// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
 fn wanted_files(args: &StudyArgs, caches: &[CacheState], plan: &RunPlan) -> Result<FileSetSpec, CliError> {
     let memory = plan.machine.memory.available_bytes.get().copied();
-    let most = memory.map_or(u64::MAX, |memory| memory / FREE_MEMORY_DIVISOR);
+    let max_bytes = memory.map_or(u64::MAX, |memory| memory / FREE_MEMORY_DIVISOR);
     match caches {
-        [CacheState::Cached] => Ok(FileSetSpec { limit: args.options.write_limit.min(most), ..requested_files(args) }),
+        [CacheState::Cached] => {
+            Ok(FileSetSpec { limit: args.options.write_limit.min(max_bytes), ..requested_files(args) })
+        }
         [_] => uncached_files(args, args.options.write_limit, memory),
-        _ => files_of_both_caches(args, most),
+        _ => files_of_both_caches(args, max_bytes),
     }
 }
 
@@ -197,7 +199,7 @@ fn requested_files(args: &StudyArgs) -> FileSetSpec {
 }
 
 /// Two sets of as many files: of one this host has all in memory, of the other a server with less memory has few.
-fn files_of_both_caches(args: &StudyArgs, most: u64) -> Result<FileSetSpec, CliError> {
+fn files_of_both_caches(args: &StudyArgs, max_bytes: u64) -> Result<FileSetSpec, CliError> {
     const BOTH_CACHES_OPTION: &str = "--cache cached,uncached";
     let Some(memory) = args.load.server_memory else {
         bail!(
@@ -205,15 +207,15 @@ fn files_of_both_caches(args: &StudyArgs, most: u64) -> Result<FileSetSpec, CliE
         );
     };
     let needed = memory.saturating_mul(MIN_CACHE_MULTIPLE);
-    if needed > most {
-        let [needed, most] = [needed, most].map(bytes);
+    if needed > max_bytes {
+        let [needed, max_bytes] = [needed, max_bytes].map(bytes);
         bail!(
-            "{BOTH_CACHES_OPTION}: files of at least {needed} are needed, and the page cache may have {most} of them: give less --server-memory"
+            "{BOTH_CACHES_OPTION}: files of at least {needed} are needed, and the page cache may have {max_bytes} of them: give less --server-memory"
         );
     }
-    let limit = most.min(args.options.write_limit / 2);
-    let wanted = uncached_files(args, limit, None)?;
-    Ok(FileSetSpec { limit: wanted.limit.saturating_mul(2), ..wanted })
+    let limit = max_bytes.min(args.options.write_limit / 2);
+    let file_set = uncached_files(args, limit, None)?;
+    Ok(FileSetSpec { limit: file_set.limit.saturating_mul(2), ..file_set })
 }
 
 /// Files that the page cache does not hold.
@@ -231,8 +233,8 @@ fn uncached_files(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<F
                  the server less memory by --server-memory"
         );
     }
-    let most = may_hold.saturating_mul(MAX_CACHE_MULTIPLE).div_ceil(size).max(1);
-    Ok(FileSetSpec { count: if file_count.is_none() { count.min(most) } else { count }, bytes: size, limit })
+    let max_count = may_hold.saturating_mul(MAX_CACHE_MULTIPLE).div_ceil(size).max(1);
+    Ok(FileSetSpec { count: if file_count.is_none() { count.min(max_count) } else { count }, bytes: size, limit })
 }
 
 /// A server that runs already.
@@ -240,9 +242,9 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.stats_token) else {
         bail!("--url needs --url-list and --stats-token");
     };
-    let at = format!("--url-list {}", list.display());
-    let text = read_named_text(list).context(&at)?;
-    let (_, paths) = kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).context(&at)?;
+    let option = format!("--url-list {}", list.display());
+    let text = read_named_text(list).context(&option)?;
+    let (_, paths) = kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).context(&option)?;
     let stats_address = match args.stats_address {
         Some(address) => address,
         None => *url.addresses().context("--url")?.first().ok_or_else(|| CliError::new("--url", "no address"))?,

@@ -35,9 +35,9 @@ impl WatchPace {
     /// The shortest interval that such turns fit into, in whole minutes, or seconds where it is below two of these.
     pub fn min_interval(self, time: Duration, load: f64) -> Duration {
         const MINUTE: f64 = 60.0;
-        let least = time.as_secs_f64() * load / self.share;
-        let unit = if least < 2.0 * MINUTE { 1.0 } else { MINUTE };
-        Duration::from_secs_f64((least / unit).ceil() * unit)
+        let min_seconds = time.as_secs_f64() * load / self.share;
+        let unit = if min_seconds < 2.0 * MINUTE { 1.0 } else { MINUTE };
+        Duration::from_secs_f64((min_seconds / unit).ceil() * unit)
     }
 
     /// How long after its beginning the CPU time of a turn is paid for.

@@ -117,22 +117,23 @@ impl WatchState {
     /// The metrics and cases whose last change for the worse was not told yet, which then counts as told. The first look tells what a
     /// look before the last run would not have told.
     pub fn new_changes(&mut self, now: &History, before: impl FnOnce() -> History, least: f64) -> Vec<(Name, Case)> {
-        let told = self.reported.take().unwrap_or_else(|| {
+        let reported = self.reported.take().unwrap_or_else(|| {
             let before = before();
             alarming_changes(&before, least)
                 .map(|(series, change)| ReportedChange::new(series, change, &before))
                 .collect()
         });
-        let mut told: BTreeMap<ChangeKey, ReportedChange> = told.into_iter().map(|told| (told.key(), told)).collect();
+        let mut reported: BTreeMap<ChangeKey, ReportedChange> =
+            reported.into_iter().map(|reported| (reported.key(), reported)).collect();
         let mut news = Vec::new();
         for (series, change) in alarming_changes(now, least) {
             let change = ReportedChange::new(series, change, now);
             // Where it may lie becomes clearer with each run: what is remembered follows.
-            if !told.insert(change.key(), change.clone()).is_some_and(|known| known.is_same_change(&change)) {
+            if !reported.insert(change.key(), change.clone()).is_some_and(|known| known.is_same_change(&change)) {
                 news.push((series.metric.id, series.case.clone()));
             }
         }
-        self.reported = Some(told.into_values().collect());
+        self.reported = Some(reported.into_values().collect());
         news
     }
 }

@@ -27,8 +27,8 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     }
     let outlet = Outlet::find(args.output.path())?;
     let run = load_run(args.run.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
-    let here = LocalMachine::read()?;
-    if run.header.machine.identity != here.machine.identity {
+    let local = LocalMachine::read()?;
+    if run.header.machine.identity != local.machine.identity {
         let why = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --of";
         bail!("--gaps: the run {} is {why}", run.header.id);
     }
@@ -43,7 +43,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     let is_shown_at_once = format == WhyFormat::Terminal && args.output.path().is_none();
     let (mut explanations, mut failed) = (Vec::new(), false);
     for gap in &gaps {
-        match explain_figure(args, here.clone(), (gap.probe, gap.metric, &gap.case), limits) {
+        match explain_figure(args, local.clone(), (gap.probe, gap.metric, &gap.case), limits) {
             Ok((explanation, _)) => {
                 if is_shown_at_once {
                     output::print(|out| write_explanation(&explanation, explanations.is_empty(), out))?;
@@ -65,7 +65,10 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
             return writeln!(out, "{}", json::to_string_pretty(&explanations)?);
         }
         if !is_shown_at_once {
-            explanations.iter().enumerate().try_for_each(|(index, one)| write_explanation(one, index == 0, out))?;
+            explanations
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, explanation)| write_explanation(explanation, index == 0, out))?;
         }
         explanations_summary(&explanations).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
     };
