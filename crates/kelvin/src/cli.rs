@@ -543,12 +543,9 @@ fn one_line_error(error: &clap::Error) -> CliError {
     CliError::msg(line.trim_start_matches("error: ").replace(" tip: ", "; "))
 }
 
-/// The shortest and the longest time that a command takes.
-const DURATION_RANGE: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(7 * 86_400)];
-
 /// A time such as `500ms`, `45s`, `10m`, `1.5h`, from a millisecond to a week; a bare number is in seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration_within(text, DURATION_RANGE[0], DURATION_RANGE[1])
+    parse_duration_within(text, Duration::from_millis(1), Duration::from_secs(7 * 86_400))
 }
 
 /// A word that may be a name of a file, and is not empty.

@@ -65,17 +65,13 @@ impl CliError {
 impl Display for CliError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // An argument that is quoted may be the URL of a store.
-        let text = without_password(&self.0);
-        let line: Vec<char> =
-            escape_invisible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
+        let message = without_password(&self.0);
+        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line: Vec<char> = escape_invisible(&line).chars().collect();
         let text = |letters: &[char]| letters.iter().collect::<String>();
-        match line.len().checked_sub(MESSAGE_EXCERPT_CHARS.0 + MESSAGE_EXCERPT_CHARS.1) {
-            Some(1..) => write!(
-                out,
-                "{} ... {}",
-                text(&line[..MESSAGE_EXCERPT_CHARS.0]),
-                text(&line[line.len() - MESSAGE_EXCERPT_CHARS.1..])
-            ),
+        let (beginning, end) = MESSAGE_EXCERPT_CHARS;
+        match line.len().checked_sub(beginning + end) {
+            Some(1..) => write!(out, "{} ... {}", text(&line[..beginning]), text(&line[line.len() - end..])),
             _ => out.write_str(&text(&line)),
         }
     }

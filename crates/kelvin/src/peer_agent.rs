@@ -48,10 +48,7 @@ impl PeerAgent {
 /// # Errors
 /// A file that cannot be read, or that others may read.
 pub fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
-    match token_file {
-        Some(file) => Secret::read(file).context("--token-file"),
-        None => Ok(Secret::none()),
-    }
+    token_file.map_or_else(|| Ok(Secret::none()), |file| Secret::read(file).context("--token-file"))
 }
 
 /// The path from a local address to the agent's.

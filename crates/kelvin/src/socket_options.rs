@@ -54,12 +54,9 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
         _ => None,
     };
     if let Some(option) = ignored {
-        bail!(
-            "{option}: applies to {0}, and with --peer to {1}, but neither is measured; name one too (kelvin run {0}), or drop \
-             {option}",
-            LOCAL_PROBES[0],
-            PEER_PROBES[0]
-        );
+        let (local, peer) = (LOCAL_PROBES[0], PEER_PROBES[0]);
+        let why = format!("applies to {local}, and with --peer to {peer}, but neither is measured");
+        bail!("{option}: {why}; name one too (kelvin run {local}), or drop {option}");
     }
     sockets.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     Ok(sockets)

@@ -60,15 +60,13 @@ pub fn load(args: &LoadArgs) -> CmdResult {
         let is_whole = search.highest_passing.is_some() && search.tries.iter().all(|load| load.interrupted.is_none());
         return Ok(is_whole);
     }
-    let mut loads = Vec::new();
+    let mut loads: Vec<LoadResult> = Vec::new();
     for demand in demands {
-        setup.demand = demand;
-        let load = measure(&setup, &peer)?;
-        let is_over = load.interrupted.is_some();
-        loads.push(load);
-        if is_over {
+        if loads.last().is_some_and(|load| load.interrupted.is_some()) {
             break;
         }
+        setup.demand = demand;
+        loads.push(measure(&setup, &peer)?);
     }
     if let Some(file) = plot {
         let figure = plot::throughput_figure(&loads);

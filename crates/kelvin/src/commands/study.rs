@@ -87,21 +87,19 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     // Bytes that one round of each case moves into files.
     let moved: u64 = plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum();
     let is_long = chosen.probes.iter().any(|probe| [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| *id == *probe.id));
-    let mut options = args.options.clone();
-    if is_long {
-        options.round_limit = options.round_limit.max(LONG_ROUND_LIMIT);
-    }
-    let defaults = match moved {
-        0 if is_long => LONG_ROUND_DEFAULTS[extent],
-        0 => STUDY_DEFAULTS[extent],
-        _ if args.full => {
-            if options.budget == Budget::Default {
-                options.budget = Budget::MinimumRounds;
-            }
-            RunDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[extent] }
-        }
-        _ => TRANSFER_DEFAULTS[extent],
+    let (mut options, limit) = (args.options.clone(), args.options.round_limit);
+    let (mut defaults, round_limit) = match moved {
+        0 if is_long => (LONG_ROUND_DEFAULTS[extent], limit.max(LONG_ROUND_LIMIT)),
+        0 => (STUDY_DEFAULTS[extent], limit),
+        _ => (TRANSFER_DEFAULTS[extent], limit.max(TRANSFER_ROUND_LIMIT)),
     };
+    (options.round_limit, defaults.max_time) = (round_limit, args.quick.then_some(MAX_QUICK_TIME));
+    if moved > 0 && args.full {
+        defaults.rounds = ALL_TRANSFERS_ROUNDS;
+        if options.budget == Budget::Default {
+            options.budget = Budget::MinimumRounds;
+        }
+    }
     if moved > 0 {
         let rounds = options.rounds.unwrap_or(defaults.rounds);
         notice!(
@@ -110,9 +108,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
             bytes(moved * u64::from(rounds)),
             bytes(options.write_limit)
         );
-        options.round_limit = options.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
-    let defaults = RunDefaults { max_time: args.quick.then_some(MAX_QUICK_TIME), ..defaults };
     let plan = plan_run(local, plan, &defaults, &options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }

@@ -52,7 +52,7 @@ fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, Cl
         sync: args.sync,
         state: args.cache,
         verify: args.verify,
-        latencies: timer.map(LatencyTimer::clock_and_hertz),
+        latencies: timer.map(|timer| timer.clock),
     })
 }
 

@@ -41,8 +41,8 @@ fn to_cli_error(error: Error) -> CliError {
 
 /// A clock for latencies, and what it costs to use it.
 struct LatencyTimer {
-    clock: Clock,
-    hertz: f64,
+    /// The clock and its frequency, as a job takes them.
+    clock: (Clock, f64),
     cost: f64,
 }
 
@@ -50,11 +50,6 @@ impl LatencyTimer {
     fn new() -> Self {
         let (_, clock, _) = kelvin_harness::best_clock();
         let hertz = clock::calibrate(clock, CALIBRATION_SECONDS).hertz;
-        Self { clock, hertz, cost: recording_cost(clock, hertz) }
-    }
-
-    /// As a job wants it.
-    fn clock_and_hertz(&self) -> (Clock, f64) {
-        (self.clock, self.hertz)
+        Self { clock: (clock, hertz), cost: recording_cost(clock, hertz) }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), CliError> {
         order,
         until,
         digest: !args.no_digest,
-        latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
+        latencies: timer.as_ref().map(|timer| timer.clock),
         ..read_job(&args.file, &args.how, args.size)?
     };
     if args.drop_caches {

@@ -37,7 +37,7 @@ pub(super) fn write(args: &WriteArgs) -> Result<(), CliError> {
         pattern,
         pages: args.pages,
         digest: !args.no_digest,
-        latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
+        latencies: timer.as_ref().map(|timer| timer.clock),
     };
     let written = write_job::run(&job).map_err(to_cli_error)?;
     let report = WriteReport::new(&job, &written, timer.as_ref());

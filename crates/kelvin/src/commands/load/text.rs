@@ -61,8 +61,8 @@ pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut d
     if let Some(signal) = loads.iter().find_map(|load| load.interrupted.as_ref()) {
         say(out, format_args!("ended early by {signal}"))?;
     }
-    let titles = ["answers", "mean", "p50", "p95", "p99", "errors"].map(|title| pad_left(title, COLUMN_WIDTH));
-    writeln!(out, "\n{}{}", pad_right("response time of", NAME_WIDTH), titles.concat())?;
+    writeln!(out)?;
+    write_cells(out, "response time of", &["answers", "mean", "p50", "p95", "p99", "errors"])?;
     loads.iter().try_for_each(|load| write_row(load, out))?;
     let figure = plot::throughput_figure(loads);
     let kelvin_report::figures::Drawing::Plot(plot) = &figure.drawing else { return Ok(()) };
@@ -94,15 +94,16 @@ pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut d
 /// A load in a line of a table.
 fn write_row(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
     let LatencySummary { mean, p50, p95, p99, .. } = load.response;
-    let times = [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time_text(value) } else { "-".into() });
+    let [mean, p50, p95, p99] =
+        [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time_text(value) } else { "-".into() });
     let [rate, errors] = [units::value_text(load.rate(), Unit::PerSecond), units::count(load.failed_requests())];
-    let cells = [rate].into_iter().chain(times).chain([errors]);
-    writeln!(
-        out,
-        "{}{}",
-        pad_right(&load_name(load), NAME_WIDTH),
-        cells.map(|cell| pad_left(&cell, COLUMN_WIDTH)).collect::<String>()
-    )
+    write_cells(out, &load_name(load), &[rate, mean, p50, p95, p99, errors])
+}
+
+/// A line of a table.
+fn write_cells(out: &mut dyn Write, name: &str, cells: &[impl AsRef<str>]) -> io::Result<()> {
+    let cells: String = cells.iter().map(|cell| pad_left(cell.as_ref(), COLUMN_WIDTH)).collect();
+    writeln!(out, "{}{cells}", pad_right(name, NAME_WIDTH))
 }
 
 /// What was asked for, in two words.
@@ -253,8 +254,7 @@ fn error_counts(load: &LoadResult) -> Vec<String> {
 }
 
 fn write_table(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
-    let titles = ["mean", "p50", "p95", "p99", "p99.9", "max"].map(|title| pad_left(title, COLUMN_WIDTH));
-    writeln!(out, "{}{}", pad_right("response time", NAME_WIDTH), titles.concat())?;
+    write_cells(out, "response time", &["mean", "p50", "p95", "p99", "p99.9", "max"])?;
     match load.offered {
         OfferedLoad::Rate { .. } => {
             write_line("from when it was due", &load.response, out)?;
@@ -275,13 +275,10 @@ fn write_table(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Result<()> {
     let LatencySummary { mean, p50, p95, p99, p999, max, .. } = *times;
-    let figures = [mean, p50, p95, p99, p999, max].map(|value| pad_left(&time_text(value), COLUMN_WIDTH));
-    writeln!(
-        out,
-        "{}{}",
-        pad_right(name, NAME_WIDTH),
-        if times.count > 0 { figures.concat() } else { pad_left("-", COLUMN_WIDTH) }
-    )
+    match times.count {
+        0 => write_cells(out, name, &["-"]),
+        _ => write_cells(out, name, &[mean, p50, p95, p99, p999, max].map(time_text)),
+    }
 }
 
 /// What the generator did, and whether it was the limit.
