@@ -145,9 +145,6 @@ pub enum Command {
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("watch-rounds"))))]
     #[command(after_help = help!("watch"))]
     Watch(Box<WatchArgs>),
-    /// Nothing: help or version was printed
-    #[command(skip)]
-    HelpPrinted,
     /// Run one probe once, for the supervisor
     #[command(name = "probe-process", hide = true)]
     ProbeProcess,
@@ -441,20 +438,20 @@ pub struct TuneArgs {
     pub json: bool,
 }
 
-/// Parses the command line. Help and version are printed here.
+/// Parses the command line. Help and version are printed here, and are no command.
 ///
 /// # Errors
 /// A usage error, as one line that names the argument and what would be right.
-pub fn parse() -> Result<Command, CliError> {
+pub fn parse() -> Result<Option<Command>, CliError> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let command = hide_load_options(&words, Cli::command());
     let words = join_negative_values(words, &command);
     match command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli.command.check_unique_tags().map(|()| cli.command),
+        Ok(cli) => cli.command.check_unique_tags().map(|()| Some(cli.command)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 crate::output::print(|out| write!(out, "{}", error.render()))?;
-                Ok(Command::HelpPrinted)
+                Ok(None)
             }
             ErrorKind::InvalidUtf8 => Err(not_utf8_error(std::env::args_os())),
             _ => Err(one_line_error(&error)),

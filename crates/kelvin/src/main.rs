@@ -32,6 +32,7 @@ use cli_error::CliError;
 
 fn main() -> ExitCode {
     let ready = kelvin_sys::stop_signals::ignore_sigxfsz().map_err(CliError::msg);
-    let result = ready.and_then(|()| cli::parse()).and_then(commands::dispatch);
+    let command = ready.and_then(|()| cli::parse());
+    let result = command.and_then(|command| command.map_or(Ok(true), commands::dispatch));
     cli_error::exit_code(result.and_then(|is_success| output::close_stdout().map(|()| is_success)))
 }

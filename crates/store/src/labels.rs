@@ -70,26 +70,26 @@ impl FromStr for Tag {
 
     fn from_str(text: &str) -> Result<Self, TagError> {
         let (name, value) = text.split_once('=').ok_or(TagError::Parts)?;
-        check_tag_name(name)?;
+        let name = checked_tag_name(name)?;
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:/@".contains(&byte);
         // Two dots stand between the ends of a range of runs.
         let is_value =
             (1..=MAX_TAG_VALUE_BYTES).contains(&value.len()) && value.bytes().all(allowed) && !value.contains("..");
         match is_value {
-            true => Ok(Self { name: name.to_owned(), value: value.to_owned() }),
+            true => Ok(Self { name, value: value.to_owned() }),
             false if value.is_empty() => Err(TagError::Parts),
             false => Err(TagError::Value),
         }
     }
 }
 
-/// Checks the name of a tag.
+/// The name of a tag.
 ///
 /// # Errors
 /// If it is none.
-pub fn check_tag_name(name: &str) -> Result<(), TagError> {
+pub fn checked_tag_name(name: &str) -> Result<String, TagError> {
     match ID_GRAMMAR.allows(name) {
-        true => Ok(()),
+        true => Ok(name.to_owned()),
         false if name.is_empty() => Err(TagError::Parts),
         false => Err(TagError::Name),
     }

@@ -38,7 +38,7 @@ pub use error::{
 };
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries, StoredValue};
-pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, Tag, TagError, check_tag_name, checked_note, labels};
+pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, Tag, TagError, checked_note, checked_tag_name, labels};
 pub use location::{Location, without_password};
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};

@@ -68,7 +68,7 @@ pub enum RunsCommand {
         #[arg(value_name = "NAME=VALUE", required_unless_present = "remove")]
         tags: Vec<Tag>,
         /// Remove the tag with this name; repeatable
-        #[arg(long, value_name = "NAME", value_parser = checked_tag_name)]
+        #[arg(long, value_name = "NAME", value_parser = kelvin_store::checked_tag_name)]
         remove: Vec<String>,
     },
     /// Give a run a note, in place of the one that it has
@@ -141,9 +141,4 @@ pub enum RunsCommand {
         #[arg(long, conflicts_with_all = ["file", "from"])]
         table: bool,
     },
-}
-
-/// The name of a tag.
-fn checked_tag_name(text: &str) -> Result<String, kelvin_store::TagError> {
-    kelvin_store::check_tag_name(text).map(|()| text.to_owned())
 }

@@ -60,7 +60,6 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::ProbeProcess => kelvin_harness::run_probe_process(&kelvin_probes::all()).map_err(CliError::msg)?,
         Command::FileCacheProcess => file::cache_process()?,
         Command::DiskRate { directory, milliseconds } => study::disk_rate(&directory, milliseconds)?,
-        Command::HelpPrinted => {}
     }
     Ok(true)
 }

@@ -181,21 +181,18 @@ pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {} (`{}`)\n\n{}\n", capitalise(cause.what), cause.id, cause.how)?;
         writeln!(out, "**What it costs.** {}\n", cause.cost)?;
         writeln!(out, "**What helps.** {}.\n", capitalise(cause.remedy))?;
-        let metrics = metrics_text(touched_metrics(cause).into_iter().map(|id| format!("`{id}`")));
-        writeln!(out, "**Metrics.** {metrics}\n\n**Pitfalls**\n")?;
+        writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics_text(cause, "`"))?;
         cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
         writeln!(out)
     })
 }
 
-/// The metrics that a cause can touch; none stands for all.
-fn touched_metrics(cause: &Cause) -> BTreeSet<&'static str> {
-    cause.affected.listed().unwrap_or_default().iter().map(|touch| touch.metric.id.as_str()).collect()
-}
-
-/// `touched_metrics` in words.
-fn metrics_text(metrics: impl ExactSizeIterator<Item = String>) -> String {
-    if metrics.len() == 0 { "all".into() } else { metrics.collect::<Vec<_>>().join(", ") }
+/// The metrics that a cause can touch, in such quotes.
+fn metrics_text(cause: &Cause, quote: &str) -> String {
+    let metrics = cause.affected.listed().unwrap_or_default().iter();
+    let ids: BTreeSet<&str> = metrics.map(|touch| touch.metric.id.as_str()).collect();
+    let ids: Vec<String> = ids.into_iter().map(|id| format!("{quote}{id}{quote}")).collect();
+    if ids.is_empty() { "all".into() } else { ids.join(", ") }
 }
 
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
@@ -212,5 +209,5 @@ fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<(
     paragraph("Cost", cause.cost)?;
     cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
     paragraph("What helps", cause.remedy)?;
-    paragraph("Metrics", &metrics_text(touched_metrics(cause).into_iter().map(str::to_owned)))
+    paragraph("Metrics", &metrics_text(cause, ""))
 }

@@ -28,7 +28,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 pub struct PeerServer {
     /// What is studied.
     pub server: ExistingServer,
-    _kept: KeepAlive,
+    /// Stops the thread that says from time to time that somebody is there.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// Has a server started, if an agent was named, with its files where they are to be.
@@ -61,7 +63,7 @@ pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>,
         token,
         files: Some(KnownFiles { bytes: size, cache, disk }),
     };
-    Ok(Some(PeerServer { server: file_server, _kept: KeepAlive::start(server)? }))
+    PeerServer::keep_alive(file_server, server).map(Some)
 }
 
 fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
@@ -99,31 +101,25 @@ fn url_path(name: &str) -> String {
     path
 }
 
-/// Keeps a server by saying from time to time that somebody is there. Dropped, it has the server end.
-struct KeepAlive {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl KeepAlive {
-    fn start(mut server: RemoteFileServer) -> Result<Self, CliError> {
+impl PeerServer {
+    fn keep_alive(server: ExistingServer, mut remote: RemoteFileServer) -> Result<Self, CliError> {
         let (is_over, over) = channel::<()>();
         let keep = move || {
             while over.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // An agent that is gone shows in the visits, which fail.
-                if server.keep_alive().is_err() {
+                if remote.keep_alive().is_err() {
                     return;
                 }
             }
             // One that is gone has ended it.
-            let _ = server.stop();
+            let _ = remote.stop();
         };
         let thread = ThreadBuilder::named("heartbeat").start(keep)?;
-        Ok(Self { stop: Some(is_over), thread: Some(thread) })
+        Ok(Self { server, stop: Some(is_over), thread: Some(thread) })
     }
 }
 
-impl Drop for KeepAlive {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         // A panic there was told.
