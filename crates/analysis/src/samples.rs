@@ -112,30 +112,19 @@ impl SampleSet {
         to: &mut RoundSamples,
     ) {
         reading.notes.iter().for_each(|note| self.add_note(note));
-        match &reading.readings {
+        let batches = match &reading.readings {
             Readings::Scalars(values) => {
-                let finite = values.iter().copied().filter(|value| value.is_finite());
-                to.as_found.extend(finite.clone());
-                to.undisturbed_found += finite.clone().count();
+                let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+                to.undisturbed_found += finite.len();
+                to.as_found.extend(&finite);
                 to.undisturbed.extend(finite);
+                return;
             }
-            Readings::Batches(batches) => {
-                self.is_timed = true;
-                self.of_batch_means |= batches.iterations.iter().any(|&iterations| iterations > 1);
-                self.count_tags(&batches.tags);
-                self.add_batches(batches, &reading.overhead, metric, references, to);
-            }
-        }
-    }
-
-    fn add_batches(
-        &mut self,
-        batches: &Batches,
-        overhead: &OverheadReading,
-        metric: &Metric,
-        references: &CanaryReferences,
-        to: &mut RoundSamples,
-    ) {
+            Readings::Batches(batches) => batches,
+        };
+        self.is_timed = true;
+        self.of_batch_means |= batches.iterations.iter().any(|&iterations| iterations > 1);
+        self.count_tags(&batches.tags);
         let by_cycles = metric.headline == HeadlineSamples::CycleNormalised;
         let judged = references.judge_batches(batches, metric.canaries, by_cycles).unwrap_or_else(|| {
             self.add_note(
@@ -149,7 +138,7 @@ impl SampleSet {
             if tags.intersects(SampleTags::WARM_UP) {
                 continue;
             }
-            let time = time_per_iteration(batches, batch, overhead, metric.overhead);
+            let time = time_per_iteration(batches, batch, &reading.overhead, metric.overhead);
             let Some(value) = value_in_unit(time, batches.work_per_iteration, metric.unit) else {
                 self.unusable += 1;
                 continue;
@@ -161,10 +150,10 @@ impl SampleSet {
             }
             if !tags.intersects(metric.contaminants)
                 && !judged.is_disturbed(batch)
-                && let Some(kept) =
-                    self::value_in_unit(time * judged.frequency_scale(batch), batches.work_per_iteration, metric.unit)
+                && let Some(normalised) =
+                    value_in_unit(time * judged.frequency_scale(batch), batches.work_per_iteration, metric.unit)
             {
-                to.undisturbed.push(kept);
+                to.undisturbed.push(normalised);
                 to.undisturbed_found += usize::from(!was_awaited);
             }
         }

@@ -171,6 +171,11 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
     }
 }
 
+/// Runs of the side that has more.
+fn max_runs(comparison: &Comparison) -> usize {
+    comparison.base.runs.len().max(comparison.other.runs.len())
+}
+
 /// What is counted to decide a figure, and the most of it that is named.
 fn counted_unit(comparison: &Comparison) -> (&'static str, f64) {
     if comparison.interleaving.is_some() { ("blocks", MAX_BLOCKS) } else { ("runs of each", MAX_RUNS) }
@@ -187,8 +192,7 @@ fn change_text(share: f64) -> String {
 
 /// How many runs of each side, or blocks, would decide a figure.
 fn times_to_decide(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
-    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
-    let now = if let SpreadSource::Blocks(blocks) = figure.spread_source { blocks } else { runs };
+    let now = if let SpreadSource::Blocks(blocks) = figure.spread_source { blocks } else { max_runs(comparison) };
     figure.times_to_decide.map(|times| (times * now as f64).ceil())
 }
 
@@ -233,21 +237,22 @@ pub fn side_texts(figure: &ComparedFigure, side: usize) -> [String; 3] {
 
 /// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
 pub fn verdict_counts(comparison: &Comparison) -> String {
-    if let Some(said) = undetectable_change(comparison) {
-        return said;
+    if let Some(text) = undetectable_change(comparison) {
+        return text;
     }
-    let of = |is: fn(&ChangeVerdict) -> bool| comparison.with_verdict(is).count();
-    let mut parts = vec![
-        format!("{} worse", of(|one| *one == ChangeVerdict::Worse)),
-        format!("{} better", of(|one| *one == ChangeVerdict::Better)),
-    ];
-    let changed = of(|one| matches!(one, ChangeVerdict::Higher | ChangeVerdict::Lower));
-    if changed > 0 {
-        parts.push(format!("{changed} higher or lower"));
-    }
-    parts.push(format!("{} the same within {}", of(|one| *one == ChangeVerdict::Same), percent(comparison.threshold)));
-    parts.push(format!("{} not known", of(|one| matches!(one, ChangeVerdict::NotKnown(_)))));
-    format!("Of {} figures: {}{}.", comparison.figures.len(), parts.join(", "), not_compared_count(comparison))
+    let count = |is_counted: fn(&ChangeVerdict) -> bool| comparison.with_verdict(is_counted).count();
+    let worse = count(|verdict| *verdict == ChangeVerdict::Worse);
+    let better = count(|verdict| *verdict == ChangeVerdict::Better);
+    let changed = match count(|verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)) {
+        0 => String::new(),
+        changed => format!(", {changed} higher or lower"),
+    };
+    let (same, within) = (count(|verdict| *verdict == ChangeVerdict::Same), percent(comparison.threshold));
+    let open = count(|verdict| matches!(verdict, ChangeVerdict::NotKnown(_)));
+    let (figures, apart) = (comparison.figures.len(), not_compared_count(comparison));
+    format!(
+        "Of {figures} figures: {worse} worse, {better} better{changed}, {same} the same within {within}, {open} not known{apart}."
+    )
 }
 
 /// Whether no figure of two sides of runs is known to differ or to be the same, and it is known how large a change would be seen. Of the few
@@ -380,17 +385,16 @@ fn no_history_remark(comparison: &Comparison) -> Option<String> {
     });
     let assumed: Vec<f64> = assumed.collect();
     let deviation = *assumed.first()?;
-    let is_alone = comparison.base.runs.len().max(comparison.other.runs.len()) == 1;
-    let instead = if is_alone { "Only large changes show" } else { "The spread of these runs counts beside it" };
+    let instead =
+        if max_runs(comparison) == 1 { "Only large changes show" } else { "The spread of these runs counts beside it" };
+    let figures = match assumed.len() {
+        count if count == comparison.figures.len() => String::new(),
+        count => format!("for {count} of them "),
+    };
     Some(format!(
-        "How much figures differ from run to run of this machine is {}learned from earlier runs: {MIN_HISTORY_RUNS} are needed. A standard \
-         deviation of {} is assumed. {instead}; compare several runs of each, as in last~5..last~3 last~2..last.",
-        if assumed.len() == comparison.figures.len() {
-            "not ".to_owned()
-        } else {
-            format!("for {} of them not ", assumed.len())
-        },
-        percent(deviation),
+        "How much figures differ from run to run of this machine is {figures}not learned from earlier runs: {MIN_HISTORY_RUNS} are needed. A \
+         standard deviation of {} is assumed. {instead}; compare several runs of each, as in last~5..last~3 last~2..last.",
+        percent(deviation)
     ))
 }
 
@@ -400,22 +404,24 @@ fn undecided_remark(comparison: &Comparison) -> Option<String> {
     if seen.is_empty() {
         return None;
     }
-    let said =
-        format!("Of those not known half would have shown a change of {} for the worse.", change_text(median(&seen)));
-    // Where nothing is known that is said already.
-    let said = Some(said).filter(|_| !is_all_undecided(comparison));
+    // Where nothing is known that is stated already.
+    let shown = (!is_all_undecided(comparison)).then(|| {
+        format!("Of those not known half would have shown a change of {} for the worse.", change_text(median(&seen)))
+    });
     let needed: Vec<f64> = open().filter_map(|figure| times_to_decide(figure, comparison)).collect();
     let takes = (!needed.is_empty())
         .then(|| format!("To decide half of them takes {}.", runs_to_decide(median(&needed).ceil(), comparison)));
-    let said: Vec<String> = said.into_iter().chain(takes).collect();
-    (!said.is_empty()).then(|| said.join(" "))
+    let sentences: Vec<String> = shown.into_iter().chain(takes).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// This many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
     let (_, most) = counted_unit(comparison);
-    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
-    let (counted, what) = comparison.interleaving.map_or((runs, "runs of each side"), |one| (one.blocks, "blocks"));
+    let (counted, what) = match comparison.interleaving {
+        Some(interleaving) => (interleaving.blocks, "blocks"),
+        None => (max_runs(comparison), "runs of each side"),
+    };
     let times = times.max(counted as f64 + 1.0);
     match times > most {
         true => format!("more than {most} {what}"),

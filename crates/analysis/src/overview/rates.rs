@@ -34,11 +34,14 @@ const fn rate_spec(of: &'static str, named: &'static str, at: MetricSelector) ->
     RateSpec { work: of, sentence_name: named, selector: at, or: None }
 }
 
-impl RateSpec {
-    const fn or(self, other: MetricSelector) -> Self {
-        Self { or: Some(other), ..self }
-    }
+/// A local TCP stream in messages of the usual size, or of the largest that a run has.
+const fn local_stream(of: &'static str, named: &'static str, placement: PairPlacement) -> RateSpec {
+    let stream = select(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1);
+    let usual = rate_spec(of, named, stream.with_number(net::MESSAGE, MESSAGE_BYTES));
+    RateSpec { or: Some(stream.furthest(net::MESSAGE)), ..usual }
+}
 
+impl RateSpec {
     fn find<'a>(&self, analysis: &'a Analysis) -> Option<&'a MetricResult> {
         let was_measured = |result: &&MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
         let other = || self.or.and_then(|other| other.find(&analysis.results)).filter(was_measured);
@@ -62,10 +65,6 @@ const fn pipe(placement: PairPlacement) -> MetricSelector {
         .with_word(os::HandoffMechanism::Pipe.point())
         .with_word(placement.point())
         .with_number(os::MESSAGE, MESSAGE_BYTES)
-}
-
-const fn one_stream(placement: PairPlacement) -> MetricSelector {
-    select(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1)
 }
 
 const fn peer(direction: StreamDirection) -> MetricSelector {
@@ -123,18 +122,8 @@ static RATE_ROW_SPECS: [RateRowSpec; 7] = [
     RateRowSpec {
         what: "TCP on this host",
         rates: &[
-            rate_spec(
-                "on one CPU",
-                "a local TCP stream on one CPU",
-                one_stream(PairPlacement::SameCpu).with_number(net::MESSAGE, MESSAGE_BYTES),
-            )
-            .or(one_stream(PairPlacement::SameCpu).furthest(net::MESSAGE)),
-            rate_spec(
-                "between two",
-                "a local TCP stream between two CPUs",
-                one_stream(PairPlacement::TwoCpus).with_number(net::MESSAGE, MESSAGE_BYTES),
-            )
-            .or(one_stream(PairPlacement::TwoCpus).furthest(net::MESSAGE)),
+            local_stream("on one CPU", "a local TCP stream on one CPU", PairPlacement::SameCpu),
+            local_stream("between two", "a local TCP stream between two CPUs", PairPlacement::TwoCpus),
         ],
     },
     RateRowSpec {

@@ -84,14 +84,7 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
             format!("what limits{} is not known: {reason}", sweep_suffix(&limit.fixed))
         }
         _ => {
-            let from = limit.knee.map_or_else(String::new, |knee| {
-                let span = knee_span(knee.low as f64, knee.high as f64);
-                if knee.users == 1 {
-                    format!("with a single user{span} ")
-                } else {
-                    format!("from {} users{span} on ", knee.users)
-                }
-            });
+            let [from, _] = knee_texts(limit);
             let used =
                 limit.utilisations.first().map_or_else(String::new, |first| format!(" {}", use_sentence(limit, first)));
             let others: Vec<String> = limit.utilisations.iter().skip(1).map(busy_text).collect();
@@ -107,14 +100,7 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
 
 /// The answer of a sweep, with the lines that follow those of the limit. `all` are the cases of the study's sweeps.
 pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all: &[Case]) -> StudyAnswer {
-    let from = limit.knee.map_or_else(String::new, |knee| {
-        let span = knee_span(knee.low as f64, knee.high as f64);
-        if knee.users == 1 {
-            format!(" with a single user{span}")
-        } else {
-            format!(" from {} users on{span}", knee.users)
-        }
-    });
+    let [_, from] = knee_texts(limit);
     let verdict = verdict_text(limit, &from, ':');
     let label = sweep_label(&limit.fixed, all);
     let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
@@ -131,6 +117,16 @@ pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all
     StudyAnswer {
         text: format!("{}.", capitalise(&says)),
         reasons: own.chain(lines.filter(|line| !line.is_empty())).collect(),
+    }
+}
+
+/// From how many users on it limits, before the verdict and after it: `from 10 users (9 to 11) on `, ` from 10 users on (9 to 11)`.
+fn knee_texts(limit: &LoadLimit) -> [String; 2] {
+    let Some(knee) = limit.knee else { return Default::default() };
+    let (users, span) = (knee.users, knee_span(knee.low as f64, knee.high as f64));
+    match users {
+        1 => [format!("with a single user{span} "), format!(" with a single user{span}")],
+        _ => [format!("from {users} users{span} on "), format!(" from {users} users on{span}")],
     }
 }
 

@@ -88,9 +88,8 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         .map(|host| mean_over_loads(saturated.loads(), |visit| Some(waited(visit, host))).unwrap_or(0.0));
     let at = if client > server { RequestLocation::Client } else { RequestLocation::Server };
     let percent = at_most(alone.unwrap_or(client + server));
-    let how = UnsampledLimit::OtherWork { percent };
-    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE))
-        .then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    let is_most = alone.is_none_or(|share| share >= MIN_MAJOR_SHARE);
+    (is_telling && is_most).then_some(not_sampled(UnsampledLimit::OtherWork { percent }, at))
 }
 
 /// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
@@ -106,14 +105,13 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         visit.host_figure(LoadHost::Client, &THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
     };
     let taken = mean_if_complete(visits().map(taken))?;
-    let how = UnsampledLimit::Stalls {
+    let stalls = UnsampledLimit::Stalls {
         percent: (share * 100.0).round() as u64,
         nanoseconds: to_nanoseconds(share / rate),
         period_nanoseconds: to_nanoseconds(1.0 / rate),
     };
-    let at = request_location(facts.sweep, saturated.loads())?;
-    (share >= STALLING && seen >= SOME_STALLS && taken < share)
-        .then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    let location = request_location(facts.sweep, saturated.loads())?;
+    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(not_sampled(stalls, location))
 }
 
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
@@ -142,8 +140,8 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
         Some(others.map(|(_, share)| *share).fold(0.0, f64::max))
     };
     let is_idle = mean_over_loads(above, used)? < MIN_NEAR_USE;
-    let how = UnsampledLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
-    (is_no_more && is_idle).then_some(LoadVerdict::NotSampled { limit: how, location: RequestLocation::Disk })
+    let memory = UnsampledLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
+    (is_no_more && is_idle).then_some(not_sampled(memory, RequestLocation::Disk))
 }
 
 /// The disk, where the server's threads were seen to wait in the kernel for most of what requests take, with a single user as well, and it
@@ -157,14 +155,13 @@ pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<Lo
     // Requests of users who think for longer are not held up by it.
     let is_telling = mean_over_loads(loads, service_time)? >= facts.sweep.think_seconds();
     let nanoseconds = to_nanoseconds(each);
-    let how = match with_most <= MAX_WAIT_GROWTH * each {
+    let concurrency = (throughput * each).round().max(1.0) as u64;
+    let limit = match with_most <= MAX_WAIT_GROWTH * each {
         true => UnsampledLimit::PerRequest { nanoseconds },
-        false => {
-            UnsampledLimit::LimitedConcurrency { concurrency: (throughput * each).round().max(1.0) as u64, nanoseconds }
-        }
+        false => UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds },
     };
     let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
-    (is_telling && share >= MIN_MAJOR_SHARE).then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    (is_telling && share >= MIN_MAJOR_SHARE).then_some(not_sampled(limit, at))
 }
 
 /// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
@@ -188,9 +185,9 @@ pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated?;
     let share = |visit: &LoadStep| visit.get(&ERRORS).map(|errors| errors / (errors + visit.throughput));
     let share = mean_over_loads(saturated.loads(), share)?;
-    let how = UnsampledLimit::Refusals { percent: (share * 100.0).round() as u64 };
-    (share >= MIN_REFUSED_SHARE)
-        .then_some(LoadVerdict::NotSampled { limit: how, location: request_location(facts.sweep, saturated.loads())? })
+    let refusals = UnsampledLimit::Refusals { percent: (share * 100.0).round() as u64 };
+    let location = request_location(facts.sweep, saturated.loads())?;
+    (share >= MIN_REFUSED_SHARE).then_some(not_sampled(refusals, location))
 }
 
 /// What each request waits for by itself, of a sweep whose throughput grows to the end.
@@ -199,11 +196,9 @@ pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict>
     let is_as_long = RequestTimes::from_load(facts.sweep, most)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
     let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
         && alone.unwatched_share() >= MIN_SOLE_SHARE;
-    let how = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
-    (is_as_long && is_telling).then_some(LoadVerdict::NotSampled {
-        limit: how,
-        location: request_location(facts.sweep, std::slice::from_ref(most))?,
-    })
+    let wait = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
+    let location = request_location(facts.sweep, std::slice::from_ref(most))?;
+    (is_as_long && is_telling).then_some(not_sampled(wait, location))
 }
 
 /// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
@@ -216,12 +211,10 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
     let median_to_mean = mean_figure(facts.sweep.loads.first()?, median_to_mean);
     let is_constant_time = median_to_mean.is_none_or(|ratio| ratio >= MIN_MEDIAN_TO_MEAN);
     let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time;
-    let how = UnsampledLimit::LimitedConcurrency {
-        concurrency: at_once as u64,
-        nanoseconds: to_nanoseconds(alone.unwatched),
-    };
-    let at = request_location(facts.sweep, saturated.loads())?;
-    (is_telling && places >= MIN_TAKEN_SHARE * at_once).then_some(LoadVerdict::NotSampled { limit: how, location: at })
+    let (concurrency, nanoseconds) = (at_once as u64, to_nanoseconds(alone.unwatched));
+    let location = request_location(facts.sweep, saturated.loads())?;
+    (is_telling && places >= MIN_TAKEN_SHARE * at_once)
+        .then_some(not_sampled(UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds }, location))
 }
 
 /// Losses, of requests that are on their way most of the time.
@@ -229,10 +222,11 @@ pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
     let share = mean_over_loads(loads, |visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS))?;
     let at = request_location(sweep, loads)
         .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
-    Some(LoadVerdict::NotSampled {
-        limit: UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 },
-        location: at,
-    })
+    Some(not_sampled(UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, at))
+}
+
+fn not_sampled(limit: UnsampledLimit, location: RequestLocation) -> LoadVerdict {
+    LoadVerdict::NotSampled { limit, location }
 }
 
 fn to_nanoseconds(seconds: f64) -> u64 {
