@@ -36,7 +36,7 @@ pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
     let machine = &run.header.machine;
     let mut levels = levels::levels_from_results(&results, machine);
     let mut studies = studies::uncorrected_studies(&evidence);
-    let of_levels = levels.iter_mut().flat_map(|found| &mut found.conclusions);
+    let of_levels = levels.iter_mut().flat_map(|levels| &mut levels.conclusions);
     studies::correct_p_values(studies.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
     studies::add_answers(&mut studies);
     if let Some(levels) = &levels {

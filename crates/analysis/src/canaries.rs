@@ -65,11 +65,11 @@ fn fastest_state(readings: &[f64]) -> Option<SteadyState> {
     steady_state_at(nanoseconds, &sorted, MIN_BLOCK_TOLERANCE)
 }
 
-fn steady_state_at(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<SteadyState> {
+fn steady_state_at(nanoseconds: f64, sorted: &Sorted, floor: f64) -> Option<SteadyState> {
     if nanoseconds <= 0.0 {
         return None;
     }
-    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(least, TOLERANCE_RANGE.1);
+    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(floor, TOLERANCE_RANGE.1);
     Some(SteadyState { nanoseconds, tolerance })
 }
 
@@ -114,31 +114,31 @@ fn unshared_block_ratio(run: &Run) -> Option<f64> {
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
 /// each; only those beside a steady chain, because an interrupted one shows no frequency.
-fn block_at_reference(all: &[&Batches], chain: Option<&SteadyState>) -> Vec<f64> {
-    let mut found = Vec::new();
-    for batches in all {
+fn block_at_reference(columns: &[&Batches], chain: Option<&SteadyState>) -> Vec<f64> {
+    let mut blocks = Vec::new();
+    for batches in columns {
         let chains = batches.canaries.get(&Canary::Chain);
-        for (at, &block) in batches.canaries.get(&Canary::Block).into_iter().flatten().enumerate() {
+        for (index, &block) in batches.canaries.get(&Canary::Block).into_iter().flatten().enumerate() {
             let slowness =
-                chains.and_then(|column| column.get(at)).zip(chain).map(|(&own, chain)| chain.ratio_to_steady(own));
+                chains.and_then(|column| column.get(index)).zip(chain).map(|(&own, chain)| chain.ratio_to_steady(own));
             if slowness.zip(chain).is_none_or(|(slowness, chain)| chain.is_steady(slowness)) {
-                found.push(f64::from(block) / slowness.unwrap_or(1.0));
+                blocks.push(f64::from(block) / slowness.unwrap_or(1.0));
             }
         }
     }
-    found
+    blocks
 }
 
 /// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
 /// of every clock. A block that is as fast as the chain beside it lets expect shows that the reading is one of the frequency.
 fn frequency_deviation<'r>(
-    all: impl Iterator<Item = &'r Batches>,
+    columns: impl Iterator<Item = &'r Batches>,
     chain: Option<SteadyState>,
     block: Option<SteadyState>,
 ) -> Option<f64> {
     let (chain, block) = chain.zip(block)?;
     let mut squares = Vec::new();
-    for batches in all {
+    for batches in columns {
         let [chains, blocks] =
             [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
         for (&chains, &blocks) in chains.zip(blocks) {
@@ -153,9 +153,9 @@ fn frequency_deviation<'r>(
 }
 
 /// The mean logarithm of the block canary over its steady state, of what was found in a run.
-fn mean_log_slowdown(all: &[&Batches], block: &SteadyState) -> Option<f64> {
+fn mean_log_slowdown(columns: &[&Batches], block: &SteadyState) -> Option<f64> {
     let (mut sum, mut readings) = (0.0, 0);
-    for batches in all {
+    for batches in columns {
         let Some(column) = batches.canaries.get(&Canary::Block).map(|column| found_readings(batches, column)) else {
             continue;
         };
@@ -169,12 +169,12 @@ fn mean_log_slowdown(all: &[&Batches], block: &SteadyState) -> Option<f64> {
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
 /// was read to know them.
 pub fn steady_core(run: &Run) -> Option<CoreSteadyState> {
-    let all: Vec<&Batches> = canary_columns(run).map(|(_, batches)| batches).collect();
-    if all.iter().map(|batches| batches.len()).sum::<usize>() < MIN_CORE_READINGS {
+    let columns: Vec<&Batches> = canary_columns(run).map(|(_, batches)| batches).collect();
+    if columns.iter().map(|batches| batches.len()).sum::<usize>() < MIN_CORE_READINGS {
         return None;
     }
-    let found = CanaryReferences::core_references(&all, unshared_block_ratio(run));
-    Some(CoreSteadyState { chain: found.get(Canary::Chain)?, block: found.get(Canary::Block)? })
+    let references = CanaryReferences::core_references(&columns, unshared_block_ratio(run));
+    Some(CoreSteadyState { chain: references.get(Canary::Chain)?, block: references.get(Canary::Block)? })
 }
 
 /// The dominant state of the chain canary right after the work of a metric.
@@ -209,8 +209,8 @@ pub(crate) struct CanaryReferences {
 impl CanaryReferences {
     pub fn from_run(run: &Run) -> Self {
         let with_measurements: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
-        let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
-        let mut found = Self::core_references(&all, unshared_block_ratio(run));
+        let columns: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
+        let mut references = Self::core_references(&columns, unshared_block_ratio(run));
         // Not those of a measurement that sets its own frequency.
         let is_of_core = |measurement: &Measurement| {
             let mut metrics = measurement.planned.metrics.iter().filter_map(|metric| run.metric(metric));
@@ -218,33 +218,33 @@ impl CanaryReferences {
         };
         let of_the_core = with_measurements.iter().filter(|(measurement, _)| is_of_core(measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
-        found.frequency_deviation =
-            frequency_deviation(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
-        found.log_slowdown = found.get(Canary::Block).and_then(|block| mean_log_slowdown(&all, &block));
-        found
+        references.frequency_deviation =
+            frequency_deviation(of_the_core, references.get(Canary::Chain), references.get(Canary::Block));
+        references.log_slowdown = references.get(Canary::Block).and_then(|block| mean_log_slowdown(&columns, &block));
+        references
     }
 
     /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
     /// that was never as fast as on a `whole` core is compared with that one.
-    fn core_references(all: &[&Batches], whole: Option<f64>) -> Self {
-        let mut found = Self::default();
-        let chains = all.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
+    fn core_references(columns: &[&Batches], unshared: Option<f64>) -> Self {
+        let mut references = Self::default();
+        let chains = columns.iter().filter_map(|batches| batches.canaries.get(&Canary::Chain)).flatten();
         let Some(chain) = dominant_state(&chains.map(|&reading| f64::from(reading)).collect::<Vec<f64>>()) else {
-            let block = fastest_state(&block_at_reference(all, None));
-            found.of_run.extend(block.map(|block| (Canary::Block, block)));
-            return found;
+            let block = fastest_state(&block_at_reference(columns, None));
+            references.of_run.extend(block.map(|block| (Canary::Block, block)));
+            return references;
         };
-        found.of_run.insert(Canary::Chain, chain);
-        if let Some(mut block) = fastest_state(&block_at_reference(all, Some(&chain))) {
+        references.of_run.insert(Canary::Chain, chain);
+        if let Some(mut block) = fastest_state(&block_at_reference(columns, Some(&chain))) {
             let own = block.nanoseconds / chain.nanoseconds;
-            found.block_over_chain = Some(own);
-            if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED_CORE_SLOWDOWN)) {
-                found.sharing_ratio = Some(own / whole);
-                block.nanoseconds = whole * chain.nanoseconds;
+            references.block_over_chain = Some(own);
+            if let Some(unshared) = unshared.filter(|unshared| own > unshared * (1.0 + SHARED_CORE_SLOWDOWN)) {
+                references.sharing_ratio = Some(own / unshared);
+                block.nanoseconds = unshared * chain.nanoseconds;
             }
-            found.of_run.insert(Canary::Block, block);
+            references.of_run.insert(Canary::Block, block);
         }
-        found
+        references
     }
 
     /// The references that judge a metric of one measurement.
@@ -279,14 +279,14 @@ impl CanaryReferences {
     /// Judges batches by the canaries beside them. Of a quantity that is a fixed number of core cycles (`by_cycles`) the frequency, which is
     /// divided out of its values, is divided out of the other canaries too, so that a batch at another but steady frequency is
     /// undisturbed; `None` where the chain that shows it was not read.
-    pub fn judge_batches(&self, batches: &Batches, wanted: Canaries, by_cycles: bool) -> Option<DisturbedBatches> {
+    pub fn judge_batches(&self, batches: &Batches, canaries: Canaries, by_cycles: bool) -> Option<DisturbedBatches> {
         let (mut frequency, mut agreement) = (Vec::new(), 0.0);
         if by_cycles {
             let (reference, chain) = (self.get(Canary::Chain)?, batches.canaries.get(&Canary::Chain)?);
             frequency = chain.iter().map(|&reading| reference.ratio_to_steady(reading)).collect();
             agreement = reference.tolerance;
         }
-        let of_others = wanted.iter().filter(|&canary| !by_cycles || canary != Canary::Chain);
+        let of_others = canaries.iter().filter(|&canary| !by_cycles || canary != Canary::Chain);
         let columns: Vec<(SteadyState, &[f32])> = of_others
             .filter_map(|canary| Some((self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
             .collect();
@@ -294,11 +294,11 @@ impl CanaryReferences {
             true => frequency.len(),
             false => columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0),
         };
-        let off = (0..readings).map(|at| {
-            let slowness = frequency.get(at).copied().unwrap_or(1.0);
+        let off = (0..readings).map(|index| {
+            let slowness = frequency.get(index).copied().unwrap_or(1.0);
             let is_off = |(reference, column): &(SteadyState, &[f32])| {
                 column
-                    .get(at)
+                    .get(index)
                     .is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading) / slowness))
             };
             !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || columns.iter().any(is_off)
@@ -356,7 +356,7 @@ impl DisturbedBatches {
     /// Whether the canaries on either side of a batch show a disturbance.
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
-        let off = |at: usize| self.off.get(at).copied().unwrap_or(false);
+        let off = |index: usize| self.off.get(index).copied().unwrap_or(false);
         let has_frequency_moved = match (self.frequency.get(before), self.frequency.get(before + 1)) {
             (Some(before), Some(after)) => (before / after - 1.0).abs() > self.agreement,
             _ => false,
@@ -437,7 +437,7 @@ fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {
     let (below, &mut median, above) = points.select_nth_unstable_by(points.len() / 2, by_reading);
     let lowest = below.iter().copied().min_by(by_reading).unwrap_or(median);
     let highest = above.iter().copied().max_by(by_reading).unwrap_or(median);
-    let mut kept = vec![lowest, median, highest];
-    kept.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    kept
+    let mut thinned = vec![lowest, median, highest];
+    thinned.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    thinned
 }

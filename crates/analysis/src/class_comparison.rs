@@ -56,10 +56,10 @@ pub fn class_member(
     machine: &Machine,
     headlines: &[StoredHeadline],
 ) -> Result<kelvin_reference::LibraryMachine, String> {
-    let figure = |one: &StoredHeadline| {
-        let metric = find(one.metric).filter(|metric| metric.version == one.version)?;
-        let value = one.value / base_unit(metric.unit)?;
-        (value > 0.0).then(|| MachineFigure { metric: metric.id, case: one.case.clone(), value })
+    let figure = |stored: &StoredHeadline| {
+        let metric = find(stored.metric).filter(|metric| metric.version == stored.version)?;
+        let value = stored.value / base_unit(metric.unit)?;
+        (value > 0.0).then(|| MachineFigure { metric: metric.id, case: stored.case.clone(), value })
     };
     kelvin_reference::LibraryMachine::from_own_run(run, machine, headlines.iter().filter_map(figure))
 }
@@ -79,20 +79,20 @@ fn area_comparison(
     area: Name,
     judged: &[MachineFigure],
 ) -> Option<AreaComparison> {
-    let found = library.area_factor(class, area.as_str(), judged, AREA_RANGE_LEVEL)?;
+    let usual = library.area_factor(class, area.as_str(), judged, AREA_RANGE_LEVEL)?;
     Some(AreaComparison {
         area,
         class: class.to_string(),
         compared_with: class.plural(),
-        factor: found.factor,
-        low: found.low,
-        high: found.high,
-        figures: found.figures,
-        members: found.members.iter().map(|machine| machine.id).collect(),
-        has_few_members: found.members.len() < MIN_KNOWN_MEMBERS,
-        verdict: match found.factor {
-            factor if factor > found.high => ClassVerdict::Slower,
-            factor if factor < found.low => ClassVerdict::Faster,
+        factor: usual.factor,
+        low: usual.low,
+        high: usual.high,
+        figures: usual.figures,
+        members: usual.members.iter().map(|machine| machine.id).collect(),
+        has_few_members: usual.members.len() < MIN_KNOWN_MEMBERS,
+        verdict: match usual.factor {
+            factor if factor > usual.high => ClassVerdict::Slower,
+            factor if factor < usual.low => ClassVerdict::Faster,
             _ => ClassVerdict::Usual,
         },
     })
@@ -105,18 +105,18 @@ fn figure_class_range(
     result: &MetricResult,
 ) -> Option<FigureClassRange> {
     let base = base_unit(result.metric.unit)?;
-    let found = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
-    if found.members.len() + found.related < MIN_KNOWN_MEMBERS {
+    let usual = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
+    if usual.members.len() + usual.related < MIN_KNOWN_MEMBERS {
         return None;
     }
-    let [low, middle, high] = [found.low, found.center, found.high].map(|end| end * base);
+    let [low, middle, high] = [usual.low, usual.center, usual.high].map(|end| end * base);
     Some(FigureClassRange {
         low,
         center: middle,
         high,
-        members: found.members.len(),
-        related: found.related,
-        has_few_members: found.is_of_few_members(),
+        members: usual.members.len(),
+        related: usual.related,
+        has_few_members: usual.is_of_few_members(),
         verdict: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),
     })
 }

@@ -82,7 +82,7 @@ fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
 fn median_distance(summary: &Summary, ways: &CoreDistance, holds: impl Fn(f64) -> bool) -> Option<f64> {
     let rounds = summary.round_times.iter().zip(&summary.round_headlines);
     let of_state = rounds.filter(|&(_, &rate)| holds(rate));
-    let time = |&at: &f64| ways.rounds.iter().find(|(begun, _)| *begun == at).map(|(_, time)| *time);
-    let times: Vec<f64> = of_state.filter_map(|(at, _)| time(at)).collect();
+    let time = |&start: &f64| ways.rounds.iter().find(|(begun, _)| *begun == start).map(|(_, time)| *time);
+    let times: Vec<f64> = of_state.filter_map(|(start, _)| time(start)).collect();
     (!times.is_empty()).then(|| median(&times))
 }

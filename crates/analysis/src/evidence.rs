@@ -110,7 +110,7 @@ impl RoundHeadlines<'_> {
 
     /// The headline with the half-width of its interval.
     pub fn measured_value(&self) -> MeasuredValue {
-        let half_width = self.estimate().map_or(0.0, |found| (found.high - found.low) / 2.0);
+        let half_width = self.estimate().map_or(0.0, |estimate| (estimate.high - estimate.low) / 2.0);
         MeasuredValue { value: self.headline(), half_width }
     }
 
@@ -138,14 +138,14 @@ impl RoundHeadlines<'_> {
     }
 
     /// The values of several in the passes in which each has one: a round that failed is missing in its own pass alone.
-    pub fn common_passes<const N: usize>(all: [&Self; N]) -> Vec<[f64; N]> {
-        Self::shared_passes(&all).into_iter().filter_map(|values| values.try_into().ok()).collect()
+    pub fn common_passes<const N: usize>(points: [&Self; N]) -> Vec<[f64; N]> {
+        Self::shared_passes(&points).into_iter().filter_map(|values| values.try_into().ok()).collect()
     }
 
     /// The values of points in the passes in which each has one.
-    pub fn shared_passes(all: &[&Self]) -> Vec<Vec<f64>> {
-        let Some(first) = all.first() else { return Vec::new() };
-        first.indices.iter().filter_map(|&index| all.iter().map(|one| one.value_at(index)).collect()).collect()
+    pub fn shared_passes(points: &[&Self]) -> Vec<Vec<f64>> {
+        let Some(first) = points.first() else { return Vec::new() };
+        first.indices.iter().filter_map(|&index| points.iter().map(|point| point.value_at(index)).collect()).collect()
     }
 
     /// Whether all rounds are above zero, as logarithms need.
@@ -223,8 +223,8 @@ impl TestedFigure {
     }
 
     /// It with an interval that holds jointly with those of others, `all` together.
-    pub fn at_joint_level(&self, all: usize) -> Self {
-        let level = bonferroni_level(all);
+    pub fn at_joint_level(&self, count: usize) -> Self {
+        let level = bonferroni_level(count);
         let wider = |error| match self.is_ratio {
             true => estimate_from_logarithm(error, level),
             false => interval_estimate(error, level),
@@ -272,13 +272,13 @@ pub(crate) fn outcome_of_p_value(chance: Option<f64>) -> Option<TestOutcome> {
 
 /// The chance by which an answer stands that needs all of these; `None` where one is a range.
 pub(crate) fn p_value_of_all(chances: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    chances.into_iter().try_fold(0.0, |most, chance| Some(f64::max(most, chance?)))
+    chances.into_iter().try_fold(0.0, |greatest, chance| Some(f64::max(greatest, chance?)))
 }
 
 /// The chance of an answer that any of these would do for, found among this many.
 pub(crate) fn p_value_of_any(chances: impl IntoIterator<Item = Option<f64>>, among: usize) -> Option<f64> {
-    let least = chances.into_iter().try_fold(1.0, |least, chance| Some(f64::min(least, chance?)))?;
-    Some(least * among as f64)
+    let smallest = chances.into_iter().try_fold(1.0, |smallest, chance| Some(f64::min(smallest, chance?)))?;
+    Some(smallest * among as f64)
 }
 
 /// Which side of its limit a figure is claimed to be on.
@@ -316,7 +316,7 @@ impl ClaimTest {
     ) -> Self {
         let rounds = [other, base].map(|side| side.values.len());
         let chosen = chosen_among
-            .map_or_else(String::new, |all| format!("; the point was chosen among {all} from the same rounds"));
+            .map_or_else(String::new, |count| format!("; the point was chosen among {count} from the same rounds"));
         let text = format!("ratio of medians of {} against {} rounds{chosen}", rounds[0], rounds[1]);
         Self::new(TestEvidence::RatioOfMedians { rounds, chosen_among }, text, outcome)
     }

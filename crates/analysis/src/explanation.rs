@@ -61,8 +61,8 @@ pub fn explain(experiment: &Experiment) -> Option<Explanation> {
 }
 
 /// The median of the rounds of a metric as found, or with all of these controls, of which a prediction may be made.
-pub fn measured_with_controls(experiment: &Experiment, under: &[Name], at: &MetricCase) -> Option<MeasuredValue> {
-    let values: Vec<f64> = arm_medians(experiment, under, at).into_values().collect();
+pub fn measured_with_controls(experiment: &Experiment, under: &[Name], figure: &MetricCase) -> Option<MeasuredValue> {
+    let values: Vec<f64> = arm_medians(experiment, under, figure).into_values().collect();
     let interval = UncertainValue::median(&values, None).map(|figure| figure.interval(CONFIDENCE_LEVEL));
     let half_width = interval.map_or(0.0, |(low, high)| (high - low) / 2.0);
     (!values.is_empty()).then(|| MeasuredValue { value: median(&values), half_width })
@@ -82,21 +82,21 @@ fn main_control(mechanism: &MechanismTrial) -> Option<Name> {
 }
 
 /// The rounds of a metric under controls.
-fn arm_measurement<'e>(experiment: &'e Experiment, under: &[Name], at: &MetricCase) -> Option<&'e Measurement> {
-    let is_at = |planned: &PlannedMeasurement| planned.case == at.case && planned.metrics.contains(&at.metric);
+fn arm_measurement<'e>(experiment: &'e Experiment, under: &[Name], figure: &MetricCase) -> Option<&'e Measurement> {
+    let is_at = |planned: &PlannedMeasurement| planned.case == figure.case && planned.metrics.contains(&figure.metric);
     let arm = experiment.arms.iter().find(|arm| arm.controls == under && is_at(&arm.measurement.planned))?;
     Some(&arm.measurement)
 }
 
 /// Medians of the rounds of a metric under controls, in its unit.
-fn arm_medians(experiment: &Experiment, under: &[Name], at: &MetricCase) -> PassValues {
-    let rounds = metric_at_case(experiment, at).zip(arm_measurement(experiment, under, at));
+fn arm_medians(experiment: &Experiment, under: &[Name], figure: &MetricCase) -> PassValues {
+    let rounds = metric_at_case(experiment, figure).zip(arm_measurement(experiment, under, figure));
     rounds.map_or_else(PassValues::new, |(metric, measurement)| round_medians(measurement, &metric))
 }
 
-fn metric_at_case(experiment: &Experiment, at: &MetricCase) -> Option<Metric> {
-    let is_asked = at.metric == experiment.metric.id;
-    if is_asked { Some(experiment.metric) } else { kelvin_core::catalogue::find(at.metric).copied() }
+fn metric_at_case(experiment: &Experiment, figure: &MetricCase) -> Option<Metric> {
+    let is_asked = figure.metric == experiment.metric.id;
+    if is_asked { Some(experiment.metric) } else { kelvin_core::catalogue::find(figure.metric).copied() }
 }
 
 /// The amounts of the figure in each pass under controls.
@@ -181,14 +181,14 @@ impl<'e> ExperimentData<'e> {
         let counted = self.counted_mechanisms(&shown);
         let verdict = cause_verdict(&counted, &shown);
         let amounts = counted.iter().filter_map(|result| Some(result.amount.as_ref().ok()?.estimate));
-        let least = amounts.min_by(|one, other| one.value.total_cmp(&other.value));
-        let of_host = least.filter(|_| verdict == CauseVerdict::Shown).and_then(|all| self.host_amount(&shown, all));
+        let lowest = amounts.min_by(|a, b| a.value.total_cmp(&b.value));
+        let of_host = lowest.filter(|_| verdict == CauseVerdict::Shown).and_then(|sum| self.host_amount(&shown, sum));
         CauseResult {
             id: cause.id,
             summary: cause.summary,
             remedy: cause.remedy,
             verdict,
-            share: least.map(|amount| self.share(amount)),
+            share: lowest.map(|amount| self.share(amount)),
             host_share: of_host.map(|amount| self.share(amount)),
             evidence: shown.iter().map(|one| mechanism_evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| {
@@ -201,12 +201,12 @@ impl<'e> ExperimentData<'e> {
 
     /// What each mechanism of a cause shows.
     fn mechanism_results(&self, cause: &'e CauseTrial) -> Vec<MechanismResult<'e>> {
-        let of = |mechanism: &'e MechanismTrial| MechanismResult {
+        let result = |mechanism: &'e MechanismTrial| MechanismResult {
             mechanism,
             amount: self.mechanism_amount(mechanism),
             negative_control: self.negative_control(cause, mechanism),
         };
-        cause.mechanisms.iter().map(of).collect()
+        cause.mechanisms.iter().map(result).collect()
     }
 
     /// What a mechanism shows of the figure, or why it shows nothing.
@@ -229,13 +229,13 @@ impl<'e> ExperimentData<'e> {
                 pass_differences(&self.amounts_under(&[*much]), &self.amounts_under(&[*little]))
             }
             AmountFormula::BeyondLinear([weaker, stronger]) => {
-                let least = self.amounts_under(&[*stronger]);
-                let taken = UncertainValue::median(&pass_differences(&self.found, &least), None);
+                let strongest = self.amounts_under(&[*stronger]);
+                let taken = UncertainValue::median(&pass_differences(&self.found, &strongest), None);
                 if taken.is_some_and(|taken| self.cause_amount(taken, |amount| amount).verdict == AmountVerdict::Absent)
                 {
                     return Err("its control takes nothing away here".into());
                 }
-                pass_differences(&self.amounts_under(&[*weaker]), &least)
+                pass_differences(&self.amounts_under(&[*weaker]), &strongest)
             }
             AmountFormula::Difference(difference) => self.figure_differences(difference),
         };
@@ -259,7 +259,7 @@ impl<'e> ExperimentData<'e> {
 
     fn figure_differences(&self, formula: &FigureDifference) -> Vec<f64> {
         let FigureDifference { minuend, subtrahend, factor } = formula;
-        let [minuend, subtrahend] = [minuend, subtrahend].map(|at| arm_medians(self.experiment, &[], at));
+        let [minuend, subtrahend] = [minuend, subtrahend].map(|figure| arm_medians(self.experiment, &[], figure));
         pass_differences(&minuend, &subtrahend).into_iter().map(|difference| difference * factor).collect()
     }
 
@@ -280,33 +280,33 @@ impl<'e> ExperimentData<'e> {
     /// The mechanisms that count: all that could be tried, less one that does nothing in a virtual machine where another shows the
     /// cause; a substitute counts only where one of those is missing.
     fn counted_mechanisms<'s>(&self, shown: &'s [MechanismResult<'e>]) -> Vec<&'s MechanismResult<'e>> {
-        let of_its_own = || shown.iter().filter(|one| !one.mechanism.is_substitute);
-        let is_shown = of_its_own().any(|one| !one.is_void() && one.says() == Some(AmountVerdict::Present));
-        let is_idle = |one: &MechanismResult<'_>| {
-            let may_be = self.experiment.is_virtual && one.mechanism.idle_in_guest.is_some();
-            is_shown && may_be && one.says() == Some(AmountVerdict::Absent)
+        let of_its_own = || shown.iter().filter(|result| !result.mechanism.is_substitute);
+        let is_shown = of_its_own().any(|result| !result.is_void() && result.says() == Some(AmountVerdict::Present));
+        let is_idle = |result: &MechanismResult<'_>| {
+            let may_be = self.experiment.is_virtual && result.mechanism.idle_in_guest.is_some();
+            is_shown && may_be && result.says() == Some(AmountVerdict::Absent)
         };
-        let counts = |one: &MechanismResult<'_>| one.amount.is_ok() && !one.is_void() && !is_idle(one);
-        let is_one_missing = of_its_own().any(|one| !counts(one));
-        shown.iter().filter(|one| counts(one) && (is_one_missing || !one.mechanism.is_substitute)).collect()
+        let counts = |result: &MechanismResult<'_>| result.amount.is_ok() && !result.is_void() && !is_idle(result);
+        let is_one_missing = of_its_own().any(|result| !counts(result));
+        shown.iter().filter(|result| counts(result) && (is_one_missing || !result.mechanism.is_substitute)).collect()
     }
 
     /// What of a cause is the host's: where the guest's own part can be taken away and that changes nothing, and the cause grows all the
     /// same with the time for which the other end has been idle.
-    fn host_amount(&self, shown: &[MechanismResult<'_>], all: Estimate) -> Option<Estimate> {
-        let is_of_guest = |one: &MechanismResult<'_>| {
-            one.mechanism.idle_in_guest.is_some() && one.says() != Some(AmountVerdict::Absent)
+    fn host_amount(&self, shown: &[MechanismResult<'_>], amount: Estimate) -> Option<Estimate> {
+        let is_of_guest = |result: &MechanismResult<'_>| {
+            result.mechanism.idle_in_guest.is_some() && result.says() != Some(AmountVerdict::Absent)
         };
         if !self.experiment.is_virtual || shown.iter().any(is_of_guest) {
             return None;
         }
-        let swept = shown.iter().find(|one| {
-            let is_sweep = matches!(one.mechanism.amount, AmountFormula::Sweep(_));
-            is_sweep && !one.is_void() && one.says() == Some(AmountVerdict::Present)
+        let swept = shown.iter().find(|result| {
+            let is_sweep = matches!(result.mechanism.amount, AmountFormula::Sweep(_));
+            is_sweep && !result.is_void() && result.says() == Some(AmountVerdict::Present)
         })?;
         let swept = swept.amount.as_ref().ok()?.estimate;
         // A gap longer than the one in question shows more than there is in it.
-        Some(if swept.value < all.value { swept } else { all })
+        Some(if swept.value < amount.value { swept } else { amount })
     }
 
     fn negative_control(&self, cause: &CauseTrial, mechanism: &MechanismTrial) -> Option<NegativeControl> {
@@ -340,12 +340,12 @@ impl<'e> ExperimentData<'e> {
             if cause_verdict(&counted, &shown) != CauseVerdict::Shown {
                 continue;
             }
-            let amount = |one: &&MechanismResult<'_>| {
-                one.amount.as_ref().map_or(f64::NEG_INFINITY, |amount| amount.estimate.value)
+            let amount = |result: &&MechanismResult<'_>| {
+                result.amount.as_ref().map_or(f64::NEG_INFINITY, |amount| amount.estimate.value)
             };
-            let with_control = counted.into_iter().filter(|one| main_control(one.mechanism).is_some());
-            let strongest = with_control.max_by(|one, other| amount(one).total_cmp(&amount(other)));
-            let control = strongest.and_then(|one| main_control(one.mechanism));
+            let with_control = counted.into_iter().filter(|result| main_control(result.mechanism).is_some());
+            let strongest = with_control.max_by(|a, b| amount(a).total_cmp(&amount(b)));
+            let control = strongest.and_then(|result| main_control(result.mechanism));
             controls.extend(control.filter(|control| !controls.contains(control)));
         }
         let mechanisms = || self.experiment.causes.iter().flat_map(|cause| &cause.mechanisms);
@@ -362,7 +362,7 @@ impl<'e> ExperimentData<'e> {
     fn sum(&self, causes: &[CauseResult]) -> (Vec<ExplainedPart>, AmountShare) {
         let shown = causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
         let mut shown: Vec<(Name, AmountShare)> = shown.filter_map(|cause| Some((cause.id, cause.share?))).collect();
-        shown.sort_by(|one, other| other.1.amount.value.total_cmp(&one.1.amount.value));
+        shown.sort_by(|a, b| b.1.amount.value.total_cmp(&a.1.amount.value));
         let rest = median_of(&self.amounts_under(&self.shown_controls()));
         let rest = rest.map_or_else(
             || {
@@ -375,16 +375,16 @@ impl<'e> ExperimentData<'e> {
         let record = if shown.is_empty() { &self.experiment.predicted } else { &self.experiment.predicted_without };
         let expected =
             record.as_ref().and_then(|record| self.expected(record)).filter(|expected| rest.low > expected.high);
-        let (kind, kept) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
+        let (kind, amount) = expected.map_or((PartKind::Rest, rest), |expected| (PartKind::Expected, expected));
         let not_explained = match (&kind, shown.is_empty()) {
             // The figure less itself.
             (PartKind::Rest, true) => Estimate::exact(0.0),
             _ => {
-                let parts = std::iter::once(kept).chain(shown.iter().map(|(_, share)| share.amount));
+                let parts = std::iter::once(amount).chain(shown.iter().map(|(_, share)| share.amount));
                 remainder(interval_estimate(self.whole, CONFIDENCE_LEVEL), parts)
             }
         };
-        let mut parts = vec![ExplainedPart { kind, share: self.share(kept) }];
+        let mut parts = vec![ExplainedPart { kind, share: self.share(amount) }];
         parts.extend(shown.into_iter().map(|(id, share)| ExplainedPart { kind: PartKind::Cause(id), share }));
         (parts, self.share(not_explained))
     }
@@ -409,23 +409,23 @@ fn to_amount(value: f64, amounts: AmountUnit, unit: Unit) -> Option<f64> {
 }
 
 fn cause_verdict(counted: &[&MechanismResult<'_>], shown: &[MechanismResult<'_>]) -> CauseVerdict {
-    let says: Vec<AmountVerdict> = counted.iter().filter_map(|one| one.says()).collect();
+    let says: Vec<AmountVerdict> = counted.iter().filter_map(|result| result.says()).collect();
     let Some(first) = says.first() else {
         if shown.iter().any(MechanismResult::is_void) {
             return CauseVerdict::Invalid;
         }
-        let refused = shown.iter().find_map(|one| one.amount.as_ref().err());
+        let refused = shown.iter().find_map(|result| result.amount.as_ref().err());
         return CauseVerdict::NotTried(SkipReason::new(refused.map_or("it has no control here", String::as_str)));
     };
-    let all = |wanted: &[AmountVerdict]| says.iter().all(|one| wanted.contains(one));
-    let declared = shown.iter().filter(|one| !one.mechanism.is_substitute).count();
+    let are_all = |verdicts: &[AmountVerdict]| says.iter().all(|result| verdicts.contains(result));
+    let declared = shown.iter().filter(|result| !result.mechanism.is_substitute).count();
     match () {
-        () if all(&[AmountVerdict::Present]) && says.len() < declared => CauseVerdict::OneMechanism,
-        () if all(&[AmountVerdict::Present]) => CauseVerdict::Shown,
-        () if *first == AmountVerdict::Opposite && all(&[AmountVerdict::Opposite, AmountVerdict::Absent]) => {
+        () if are_all(&[AmountVerdict::Present]) && says.len() < declared => CauseVerdict::OneMechanism,
+        () if are_all(&[AmountVerdict::Present]) => CauseVerdict::Shown,
+        () if *first == AmountVerdict::Opposite && are_all(&[AmountVerdict::Opposite, AmountVerdict::Absent]) => {
             CauseVerdict::Opposite
         }
-        () if all(&[AmountVerdict::Absent, AmountVerdict::Opposite]) => CauseVerdict::RuledOut,
+        () if are_all(&[AmountVerdict::Absent, AmountVerdict::Opposite]) => CauseVerdict::RuledOut,
         () if says.contains(&AmountVerdict::Present) && !says.contains(&AmountVerdict::Undecided) => {
             CauseVerdict::MechanismsDisagree
         }
@@ -433,21 +433,21 @@ fn cause_verdict(counted: &[&MechanismResult<'_>], shown: &[MechanismResult<'_>]
     }
 }
 
-fn mechanism_evidence(one: &MechanismResult<'_>, counted: &[&MechanismResult<'_>]) -> MechanismEvidence {
-    let counts = counted.iter().any(|other| std::ptr::eq(other.mechanism, one.mechanism));
-    let without_because = match &one.amount {
+fn mechanism_evidence(result: &MechanismResult<'_>, counted: &[&MechanismResult<'_>]) -> MechanismEvidence {
+    let counts = counted.iter().any(|other| std::ptr::eq(other.mechanism, result.mechanism));
+    let without_because = match &result.amount {
         Err(why) => Some(why.clone()),
         Ok(_) if counts => None,
-        Ok(_) if one.is_void() => Some("it also changes a figure that it cannot act on".into()),
-        Ok(_) if one.mechanism.is_substitute => Some("the other tests are enough".into()),
-        Ok(_) => one.mechanism.idle_in_guest.map(|why| why.to_string()),
+        Ok(_) if result.is_void() => Some("it also changes a figure that it cannot act on".into()),
+        Ok(_) if result.mechanism.is_substitute => Some("the other tests are enough".into()),
+        Ok(_) => result.mechanism.idle_in_guest.map(|why| why.to_string()),
     };
-    let amount = one.amount.as_ref().ok().map(|amount| amount.estimate);
+    let amount = result.amount.as_ref().ok().map(|amount| amount.estimate);
     MechanismEvidence {
-        description: one.mechanism.description,
+        description: result.mechanism.description,
         amount,
         missing_reason: without_because,
-        negative_control: one.negative_control.clone(),
+        negative_control: result.negative_control.clone(),
     }
 }
 
@@ -518,10 +518,10 @@ pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
         (count(false, false), "not explained"),
         (count(false, true), "not distinguishable from a prediction"),
     ];
-    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    let said: Vec<String> = said.collect();
+    let texts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let texts: Vec<String> = texts.collect();
     let figures = if explanations.len() == 1 { "figure" } else { "figures" };
-    (!said.is_empty()).then(|| format!("{} {figures}: {}.", explanations.len(), said.join(", ")))
+    (!texts.is_empty()).then(|| format!("{} {figures}: {}.", explanations.len(), texts.join(", ")))
 }
 
 /// An explanation in words.
@@ -578,8 +578,8 @@ fn rows(explanation: &Explanation, scale: &AmountFormat) -> Vec<ExplanationRow> 
         let cause = explanation.causes.iter().find(|cause| *kind == PartKind::Cause(cause.id));
         let (what, shown_by) = match (kind, cause) {
             (PartKind::Cause(_), Some(cause)) => {
-                let counted = cause.evidence.iter().filter(|one| one.missing_reason.is_none());
-                let mechanisms: Vec<&str> = counted.map(|one| one.description.as_str()).collect();
+                let counted = cause.evidence.iter().filter(|evidence| evidence.missing_reason.is_none());
+                let mechanisms: Vec<&str> = counted.map(|evidence| evidence.description.as_str()).collect();
                 let shown_by = format!("{}: {}", share_interval(&share.share), mechanisms.join("; "));
                 (cause.summary.to_string(), shown_by)
             }
@@ -743,28 +743,28 @@ fn verdict_note(cause: &CauseResult, scale: &AmountFormat) -> Option<(&'static s
 
 /// What each mechanism shows.
 fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
-    let one = |evidence: &MechanismEvidence| match (&evidence.amount, &evidence.missing_reason) {
+    let text = |evidence: &MechanismEvidence| match (&evidence.amount, &evidence.missing_reason) {
         (Some(amount), None) => format!("{}: {}", evidence.description, scale.with_unit(amount)),
         (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.description, scale.with_unit(amount)),
         (None, why) => format!("{}: not tried: {}", evidence.description, why.as_deref().unwrap_or("no rounds")),
     };
-    cause.evidence.iter().map(one).collect::<Vec<_>>().join("; ")
+    cause.evidence.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 /// What the controls did to what their causes cannot touch, each control once.
 fn negative_controls(explanation: &Explanation) -> Vec<String> {
-    let mut all: Vec<(String, String)> = Vec::new();
+    let mut controls: Vec<(String, String)> = Vec::new();
     for evidence in explanation.causes.iter().flat_map(|cause| &cause.evidence) {
-        let Some(one) = &evidence.negative_control else { continue };
-        let metric = kelvin_core::catalogue::find(one.at.metric);
-        let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
-        let ratio = format!("{:.2} times {}", one.ratio.value, evidence.description);
-        let text = if one.moved { format!("{ratio}, so it does not count") } else { ratio };
-        match all.iter_mut().find(|(known, _)| *known == name) {
+        let Some(control) = &evidence.negative_control else { continue };
+        let metric = kelvin_core::catalogue::find(control.at.metric);
+        let name = metric.map_or_else(|| control.at.to_string(), |metric| metric_at(metric, &control.at.case));
+        let ratio = format!("{:.2} times {}", control.ratio.value, evidence.description);
+        let text = if control.moved { format!("{ratio}, so it does not count") } else { ratio };
+        match controls.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) if known.contains(&text) => {}
             Some((_, known)) => known.push_str(&format!(", {text}")),
-            None => all.push((name, format!("{}, {text}", value_text(one.value, one.unit)))),
+            None => controls.push((name, format!("{}, {text}", value_text(control.value, control.unit)))),
         }
     }
-    all.into_iter().map(|(name, text)| format!("{name}: {text}")).collect()
+    controls.into_iter().map(|(name, text)| format!("{name}: {text}")).collect()
 }

@@ -45,18 +45,18 @@ const FINDING_RULES: [FindingRule; 16] = [
 
 /// All findings of a run, the most important first.
 pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let mut all: Vec<Finding> = FINDING_RULES.iter().flat_map(|find| find(evidence, analysis)).collect();
-    all.sort_by_key(|finding| Reverse(finding.importance));
-    all
+    let mut findings: Vec<Finding> = FINDING_RULES.iter().flat_map(|find| find(evidence, analysis)).collect();
+    findings.sort_by_key(|finding| Reverse(finding.importance));
+    findings
 }
 
 impl Finding {
     /// A finding by the clauses of its sentence and of its evidence, on no metric in particular.
-    fn new(importance: Importance, found: FindingData, text: String, because: String) -> Self {
+    fn new(importance: Importance, data: FindingData, text: String, reason: String) -> Self {
         // A sentence begins with a capital letter, unless it begins with the id of a metric.
         let is_id = text.split([' ', ':']).next().is_some_and(|first| first.contains('.') && !first.ends_with('.'));
         let text = if is_id { text } else { wording::capitalise(&text) };
-        Self { importance, text: with_full_stop(&text), reason: because, data: found, metrics: Vec::new() }
+        Self { importance, text: with_full_stop(&text), reason: reason, data: data, metrics: Vec::new() }
     }
 
     fn with_metrics(self, metrics: Vec<Name>) -> Self {
@@ -95,7 +95,7 @@ fn metrics_of_results(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> 
 /// The run in a few lines: what the machine is, what its studies answer, then the findings that matter most.
 pub(crate) fn verdict(machine: &Machine, analysis: &Analysis) -> Vec<String> {
     let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.text.clone());
-    let leading = analysis.leading_findings().into_iter().map(|at| analysis.findings[at].text.clone());
+    let leading = analysis.leading_findings().into_iter().map(|index| analysis.findings[index].text.clone());
     let mut lines = vec![machine_line(machine)];
     lines.extend(answers.chain(leading));
     if lines.len() == 1 {
@@ -136,16 +136,16 @@ impl Analysis {
     /// most, then the rest in their order. Details are never among them.
     pub fn leading_findings(&self) -> Vec<usize> {
         let (mut leading, mut worse, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, finding) in self.findings.iter().enumerate() {
+        for (index, finding) in self.findings.iter().enumerate() {
             match (&finding.data, finding.importance) {
-                (_, Importance::Major) => leading.push(at),
+                (_, Importance::Major) => leading.push(index),
                 (FindingData::Gap(gap), _) => {
                     let result = self.result_at(&gap.source);
                     if result.and_then(gaps::gap_distance).is_some_and(|(is_worse, _)| is_worse) {
-                        worse.push(at);
+                        worse.push(index);
                     }
                 }
-                (_, Importance::Notable) => others.push(at),
+                (_, Importance::Notable) => others.push(index),
                 (_, Importance::Detail) => {}
             }
         }

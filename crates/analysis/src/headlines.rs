@@ -168,8 +168,8 @@ impl<'r> Baselines<'r> {
 
 /// Each metric of each measurement of a run.
 pub(crate) fn measured_metrics(run: &Run) -> impl Iterator<Item = (&Measurement, Metric)> {
-    let of = |measurement| metrics_of(run, measurement).into_iter().map(move |metric| (measurement, metric));
-    run.measurements.iter().flat_map(of)
+    let with_metrics = |measurement| metrics_of(run, measurement).into_iter().map(move |metric| (measurement, metric));
+    run.measurements.iter().flat_map(with_metrics)
 }
 
 /// The metrics of a measurement that the run defines: those planned, then those read without a plan.
@@ -266,8 +266,8 @@ impl<'g> ComputedHeadline<'g> {
     /// Half-width for what is made of several figures of one run, in which what differs from run to run cancels.
     fn half_width(&self) -> f64 {
         let quartiles = || {
-            let all = Samples::new(self.samples.concat()).ok()?.sorted();
-            Some((all.quantile(0.75) - all.quantile(0.25)) / 2.0)
+            let sorted = Samples::new(self.samples.concat()).ok()?.sorted();
+            Some((sorted.quantile(0.75) - sorted.quantile(0.25)) / 2.0)
         };
         self.own_interval.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
     }

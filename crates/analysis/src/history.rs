@@ -129,7 +129,7 @@ impl HistoryInput {
             })
             .collect();
         // The sort is stable: within one place series stay in the order of their ids.
-        series.sort_by(|one, other| sort_key(one).partial_cmp(&sort_key(other)).unwrap_or(std::cmp::Ordering::Equal));
+        series.sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
         let run = |(run, frequency): (&HistoryInputRun, Option<f64>)| HistoryRun {
             id: run.id.clone(),
             started: run.started.clone(),
@@ -154,21 +154,21 @@ type VersionChanges = (VersionHistory, ChangePoints);
 
 /// What all series do by version, found on all CPUs.
 fn all_version_changes(series: &[HistoryInputSeries], frequencies: &[Option<f64>]) -> Vec<Vec<VersionChanges>> {
-    let of = |one: &HistoryInputSeries| one.version_changes(frequencies);
+    let changes = |series: &HistoryInputSeries| series.version_changes(frequencies);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = series.len().div_ceil(threads).max(1);
-    let of_part = |part: &[HistoryInputSeries]| part.iter().map(of).collect::<Vec<Vec<VersionChanges>>>();
+    let of_part = |part: &[HistoryInputSeries]| part.iter().map(changes).collect::<Vec<Vec<VersionChanges>>>();
     std::thread::scope(|scope| {
         let of_part = &of_part;
         let start = |part| (part, Builder::new().spawn_scoped(scope, move || of_part(part)));
         let parts: Vec<_> = series.chunks(share).map(start).collect();
-        let found = parts.into_iter().flat_map(|(part, thread)| match thread {
+        let changes = parts.into_iter().flat_map(|(part, thread)| match thread {
             // A part that panicked is a bug of ours, and reported as one.
             Ok(thread) => thread.join().expect("arithmetic does not panic"),
             // No thread for it: this one does it.
             Err(_) => of_part(part),
         });
-        found.collect()
+        changes.collect()
     })
 }
 
@@ -180,14 +180,14 @@ impl HistoryInputSeries {
             let frequency = frequencies[point.run].filter(|_| is_of_core_cycles);
             HistoryPoint { value: point.value * frequency.unwrap_or(1.0), ..*point }
         };
-        let of = |(version, points): &(u32, Vec<HistoryPoint>)| {
+        let changes_of = |(version, points): &(u32, Vec<HistoryPoint>)| {
             let points: Vec<HistoryPoint> = points.iter().map(scaled_point).collect();
             let has_shares = is_logarithmic(&points);
             let scaled = points.iter().map(|point| if has_shares { point.value.ln() } else { point.value });
             let changes = detect_change_points(&scaled.collect::<Vec<f64>>());
             (VersionHistory { version: *version, points, changes: Vec::new() }, changes)
         };
-        self.versions.iter().map(of).collect()
+        self.versions.iter().map(changes_of).collect()
     }
 }
 
@@ -199,8 +199,8 @@ fn is_logarithmic(points: &[HistoryPoint]) -> bool {
 /// The chances that count together: of each change, or else of the most conspicuous split.
 fn p_values(course: &ChangePoints) -> Vec<f64> {
     let steps = course.steps.iter().map(|step| step.p_value);
-    let found: Vec<f64> = steps.chain(course.drifts.iter().map(|drift| drift.p_value)).collect();
-    if found.is_empty() { vec![course.p_value] } else { found }
+    let p_values: Vec<f64> = steps.chain(course.drifts.iter().map(|drift| drift.p_value)).collect();
+    if p_values.is_empty() { vec![course.p_value] } else { p_values }
 }
 
 /// The changes of a course that count, in their order; `joint` gives the joint chances in the order of [`p_values`].
@@ -277,12 +277,12 @@ pub fn annotate_changes<E>(
 ) -> Result<(), E> {
     let mut known: HashMap<[usize; 2], Vec<FactDifference>> = HashMap::new();
     let mut between = |runs: [usize; 2]| -> Result<Vec<FactDifference>, E> {
-        if let Some(found) = known.get(&runs) {
-            return Ok(found.clone());
+        if let Some(facts) = known.get(&runs) {
+            return Ok(facts.clone());
         }
-        let found = differences(runs)?;
-        known.insert(runs, found.clone());
-        Ok(found)
+        let facts = differences(runs)?;
+        known.insert(runs, facts.clone());
+        Ok(facts)
     };
     for version in history.series.iter_mut().flat_map(|series| &mut series.versions) {
         let points = &version.points;
@@ -303,11 +303,11 @@ pub fn annotate_changes<E>(
 }
 
 /// The series whose last change is for the worse by at least a share, and sure enough for a look after each run.
-pub fn alarming_changes(history: &History, least: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
+pub fn alarming_changes(history: &History, share: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
     history.series.iter().filter_map(move |series| {
         let better = series.metric.better;
         let change = series.last_change().filter(|change| change.p_value.is_significant(NEWS_DISCOVERY_RATE))?;
-        let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= least);
+        let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= share);
         is_worse.then_some((series, change))
     })
 }
@@ -315,7 +315,7 @@ pub fn alarming_changes(history: &History, least: f64) -> impl Iterator<Item = (
 /// The series whose last change is news since a history that ended earlier, and for the worse by at least a share: not known then, when
 /// what came later was not there yet. A change is found some runs after it, so that it is news where it lies before the end of the
 /// earlier history, too.
-pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h SeriesHistory> {
+pub fn new_changes<'h>(now: &'h History, before: &History, share: f64) -> Vec<&'h SeriesHistory> {
     let known: HashMap<(&str, &Case), &SeriesHistory> =
         before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
     let is_news = |(series, change): &(&SeriesHistory, &HistoryChange)| {
@@ -332,7 +332,7 @@ pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'
         };
         !same.any(|version| version.changes.iter().any(is_known))
     };
-    alarming_changes(now, least).filter(is_news).map(|(series, _)| series).collect()
+    alarming_changes(now, share).filter(is_news).map(|(series, _)| series).collect()
 }
 
 /// The range of the core's frequency, as a share of the usual one, from which on it is said.
@@ -386,7 +386,7 @@ pub fn change_counts(history: &History) -> String {
 
 /// What is to be known of it, a sentence each.
 pub fn remarks(history: &History) -> Vec<String> {
-    let others: Vec<String> = history.other_modes.iter().map(|one| format!("{} {}", one.runs, one.mode)).collect();
+    let others: Vec<String> = history.other_modes.iter().map(|mode| format!("{} {}", mode.runs, mode.mode)).collect();
     let others = (!others.is_empty())
         .then(|| format!("Not shown: runs in other modes ({}); --mode shows them.", others.join(", ")));
     let few = (history.runs.len() < 6).then(|| "A change shows from 6 runs on, 3 before it and 3 after it.".to_owned());
@@ -396,9 +396,9 @@ pub fn remarks(history: &History) -> Vec<String> {
 /// The frequency to which figures of core cycles are scaled, where it moved.
 fn frequency_remark(history: &History) -> Option<String> {
     let known: Vec<f64> = history.runs.iter().filter_map(|run| run.frequency).collect();
-    let (least, most) = min_max(known.iter().copied())?;
+    let (lowest, highest) = min_max(known.iter().copied())?;
     let has_core_cycles = history.series.iter().any(|series| series.metric.for_case(&series.case).is_core_cycle_time());
-    if !has_core_cycles || most - least < MIN_FREQUENCY_SPREAD {
+    if !has_core_cycles || highest - lowest < MIN_FREQUENCY_SPREAD {
         return None;
     }
     let but = match history.runs.len() - known.len() {
@@ -406,7 +406,7 @@ fn frequency_remark(history: &History) -> Option<String> {
         1 => "; 1 run did not keep it, and is told as it was".into(),
         without => format!("; {without} runs did not keep it, and are told as they were"),
     };
-    let range = [least, most].map(number).join(" to ");
+    let range = [lowest, highest].map(number).join(" to ");
     Some(format!("Figures of core cycles are told at the usual frequency: runs had {range} of it{but}."))
 }
 
@@ -450,11 +450,11 @@ pub fn change_sentence(change: &HistoryChange, better: Better, history: &History
             format!("drifts: {size} from {begin} to {end} ({} runs)", to - from + 1)
         }
         HistoryChangeKind::Step => {
-            let at = run(change.run);
-            let [_, begin] = run_moments([run(change.run.saturating_sub(1)), at]);
+            let first_run = run(change.run);
+            let [_, begin] = run_moments([run(change.run.saturating_sub(1)), first_run]);
             let [first, last] = run_moments([run(from), run(to)]);
             let or = if from == to { String::new() } else { format!(", or {first} to {last}") };
-            format!("{size} from {begin} on (run {}{or})", at.id)
+            format!("{size} from {begin} on (run {}{or})", first_run.id)
         }
     }
 }
@@ -463,14 +463,14 @@ pub fn change_sentence(change: &HistoryChange, better: Better, history: &History
 pub fn change_line(series: &SeriesHistory, history: &History) -> Option<String> {
     let last = series.last_change()?;
     let [before, after] = [last.before, last.after].map(|value| brief_value(value, None, series.metric.unit));
-    let said = change_sentence(last, series.metric.better, history);
+    let sentence = change_sentence(last, series.metric.better, history);
     let chance = p_value(last.p_value.adjusted);
     let (name, others) = (series_name(series), other_changes(last, MAX_NAMED_FACTS));
-    Some(format!("{name}: {before} -> {after}, {said}; by chance: {chance}; {others}"))
+    Some(format!("{name}: {before} -> {after}, {sentence}; by chance: {chance}; {others}"))
 }
 
 /// What else changed with a change, at most `most` facts: `with Kernel, Release: 6.1 -> 6.6; and 2 more`.
-pub fn other_changes(change: &HistoryChange, most: usize) -> String {
+pub fn other_changes(change: &HistoryChange, max_facts: usize) -> String {
     let facts = &change.differences;
     if facts.is_empty() {
         return "nothing known changed with it".into();
@@ -479,7 +479,7 @@ pub fn other_changes(change: &HistoryChange, most: usize) -> String {
     let fact = |fact: &FactDifference| {
         format!("{}, {}: {} -> {}", fact.group, fact.label, side(&fact.base), side(&fact.other))
     };
-    let named: Vec<String> = facts.iter().take(most).map(fact).collect();
+    let named: Vec<String> = facts.iter().take(max_facts).map(fact).collect();
     let more = facts.len() - named.len();
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!("with {}{more}", named.join("; "))
@@ -487,11 +487,11 @@ pub fn other_changes(change: &HistoryChange, most: usize) -> String {
 
 /// The beginning of values by another version of the method: `method version 2 from 2026-10-01 on`.
 pub fn version_breaks(series: &SeriesHistory, history: &History) -> Vec<String> {
-    let said = |version: &VersionHistory| {
+    let sentence = |version: &VersionHistory| {
         let from = version.points.first().map(|point| run_day(&history.runs[point.run])).unwrap_or_default();
         format!("method version {} from {from} on: values before it are not comparable", version.version)
     };
-    series.versions.iter().skip(1).map(said).collect()
+    series.versions.iter().skip(1).map(sentence).collect()
 }
 
 /// Where a value stands among those of all machines.

@@ -30,29 +30,29 @@ pub struct RoundCost {
 /// What the rounds of each case took; a case without a second good round has none.
 pub fn round_costs(run: &Run) -> Vec<RoundCost> {
     let mut rounds: Vec<(usize, &Round)> = Vec::new();
-    for (at, measurement) in run.measurements.iter().enumerate() {
-        rounds.extend(measurement.rounds.iter().map(|round| (at, round)));
+    for (position, measurement) in run.measurements.iter().enumerate() {
+        rounds.extend(measurement.rounds.iter().map(|round| (position, round)));
     }
     rounds.sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
-    let mut beside: BTreeMap<usize, (Option<f64>, Vec<f64>)> = BTreeMap::new();
-    for (place, &(at, round)) in rounds.iter().enumerate() {
+    let mut costs: BTreeMap<usize, (Option<f64>, Vec<f64>)> = BTreeMap::new();
+    for (place, &(position, round)) in rounds.iter().enumerate() {
         let (Some(timing), RoundOutcome::Measured(_)) = (round.timing, &round.outcome) else { continue };
         let end = rounds.get(place + 1).map_or(round.start_seconds + round.seconds, |(_, next)| next.start_seconds);
         let took = 1e9 * (end - round.start_seconds - timing).max(0.0);
-        let (first, later) = beside.entry(at).or_default();
+        let (first, later) = costs.entry(position).or_default();
         match round.index {
             0 => *first = Some(took),
             index if index < run.header.settings.rounds => later.push(took),
             _ => {}
         }
     }
-    let cost = |(at, (first, later)): (usize, (Option<f64>, Vec<f64>))| {
-        let planned = &run.measurements[at].planned;
+    let cost = |(position, (first, later)): (usize, (Option<f64>, Vec<f64>))| {
+        let planned = &run.measurements[position].planned;
         let first = first.filter(|_| !later.is_empty())?;
         let later = later.iter().sum::<f64>() / later.len() as f64;
         Some(RoundCost { probe: planned.probe, case: planned.case.clone(), first, later })
     };
-    beside.into_iter().filter_map(cost).collect()
+    costs.into_iter().filter_map(cost).collect()
 }
 
 impl Analysis {

@@ -86,12 +86,12 @@ pub(crate) fn levels_from_results(results: &[MetricResult], machine: &Machine) -
     };
     let curve: Vec<CurvePoint> = results.iter().filter(on_base_pages).filter_map(point).collect();
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut found = levels(&curve, reported)?;
+    let mut levels = levels(&curve, reported)?;
     if let Some((translation, tested)) = translation_cost(results) {
-        found.translation = Some(translation);
-        found.conclusions.push(translation_conclusion(&translation, tested, machine));
+        levels.translation = Some(translation);
+        levels.conclusions.push(translation_conclusion(&translation, tested, machine));
     }
-    Some(found)
+    Some(levels)
 }
 
 /// The levels of one curve, named and compared with the caches that the machine reports (of which those for
@@ -128,11 +128,11 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
 fn level(points: &[CurvePoint]) -> MemoryLevel {
     let has_known = points.iter().any(|point| point.is_known);
     let telling: Vec<&CurvePoint> = points.iter().filter(|point| point.is_known || !has_known).collect();
-    let of = |value: fn(&CurvePoint) -> f64| -> Vec<f64> { telling.iter().map(|point| value(point)).collect() };
-    let latencies = of(|point| point.latency);
+    let values = |value: fn(&CurvePoint) -> f64| -> Vec<f64> { telling.iter().map(|point| value(point)).collect() };
+    let latencies = values(|point| point.latency);
     // What the points span, and the uncertainty of one of them: a single one at the edge of a cache, sometimes in it and
     // sometimes not, says nothing of the level.
-    let ends = |end: fn(&CurvePoint) -> f64| median(&of(end));
+    let ends = |end: fn(&CurvePoint) -> f64| median(&values(end));
     let lower = latencies.iter().copied().fold(ends(|point| point.lower), f64::min);
     let upper = latencies.iter().copied().fold(ends(|point| point.upper), f64::max);
     MemoryLevel {
@@ -198,24 +198,24 @@ impl LogCurve {
                 is_separate_level.then(|| (best[index].0 + loose as f64 * STRAY_POINT_COST, Some(index)))
             };
             let others = candidates[..best.len()].iter().enumerate().filter_map(after);
-            let (before, previous) = others.fold(alone, |least, other| if other.0 < least.0 { other } else { least });
+            let (before, previous) = others.fold(alone, |min, other| if other.0 < min.0 { other } else { min });
             best.push((before + candidate.cost, previous));
         }
-        let whole = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * STRAY_POINT_COST;
-        let mut last = (0..candidates.len()).min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
-        let mut found = Vec::new();
+        let total = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * STRAY_POINT_COST;
+        let mut last = (0..candidates.len()).min_by(|&a, &b| total(a).total_cmp(&total(b)));
+        let mut plateaus = Vec::new();
         while let Some(index) = last {
-            found.push(candidates[index].start..candidates[index].end);
+            plateaus.push(candidates[index].start..candidates[index].end);
             last = best[index].1;
         }
-        found.reverse();
-        found
+        plateaus.reverse();
+        plateaus
     }
 
     /// Every run of points that is wide and level enough for a plateau, ordered by its end.
     fn candidates(&self) -> Vec<PlateauCandidate> {
         let scale = PLATEAU_STD.max(self.noise);
-        let mut all = Vec::new();
+        let mut candidates = Vec::new();
         for end in 2..=self.logs.len() {
             for start in 0..end - 1 {
                 let span = self.octaves[end - 1] - self.octaves[start];
@@ -224,11 +224,11 @@ impl LogCurve {
                     let center = median(logs);
                     let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(OUTLIER_COST);
                     let cost = PLATEAU_COST + logs.iter().map(price).sum::<f64>();
-                    all.push(PlateauCandidate { start, end, center, cost });
+                    candidates.push(PlateauCandidate { start, end, center, cost });
                 }
             }
         }
-        all
+        candidates
     }
 
     /// Whether a run of points climbs no more than a plateau may, by the median of the slopes between all its pairs
@@ -311,11 +311,11 @@ fn assign_caches(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u
         return (0..levels.len()).map(|index| caches.get(index).copied()).collect();
     }
     let distance = |chosen: &[(u32, u64)]| -> f64 {
-        let of = |(level, cache): (&MemoryLevel, &(u32, u64))| {
+        let distance_of = |(level, cache): (&MemoryLevel, &(u32, u64))| {
             let size = level.capacity.map_or(level.to_bytes as f64, |c| (c.low as f64 * c.high as f64).sqrt());
             (size / cache.1 as f64).ln().abs()
         };
-        levels.iter().zip(chosen).map(of).sum()
+        levels.iter().zip(chosen).map(distance_of).sum()
     };
     let best = combinations(caches, levels.len()).into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     best.unwrap_or_default().into_iter().map(Some).collect()
@@ -426,14 +426,15 @@ fn is_memory(level: &MemoryLevel) -> bool {
 
 /// What base pages cost beyond huge ones, where both were measured at the same working sets, and the test of the largest.
 fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option<TestOutcome>)> {
-    let at = |pages, bytes| {
+    let summary = |pages, bytes| {
         let is_it = |result: &&MetricResult| {
             PageSize::of(&result.case) == Some(pages) && BYTES.number_in(&result.case) == Some(bytes)
         };
         results.iter().filter(|result| result.metric.id == LATENCY.id).find(is_it)?.outcome.summary()
     };
     let sets = distinct(results.iter().filter_map(|result| BYTES.number_in(&result.case))).into_iter();
-    let pairs = sets.filter_map(|bytes| Some((bytes, at(PageSize::Base, bytes)?, at(PageSize::Huge, bytes)?)));
+    let pairs =
+        sets.filter_map(|bytes| Some((bytes, summary(PageSize::Base, bytes)?, summary(PageSize::Huge, bytes)?)));
     let pairs: Vec<(u64, &Summary, &Summary)> = pairs.collect();
     let costs =
         |base: &Summary, huge: &Summary| TestedFigure::ratio(&huge.round_headlines, &base.round_headlines, None);
@@ -443,22 +444,22 @@ fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option
     };
     let &(bytes, base, huge) = pairs.last()?;
     let largest = costs(base, huge);
-    let found = TranslationCost {
+    let cost = TranslationCost {
         bytes,
         base: base.headline,
         huge: huge.headline,
         disjoint: largest.as_ref().is_some_and(is_more),
         visible_from: pairs.iter().find(shows).map(|pair| pair.0),
     };
-    Some((found, largest.and_then(|ratio| ratio.test(1.0, Some(EQUIVALENCE_MARGIN)))))
+    Some((cost, largest.and_then(|ratio| ratio.test(1.0, Some(EQUIVALENCE_MARGIN)))))
 }
 
-fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
+fn translation_conclusion(cost: &TranslationCost, tested: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
-    let TranslationCost { bytes, base, huge, disjoint, visible_from } = *found;
+    let TranslationCost { bytes, base, huge, disjoint, visible_from } = *cost;
     let latencies = [base, huge];
     let reaches = reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes_text(reach)));
     let [slow, fast, cost] = [base, huge, base - huge].map(|time| value_text(time, Unit::Nanoseconds));
@@ -479,11 +480,11 @@ fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, 
 }
 
 /// Names the level of each mode of a memory latency, also in its warning.
-pub(crate) fn name_latency_modes(result: &mut MetricResult, found: &MemoryLevels) {
+pub(crate) fn name_latency_modes(result: &mut MetricResult, hierarchy: &MemoryLevels) {
     if result.metric.id == LATENCY.id {
         rename_modes(result, |mode| {
             let factor = |level: &MemoryLevel| (mode.center / level.latency).ln().abs();
-            let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
+            let nearest = hierarchy.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
             (factor(nearest) < MIN_LEVEL_STEP.ln()).then(|| nearest.name.clone())
         });
     }
@@ -491,9 +492,9 @@ pub(crate) fn name_latency_modes(result: &mut MetricResult, found: &MemoryLevels
 
 /// The level that may explain a latency above the prediction: a cache smaller on the curve than reported.
 /// `None` for any other result.
-pub(crate) fn smaller_cache_level<'f>(found: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
+pub(crate) fn smaller_cache_level<'f>(hierarchy: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
     let set = BYTES.number_in(&result.case).filter(|_| result.metric.id == LATENCY.id)?;
-    found.levels.iter().find(|level| {
+    hierarchy.levels.iter().find(|level| {
         let (Some(ends), Some(reported)) = (level.capacity, level.reported_bytes) else { return false };
         ends.high < reported && (ends.low..=reported).contains(&set)
     })

@@ -13,30 +13,30 @@ use crate::studies::network::CALLS_STUDY;
 
 /// The ceilings of all lines of TCP streams on this many CPUs.
 pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {
-    let held = |case: &Case| {
+    let fixed = |case: &Case| {
         Some(Case::new().with_number(STREAMS, STREAMS.number_in(case)?).with_word(PairPlacement::of(case)?))
     };
     let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
-    let lines = distinct(of_streams.filter_map(|result| held(&result.case)));
+    let lines = distinct(of_streams.filter_map(|result| fixed(&result.case)));
     lines.into_iter().filter_map(|line| line_ceiling(results, cpus, line)).collect()
 }
 
 /// The ceiling of one line, from `net.stream.tcp`: a message's cost at either end grows with its bytes, and that growth is the
 /// cost of copying. The ends of one stream work in parallel if they are on two CPUs; those of several share the CPUs.
 /// `None` where fewer than two messages were measured.
-fn line_ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeiling> {
+fn line_ceiling(results: &[MetricResult], cpus: u64, fixed: Case) -> Option<LineCeiling> {
     let send = byte_cost(results, &STREAM_TCP)?;
     let receive = byte_cost(results, &STREAM_TCP_RECEIVE)?;
-    let streams = STREAMS.number_in(&held)? as f64;
+    let streams = STREAMS.number_in(&fixed)? as f64;
     let share = streams / cpus.max(1) as f64;
     let carried = |send: f64, receive: f64| {
         let both = send + receive;
-        let alone = if PairPlacement::of(&held) == Some(PairPlacement::SameCpu) { both } else { send.max(receive) };
+        let alone = if PairPlacement::of(&fixed) == Some(PairPlacement::SameCpu) { both } else { send.max(receive) };
         streams * 1e9 / alone.max(share * both)
     };
     // The most expensive bytes make the lowest rate.
     let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
-    Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed: held, low, high, source: STREAM_TCP.id })
+    Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed: fixed, low, high, source: STREAM_TCP.id })
 }
 
 /// Nanoseconds per additional byte between the two largest messages of a metric: the ends of the interval. `None` where it is
@@ -61,10 +61,10 @@ static TAIL_METRICS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &RTT_ICMP];
 /// The round trips among results; `None` where none was measured.
 pub(crate) fn tails_from_results(results: &[MetricResult]) -> Option<TailGroup> {
     let is_one = |result: &&MetricResult| TAIL_METRICS.iter().any(|metric| metric.id == result.metric.id);
-    let all: Vec<u64> = results.iter().filter(is_one).filter_map(|result| MESSAGE.number_in(&result.case)).collect();
-    let count = |at: u64| all.iter().filter(|&&message| message == at).count();
+    let sizes: Vec<u64> = results.iter().filter(is_one).filter_map(|result| MESSAGE.number_in(&result.case)).collect();
+    let count = |size: u64| sizes.iter().filter(|&&message| message == size).count();
     // The smallest of several.
-    let most = distinct(all.iter().copied()).into_iter().rev().max_by_key(|&at| count(at))?;
+    let message = distinct(sizes.iter().copied()).into_iter().rev().max_by_key(|&size| count(size))?;
     let metrics = TAIL_METRICS.iter().map(|metric| metric.id).collect();
-    Some(TailGroup { family: CALLS_STUDY, metrics, fixed: Case::new().with_number(MESSAGE, most) })
+    Some(TailGroup { family: CALLS_STUDY, metrics, fixed: Case::new().with_number(MESSAGE, message) })
 }

@@ -25,15 +25,15 @@ pub(crate) fn overview(evidence: &Evidence<'_>, analysis: &Analysis) -> Option<O
         return None;
     }
     let rungs = ladder::ladder_rungs(run, analysis);
-    let known = rungs.iter().filter(|one| one.rung.figure.measured.is_some());
-    let probes: Vec<Name> = known.filter_map(|one| Some(one.from?.0)).collect();
+    let known = rungs.iter().filter(|rung| rung.rung.figure.measured.is_some());
+    let probes: Vec<Name> = known.filter_map(|rung| Some(rung.from?.0)).collect();
     if probes.len() < MIN_RUNGS || probes.iter().collect::<BTreeSet<_>>().len() < MIN_PROBES {
         return None;
     }
     Some(Overview {
         cautions: cautions(analysis),
         stand_outs: stand_outs::stand_outs(evidence, analysis, &rungs),
-        rungs: rungs.into_iter().map(|one| one.rung).collect(),
+        rungs: rungs.into_iter().map(|rung| rung.rung).collect(),
         rates: rates::rates(&run.header.machine, analysis),
         remedies: remedies(&run.header.hazards),
         precision: precision(analysis),
@@ -97,7 +97,7 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
         Outcome::Failed(_) => Some(Failed),
         Outcome::NotReached => Some(NotReached),
     };
-    let of = |why: MissingReason| {
+    let figures = |why: MissingReason| {
         let lacks = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(why);
         let results: Vec<&MetricResult> = analysis.results.iter().filter(lacks).collect();
         let mut metrics: Vec<Name> = Vec::new();
@@ -108,5 +108,5 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
         }
         (!results.is_empty()).then_some(MissingFigures { reason: why, figures: results.len(), metrics })
     };
-    [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(of).collect()
+    [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(figures).collect()
 }

@@ -15,18 +15,18 @@ impl RivalResult {
 
     /// The comparisons among results, in their order.
     pub(crate) fn from_results(results: &[MetricResult]) -> Vec<Self> {
-        let of = |ratio: &MetricResult| {
+        let comparison = |ratio: &MetricResult| {
             let metrics = RIVAL_COMPARISONS.iter().find(|metrics| metrics.ratio.id == ratio.metric.id)?;
             Self::from_ratio(ratio, metrics, results)
         };
-        results.iter().filter_map(of).collect()
+        results.iter().filter_map(comparison).collect()
     }
 
     fn from_ratio(ratio: &MetricResult, metrics: &RivalComparison, results: &[MetricResult]) -> Option<Self> {
         let Some(Value::Word(program)) = ratio.case.get(&Rival::AXIS.name) else { return None };
         let side = |metric: &Metric| {
-            let found = results.iter().find(|result| result.metric.id == metric.id && result.case == ratio.case)?;
-            found.outcome.summary()
+            let result = results.iter().find(|result| result.metric.id == metric.id && result.case == ratio.case)?;
+            result.outcome.summary()
         };
         let outcome = match (ratio.outcome.summary(), side(metrics.kelvin), side(metrics.other)) {
             (Some(summary), Some(kelvin), Some(other)) => {

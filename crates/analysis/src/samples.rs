@@ -173,11 +173,11 @@ impl SampleSet {
 
     /// Rank correlations of the samples' times with the canaries that guard the metric.
     pub fn canary_correlations(&self) -> Vec<CanaryCorrelation> {
-        let of = |(&canary, (readings, times)): (&Canary, &(Vec<f64>, Vec<f64>))| {
+        let correlation_of = |(&canary, (readings, times)): (&Canary, &(Vec<f64>, Vec<f64>))| {
             let (correlation, p) = spearman(readings, times)?;
             Some(CanaryCorrelation { canary, correlation, p })
         };
-        self.canary_neighbours.iter().filter_map(of).collect()
+        self.canary_neighbours.iter().filter_map(correlation_of).collect()
     }
 
     fn add_note(&mut self, note: &str) {
@@ -252,13 +252,14 @@ impl SampleSet {
     /// The rounds and their samples under a treatment; `None` if there are too few undisturbed ones.
     pub fn select(&self, treatment: HeadlineSamples) -> Option<Vec<(&RoundSamples, &[f64])>> {
         if treatment == HeadlineSamples::AsFound {
-            let all = self.rounds.iter().map(|round| (round, round.as_found.as_slice())).collect::<Vec<_>>();
-            return (!all.is_empty()).then_some(all);
+            let rounds = self.rounds.iter().map(|round| (round, round.as_found.as_slice())).collect::<Vec<_>>();
+            return (!rounds.is_empty()).then_some(rounds);
         }
         let counting = self.rounds.iter().filter(|round| round.is_undisturbed());
-        let kept: Vec<(&RoundSamples, &[f64])> = counting.map(|round| (round, round.undisturbed.as_slice())).collect();
-        let enough = kept.len() >= MIN_UNDISTURBED_ROUNDS.min(self.rounds.len()) && !self.is_exception();
-        (!kept.is_empty() && enough).then_some(kept)
+        let selected: Vec<(&RoundSamples, &[f64])> =
+            counting.map(|round| (round, round.undisturbed.as_slice())).collect();
+        let enough = selected.len() >= MIN_UNDISTURBED_ROUNDS.min(self.rounds.len()) && !self.is_exception();
+        (!selected.is_empty() && enough).then_some(selected)
     }
 }
 

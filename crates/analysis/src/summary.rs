@@ -47,9 +47,9 @@ pub(crate) fn summarise(
         HeadlineSamples::AsFound,
         if is_headline { history } else { component.as_ref() },
     )?;
-    let kept = ComputedHeadline::from_samples(gathered, history);
-    let known = kept.is_some();
-    let head = kept.as_ref().unwrap_or(&as_found);
+    let headline = ComputedHeadline::from_samples(gathered, history);
+    let known = headline.is_some();
+    let head = headline.as_ref().unwrap_or(&as_found);
     let pooled = Samples::new(head.samples.concat()).ok()?;
     let sorted = pooled.sorted();
     let effective = effective_samples(&head.samples);
@@ -57,7 +57,7 @@ pub(crate) fn summarise(
         HeadlineSamples::AsFound => {
             ComputedHeadline::from_treatment(gathered, HeadlineSamples::Undisturbed, component.as_ref())
         }
-        _ => kept.clone(),
+        _ => headline.clone(),
     };
     let states = head.states.or(as_found.states);
     let states_of_runs = two_states(&[past.earlier.headlines, &[head.headline]].concat());
@@ -115,13 +115,13 @@ fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_mea
 }
 
 fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
-    let found = clusters(sorted, effective);
-    let centers = || found.iter().map(|cluster| cluster.center);
+    let clusters_of_samples = clusters(sorted, effective);
+    let centers = || clusters_of_samples.iter().map(|cluster| cluster.center);
     let apart = centers().fold(f64::NEG_INFINITY, f64::max) - centers().fold(f64::INFINITY, f64::min);
-    if found.len() < 2 || apart <= MIN_MODE_DISTANCE * headline.abs() {
+    if clusters_of_samples.len() < 2 || apart <= MIN_MODE_DISTANCE * headline.abs() {
         return Vec::new();
     }
-    found.iter().map(mode_from_cluster).collect()
+    clusters_of_samples.iter().map(mode_from_cluster).collect()
 }
 
 /// The modes of samples, and how they change between them.
@@ -277,8 +277,8 @@ fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Opti
         let why = gathered.shortage_reason();
         format!("the machine was never quiet for long enough, and the undisturbed value is not known: it was {why}")
     } else if share < WARNED_UNDISTURBED_SHARE {
-        let (count, found) = (gathered.undisturbed_found(), gathered.found_count());
-        format!("only {count} of {found} samples ({}) were undisturbed", percent(share))
+        let (count, total) = (gathered.undisturbed_found(), gathered.found_count());
+        format!("only {count} of {total} samples ({}) were undisturbed", percent(share))
     } else if gathered.is_timed && !gathered.is_guarded && metric.canaries.iter().next().is_some() {
         "canaries were not read: disturbance that no counter shows could not be seen".into()
     } else {

@@ -54,11 +54,11 @@ pub(super) fn find_causes(
     threshold: f64,
     look_up: impl Fn(&[PendingFigure], &PendingFigure, &MetricCase) -> Result<Option<ControlChange>, NotComparedReason>,
 ) {
-    let mut found: Vec<(usize, CauseOfChange)> = Vec::new();
+    let mut causes: Vec<(usize, CauseOfChange)> = Vec::new();
     let mut tested: Vec<(CauseCandidate<'_>, CauseTest)> = Vec::new();
-    for candidate in weighed.iter().enumerate().filter_map(|(at, figure)| CauseCandidate::from_figure(at, figure)) {
+    for candidate in weighed.iter().enumerate().filter_map(|(row, figure)| CauseCandidate::from_figure(row, figure)) {
         match look_up(weighed, candidate.figure, &candidate.control.at) {
-            Err(why) => found.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
+            Err(why) => causes.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
             Ok(control) => {
                 let test = control.and_then(|control| candidate.test(&control, threshold));
                 tested.extend(test.map(|test| (candidate, test)));
@@ -73,14 +73,14 @@ pub(super) fn find_causes(
             chance.is_significant(FALSE_DISCOVERY_RATE) && share.low > 0.0 && share.value >= MIN_REPORTED_SHARE
         };
         let share = share.filter(is_reported);
-        found.extend(
+        causes.extend(
             share.map(|share| {
                 (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, p_value: chance }))
             }),
         );
     }
-    for (at, cause) in found {
-        weighed[at].figure.cause = Some(cause);
+    for (row, cause) in causes {
+        weighed[row].figure.cause = Some(cause);
     }
 }
 
@@ -88,8 +88,8 @@ impl<'w> CauseCandidate<'w> {
     /// A figure with an error, if its control may be there.
     fn from_figure(at: usize, weighed: &'w PendingFigure) -> Option<Self> {
         let figure = MetricCase { metric: weighed.figure.metric.id, case: weighed.figure.case.clone() };
-        let of = |cause: &&'static ControlledCause| Some((*cause, (cause.control)(&figure)?));
-        let (cause, control) = CONTROLLED_CAUSES.iter().find_map(of)?;
+        let cause_of = |cause: &&'static ControlledCause| Some((*cause, (cause.control)(&figure)?));
+        let (cause, control) = CONTROLLED_CAUSES.iter().find_map(cause_of)?;
         weighed.error.map(|_| Self { at, figure: weighed, cause, control })
     }
 
@@ -109,11 +109,11 @@ impl<'w> CauseCandidate<'w> {
         let is_of_it = [by_cause.value, beyond.value].iter().all(|change| change * whole.value > 0.0)
             && cost.into_iter().any(|cost| cost > 0.0);
         // The frequency may have moved one of the two and not the other.
-        let most = self.figure.clock_effect.into_iter().fold(0.0, |most: f64, of_clock| most.max(of_clock.abs()));
+        let limit = self.figure.clock_effect.into_iter().fold(0.0, |limit: f64, of_clock| limit.max(of_clock.abs()));
         let chance = [
             self.figure.p_value(&error, log_margin(threshold)),
             by_cause.p_value(0.0),
-            beyond.p_value(beyond.value.clamp(-most, most)),
+            beyond.p_value(beyond.value.clamp(-limit, limit)),
         ];
         let share = share_of_change(whole, rest).map(|share| Estimate::new(share.value, share.interval));
         let chance = if is_of_it { chance.into_iter().fold(0.0, f64::max) } else { 1.0 };

@@ -81,8 +81,8 @@ pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 
     neighbours.into_iter().chain(keys.into_iter().filter_map(changed)).chain(methods).collect()
 }
 
-fn is_fact((group, label): (&str, &str), of: &str, named: &str) -> bool {
-    of == group && named == label
+fn is_fact((group, label): (&str, &str), own_group: &str, own_label: &str) -> bool {
+    own_group == group && own_label == label
 }
 
 /// The words of a list that another one lacks.
@@ -140,7 +140,7 @@ impl SideFacts {
                 self.texts.insert(key, text);
             }
             // Runs of one side that are not alike.
-            Some(known) if !known.split(" | ").any(|one| one == text) => *known = format!("{known} | {text}"),
+            Some(known) if !known.split(" | ").any(|part| part == text) => *known = format!("{known} | {text}"),
             Some(_) => {}
         }
     }
@@ -154,8 +154,8 @@ impl SideFacts {
                 self.add(row.group, &row.label, text);
             }
         }
-        for one in machine.cpu.mitigations.get().into_iter().flatten() {
-            self.add("Mitigations", &one.vulnerability, one.status.clone());
+        for mitigation in machine.cpu.mitigations.get().into_iter().flatten() {
+            self.add("Mitigations", &mitigation.vulnerability, mitigation.status.clone());
         }
     }
 

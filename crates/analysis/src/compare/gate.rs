@@ -113,13 +113,13 @@ impl Gate {
             let subject = GatedFigure::from_figure(figure);
             let rule = self.rule_for(&subject);
             // A change as large as is allowed could not have been found.
-            let least = rule.allowed.0.max(comparison.threshold);
-            let is_undetectable = least.is_finite() && figure.detectable_change.is_none_or(|seen| seen > least);
+            let bound = rule.allowed.0.max(comparison.threshold);
+            let is_undetectable = bound.is_finite() && figure.detectable_change.is_none_or(|seen| seen > bound);
             gated.undetectable += usize::from(is_undetectable);
             let Some(because) = rule.miss_reason(figure) else { continue };
             // An issue excuses what is wrong until its day, and for no more than it says. One that does comes before others.
-            let issues = self.known.iter().enumerate().filter(|(_, one)| subject.is_one_of(&one.name, &one.case));
-            let judged = issues.map(|(at, issue)| (at, issue, issue.is_excusing(because, today)));
+            let issues = self.known.iter().enumerate().filter(|(_, entry)| subject.is_one_of(&entry.name, &entry.case));
+            let judged = issues.map(|(index, issue)| (index, issue, issue.is_excusing(because, today)));
             let known = judged.min_by_key(|&(.., is_excusing)| !is_excusing);
             let issue = |issue: &GateIssue| KnownIssue {
                 reason: issue.because.clone(),
@@ -133,14 +133,14 @@ impl Gate {
                 issue: known.map(|(_, known, _)| issue(known)),
                 owner: known.and_then(|(_, issue, _)| issue.owner.clone()).or(rule.owner),
             };
-            known.iter().for_each(|&(at, ..)| was_seen[at] = true);
+            known.iter().for_each(|&(index, ..)| was_seen[index] = true);
             let is_excused = known.is_some_and(|(.., is_excusing)| is_excusing);
             let findings = if is_excused { &mut gated.known } else { &mut gated.failures };
             findings.push(finding);
         }
-        let missing = |one: &NotCompared| {
-            let (metric, figure) = (one.metric, not_compared_name(one));
-            let AppliedRule { seen, owner, .. } = self.rule_for(&GatedFigure::from_words(metric, &one.case));
+        let missing = |entry: &NotCompared| {
+            let (metric, figure) = (entry.metric, not_compared_name(entry));
+            let AppliedRule { seen, owner, .. } = self.rule_for(&GatedFigure::from_words(metric, &entry.case));
             seen.map(|_| GateFinding { metric, figure, reason: GateReason::NotCompared, issue: None, owner })
         };
         gated.failures.extend(comparison.not_compared.iter().filter_map(missing));
@@ -151,9 +151,9 @@ impl Gate {
 
     /// What holds for a figure: of rules for it the most special, of equals the last.
     fn rule_for(&self, subject: &GatedFigure) -> AppliedRule {
-        let of = |rule: &&GateRule| subject.is_one_of(&rule.name, &rule.case);
+        let is_matching = |rule: &&GateRule| subject.is_one_of(&rule.name, &rule.case);
         let special = |rule: &&GateRule| (rule.name.len(), rule.case.len());
-        let rule = self.figures.iter().filter(of).max_by_key(special);
+        let rule = self.figures.iter().filter(is_matching).max_by_key(special);
         AppliedRule {
             allowed: rule.and_then(|rule| rule.worse).unwrap_or(self.worse),
             seen: rule.and_then(|rule| rule.seen).or(self.seen).map(|share| share.0),
@@ -175,9 +175,9 @@ impl AppliedRule {
         if figure.verdict == ChangeVerdict::Worse && by >= allowed {
             return Some(GateReason::Worse { change: by, allowed });
         }
-        let least = figure.detectable_change;
-        let wanted = self.seen.filter(|&wanted| least.is_none_or(|least| least > wanted))?;
-        Some(GateReason::Undetectable { detectable: least, required: wanted })
+        let detectable = figure.detectable_change;
+        let required = self.seen.filter(|&required| detectable.is_none_or(|detectable| detectable > required))?;
+        Some(GateReason::Undetectable { detectable: detectable, required: required })
     }
 }
 
@@ -193,8 +193,8 @@ impl GateIssue {
     }
 }
 
-fn date_text(of: Datetime) -> String {
-    of.date.map(|date| date.to_string()).unwrap_or_default()
+fn date_text(until: Datetime) -> String {
+    until.date.map(|date| date.to_string()).unwrap_or_default()
 }
 
 /// What rules are about: a metric, and its case in words.
@@ -227,14 +227,12 @@ impl GatedFigure {
 
     /// Whether it is among the figures of a name at a case.
     fn is_one_of(&self, name: &str, case: &BTreeMap<String, AxisText>) -> bool {
-        let wanted = |value: &AxisText| match value {
+        let text = |value: &AxisText| match value {
             AxisText::Text(text) => without_spaces(text),
             AxisText::Whole(number) => number.to_string(),
         };
         is_dotted_prefix(name, &self.metric)
-            && case
-                .iter()
-                .all(|(axis, value)| self.case.iter().any(|(known, is)| known == axis && *is == wanted(value)))
+            && case.iter().all(|(axis, value)| self.case.iter().any(|(known, is)| known == axis && *is == text(value)))
     }
 }
 

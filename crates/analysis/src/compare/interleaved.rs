@@ -53,23 +53,23 @@ pub struct InterleavedSettings<'a> {
 /// Compares them.
 pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
     let (mut weighed, mut not_compared) = (Vec::new(), Vec::new());
-    for one in turns.cases {
-        for metric in one.metrics.iter().filter(|metric| metric.is_measured_at(one.case)) {
-            match MetricBlocks::from_case(metric, one) {
-                Ok(blocks) => weighed.push(blocks.into_pending(metric, one.case)),
+    for entry in turns.cases {
+        for metric in entry.metrics.iter().filter(|metric| metric.is_measured_at(entry.case)) {
+            match MetricBlocks::from_case(metric, entry) {
+                Ok(blocks) => weighed.push(blocks.into_pending(metric, entry.case)),
                 Err(why) => {
-                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, one.case), reason: why });
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, entry.case), reason: why });
                 }
             }
         }
     }
-    cause_of_change::find_causes(&mut weighed, turns.threshold, |weighed, _, at| {
-        let known = weighed.iter().find(|one| one.is_at(at)).map(ControlChange::from_figure);
-        let is_it = |one: &&NotCompared| {
-            let metric = kelvin_core::catalogue::find(at.metric);
-            one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
+    cause_of_change::find_causes(&mut weighed, turns.threshold, |weighed, _, key| {
+        let known = weighed.iter().find(|entry| entry.is_at(key)).map(ControlChange::from_figure);
+        let is_it = |entry: &&NotCompared| {
+            let metric = kelvin_core::catalogue::find(key.metric);
+            entry.metric == key.metric && metric.is_some_and(|metric| entry.case == case(metric, &key.case))
         };
-        let reason = || not_compared.iter().find(is_it).map(|one| one.reason.clone());
+        let reason = || not_compared.iter().find(is_it).map(|entry| entry.reason.clone());
         known.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
     });
     let figures = judge_together(weighed, turns.threshold);
@@ -102,21 +102,21 @@ impl MetricBlocks {
             (true, true) => return Err(NotComparedReason::Neither(missing_text(measured.sides[0]))),
             (false, false) => {}
         }
-        let mut found = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
+        let mut result = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
         let blocks = base.keys().map(|index| index / SIDE_ROUNDS_PER_BLOCK).collect::<BTreeSet<u32>>();
         for block in blocks {
-            let of = |rounds: &BTreeMap<u32, f64>| -> Option<Vec<f64>> {
+            let block_of = |rounds: &BTreeMap<u32, f64>| -> Option<Vec<f64>> {
                 let first = SIDE_ROUNDS_PER_BLOCK * block;
                 (first..first + SIDE_ROUNDS_PER_BLOCK).map(|index| rounds.get(&index).copied()).collect()
             };
-            let (Some(base), Some(other)) = (of(&base), of(&other)) else { continue };
+            let (Some(base), Some(other)) = (block_of(&base), block_of(&other)) else { continue };
             if base.iter().chain(&other).any(|&value| value <= 0.0) {
                 return Err(NotComparedReason::NoRatio);
             }
-            found.values.iter_mut().zip([&base, &other]).for_each(|(all, values)| all.extend(values));
-            found.blocks.push([base, other]);
+            result.values.iter_mut().zip([&base, &other]).for_each(|(side, values)| side.extend(values));
+            result.blocks.push([base, other]);
         }
-        if found.blocks.is_empty() { Err(NotComparedReason::Neither("no block is whole".into())) } else { Ok(found) }
+        if result.blocks.is_empty() { Err(NotComparedReason::Neither("no block is whole".into())) } else { Ok(result) }
     }
 
     fn into_pending(self, metric: &Metric, case: &Case) -> PendingFigure {
@@ -125,11 +125,11 @@ impl MetricBlocks {
             Better::Higher => Some(BestValue::Highest),
             Better::Neither => None,
         };
-        let found = blocked_ratio(&self.blocks, best);
+        let ratio = blocked_ratio(&self.blocks, best);
         let [base, other] = self.values.each_ref().map(|values| mean(values));
         let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
         let range = min_max(self.blocks.iter().map(of_block)).unwrap_or((f64::NAN, f64::NAN));
-        let value = found.map_or(other / base, |found| found.ratio.value.exp());
+        let value = ratio.map_or(other / base, |ratio| ratio.ratio.value.exp());
         let side_mode = |mode: &Cluster| SideMode { center: mode.center, share: mode.share };
         let spread_source = SpreadSource::Blocks(self.blocks.len());
         let sides = self.values.map(|rounds| SideFigure {
@@ -139,11 +139,11 @@ impl MetricBlocks {
         });
         let mut pending = PendingFigure::new(*metric, case, [base, other], sides, spread_source);
         pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(value, range) };
-        pending.figure.ratio_basis = found.map(|found| match found.estimator {
+        pending.figure.ratio_basis = ratio.map(|ratio| match ratio.estimator {
             kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
             kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
         });
-        pending.error = found.map(|found| found.ratio);
+        pending.error = ratio.map(|ratio| ratio.ratio);
         pending
     }
 }

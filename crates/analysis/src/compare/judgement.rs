@@ -34,8 +34,9 @@ pub(super) struct ComparisonJudge<'a> {
 impl<'a> ComparisonJudge<'a> {
     pub fn new(ask: &'a ComparisonRequest<'a>, clocks: Option<[f64; 2]>) -> Self {
         let sides = [ask.base.subject, ask.other.subject];
-        let by_case =
-            |all: &'a [SpreadHistory]| all.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
+        let by_case = |known: &'a [SpreadHistory]| {
+            known.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect()
+        };
         Self {
             threshold: ask.threshold,
             clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
@@ -56,25 +57,25 @@ impl<'a> ComparisonJudge<'a> {
     ) -> (Vec<ComparedFigure>, f64) {
         let (positive, others): (Vec<_>, Vec<_>) =
             pairs.iter().partition(|(_, pair)| pair.iter().all(|side| side.value() > 0.0));
-        apart.extend(others.iter().map(|(at, pair)| not_compared(at, &pair[0].metric, NotComparedReason::NoRatio)));
+        apart.extend(others.iter().map(|(key, pair)| not_compared(key, &pair[0].metric, NotComparedReason::NoRatio)));
         let histories: Vec<Option<BetweenRunVariance>> =
-            positive.iter().map(|(at, pair)| self.between_run_variance(at, *pair)).collect();
+            positive.iter().map(|(key, pair)| self.between_run_variance(key, *pair)).collect();
         let learned: Vec<BetweenRunVariance> = histories.iter().copied().flatten().collect();
         let usual = usual_between_run_std(&learned);
         let with_history = positive.iter().zip(histories);
         let mut weighed: Vec<PendingFigure> =
-            with_history.map(|((at, pair), history)| self.to_pending(at, *pair, (history, usual))).collect();
+            with_history.map(|((key, pair), history)| self.to_pending(key, *pair, (history, usual))).collect();
         let strangeness: Vec<f64> = weighed.iter().filter_map(PendingFigure::standardised_distance).collect();
         let inflation = inflation_factor(&strangeness);
-        for one in &mut weighed {
-            one.error = one.error.map(|error| error.widened(inflation));
-            one.side_errors = one.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
+        for figure in &mut weighed {
+            figure.error = figure.error.map(|error| error.widened(inflation));
+            figure.side_errors = figure.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
         }
-        cause_of_change::find_causes(&mut weighed, self.threshold, |weighed, figure, at| {
-            let pair = series::figure_pair(series, at)?;
+        cause_of_change::find_causes(&mut weighed, self.threshold, |weighed, figure, key| {
+            let pair = series::figure_pair(series, key)?;
             match pair[0].metric.headline.is_comparable_with(figure.figure.metric.headline) {
-                true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(ControlChange::from_figure)),
-                false => self.as_found_control(figure, at, inflation),
+                true => Ok(weighed.iter().find(|figure| figure.is_at(key)).and_then(ControlChange::from_figure)),
+                false => self.as_found_control(figure, key, inflation),
             }
         });
         (judge_together(weighed, self.threshold), inflation)
@@ -85,23 +86,23 @@ impl<'a> ComparisonJudge<'a> {
     fn as_found_control(
         &self,
         figure: &PendingFigure,
-        at: &MetricCase,
+        key: &MetricCase,
         inflation: f64,
     ) -> Result<Option<ControlChange>, NotComparedReason> {
         if figure.figure.metric.headline != HeadlineSamples::AsFound {
             return Err(NotComparedReason::Definition);
         }
-        let [base, other] = self.runs.map(|runs| runs_as_found(runs, at));
-        let weighed = base.zip(other).map(|(base, other)| self.to_pending(at, [&base, &other], (None, None)));
+        let [base, other] = self.runs.map(|runs| runs_as_found(runs, key));
+        let weighed = base.zip(other).map(|(base, other)| self.to_pending(key, [&base, &other], (None, None)));
         Ok(weighed
             .as_ref()
             .and_then(ControlChange::from_figure)
-            .map(|one| ControlChange { error: one.error.widened(inflation), ..one }))
+            .map(|control| ControlChange { error: control.error.widened(inflation), ..control }))
     }
 
     fn to_pending(
         &self,
-        at: &MetricCase,
+        key: &MetricCase,
         pair: FigurePair<'_, '_>,
         (history, usual): (Option<BetweenRunVariance>, Option<f64>),
     ) -> PendingFigure {
@@ -111,7 +112,7 @@ impl<'a> ComparisonJudge<'a> {
             usual: usual.unwrap_or(history.between.sqrt()),
         };
         let [base, other] = pair;
-        let assumed = assumed_between_run_std(&base.metric, &at.case).max(ASSUMED_BETWEEN_RUN_STD);
+        let assumed = assumed_between_run_std(&base.metric, &key.case).max(ASSUMED_BETWEEN_RUN_STD);
         let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
         let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
         let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
@@ -135,7 +136,7 @@ impl<'a> ComparisonJudge<'a> {
             |side: &FigureRuns<'_>| SideFigure { interval: None, rounds: side.rounds.clone(), modes: Vec::new() };
         let metric = if base.rounds.is_empty() { other.metric } else { base.metric };
         let values = pair.map(FigureRuns::value);
-        let mut pending = PendingFigure::new(metric, &at.case, values, pair.map(side), spread_source);
+        let mut pending = PendingFigure::new(metric, &key.case, values, pair.map(side), spread_source);
         let ends = (low / base_high, high / base_low);
         pending.figure.ratio = Estimate { is_range: true, ..Estimate::new(values[1] / values[0], ends) };
         if self.is_published {
@@ -146,7 +147,7 @@ impl<'a> ComparisonJudge<'a> {
 
     /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
     /// machines the larger.
-    fn between_run_variance(&self, at: &MetricCase, pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
+    fn between_run_variance(&self, key: &MetricCase, pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
         let learn = |learned: &SpreadHistory| {
             BetweenRunVariance::learn_logarithm(EarlierRuns {
                 headlines: &learned.headlines,
@@ -154,12 +155,12 @@ impl<'a> ComparisonJudge<'a> {
             })
         };
         let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
-        let given = learned.get(&(at.metric, &at.case)).copied().and_then(learn);
+        let given = learned.get(&(key.metric, &key.case)).copied().and_then(learn);
         let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
         match given {
             Some(given) if self.is_one_machine => Some(given),
             None if self.is_one_machine => own.max_by_key(|history| history.runs),
-            given => given.into_iter().chain(own).max_by(|one, other| one.between.total_cmp(&other.between)),
+            given => given.into_iter().chain(own).max_by(|a, b| a.between.total_cmp(&b.between)),
         }
     }
 }

@@ -14,24 +14,24 @@ impl ComparisonRequest<'_> {
             return Vec::new();
         };
         // Both are in the order of the one table of steps; what one of them lacks stands behind what comes before it in the other.
-        let mut all: Vec<[Option<LadderRung>; 2]> = base.into_iter().map(|one| [Some(one), None]).collect();
+        let mut pairs: Vec<[Option<LadderRung>; 2]> = base.into_iter().map(|one| [Some(one), None]).collect();
         let mut next = 0;
         for one in other {
             let same = |pair: &[Option<LadderRung>; 2]| {
                 pair[0].as_ref().is_some_and(|base| base.sentence_name == one.sentence_name)
             };
-            match all.iter().position(same) {
+            match pairs.iter().position(same) {
                 Some(at) => {
-                    all[at][1] = Some(one);
+                    pairs[at][1] = Some(one);
                     next = at + 1;
                 }
                 None => {
-                    all.insert(next, [None, Some(one)]);
+                    pairs.insert(next, [None, Some(one)]);
                     next += 1;
                 }
             }
         }
-        let rungs: Vec<ComparedRung> = all.iter().filter_map(|pair| rung(pair, comparison)).collect();
+        let rungs: Vec<ComparedRung> = pairs.iter().filter_map(|pair| rung(pair, comparison)).collect();
         let of_both = rungs.iter().filter(|rung| rung.seconds.iter().all(Option::is_some)).count();
         if of_both < MIN_RUNGS { Vec::new() } else { rungs }
     }
@@ -46,7 +46,7 @@ fn rungs(side: ComparisonSubject<'_>) -> Option<Vec<LadderRung>> {
 
 fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<ComparedRung> {
     let sides = pair.each_ref().map(Option::as_ref);
-    let one = sides.into_iter().flatten().next()?;
+    let side_rung = sides.into_iter().flatten().next()?;
     // Where a side has no rung, a published machine may have a value at the place of the other.
     let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.source.as_ref());
     let place = places.next().flatten().filter(|first| places.all(|place| place == Some(first)));
@@ -54,14 +54,14 @@ fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<Compa
         let is_it = |figure: &ComparedFigure| figure.metric.id == place.metric && figure.case == place.case;
         comparison.figures.iter().position(is_it)
     });
-    let seconds = match (figure, one.from) {
+    let seconds = match (figure, side_rung.from) {
         (Some(figure), Some((_, shown))) => {
             let ComparedFigure { base, other, .. } = comparison.figures[figure];
             [base, other].map(|value| Some(shown.convert(value)))
         }
         _ => sides.map(|side| Some(side?.rung.figure.measured?.value)),
     };
-    let rung = &one.rung;
+    let rung = &side_rung.rung;
     let is_known = seconds.iter().any(Option::is_some);
     is_known.then(|| ComparedRung { label: rung.label.clone(), continues: rung.continues, seconds, figure })
 }

@@ -113,16 +113,16 @@ impl<'a> SideSeries<'a> {
         series
     }
 
-    fn entry(&mut self, at: MetricCase, metric: Metric) -> &mut FigureRuns<'a> {
-        let place = *self.positions.entry(at.clone()).or_insert_with(|| {
-            self.figures.push((at, FigureRuns::empty(metric)));
+    fn entry(&mut self, key: MetricCase, metric: Metric) -> &mut FigureRuns<'a> {
+        let place = *self.positions.entry(key.clone()).or_insert_with(|| {
+            self.figures.push((key, FigureRuns::empty(metric)));
             self.figures.len() - 1
         });
         &mut self.figures[place].1
     }
 
-    fn get(&self, at: &MetricCase) -> Option<&FigureRuns<'a>> {
-        self.positions.get(at).map(|&place| &self.figures[place].1)
+    fn get(&self, key: &MetricCase) -> Option<&FigureRuns<'a>> {
+        self.positions.get(key).map(|&place| &self.figures[place].1)
     }
 }
 
@@ -172,11 +172,11 @@ impl FigureRuns<'_> {
 /// as high that of the other is.
 pub(super) fn rescale_to_base_frequency([base, other]: &mut [SideSeries<'_>; 2]) -> Option<f64> {
     let (of_base, of_other) = base.chain_nanoseconds.zip(other.chain_nanoseconds)?;
-    for (at, here) in base.figures.iter_mut().filter(|(_, found)| found.metric.is_core_cycle_time()) {
-        let there = other.positions.get(at).map(|&place| &mut other.figures[place].1);
-        if let Some(there) = there.filter(|found| found.metric.is_core_cycle_time()) {
-            here.rescale_to_chain(of_base);
-            there.rescale_to_chain(of_base);
+    for (key, base_figure) in base.figures.iter_mut().filter(|(_, figure)| figure.metric.is_core_cycle_time()) {
+        let other_figure = other.positions.get(key).map(|&place| &mut other.figures[place].1);
+        if let Some(other_figure) = other_figure.filter(|figure| figure.metric.is_core_cycle_time()) {
+            base_figure.rescale_to_chain(of_base);
+            other_figure.rescale_to_chain(of_base);
         }
     }
     Some(of_base / of_other)
@@ -191,12 +191,12 @@ pub(super) fn figure_pairs<'s, 'a>(
 ) -> (Vec<(MetricCase, FigurePair<'s, 'a>)>, Vec<NotCompared>) {
     let [base, other] = series;
     let (mut pairs, mut apart) = (Vec::new(), Vec::new());
-    let only_other = other.figures.iter().filter(|(at, _)| base.get(at).is_none_or(FigureRuns::is_empty));
-    let of_base = base.figures.iter().filter(|(_, found)| !found.is_empty());
-    for (at, found) in of_base.chain(only_other.filter(|(_, found)| !found.is_empty())) {
-        match figure_pair(series, at) {
-            Ok(pair) => pairs.push((at.clone(), pair)),
-            Err(why) => apart.push(not_compared(at, &found.metric, why)),
+    let only_other = other.figures.iter().filter(|(key, _)| base.get(key).is_none_or(FigureRuns::is_empty));
+    let of_base = base.figures.iter().filter(|(_, figure)| !figure.is_empty());
+    for (key, figure) in of_base.chain(only_other.filter(|(_, figure)| !figure.is_empty())) {
+        match figure_pair(series, key) {
+            Ok(pair) => pairs.push((key.clone(), pair)),
+            Err(why) => apart.push(not_compared(key, &figure.metric, why)),
         }
     }
     (pairs, apart)
@@ -205,12 +205,12 @@ pub(super) fn figure_pairs<'s, 'a>(
 /// A figure of both sides, or why they have none to compare.
 pub(super) fn figure_pair<'s, 'a>(
     [base, other]: &'s [SideSeries<'a>; 2],
-    at: &MetricCase,
+    key: &MetricCase,
 ) -> Result<FigurePair<'s, 'a>, NotComparedReason> {
     let missing = |series: &SideSeries<'_>| {
-        series.get(at).and_then(|found| found.missing.clone()).unwrap_or_else(|| "not measured".into())
+        series.get(key).and_then(|figure| figure.missing.clone()).unwrap_or_else(|| "not measured".into())
     };
-    let [base_found, other_found] = [base, other].map(|series| series.get(at).filter(|found| !found.is_empty()));
+    let [base_found, other_found] = [base, other].map(|series| series.get(key).filter(|figure| !figure.is_empty()));
     match (base_found, other_found) {
         (Some(here), Some(there)) => incomparable_reason(here, there).map_or(Ok([here, there]), Err),
         (Some(_), None) => Err(NotComparedReason::OnlyBase(missing(other))),
@@ -220,20 +220,20 @@ pub(super) fn figure_pair<'s, 'a>(
 }
 
 /// A figure of runs as found, with any kind of headline; `None` where one of them has no such figure.
-pub(super) fn runs_as_found<'a>(runs: &'a [Run], at: &MetricCase) -> Option<FigureRuns<'a>> {
-    let mut found = None;
+pub(super) fn runs_as_found<'a>(runs: &'a [Run], key: &MetricCase) -> Option<FigureRuns<'a>> {
+    let mut figure = None;
     for run in runs {
-        let is_of = |one: &&Measurement| one.planned.case == at.case && one.readings(&at.metric).next().is_some();
-        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(&at.metric)?);
+        let is_of = |one: &&Measurement| one.planned.case == key.case && one.readings(&key.metric).next().is_some();
+        let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(&key.metric)?);
         let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
         let rounds = ComputedHeadline::from_treatment(&gathered, HeadlineSamples::AsFound, None)?.round_headlines;
-        found.get_or_insert_with(|| FigureRuns::empty(metric.for_case(&at.case))).add_run(rounds, None);
+        figure.get_or_insert_with(|| FigureRuns::empty(metric.for_case(&key.case))).add_run(rounds, None);
     }
-    found
+    figure
 }
 
-pub(super) fn not_compared(at: &MetricCase, metric: &Metric, why: NotComparedReason) -> NotCompared {
-    NotCompared { metric: at.metric, case: case(metric, &at.case), reason: why }
+pub(super) fn not_compared(key: &MetricCase, metric: &Metric, why: NotComparedReason) -> NotCompared {
+    NotCompared { metric: key.metric, case: case(metric, &key.case), reason: why }
 }
 
 /// Why two figures of one name are not the same quantity.
@@ -241,7 +241,7 @@ fn incomparable_reason(base: &FigureRuns<'_>, other: &FigureRuns<'_>) -> Option<
     if let Some(why) = base.shown_only.as_ref().or(other.shown_only.as_ref()) {
         return Some(NotComparedReason::NotEqual(why.clone()));
     }
-    let is_published = |found: &FigureRuns<'_>| found.rounds.is_empty();
+    let is_published = |figure: &FigureRuns<'_>| figure.rounds.is_empty();
     if is_published(base) || is_published(other) {
         return (base.metric.unit != other.metric.unit).then_some(NotComparedReason::Definition);
     }

@@ -84,12 +84,12 @@ fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<Strin
     };
     let names = [&comparison.base.name, &comparison.other.name].map(|name| setting_letter(name));
     let modes = |(side, name): (&SideFigure, &str)| {
-        let each = side.modes.iter().map(|mode| {
+        let texts = side.modes.iter().map(|mode| {
             let share = percent((mode.share * 100.0).round() / 100.0);
             format!("{} ({share})", brief_value(mode.center, None, figure.metric.unit))
         });
-        let each: Vec<String> = each.collect();
-        (!each.is_empty()).then(|| format!("{name} has {} modes: {}", each.len(), each.join(" and ")))
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| format!("{name} has {} modes: {}", texts.len(), texts.join(" and ")))
     };
     let modes: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
     (!modes.is_empty()).then(|| format!("{}; {by}", modes.join("; ")))
@@ -144,7 +144,7 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
         UndecidedReason::CoreFrequency => "the core's frequency differed by as much".into(),
         UndecidedReason::Published => "published without its spread".into(),
         UndecidedReason::Undecided => {
-            let (unit, most) = counted_unit(comparison);
+            let (unit, max_count) = counted_unit(comparison);
             let Estimate { low, high, is_range, .. } = figure.ratio;
             let by = |ratio: f64| percent((ratio - 1.0).abs());
             let is_other = !is_range && (low > 1.0 || high < 1.0);
@@ -163,8 +163,8 @@ fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
                 .map(|share| format!("{differs}seen from {}", change_text(share)))
                 .unwrap_or_default();
             match times_to_decide(figure, comparison) {
-                Some(times) if times <= most => format!("{seen}; {times:.0} {unit}"),
-                Some(_) => format!("{seen}; over {most} {unit}"),
+                Some(times) if times <= max_count => format!("{seen}; {times:.0} {unit}"),
+                Some(_) => format!("{seen}; over {max_count} {unit}"),
                 None => seen,
             }
         }
@@ -228,9 +228,9 @@ pub fn verdict_grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<
 
 /// The figure of a side with its interval: `61.2 ns`, `60.8 to 61.7 ns`; and the range of its rounds, of how many.
 pub fn side_texts(figure: &ComparedFigure, side: usize) -> [String; 3] {
-    let (unit, found) = (figure.metric.unit, &figure.sides[side]);
-    let interval = found.interval.map(|[low, high]| span(low, high, unit));
-    let rounds = || found.rounds.iter().flatten().copied();
+    let (unit, side_figure) = (figure.metric.unit, &figure.sides[side]);
+    let interval = side_figure.interval.map(|[low, high]| span(low, high, unit));
+    let rounds = || side_figure.rounds.iter().flatten().copied();
     let ends = min_max(rounds()).map(|(low, high)| format!("{} in {}", span(low, high, unit), rounds().count()));
     [brief_value([figure.base, figure.other][side], None, unit), interval.unwrap_or_default(), ends.unwrap_or_default()]
 }
@@ -268,15 +268,15 @@ pub fn is_all_undecided(comparison: &Comparison) -> bool {
 fn undetectable_change(comparison: &Comparison) -> Option<String> {
     let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.detectable_change).collect();
     seen.sort_by(f64::total_cmp);
-    let (least, half) = (*seen.first().filter(|_| is_all_undecided(comparison))?, median(&seen));
+    let (smallest, half) = (*seen.first().filter(|_| is_all_undecided(comparison))?, median(&seen));
     let in_half = match change_text(half) {
-        half if seen.len() > 1 && half != change_text(least) => format!(", and of less than {half} in half of them"),
+        half if seen.len() > 1 && half != change_text(smallest) => format!(", and of less than {half} in half of them"),
         _ => String::new(),
     };
     let which = if seen.len() == 1 { "" } else { " in any figure" };
     Some(format!(
         "Nothing is known to differ: a change of less than {} cannot be seen{which} between these runs{in_half} (figures: {}{}).",
-        change_text(least),
+        change_text(smallest),
         comparison.figures.len(),
         not_compared_count(comparison)
     ))
@@ -350,8 +350,8 @@ pub fn remarks(comparison: &Comparison) -> Vec<String> {
         format!("The median of all figures is {} {word}.", percent((ratio - 1.0).abs()))
     });
     let (clock, no_history) = (clock_remark(comparison), no_history_remark(comparison));
-    let all = [interleaving, clock, widening, median_ratio, no_history, undecided_remark(comparison)];
-    all.into_iter().flatten().collect()
+    let sentences = [interleaving, clock, widening, median_ratio, no_history, undecided_remark(comparison)];
+    sentences.into_iter().flatten().collect()
 }
 
 fn clock_remark(comparison: &Comparison) -> Option<String> {
@@ -417,14 +417,14 @@ fn undecided_remark(comparison: &Comparison) -> Option<String> {
 
 /// This many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
 fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
-    let (_, most) = counted_unit(comparison);
+    let (_, max_count) = counted_unit(comparison);
     let (counted, what) = match comparison.interleaving {
         Some(interleaving) => (interleaving.blocks, "blocks"),
         None => (max_runs(comparison), "runs of each side"),
     };
     let times = times.max(counted as f64 + 1.0);
-    match times > most {
-        true => format!("more than {most} {what}"),
+    match times > max_count {
+        true => format!("more than {max_count} {what}"),
         false => format!("about {times:.0} {what}, {} more", extra_time(times, comparison)),
     }
 }
@@ -436,8 +436,8 @@ fn extra_time(times: f64, comparison: &Comparison) -> String {
     }
     let sides = [&comparison.base, &comparison.other];
     let more = |side: &ComparedSide| {
-        let each = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
-        each * (times - side.runs.len() as f64).max(0.0)
+        let usual = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
+        usual * (times - side.runs.len() as f64).max(0.0)
     };
     seconds(sides.into_iter().map(more).sum())
 }
@@ -445,15 +445,15 @@ fn extra_time(times: f64, comparison: &Comparison) -> String {
 /// What is not compared, by reason: how many figures, and the first of their names.
 pub fn not_compared_by_reason(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
-    for one in &comparison.not_compared {
-        groups.entry(not_compared_reason(&one.reason, comparison)).or_default().push(not_compared_name(one));
+    for entry in &comparison.not_compared {
+        groups.entry(not_compared_reason(&entry.reason, comparison)).or_default().push(not_compared_name(entry));
     }
     groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
 }
 
 /// What is not compared, as tables name it.
-pub fn not_compared_name(one: &NotCompared) -> String {
-    if one.case.is_empty() { one.metric.to_string() } else { format!("{} {}", one.metric, one.case) }
+pub fn not_compared_name(entry: &NotCompared) -> String {
+    if entry.case.is_empty() { entry.metric.to_string() } else { format!("{} {}", entry.metric, entry.case) }
 }
 
 /// Why one is not compared, after the rank of the reason.
@@ -489,10 +489,10 @@ pub fn gate_finding(finding: &GateFinding) -> String {
     };
     let owner = finding.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
     let issue = finding.issue.as_ref().map(|issue| {
-        let most = issue.worse.map(|share| format!("up to {}", change_text(share)));
+        let bound = issue.worse.map(|share| format!("up to {}", change_text(share)));
         let until = issue.until.as_ref().map(|day| format!("until {day}"));
         let parts: Vec<String> =
-            std::iter::once(issue.reason.clone()).chain([most, until].into_iter().flatten()).collect();
+            std::iter::once(issue.reason.clone()).chain([bound, until].into_iter().flatten()).collect();
         format!("; known: {}", parts.join(", "))
     });
     let issue = issue.unwrap_or_default();

@@ -39,27 +39,27 @@ pub(super) fn log_margin(threshold: f64) -> [f64; 2] {
 pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec<ComparedFigure> {
     let margin = log_margin(threshold);
     let tested: Vec<(&PendingFigure, UncertainValue)> =
-        weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
-    let chances = |of: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
-        let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
+        weighed.iter().filter_map(|pending| Some((pending, pending.error?))).collect();
+    let chances = |p_value: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
+        let alone: Vec<f64> = tested.iter().map(|(pending, error)| p_value(pending, error)).collect();
         let joint = adjusted_p_values(&alone);
         alone.into_iter().zip(joint).map(|(alone, joint)| PValue { raw: alone, adjusted: joint }).collect()
     };
-    let differs = chances(&|one, error| one.p_value(error, margin));
+    let differs = chances(&|pending, error| pending.p_value(error, margin));
     let same = chances(&|_, error| error.equivalence_p_value(margin[0], margin[1]));
-    let found = differs.iter().filter(|chance| chance.is_significant(FALSE_DISCOVERY_RATE)).count();
-    let by_accident = FALSE_DISCOVERY_RATE * (found + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
+    let significant = differs.iter().filter(|chance| chance.is_significant(FALSE_DISCOVERY_RATE)).count();
+    let by_accident = FALSE_DISCOVERY_RATE * (significant + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
     let bounds = TestBounds { margin, alpha: by_accident };
     let mut tests = differs.into_iter().zip(same);
     let mut figures: Vec<ComparedFigure> = weighed
         .into_iter()
-        .map(|one| match one.error.and_then(|error| Some((error, tests.next()?))) {
-            Some((error, chances)) => one.judge(error, chances, bounds),
-            None => one.figure,
+        .map(|pending| match pending.error.and_then(|error| Some((error, tests.next()?))) {
+            Some((error, chances)) => pending.judge(error, chances, bounds),
+            None => pending.figure,
         })
         .collect();
     // The sort is stable: within one place figures stay in the order in which they were measured.
-    figures.sort_by(|one, other| sort_key(one).partial_cmp(&sort_key(other)).unwrap_or(std::cmp::Ordering::Equal));
+    figures.sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
     figures
 }
 
@@ -100,8 +100,8 @@ impl PendingFigure {
     }
 
     /// Whether it is this figure.
-    pub fn is_at(&self, at: &MetricCase) -> bool {
-        self.figure.metric.id == at.metric && self.figure.case == at.case
+    pub fn is_at(&self, key: &MetricCase) -> bool {
+        self.figure.metric.id == key.metric && self.figure.case == key.case
     }
 
     /// What may be with no change beyond the threshold: its ends.

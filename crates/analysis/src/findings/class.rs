@@ -48,11 +48,11 @@ fn slow_machine(areas: Vec<AreaComparison>, analysis: &Analysis) -> Finding {
     let text = format!(
         "all of the machine is {times} times as slow as {others}: perhaps a lower frequency, a CPU quota, or a neighbour"
     );
-    let each = areas.iter().map(|area| {
+    let texts = areas.iter().map(|area| {
         let (name, factor) = (area_name(area.area), number(area.factor));
         format!("{name} {factor}, {}, 95 % of them at {}", figure_count(area), usual_range(area))
     });
-    let because = each.collect::<Vec<_>>().join("; ");
+    let because = texts.collect::<Vec<_>>().join("; ");
     let is_of_them = |area: &str| areas.iter().any(|known| area == known.area.as_str());
     let metrics = metrics_of_results(analysis, |result| is_of_them(result.metric.area()));
     Finding::new(Importance::Major, FindingData::SlowMachine(areas), text, because).with_metrics(metrics)

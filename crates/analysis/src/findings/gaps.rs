@@ -38,7 +38,7 @@ pub(super) fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
 fn prediction_gap(evidence: &Evidence<'_>, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
     let at = result.metric_case();
     let gap = PredictionGap {
-        level: analysis.levels.as_ref().and_then(|found| smaller_cache_level(found, result)).cloned(),
+        level: analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result)).cloned(),
         causes: GapCauses::from_run(evidence.run, &at),
         source: at,
         ratio: result.ratio?,

@@ -8,32 +8,32 @@ use crate::overview::indistinct_level;
 
 pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let was_asked = requested_results(analysis).any(|result| result.metric.id == LATENCY.id);
-    let Some(found) = analysis.levels.as_ref().filter(|found| was_asked && found.levels.len() > 1) else {
+    let Some(hierarchy) = analysis.levels.as_ref().filter(|hierarchy| was_asked && hierarchy.levels.len() > 1) else {
         return Vec::new();
     };
-    let each = found.levels.iter().map(|level| {
+    let texts = hierarchy.levels.iter().map(|level| {
         let latency = format!("{} {}", level.name, value_text(level.latency, Unit::Nanoseconds));
         match level.capacity {
             Some(ends) => format!("{latency} up to {}-{}", bytes(ends.low), bytes(ends.high)),
             None => latency,
         }
     });
-    let odd = found.levels.iter().filter(|level| level.matches_reported == Some(false));
+    let odd = hierarchy.levels.iter().filter(|level| level.matches_reported == Some(false));
     let odd: Vec<&str> = odd.map(|level| level.name.as_str()).collect();
     let differs = match odd.as_slice() {
         [] => String::new(),
         names => format!("; {} not of the size that the machine reports", names.join(", ")),
     };
-    let all: Vec<&str> = found.levels.iter().map(|level| level.name.as_str()).collect();
-    let unseen = found.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
+    let names: Vec<&str> = hierarchy.levels.iter().map(|level| level.name.as_str()).collect();
+    let unseen = hierarchy.conclusions.iter().filter_map(|conclusion| match &conclusion.claim {
         Claim::Level(MemoryLevelClaim::NotFound { level, .. }) => {
             let name = format!("L{level}");
-            Some(format!("; {name} {}", indistinct_level(&name, &all)))
+            Some(format!("; {name} {}", indistinct_level(&name, &names)))
         }
         _ => None,
     });
     let unseen: String = unseen.collect();
-    let text = format!("Latency by working set: {}{differs}{unseen}", each.collect::<Vec<_>>().join(", "));
-    let because = found.conclusions.first().map(|conclusion| conclusion.test.clone()).unwrap_or_default();
+    let text = format!("Latency by working set: {}{differs}{unseen}", texts.collect::<Vec<_>>().join(", "));
+    let because = hierarchy.conclusions.first().map(|conclusion| conclusion.test.clone()).unwrap_or_default();
     vec![Finding::new(Importance::Notable, FindingData::MemoryLevels, text, because).with_metrics(vec![LATENCY.id])]
 }

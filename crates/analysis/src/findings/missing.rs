@@ -4,16 +4,16 @@ use super::*;
 use crate::result::MissingFigureKind;
 
 pub(super) fn invalid_figures(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let of = |result: &MetricResult| {
+    let finding = |result: &MetricResult| {
         let Outcome::Invalid(ceiling) = &result.outcome else { return None };
         let [value, bound] = [ceiling.value, ceiling.bound].map(|value| value_text(value, result.metric.unit));
         let text = format!("{} measured {value}, which is impossible: {}", name(result), ceiling.likely_cause);
         let derivation = ceiling.derivation.as_ref().map_or_else(String::new, |by| format!(": {by}"));
         let because = format!("the bound is {bound}{derivation}");
-        let found = FindingData::Invalid { source: result.metric_case(), impossible: ceiling.clone() };
-        Some(Finding::new(Importance::Major, found, text, because).with_metrics(vec![result.metric.id]))
+        let data = FindingData::Invalid { source: result.metric_case(), impossible: ceiling.clone() };
+        Some(Finding::new(Importance::Major, data, text, because).with_metrics(vec![result.metric.id]))
     };
-    requested_results(analysis).filter_map(of).collect()
+    requested_results(analysis).filter_map(finding).collect()
 }
 
 pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
@@ -22,20 +22,20 @@ pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findi
         (Importance::Notable, MissingFigureKind::NotKnown, "are not known: too few undisturbed samples"),
         (Importance::Detail, MissingFigureKind::Skipped, "were skipped"),
     ];
-    let count = |(importance, of, what): (Importance, MissingFigureKind, &str)| {
-        let missing = |result: &MetricResult| missing_reason(result).filter(|(kind, _)| *kind == of);
+    let count = |(importance, counted, what): (Importance, MissingFigureKind, &str)| {
+        let missing = |result: &MetricResult| missing_reason(result).filter(|(kind, _)| *kind == counted);
         let is_missing = |result: &&MetricResult| missing(result).is_some();
         let first = requested_results(analysis).find(is_missing)?;
         let count = requested_results(analysis).filter(is_missing).count();
-        let all = match of {
+        let total = match counted {
             MissingFigureKind::Skipped => requested_results(analysis).count(),
             _ => attempted_figures(analysis),
         };
         let because = format!("first: {}: {}", name(first), missing(first)?.1);
-        let found = FindingData::MissingFigures { kind: of, count, total: all, first: first.metric_case() };
+        let data = FindingData::MissingFigures { kind: counted, count, total: total, first: first.metric_case() };
         let metrics = metrics_of_results(analysis, |result| missing(result).is_some());
-        let text = format!("{count} of {all} figures {what}");
-        Some(Finding::new(importance, found, text, because).with_metrics(metrics))
+        let text = format!("{count} of {total} figures {what}");
+        Some(Finding::new(importance, data, text, because).with_metrics(metrics))
     };
     kinds.into_iter().filter_map(count).collect()
 }

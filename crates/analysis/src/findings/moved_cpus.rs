@@ -17,11 +17,12 @@ pub(super) fn moved_cpus(analysis: &Analysis) -> Option<Finding> {
         let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
         states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
     };
-    let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
-    let most = most.map(|(_, result)| result);
-    let (unit, of) = (largest.metric.unit, summary.mode_unit.label());
-    let changes = format!("Core-to-core latency alternates between {} of the {of}", modes_text(summary.states(), unit));
-    let text = match most.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
+    let furthest = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let furthest = furthest.map(|(_, result)| result);
+    let (unit, modes) = (largest.metric.unit, summary.mode_unit.label());
+    let changes =
+        format!("Core-to-core latency alternates between {} of the {modes}", modes_text(summary.states(), unit));
+    let text = match furthest.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
         Some((rate, found)) => format!(
             "{changes}; the bandwidth of all CPUs follows it, {} the most: {}",
             rate.metric.id,
@@ -32,8 +33,8 @@ pub(super) fn moved_cpus(analysis: &Analysis) -> Option<Finding> {
             value_text(summary.headline, unit)
         ),
     };
-    let because = format!("two modes of core-to-core latency, separated over the {of} at {}", largest.case);
-    let moved = MovedCpus { case: largest.case.clone(), correlated: most.map(|result| result.metric.id) };
+    let because = format!("two modes of core-to-core latency, separated over the {modes} at {}", largest.case);
+    let moved = MovedCpus { case: largest.case.clone(), correlated: furthest.map(|result| result.metric.id) };
     let finding = Finding::new(Importance::Notable, FindingData::CpusMoved(moved), text, because);
     Some(finding.with_metrics(vec![BANDWIDTH_CORE_TO_CORE.id]))
 }

@@ -22,8 +22,8 @@ pub(super) fn partial_run(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding>
     let seconds = evidence.run.seconds;
     let text = format!("The run is partial ({reason}): the rest was not measured");
     let because = format!("it ended after {} s", number(seconds));
-    let found = FindingData::Partial { reason: reason.clone(), seconds };
-    vec![Finding::new(Importance::Notable, found, text, because)]
+    let data = FindingData::Partial { reason: reason.clone(), seconds };
+    vec![Finding::new(Importance::Notable, data, text, because)]
 }
 
 /// Hazards that all mean that other work kept the machine busy, the plainest first.
@@ -33,19 +33,19 @@ const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure
 fn hazards<'r>(evidence: &Evidence<'r>, of_busy: bool) -> Vec<&'r Hazard> {
     let place = |hazard: &&Hazard| BUSY_HAZARDS.iter().position(|busy| hazard.id == **busy);
     let serious = evidence.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
-    let mut found: Vec<&Hazard> = serious.filter(|hazard| place(hazard).is_some() == of_busy).collect();
-    found.sort_by_key(place);
-    found
+    let mut hazards: Vec<&Hazard> = serious.filter(|hazard| place(hazard).is_some() == of_busy).collect();
+    hazards.sort_by_key(place);
+    hazards
 }
 
 pub(super) fn serious_hazards(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let of = |hazard: &Hazard| {
+    let finding = |hazard: &Hazard| {
         let text = format!("{}: {}", hazard.summary, hazard.effect);
-        let found = FindingData::Hazard { id: hazard.id };
-        Finding::new(Importance::Major, found, text, hazard.source.clone())
+        let data = FindingData::Hazard { id: hazard.id };
+        Finding::new(Importance::Major, data, text, hazard.source.clone())
             .with_metrics(metrics_of_results(analysis, |result| hazard.is_affecting(&result.metric.id)))
     };
-    hazards(evidence, false).into_iter().map(of).collect()
+    hazards(evidence, false).into_iter().map(finding).collect()
 }
 
 /// One finding for all signs of a busy machine.
@@ -55,13 +55,13 @@ pub(super) fn busy_machine(evidence: &Evidence<'_>, _: &Analysis) -> Vec<Finding
     let text = format!("Other work kept this machine busy: {}", first.summary);
     let sources = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source));
     let because = sources.collect::<Vec<_>>().join("; ");
-    let found = FindingData::Busy { hazards: hazards.iter().map(|hazard| hazard.id).collect() };
-    vec![Finding::new(Importance::Major, found, text, because)]
+    let data = FindingData::Busy { hazards: hazards.iter().map(|hazard| hazard.id).collect() };
+    vec![Finding::new(Importance::Major, data, text, because)]
 }
 
 /// The core was shared throughout, judging by earlier runs of the machine.
 pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let found = analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
+    let finding = analysis.core_sharing_ratio.zip(analysis.block_over_chain).map(|(slower, block_over_chain)| {
         let (ratio, more) = (number(block_over_chain), percent(slower - 1.0));
         let because = format!(
             "the block canary took {ratio} times the chain canary at its best, {more} more than in earlier runs"
@@ -69,7 +69,7 @@ pub(super) fn shared_core(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding>
         let text = "Another thread shared this core during the whole run, judging by earlier runs: measure again later";
         Finding::new(Importance::Major, FindingData::CoreShared { slower, block_over_chain }, text.into(), because)
     });
-    found.into_iter().collect()
+    finding.into_iter().collect()
 }
 
 /// A frequency that moved by more than this makes figures of two runs differ more than most changes do.
@@ -77,7 +77,7 @@ const MIN_FREQUENCY_DEVIATION: f64 = 0.02;
 
 /// Another run may meet another frequency.
 pub(super) fn moved_frequency(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
-    let found = analysis.frequency_moved.map(|deviation| {
+    let finding = analysis.frequency_moved.map(|deviation| {
         let importance = if deviation > MIN_FREQUENCY_DEVIATION { Importance::Major } else { Importance::Notable };
         let text = format!(
             "The core's frequency kept moving, by {} of its usual one: the times of another run may differ from these by as much",
@@ -87,7 +87,7 @@ pub(super) fn moved_frequency(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
             "by the chain canary, where the block shows no neighbour: intervals of what follows the frequency are as wide";
         Finding::new(importance, FindingData::FrequencyMoved { deviation }, text, because.into())
     });
-    found.into_iter().collect()
+    finding.into_iter().collect()
 }
 
 /// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.

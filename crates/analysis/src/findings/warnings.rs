@@ -31,26 +31,26 @@ pub(super) fn warnings(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
 
 /// A detail where chance alone explains as many.
 fn warning_finding(analysis: &Analysis, summary: &WarningSummary) -> Option<Finding> {
-    let all = attempted_figures(analysis);
+    let total = attempted_figures(analysis);
     let own_warning =
         |result: &MetricResult| result.warnings.iter().find(|warning| warning.kind == summary.kind).cloned();
     let is_hit = |result: &MetricResult| own_warning(result).is_some();
     let (first, warning) = requested_results(analysis).find_map(|result| Some((result, own_warning(result)?)))?;
     let count = requested_results(analysis).filter(|result| is_hit(result)).count();
-    let by_chance = summary.alpha * all as f64;
+    let by_chance = summary.alpha * total as f64;
     let importance = if count as f64 <= 2.0 * by_chance { Importance::Detail } else { summary.importance };
     let expected = if by_chance < 0.5 {
         String::new()
     } else {
-        format!("; chance alone gives up to about {} among {all}", number(by_chance))
+        format!("; chance alone gives up to about {} among {total}", number(by_chance))
     };
     let (place, [many, one]) = (name(first), summary.text);
     let text = match count {
         1 => format!("{place} {one}{expected}"),
-        count => format!("{count} of {all} figures {many}, {place} among them{expected}"),
+        count => format!("{count} of {total} figures {many}, {place} among them{expected}"),
     };
     let because = format!("{place}: {}", warning.text);
-    let found =
-        FindingData::Warned { count, total: all, expected_by_chance: by_chance, first: first.metric_case(), warning };
-    Some(Finding::new(importance, found, text, because).with_metrics(metrics_of_results(analysis, is_hit)))
+    let data =
+        FindingData::Warned { count, total: total, expected_by_chance: by_chance, first: first.metric_case(), warning };
+    Some(Finding::new(importance, data, text, because).with_metrics(metrics_of_results(analysis, is_hit)))
 }

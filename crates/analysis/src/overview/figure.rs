@@ -33,8 +33,8 @@ impl ValueConversion {
 
     /// Both ends of an interval, lower one first.
     fn convert_ends(self, lower: f64, upper: f64) -> (f64, f64) {
-        let (one, other) = (self.convert(lower), self.convert(upper));
-        (one.min(other), one.max(other))
+        let (first, second) = (self.convert(lower), self.convert(upper));
+        (first.min(second), first.max(second))
     }
 
     /// The figure in words.
@@ -107,8 +107,8 @@ fn missing_figure(outcome: &Outcome) -> (String, Option<String>) {
 }
 
 fn estimate(value: f64, interval: Option<&Interval>, shown: ValueConversion) -> Option<Estimate> {
-    let at = shown.convert(value);
-    let (low, high) = interval.map_or((at, at), |ends| shown.convert_ends(ends.lower, ends.upper));
+    let converted = shown.convert(value);
+    let (low, high) = interval.map_or((converted, converted), |ends| shown.convert_ends(ends.lower, ends.upper));
     let is_range = interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
-    at.is_finite().then_some(Estimate { value: at, low, high, is_range })
+    converted.is_finite().then_some(Estimate { value: converted, low, high, is_range })
 }

@@ -44,8 +44,8 @@ pub(super) struct RungSpec {
     pub source: RungSource,
 }
 
-const fn rung_spec(what: &'static str, named: &'static str, at: RungSource) -> RungSpec {
-    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: at }
+const fn rung_spec(what: &'static str, named: &'static str, source: RungSource) -> RungSpec {
+    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: source }
 }
 
 const fn time_rung(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {
@@ -191,13 +191,14 @@ fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<Ladder
 }
 
 /// This quantity on published machines.
-fn published_times(found: &MetricResult, shown: ValueConversion) -> Vec<PublishedTime> {
+fn published_times(result: &MetricResult, shown: ValueConversion) -> Vec<PublishedTime> {
     let is_same = |value: &&ReferenceValue| {
-        value.case == found.case && value.value > 0.0 && comparability(value, &found.metric) == Comparability::Equal
+        value.case == result.case && value.value > 0.0 && comparability(value, &result.metric) == Comparability::Equal
     };
-    let of = |(machine, value): (Name, &ReferenceValue)| PublishedTime { machine, seconds: shown.convert(value.value) };
-    let all = references().iter().filter_map(|machine| Some((machine.id, machine.values.iter().find(is_same)?)));
-    all.map(of).collect()
+    let time =
+        |(machine, value): (Name, &ReferenceValue)| PublishedTime { machine, seconds: shown.convert(value.value) };
+    let values = references().iter().filter_map(|machine| Some((machine.id, machine.values.iter().find(is_same)?)));
+    values.map(time).collect()
 }
 
 /// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, a known one, and of
@@ -210,8 +211,8 @@ fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult
     let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
     let on = select(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
     let on = on.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
-    let found = on.filter_map(|result| Some((last(result), off(result)?, result)));
-    found.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
+    let candidates = on.filter_map(|result| Some((last(result), off(result)?, result)));
+    candidates.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
 }
 
 /// The pages of which levels are found.
@@ -223,15 +224,15 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
     if curve.find(&analysis.results).is_none() || !is_reported(name, &run.header.machine) {
         return None;
     }
-    let found: Vec<&str> = analysis.levels.iter().flat_map(|found| &found.levels).map(|level| &*level.name).collect();
-    let why_not = match found.as_slice() {
+    let names: Vec<&str> = analysis.levels.iter().flat_map(|names| &names.levels).map(|level| &*level.name).collect();
+    let why_not = match names.as_slice() {
         [] => "latency over the working set shows no levels".to_owned(),
-        found => format!("latency over the working set shows {} only", found.join(", ")),
+        names => format!("latency over the working set shows {} only", names.join(", ")),
     };
     Some(OverviewFigure {
         source: None,
         measured: None,
-        text: indistinct_level(name, &found),
+        text: indistinct_level(name, &names),
         missing_reason: Some(why_not),
         as_found: None,
         predicted: None,
@@ -241,10 +242,10 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
 }
 
 /// A level of the memory hierarchy that the curve of latency does not show apart from the next one.
-pub(crate) fn indistinct_level(name: &str, found: &[&str]) -> String {
+pub(crate) fn indistinct_level(name: &str, names: &[&str]) -> String {
     // Names sort by their level, and main memory comes after every cache.
     let place = |name: &str| (name == MEMORY_NAME, name.to_owned());
-    match found.iter().find(|other| place(other) > place(name)) {
+    match names.iter().find(|other| place(other) > place(name)) {
         Some(next) => format!("not distinguishable from {next}"),
         None => "not distinguishable".into(),
     }
@@ -255,8 +256,8 @@ fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a
     let settings = &run.header.settings;
     let [cpu, partner] = [Some(settings.cpu), settings.partner_cpu].map(|cpu| cpu.map(u64::from));
     let ends = |result: &&MetricResult| {
-        let of = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];
-        of == [cpu, partner] || of == [partner, cpu]
+        let pair = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];
+        pair == [cpu, partner] || pair == [partner, cpu]
     };
     let spot = select(&mem::CORE_TO_CORE);
     spot.find_all(results).find(ends).or_else(|| spot.find_all(results).next())

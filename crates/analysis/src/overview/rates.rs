@@ -30,14 +30,14 @@ struct RateSpec {
     or: Option<MetricSelector>,
 }
 
-const fn rate_spec(of: &'static str, named: &'static str, at: MetricSelector) -> RateSpec {
-    RateSpec { work: of, sentence_name: named, selector: at, or: None }
+const fn rate_spec(work: &'static str, named: &'static str, selector: MetricSelector) -> RateSpec {
+    RateSpec { work: work, sentence_name: named, selector: selector, or: None }
 }
 
 /// A local TCP stream in messages of the usual size, or of the largest that a run has.
-const fn local_stream(of: &'static str, named: &'static str, placement: PairPlacement) -> RateSpec {
+const fn local_stream(work: &'static str, named: &'static str, placement: PairPlacement) -> RateSpec {
     let stream = select(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1);
-    let usual = rate_spec(of, named, stream.with_number(net::MESSAGE, MESSAGE_BYTES));
+    let usual = rate_spec(work, named, stream.with_number(net::MESSAGE, MESSAGE_BYTES));
     RateSpec { or: Some(stream.furthest(net::MESSAGE)), ..usual }
 }
 
@@ -169,8 +169,8 @@ fn cache_size_doubt(line: &RateRowSpec, machine: &Machine, analysis: &Analysis) 
 
 /// They, each by its name in a sentence.
 pub(super) fn named_rates(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
-    let all = RATE_ROW_SPECS.iter().flat_map(|line| line.rates);
-    all.filter_map(|work| Some((work.sentence_name, rate(work, analysis)?))).collect()
+    let works = RATE_ROW_SPECS.iter().flat_map(|line| line.rates);
+    works.filter_map(|work| Some((work.sentence_name, rate(work, analysis)?))).collect()
 }
 
 fn rate(work: &RateSpec, analysis: &Analysis) -> Option<Rate> {

@@ -184,8 +184,8 @@ impl GapCauses {
     /// Of what an experiment shows.
     fn from_explanation(explanation: &Explanation) -> Self {
         let causes = &explanation.causes;
-        let names = |wanted: &[CauseVerdict]| {
-            causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.summary).collect()
+        let names = |verdicts: &[CauseVerdict]| {
+            causes.iter().filter(|cause| verdicts.contains(&cause.verdict)).map(|cause| cause.summary).collect()
         };
         let shown = |part: &ExplainedPart| {
             let PartKind::Cause(id) = part.kind else { return None };

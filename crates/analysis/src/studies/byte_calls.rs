@@ -10,11 +10,11 @@ use crate::prelude::*;
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
-    let all = evidence.all_cases(&BYTE_CALLS);
+    let calls = evidence.all_cases(&BYTE_CALLS);
     let moves_a_byte = |one: &&RoundHeadlines<'_>| !one.only_input && ByteCall::of(one.case) != Some(ByteCall::Lseek);
-    all.iter().find(moves_a_byte)?;
+    calls.iter().find(moves_a_byte)?;
     let of_call = |&call: &ByteCall| {
-        let points = all.iter().filter(|one| ByteCall::of(one.case) == Some(call));
+        let points = calls.iter().filter(|one| ByteCall::of(one.case) == Some(call));
         let dependence = TimeDependence::from_points(DependenceQuestion::FileSize, FILE_BYTES, points)?;
         let name = match call {
             ByteCall::Read => "a read of the next byte",
@@ -22,8 +22,8 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
             ByteCall::PreadAnywhere => "a pread of any byte",
             ByteCall::Pread => "a pread of the next byte",
         };
-        let [from, to] =
-            [dependence.positions.first(), dependence.positions.last()].map(|at| at.map(|&at| file_size_text(at)));
+        let [from, to] = [dependence.positions.first(), dependence.positions.last()]
+            .map(|position| position.map(|&position| file_size_text(position)));
         dependence.constant(&format!("{name} costs the same in files of {} to {}", from?, to?), file_size_text)
     };
     let conclusions = ByteCall::ALL.iter().filter_map(of_call).collect();
@@ -39,10 +39,10 @@ fn file_size_text(size: u64) -> String {
 
 /// The rates of the calls that move a byte, by size of the file; `None` where none was asked for.
 pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
-    let asked = || results.iter().filter(|one| one.metric.id == BYTE_CALLS.id && !one.only_input);
+    let asked = || results.iter().filter(|result| result.metric.id == BYTE_CALLS.id && !result.only_input);
     let cell = |size: u64, call: ByteCall| {
-        let is_it = |one: &&MetricResult| {
-            FILE_BYTES.number_in(&one.case) == Some(size) && ByteCall::of(&one.case) == Some(call)
+        let is_it = |result: &&MetricResult| {
+            FILE_BYTES.number_in(&result.case) == Some(size) && ByteCall::of(&result.case) == Some(call)
         };
         let time = asked().find(is_it)?.outcome.summary()?;
         let rate = |nanoseconds: f64| 1e9 / nanoseconds;
@@ -52,8 +52,8 @@ pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     };
     let moving = ByteCall::ALL.iter().copied().filter(|&call| call != ByteCall::Lseek);
     let calls: Vec<ByteCall> =
-        moving.filter(|&call| asked().any(|one| ByteCall::of(&one.case) == Some(call))).collect();
-    let sizes = distinct(asked().filter_map(|one| FILE_BYTES.number_in(&one.case)));
+        moving.filter(|&call| asked().any(|result| ByteCall::of(&result.case) == Some(call))).collect();
+    let sizes = distinct(asked().filter_map(|result| FILE_BYTES.number_in(&result.case)));
     let column = |&call: &ByteCall| {
         let label = if call == ByteCall::PreadAnywhere { "pread anywhere" } else { call.name() };
         StudyColumn::new(label, Unit::BytesPerSecond, true)

@@ -24,14 +24,14 @@ pub(super) struct LinePoint {
 }
 
 impl MetricLine {
-    fn add_point(&mut self, at: u64, rounds: Vec<f64>) {
-        let place = self.points.partition_point(|point| point.position < at);
-        self.points.insert(place, LinePoint { position: at, rounds });
+    fn add_point(&mut self, position: u64, rounds: Vec<f64>) {
+        let place = self.points.partition_point(|point| point.position < position);
+        self.points.insert(place, LinePoint { position: position, rounds });
     }
 
     /// The rounds at a position.
-    pub fn rounds_at(&self, at: u64) -> Option<&[f64]> {
-        self.points.iter().find(|point| point.position == at).map(|point| point.rounds.as_slice())
+    pub fn rounds_at(&self, position: u64) -> Option<&[f64]> {
+        self.points.iter().find(|point| point.position == position).map(|point| point.rounds.as_slice())
     }
 
     /// The other parameters as text: words alone, numbers with their names.
@@ -101,14 +101,14 @@ pub(super) fn line_ratios(first: &MetricLine, second: &MetricLine) -> Vec<LineRa
         .filter_map(|point| Some((point.position, point.rounds.as_slice(), second.rounds_at(point.position)?)))
         .filter(|(_, first, second)| first.iter().chain(*second).all(|&value| value > 0.0))
         .collect();
-    let all = both.len();
-    both.into_iter().filter_map(|(at, first, second)| line_ratio(at, first, second, all)).collect()
+    let count = both.len();
+    both.into_iter().filter_map(|(position, first, second)| line_ratio(position, first, second, count)).collect()
 }
 
 /// The second against the first at one of this many positions.
-pub(super) fn line_ratio(at: u64, first: &[f64], second: &[f64], of: usize) -> Option<LineRatio> {
+pub(super) fn line_ratio(position: u64, first: &[f64], second: &[f64], count: usize) -> Option<LineRatio> {
     let ratio = TestedFigure::ratio(first, second, None)?;
-    Some(LineRatio { position: at, ratio: ratio.at_joint_level(of).estimate, p_value: ratio.p_value(1.0) })
+    Some(LineRatio { position: position, ratio: ratio.at_joint_level(count).estimate, p_value: ratio.p_value(1.0) })
 }
 
 /// The chance by which it stands that the second is on a side at some of these positions.
@@ -205,8 +205,7 @@ const MIN_POINTS_PER_SIDE: usize = 2;
 /// Where the second line changes sides: positions at which neither side is certain are passed over.
 pub(super) fn crossings(standings: &[LineRatio]) -> Vec<Crossover> {
     let certain: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].side() != Ordering::Equal).collect();
-    let stretches: Vec<&[usize]> =
-        certain.chunk_by(|&one, &other| standings[one].side() == standings[other].side()).collect();
+    let stretches: Vec<&[usize]> = certain.chunk_by(|&a, &b| standings[a].side() == standings[b].side()).collect();
     let change = |sides: &[&[usize]]| {
         let (&before, &after) = (sides[0].last()?, sides[1].first()?);
         let is_carried = sides.iter().all(|side| side.len() >= MIN_POINTS_PER_SIDE);

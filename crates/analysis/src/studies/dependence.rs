@@ -146,9 +146,8 @@ struct LawJudgement {
 impl LawJudgement {
     /// `None` without any point.
     fn from_points(points: &[DependencePoint]) -> Option<Self> {
-        let furthest = |points: &[DependencePoint]| {
-            points.iter().copied().max_by(|one, other| one.distance().total_cmp(&other.distance()))
-        };
+        let furthest =
+            |points: &[DependencePoint]| points.iter().copied().max_by(|a, b| a.distance().total_cmp(&b.distance()));
         // By chance a point within the margin is found that far outside of it, ...
         let within = |point: &DependencePoint| match point.ratio_to_law.estimate.value {
             value if value > 1.0 + EQUIVALENCE_MARGIN => point.ratio_to_law.p_value(1.0 + EQUIVALENCE_MARGIN),
@@ -200,15 +199,15 @@ impl LeastSquaresLine {
 pub(crate) fn arguments(evidence: &Evidence<'_>) -> Option<Study> {
     let amount = |count: u64| if count == 0 { "none".to_owned() } else { count.to_string() };
     let of_kind = |&kind: &CallKind| {
-        let points = evidence.all_cases(&CALL_ARGS).iter().filter(|one| CallKind::of(one.case) == Some(kind));
+        let points = evidence.all_cases(&CALL_ARGS).iter().filter(|rounds| CallKind::of(rounds.case) == Some(kind));
         let dependence = TimeDependence::from_points(DependenceQuestion::Arguments, ARGUMENTS, points)?;
         let call = match kind {
             CallKind::Indirect => "an indirect call",
             CallKind::Plt => "a call through a PLT",
             CallKind::Direct => "a direct call",
         };
-        let most = *dependence.positions.last()?;
-        let constant = dependence.constant(&format!("up to {most} arguments are free in {call}"), amount)?;
+        let last = *dependence.positions.last()?;
+        let constant = dependence.constant(&format!("up to {last} arguments are free in {call}"), amount)?;
         if constant.holds == Some(true) {
             return Some(vec![constant]);
         }

@@ -72,13 +72,13 @@ fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConc
     if ratios.len() < MIN_SIZES {
         return None;
     }
-    let on = |side: Ordering| ratios.iter().filter(|one| one.side() == side).map(|one| one.position).collect();
+    let on = |side: Ordering| ratios.iter().filter(|ratio| ratio.side() == side).map(|ratio| ratio.position).collect();
     let (below, above): (Vec<u64>, Vec<u64>) = (on(Ordering::Less), on(Ordering::Greater));
     let (crossings, sizes) = (crossings(&ratios), ratios.len());
     let holds = if below.is_empty() { (above.len() == sizes).then_some(false) } else { Some(true) };
     let chance = match holds {
         Some(true) => side_p_value(&ratios, Ordering::Less),
-        _ => p_value_of_all(ratios.iter().map(|one| one.p_value)),
+        _ => p_value_of_all(ratios.iter().map(|ratio| ratio.p_value)),
     };
     let [base, other] = [base, other].map(|line| Name::intern(&line.name()));
     let text = if crossings.is_empty() {
@@ -96,18 +96,18 @@ fn engine_comparison(base: &MetricLine, other: &MetricLine) -> Option<StatedConc
     Some(test.conclude(Claim::Crossing { base, other, sizes, below, above, crossings }, holds, text))
 }
 
-fn no_crossing_sentence([base, other]: [&str; 2], all: usize, below: &[u64], above: &[u64]) -> String {
+fn no_crossing_sentence([base, other]: [&str; 2], count_all: usize, below: &[u64], above: &[u64]) -> String {
     let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
     let at_all = |sizes: &[u64]| {
         let ends = [sizes.first(), sizes.last()].map(|end| end.copied().map(bytes).unwrap_or_default());
-        format!("at all {all} request sizes, {}", ends.join(" to "))
+        format!("at all {count_all} request sizes, {}", ends.join(" to "))
     };
     let beats = format!("{other} beats {base} at some request size");
     match (below.len(), above.len()) {
-        (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {all}"),
-        (0, count) if count == all => format!("{beats}: {base} wins {}", at_all(above)),
+        (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {count_all}"),
+        (0, count) if count == count_all => format!("{beats}: {base} wins {}", at_all(above)),
         (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
-        (count, _) if count == all => format!("{other} beats {base} {}", at_all(below)),
+        (count, _) if count == count_all => format!("{other} beats {base} {}", at_all(below)),
         (_, 1..) => format!(
             "{other} beats {base} at requests of {}, and {base} wins at {}: too few sizes on one side to say where they cross",
             sizes(below),
@@ -124,17 +124,17 @@ pub(super) fn engine(case: &Case) -> &'static str {
 
 /// Which one is fastest at a size, where enough of them have it.
 fn fastest_at(lines: &[MetricLine], size: u64) -> Option<StatedConclusion> {
-    let here = lines.iter().filter_map(|line| {
+    let contenders = lines.iter().filter_map(|line| {
         let rounds = line.rounds_at(size).filter(|rounds| rounds.len() > 1)?;
         let case = line.held.clone().with_number(BLOCK, size);
         let side =
             MetricValue { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
         Some(Contender { side, case: line.held.clone(), rounds, name: engine(&line.held).to_owned() })
     });
-    let found = BestOf::find(BestQuestion::EngineAtSize, here.collect(), true)?;
-    let (count, name, rivals) = (found.others + 1, engine(&found.best.case), found.rivals_text("possibly as fast:"));
+    let first = BestOf::find(BestQuestion::EngineAtSize, contenders.collect(), true)?;
+    let (count, name, rivals) = (first.others + 1, engine(&first.best.case), first.rivals_text("possibly as fast:"));
     let text = format!("of {count} engines {name} is fastest at requests of {}{rivals}", bytes(size));
-    (count >= MIN_ENGINES).then(|| found.conclude(text))
+    (count >= MIN_ENGINES).then(|| first.conclude(text))
 }
 
 /// Lines below the answer, at most: with it eight sentences.
@@ -153,7 +153,7 @@ pub(super) fn add_answer(study: &mut Study) {
         _ => None,
     });
     let best: Vec<(&str, u64, bool)> = best.collect();
-    let groups = best.chunk_by(|one, other| (one.0, one.2) == (other.0, other.2)).map(|group| {
+    let groups = best.chunk_by(|a, b| (a.0, a.2) == (b.0, b.2)).map(|group| {
         let (name, from, is_sure) = group[0];
         let to = group[group.len() - 1].1;
         // Of two sizes nothing follows for those between.
@@ -164,8 +164,8 @@ pub(super) fn add_answer(study: &mut Study) {
         };
         format!("{name} at {sizes}{}", if is_sure { "" } else { " (others may be as fast)" })
     });
-    let each: Vec<String> = groups.collect();
-    if each.is_empty() {
+    let texts: Vec<String> = groups.collect();
+    if texts.is_empty() {
         return;
     }
     let is_sure = |conclusion: &&StatedConclusion| {
@@ -173,5 +173,5 @@ pub(super) fn add_answer(study: &mut Study) {
     };
     let because = study.conclusions.iter().filter(is_sure).map(|conclusion| format!("{}.", conclusion.text));
     let because = because.take(MAX_LINES).collect();
-    study.answers.push(StudyAnswer { text: format!("The fastest engine is {}.", each.join(", ")), reasons: because });
+    study.answers.push(StudyAnswer { text: format!("The fastest engine is {}.", texts.join(", ")), reasons: because });
 }

@@ -68,17 +68,17 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
         percent(SUFFICIENT_RATE_SHARE)
     );
     let of_curves = BLOCK_CURVES.iter().flat_map(|curve| curve.conclusions(evidence)).flatten();
-    let all = evidence.all_cases(&BLOCKSIZE_READ);
-    let beside = |uncached: &RoundHeadlines<'_>| {
+    let reads = evidence.all_cases(&BLOCKSIZE_READ);
+    let comparison = |uncached: &RoundHeadlines<'_>| {
         let case = uncached.case.clone().with_word(CacheState::Cached);
-        let cached = all.iter().find(|one| *one.case == case)?;
-        let found = RatioTest::above(RatioQuestion::CachedAgainstUncached, 1.0).test(uncached, cached)?;
+        let cached = reads.iter().find(|rounds| *rounds.case == case)?;
+        let answer = RatioTest::above(RatioQuestion::CachedAgainstUncached, 1.0).test(uncached, cached)?;
         let block = bytes(BLOCK.number_in(uncached.case).unwrap_or(0));
         let claim = format!("in blocks of {block} cached reads are faster than uncached ones");
-        Some(found.conclude_times(&claim, "as fast"))
+        Some(answer.conclude_times(&claim, "as fast"))
     };
-    let uncached = all.iter().filter(|one| CacheState::of(one.case) == Some(CacheState::Uncached));
-    Study::new(BLOCKSIZE, design, of_curves.chain(uncached.filter_map(beside)).collect())
+    let uncached = reads.iter().filter(|rounds| CacheState::of(rounds.case) == Some(CacheState::Uncached));
+    Study::new(BLOCKSIZE, design, of_curves.chain(uncached.filter_map(comparison)).collect())
 }
 
 /// Conclusions about queue depths, from the metrics `file.depth.*`.
@@ -102,7 +102,7 @@ impl FileCurve {
         };
         let mut points: Vec<&RoundHeadlines<'_>> = evidence.all_cases(self.metric).iter().filter(is_of_curve).collect();
         points.sort_by_key(|point| self.axis.number_in(point.case));
-        let best = points.iter().max_by(|one, other| one.headline().total_cmp(&other.headline()));
+        let best = points.iter().max_by(|a, b| a.headline().total_cmp(&b.headline()));
         let Some(&best) = best.filter(|_| points.len() >= MIN_KNEE_POINTS) else { return Default::default() };
         let is_enough = |point: &&RoundHeadlines<'_>| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline();
         let Some(knee) = points.iter().position(is_enough) else { return Default::default() };
@@ -137,8 +137,8 @@ impl FileCurve {
     }
 
     fn position(&self, side: &MetricValue) -> String {
-        let at = self.axis.number_in(&side.case).unwrap_or(0);
-        if self.axis.name == BLOCK.name { bytes(at) } else { at.to_string() }
+        let position = self.axis.number_in(&side.case).unwrap_or(0);
+        if self.axis.name == BLOCK.name { bytes(position) } else { position.to_string() }
     }
 }
 

@@ -102,14 +102,14 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
         conclusions.extend(pair.conclusions);
         answers.push(pair.answer);
     }
-    let study = Study::new(LOAD_STUDY, DESIGN, conclusions.into_iter().map(|one| one.stated).collect())?;
+    let study = Study::new(LOAD_STUDY, DESIGN, conclusions.into_iter().map(|conclusion| conclusion.stated).collect())?;
     let tables = sweeps.iter().flat_map(sweep_tables::sweep_tables).collect();
     Some(Study { answers, tables, in_tables: sweep_tables::undrawn_metrics(sweeps), ..study })
 }
 
 /// The conclusions of a sweep, the limit first, and its answer, where it has a limit.
-fn sweep_conclusions(sweep: &Sweep, all: &[Case]) -> (Vec<LoadConclusion>, Option<StudyAnswer>) {
-    let saturated = sweep.saturation.map(|at| SaturatedSweep::new(sweep, at));
+fn sweep_conclusions(sweep: &Sweep, cases: &[Case]) -> (Vec<LoadConclusion>, Option<StudyAnswer>) {
+    let saturated = sweep.saturation.map(|saturation| SaturatedSweep::new(sweep, saturation));
     let facts = VerdictFacts::new(sweep, saturated.as_ref());
     let laws = check_laws(sweep, saturated.as_ref().filter(|_| facts.is_reached()));
     let limit = limit::limit(sweep, saturated.as_ref(), &facts, &laws);
@@ -132,8 +132,8 @@ fn sweep_conclusions(sweep: &Sweep, all: &[Case]) -> (Vec<LoadConclusion>, Optio
         memory_growth::conclusion(sweep, false),
     ];
     conclusions.extend(others.into_iter().flatten());
-    let line = |wanted: AnswerLine| {
-        let parts = conclusions.iter().filter_map(|one| one.line.as_ref()).filter(|(line, _)| *line == wanted);
+    let line = |kind: AnswerLine| {
+        let parts = conclusions.iter().filter_map(|one| one.line.as_ref()).filter(|(line, _)| *line == kind);
         parts.map(|(_, says)| says.as_str()).collect::<Vec<_>>().join(" ")
     };
     let answer = limit.map(|limit| {
@@ -144,7 +144,7 @@ fn sweep_conclusions(sweep: &Sweep, all: &[Case]) -> (Vec<LoadConclusion>, Optio
             line(AnswerLine::Response),
             line(AnswerLine::Trouble),
         ];
-        limit::answer(&limit, lines.into_iter(), all)
+        limit::answer(&limit, lines.into_iter(), cases)
     });
     (conclusions, answer)
 }

@@ -21,7 +21,7 @@ fn correct_tests_of_kind(
     conclusions: &mut [&mut StatedConclusion],
     test_of: fn(&mut TestOutcome) -> Option<&mut PValue>,
 ) {
-    let tested = conclusions.iter_mut().filter_map(|one| one.conclusion.outcome.as_mut());
+    let tested = conclusions.iter_mut().filter_map(|stated| stated.conclusion.outcome.as_mut());
     let mut tests: Vec<&mut PValue> = tested.filter_map(test_of).collect();
     let alone: Vec<f64> = tests.iter().map(|test| test.raw).collect();
     for (test, joint) in tests.iter_mut().zip(adjusted_p_values(&alone)) {

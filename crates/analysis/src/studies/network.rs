@@ -9,6 +9,7 @@ use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP_LOST, CLOSE, CONNECT, MESSAGE, RTT_TCP,
     RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAMS, SendMethod,
 };
+use kelvin_stats::headline;
 
 use super::FULL_CPU_SHARE;
 use super::crossing::{LinePoint, LineRatio, distinct, joint_test, line_ratio, side_p_value};
@@ -44,30 +45,30 @@ pub(crate) fn calls(evidence: &Evidence<'_>) -> Option<Study> {
     };
     let protocol_share = |name: &str, metric: &Metric, stack: &Metric| {
         let both_ways = evidence.rounds_at(stack, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
-        let found = RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE)
+        let answer = RatioTest::above(RatioQuestion::ProtocolInRoundTrip, MAJORITY_SHARE)
             .test(trip(metric, PairPlacement::SameCpu)?, &both_ways.clone().scaled(2.0))?;
-        let (share, amounts) = (share_text(&found.ratio), found.amounts());
-        Some(found.conclude(format!(
+        let (share, amounts) = (share_text(&answer.ratio), answer.amounts());
+        Some(answer.conclude(format!(
             "more than half of a round trip of {small} over {name} on one CPU is sending and receiving, not switching: {share}, {amounts}"
         )))
     };
     let cpu_distance = |name: &str, metric: &Metric| {
         let [same, two] = [PairPlacement::SameCpu, PairPlacement::TwoCpus].map(|placement| trip(metric, placement));
-        let found = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same?, two?)?;
+        let answer = RatioTest::above(RatioQuestion::RoundTripBetweenCpus, 1.0).test(same?, two?)?;
         let claim = format!("a round trip of {small} over {name} takes longer between two CPUs than on one");
-        Some(found.conclude_times(&claim, "as long"))
+        Some(answer.conclude_times(&claim, "as long"))
     };
     let against_trip = |call: &str, metric: &Metric, question: RatioQuestion| {
         let cost = evidence.rounds_at(metric, &Case::new().with_word(PairPlacement::SameCpu))?;
-        let found = RatioTest::above(question, 1.0).test(trip(&RTT_TCP, PairPlacement::SameCpu)?, cost)?;
-        Some(found.conclude_times(&format!("a TCP {call} on one CPU costs more than a TCP round trip"), "as long"))
+        let answer = RatioTest::above(question, 1.0).test(trip(&RTT_TCP, PairPlacement::SameCpu)?, cost)?;
+        Some(answer.conclude_times(&format!("a TCP {call} on one CPU costs more than a TCP round trip"), "as long"))
     };
     // On one CPU, where only their work and switches take time.
     let against_tcp = |name: &str, metric: &Metric| {
         let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(metric, PairPlacement::SameCpu));
-        let found = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
+        let answer = RatioTest::below(RatioQuestion::RoundTripAgainstTcp, 1.0).test(tcp?, other?)?;
         let claim = format!("a round trip of {small} on one CPU takes less time over {name} than over TCP");
-        Some(found.conclude_times(&claim, "as long"))
+        Some(answer.conclude_times(&claim, "as long"))
     };
     let conclusions = PROTOCOLS
         .iter()
@@ -105,19 +106,19 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
 /// What matters most of the network, where the test supports it.
 pub(crate) fn essential_sentences(studies: &[Study]) -> Vec<String> {
     // The sides of a ratio that answers a question.
-    let base_of = |conclusion: &StatedConclusion, wanted: RatioQuestion| match &conclusion.claim {
-        Claim::Ratio { question, base, .. } if *question == wanted => Some(base.clone()),
+    let base_of = |conclusion: &StatedConclusion, asked: RatioQuestion| match &conclusion.claim {
+        Claim::Ratio { question, base, .. } if *question == asked => Some(base.clone()),
         _ => None,
     };
     let is_of_tcp = |base: MetricValue| base.metric == RTT_TCP.id;
     let is_large = |base: MetricValue| MESSAGE.number_in(&base.case) == Some(LARGE_MESSAGE);
-    let mut all = studies.iter().flat_map(|study| &study.conclusions);
+    let mut stated = studies.iter().flat_map(|study| &study.conclusions);
     let essential = [
-        all.clone().find(|one| base_of(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
-        all.clone().find(|one| base_of(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
-        all.clone().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
-        all.clone().rfind(|one| base_of(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
-        all.find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
+        stated.clone().find(|one| base_of(one, RatioQuestion::RoundTripBetweenCpus).is_some_and(is_of_tcp)),
+        stated.clone().find(|one| base_of(one, RatioQuestion::ConnectAgainstRoundTrip).is_some()),
+        stated.clone().find(|one| matches!(one.claim, Claim::BytesOutweighCalls { .. })),
+        stated.clone().rfind(|one| base_of(one, RatioQuestion::StreamsOnOneCpu).is_some_and(is_large)),
+        stated.find(|one| matches!(one.claim, Claim::Share { question: ShareQuestion::CpuOfStreams, .. })),
     ];
     let certain = essential.into_iter().flatten().filter(|one| one.holds == Some(true));
     certain.map(|one| one.text.clone()).collect()
@@ -136,10 +137,10 @@ pub(super) fn message_text(case: &Case) -> String {
 
 /// Whether a CPU limits streams, whatever they send and how: the case whose busiest CPU is least busy.
 fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
-    let all = evidence.all_cases(&BANDWIDTH_TCP_CPU);
-    let busy: Vec<TestedFigure> = all.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;
+    let cases_of_streams = evidence.all_cases(&BANDWIDTH_TCP_CPU);
+    let busy: Vec<TestedFigure> = cases_of_streams.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;
     let full: Vec<Option<bool>> = busy.iter().map(|busy| busy.estimate.is_above(FULL_CPU_SHARE)).collect();
-    let least = all.iter().min_by(|one, other| one.headline().total_cmp(&other.headline()))?;
+    let idlest = cases_of_streams.iter().min_by(|a, b| a.headline().total_cmp(&b.headline()))?;
     let holds = match full.iter().all(|&is_full| is_full == Some(true)) {
         true => Some(true),
         false => full.contains(&Some(false)).then_some(false),
@@ -149,10 +150,10 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
         busy.iter().zip(&full).filter(move |(_, full)| **full == answer).map(|one| one.0.p_value(FULL_CPU_SHARE))
     };
     let chance = match holds {
-        Some(false) => p_value_of_any(chances(holds), all.len()),
+        Some(false) => p_value_of_any(chances(holds), cases_of_streams.len()),
         _ => p_value_of_all(busy.iter().map(|busy| busy.p_value(FULL_CPU_SHARE))),
     };
-    let (cases, rounds, share) = (all.len(), least.values.len(), least.estimate()?);
+    let (cases, rounds, share) = (cases_of_streams.len(), idlest.values.len(), idlest.estimate()?);
     let text = format!(
         "TCP streams on this machine are CPU-limited in {}, with a CPU busy for more than {} of the time: the busiest is busy for {} in the \
          case with most idle time",
@@ -160,7 +161,7 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
         percent(FULL_CPU_SHARE),
         percent(share.value)
     );
-    let (question, of) = (ShareQuestion::CpuOfStreams, least.metric_value());
+    let (question, of) = (ShareQuestion::CpuOfStreams, idlest.metric_value());
     let test = format!("median of {rounds} rounds, case by case");
     let test = ClaimTest::new(TestEvidence::CaseByCase { cases, rounds }, test, outcome_of_p_value(chance));
     Some(test.conclude(Claim::Share { question, figure: of, share, limit: FULL_CPU_SHARE }, holds, text))
@@ -169,10 +170,10 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
 /// Whether datagrams are lost when the sender does not wait, between two processes of this machine or to another host.
 pub(super) fn datagrams_lost(lost: &RoundHeadlines<'_>, question: ShareQuestion) -> Option<StatedConclusion> {
     let (side, limit) = (LimitSide::Above, MIN_LOST_SHARE);
-    ShareTest { question, of: lost.metric_value(), shares: lost, side, limit }.conclude(|of, share| {
-        let (limit, message, share) = (percent(limit), message_text(&of.case), share_text(share));
+    ShareTest { question, of: lost.metric_value(), shares: lost, side, limit }.conclude(|figure, share| {
+        let (limit, message, share) = (percent(limit), message_text(&figure.case), share_text(share));
         let lost = match question {
-            ShareQuestion::DatagramsLost => format!("are lost {} of this machine", placement_text(&of.case)),
+            ShareQuestion::DatagramsLost => format!("are lost {} of this machine", placement_text(&figure.case)),
             _ => "to the agent are lost".to_owned(),
         };
         format!("more than {limit} of datagrams of {message} {lost} if the sender does not wait: {share}")
@@ -198,24 +199,23 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let points =
         PLACEMENTS.iter().map(|&placement| rates_by_message(rates, 1, placement)).find(|points| !points.is_empty())?;
     let takes = |rate: &&RoundHeadlines<'_>| {
-        let at = MESSAGE.number_in(rate.case).unwrap_or(0);
-        LinePoint { position: at, rounds: rate.values.iter().map(|rate| 1e9 * at as f64 / rate).collect() }
+        let size = MESSAGE.number_in(rate.case).unwrap_or(0);
+        LinePoint { position: size, rounds: rate.values.iter().map(|rate| 1e9 * size as f64 / rate).collect() }
     };
     let points: Vec<LinePoint> = points.iter().map(takes).collect();
     let (smallest, larger) = points.split_first()?;
     let twice: Vec<f64> = smallest.rounds.iter().map(|time| DOUBLED_TIME * time).collect();
     let against_twice = |point: &LinePoint| line_ratio(point.position, &twice, &point.rounds, larger.len());
     let standings: Vec<LineRatio> = larger.iter().filter_map(against_twice).collect();
-    let found = standings.iter().position(|standing| standing.side() == Ordering::Greater);
-    let shown = found.map_or(standings.last()?, |index| &standings[index]);
-    let from = found.map(|index| {
+    let crossing = standings.iter().position(|standing| standing.side() == Ordering::Greater);
+    let shown = crossing.map_or(standings.last()?, |index| &standings[index]);
+    let from = crossing.map(|index| {
         let before = standings[..index].iter().rfind(|standing| standing.side() == Ordering::Less);
         let (after, until) =
             (before.map_or(smallest.position, |standing| standing.position), standings[index].position);
         // Between the two it is taken to grow by the same time a byte.
-        let takes = |at: u64| {
-            points.iter().find(|point| point.position == at).map_or(0.0, |point| kelvin_stats::headline(&point.rounds))
-        };
+        let takes =
+            |size: u64| points.iter().find(|point| point.position == size).map_or(0.0, |point| headline(&point.rounds));
         let doubled = DOUBLED_TIME * takes(points[0].position);
         let share = (doubled - takes(after)) / (takes(until) - takes(after));
         let near = after as f64 + share.clamp(0.0, 1.0) * (until - after) as f64;
@@ -237,9 +237,9 @@ fn byte_cost_size(rates: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
         bytes(shown.position),
         ratio_text(&times, &format!("as long as one of {}", bytes(smallest.position)))
     );
-    let chance = match found {
+    let chance = match crossing {
         Some(_) => side_p_value(&standings, Ordering::Greater),
-        None => p_value_of_all(standings.iter().map(|one| one.p_value)),
+        None => p_value_of_all(standings.iter().map(|standing| standing.p_value)),
     };
     let what = format!("time of a message against {DOUBLED_TIME} times that of the smallest");
     let test = joint_test(&what, &standings, smallest.rounds.len(), outcome_of_p_value(chance));
@@ -257,56 +257,56 @@ fn stream_counts(rates: &[RoundHeadlines<'_>]) -> Vec<u64> {
 fn more_streams(rates: &[RoundHeadlines<'_>], placement: PairPlacement) -> Vec<StatedConclusion> {
     let [1, .., most] = stream_counts(rates)[..] else { return Vec::new() };
     let more = RatioTest::above(RatioQuestion::MoreStreams, 1.0);
-    let found =
+    let answer =
         test_by_message(more, &rates_by_message(rates, 1, placement), &rates_by_message(rates, most, placement));
-    let state = |found: RatioAnswer| {
-        let (message, placement) = (message_text(&found.other.case), placement_text(&found.other.case));
+    let state = |answer: RatioAnswer| {
+        let (message, placement) = (message_text(&answer.other.case), placement_text(&answer.other.case));
         let claim = format!("{most} TCP streams in messages of {message}, each {placement}, carry more than one");
-        found.conclude_times(&claim, "as much")
+        answer.conclude_times(&claim, "as much")
     };
-    found.into_iter().map(state).collect()
+    answer.into_iter().map(state).collect()
 }
 
 /// The answer at each message that both have.
 fn test_by_message(ask: RatioTest, bases: &[&RoundHeadlines<'_>], others: &[&RoundHeadlines<'_>]) -> Vec<RatioAnswer> {
-    let beside = |base: &&RoundHeadlines<'_>| {
+    let answer = |base: &&RoundHeadlines<'_>| {
         let other = others.iter().find(|other| MESSAGE.number_in(other.case) == MESSAGE.number_in(base.case))?;
         ask.test(base, other)
     };
-    bases.iter().filter_map(beside).collect()
+    bases.iter().filter_map(answer).collect()
 }
 
 /// Whether streams carry more with both ends on one CPU than on two, by message, the most streams last.
 fn one_cpu_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
     let ask = RatioTest::above(RatioQuestion::StreamsOnOneCpu, 1.0);
     let [apart, on_one] = PLACEMENTS;
-    let state = |streams: u64, found: RatioAnswer| {
-        let message = message_text(&found.other.case);
+    let state = |streams: u64, answer: RatioAnswer| {
+        let message = message_text(&answer.other.case);
         let claim = match streams {
             1 => format!("a TCP stream in messages of {message} carries more on one CPU than between two"),
             _ => format!(
                 "{streams} TCP streams in messages of {message} carry more each on one CPU than each between two"
             ),
         };
-        found.conclude_times(&claim, "as much")
+        answer.conclude_times(&claim, "as much")
     };
     let of_count = |streams| {
         let [apart, on_one] = [apart, on_one].map(|placement| rates_by_message(rates, streams, placement));
-        test_by_message(ask, &apart, &on_one).into_iter().map(move |found| state(streams, found))
+        test_by_message(ask, &apart, &on_one).into_iter().map(move |answer| state(streams, answer))
     };
     stream_counts(rates).into_iter().flat_map(of_count).collect()
 }
 
 /// Whether a send method that saves the sender's copy carries more.
 fn send_method_gain(rates: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
-    let beside = |other: &RoundHeadlines<'_>| {
+    let gain = |other: &RoundHeadlines<'_>| {
         let method = SendMethod::of(other.case).filter(|&method| method != SendMethod::Send)?;
         let usual = other.case.clone().with_word(SendMethod::Send);
         let usual = rates.iter().find(|known| *known.case == usual)?;
-        let found = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(usual, other)?;
+        let answer = RatioTest::above(RatioQuestion::SendMethod, 1.0).test(usual, other)?;
         let (message, placement) = (message_text(other.case), placement_text(other.case));
         let claim = format!("{} carries more than send in messages of {message} {placement}", method.name());
-        Some(found.conclude_times(&claim, "as much"))
+        Some(answer.conclude_times(&claim, "as much"))
     };
-    rates.iter().filter_map(beside).collect()
+    rates.iter().filter_map(gain).collect()
 }

@@ -85,10 +85,10 @@ fn streams_text(case: &Case) -> String {
 
 /// For each direction the number of streams that carried most.
 fn fastest_streams<'a, 'r>(streams: &'a [RoundHeadlines<'r>]) -> Vec<&'a RoundHeadlines<'r>> {
-    let held = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
+    let fixed = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
     let mut best: Vec<&RoundHeadlines<'r>> = Vec::new();
     for stream in streams.iter().filter(|stream| STREAMS.number_in(stream.case).is_some()) {
-        match best.iter_mut().find(|known| held(known) == held(stream)) {
+        match best.iter_mut().find(|known| fixed(known) == fixed(stream)) {
             Some(known) if known.headline() < stream.headline() => *known = stream,
             Some(_) => {}
             None => best.push(stream),
@@ -99,15 +99,15 @@ fn fastest_streams<'a, 'r>(streams: &'a [RoundHeadlines<'r>]) -> Vec<&'a RoundHe
 
 /// Whether the most streams carry more than one, by direction.
 fn more_streams(streams: &[RoundHeadlines<'_>]) -> Vec<StatedConclusion> {
-    let held = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
+    let fixed = |stream: &RoundHeadlines<'_>| without_axes(stream.case, &[STREAMS]);
     let count = |stream: &RoundHeadlines<'_>| STREAMS.number_in(stream.case).unwrap_or(0);
-    let beside = |one: &RoundHeadlines<'_>| {
-        let same = streams.iter().filter(|other| held(other) == held(one) && count(other) > 1);
+    let gain = |single: &RoundHeadlines<'_>| {
+        let same = streams.iter().filter(|other| fixed(other) == fixed(single) && count(other) > 1);
         let most = same.max_by_key(|other| count(other))?;
-        let found = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(one, most)?;
-        Some(found.conclude_times(&format!("{} carry more than one", streams_text(most.case)), "as much"))
+        let answer = RatioTest::above(RatioQuestion::MoreStreamsToHost, 1.0).test(single, most)?;
+        Some(answer.conclude_times(&format!("{} carry more than one", streams_text(most.case)), "as much"))
     };
-    streams.iter().filter(|stream| count(stream) == 1).filter_map(beside).collect()
+    streams.iter().filter(|stream| count(stream) == 1).filter_map(gain).collect()
 }
 
 /// Whether streams saturate the link, if its capacity is known.
@@ -117,21 +117,22 @@ fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Opti
     let shares = stream.clone().scaled(1.0 / prediction.value);
     let limit = prediction.low / prediction.value;
     let tested = shares.tested_figure()?;
-    let (of, share) = (stream.metric_value(), tested.estimate);
+    let (figure, share) = (stream.metric_value(), tested.estimate);
     let (streams, least) = (streams_text(stream.case), percent(limit));
-    let (used, rate, link) = (share_text(&share), amount_text(&of), value_text(of.value / share.value, of.unit));
+    let (used, rate, link) =
+        (share_text(&share), amount_text(&figure), value_text(figure.value / share.value, figure.unit));
     let text = format!("{streams} used at least {least} of the link: {used}, {rate} of {link}");
     let over = Some(prediction.derivation.clone());
     let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
-    let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure: of, share, limit };
+    let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure: figure, share, limit };
     Some(test.conclude(claim, share.is_above(limit), text))
 }
 
 /// Which host has a CPU saturated by the streams, if one has.
 fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<StatedConclusion> {
-    let here = evidence.rounds_at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
+    let local = evidence.rounds_at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
     let tested: [TestedFigure; 2] =
-        [here.tested_figure()?, evidence.rounds_at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.tested_figure()?];
+        [local.tested_figure()?, evidence.rounds_at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.tested_figure()?];
     let busy = tested.map(|share| share.estimate);
     let full = busy.map(|share| share.is_above(FULL_CPU_SHARE));
     // That neither host is the limit is a claim that holds.
@@ -151,7 +152,7 @@ fn host_limit(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Option<St
     let text = format!(
         "{streams} {are} {limit}: the test uses {here_busy} of a CPU on this host, and {there_busy} of one on the agent's host"
     );
-    let test = ClaimTest::median(here.values.len(), None, outcome_of_p_value(chance));
+    let test = ClaimTest::median(local.values.len(), None, outcome_of_p_value(chance));
     let claim = Claim::HostLimit { figure: stream.metric_value(), busy, full: FULL_CPU_SHARE };
     Some(test.conclude(claim, is_known.then_some(true), text))
 }
@@ -171,13 +172,13 @@ fn limiting_host(full: [Option<bool>; 2]) -> &'static str {
 fn program_cost(evidence: &Evidence<'_>, transport: Transport) -> Option<StatedConclusion> {
     let ping = evidence.rounds_at(&PEER_PING, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let trip = small_round_trip(evidence, transport)?;
-    let found = RatioTest::above(RatioQuestion::ProgramAgainstKernel, 1.0).test(ping, trip)?;
+    let answer = RatioTest::above(RatioQuestion::ProgramAgainstKernel, 1.0).test(ping, trip)?;
     let claim = format!(
         "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel",
         message_text(ping.case),
         if transport == Transport::Udp { "UDP" } else { "TCP" }
     );
-    Some(found.conclude_times(&claim, "as long"))
+    Some(answer.conclude_times(&claim, "as long"))
 }
 
 /// The rounds of a round trip of a small message.
@@ -187,15 +188,16 @@ fn small_round_trip<'e, 'r>(evidence: &'e Evidence<'r>, transport: Transport) ->
 
 /// Whether datagrams to the agent are lost when the sender does not wait.
 fn losses(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
-    let all = evidence.all_cases(&PEER_BANDWIDTH_UDP_LOST).iter();
-    all.filter_map(|lost| datagrams_lost(lost, ShareQuestion::DatagramsLostToHost)).collect()
+    let rates = evidence.all_cases(&PEER_BANDWIDTH_UDP_LOST).iter();
+    rates.filter_map(|lost| datagrams_lost(lost, ShareQuestion::DatagramsLostToHost)).collect()
 }
 
 /// Whether paced datagrams arrive, by the offered rate, the lowest first.
 fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
-    let all = evidence.all_cases(&PEER_OFFERED_LOST).iter();
-    let mut all: Vec<&RoundHeadlines<'_>> = all.filter(|lost| OFFERED_RATE.number_in(lost.case).is_some()).collect();
-    all.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
+    let rates = evidence.all_cases(&PEER_OFFERED_LOST).iter();
+    let mut rates: Vec<&RoundHeadlines<'_>> =
+        rates.filter(|lost| OFFERED_RATE.number_in(lost.case).is_some()).collect();
+    rates.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
     let of = |lost: &RoundHeadlines<'_>| {
         let of = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
         let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, LimitSide::Below, MIN_LOST_SHARE);
@@ -205,17 +207,17 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
             format!("of datagrams paced at {rate} ({offered} Mbit/s offered) at most {most} are lost: {lost}")
         })
     };
-    all.into_iter().filter_map(of).collect()
+    rates.into_iter().filter_map(of).collect()
 }
 
 /// How much longer a message takes during a saturating stream.
 fn queueing_delay(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let loaded = evidence.rounds_at(&PEER_LOADED, &Case::new())?;
     let alone = small_round_trip(evidence, Transport::Tcp)?;
-    let found = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(alone, loaded)?;
+    let answer = RatioTest::above(RatioQuestion::WaitBehindStream, DOUBLED_TIME).test(alone, loaded)?;
     let claim = format!(
         "beside a saturating stream a round trip of {} queues in buffers and takes more than {DOUBLED_TIME} times as long",
         message_text(alone.case)
     );
-    Some(found.conclude_times(&claim, "as long"))
+    Some(answer.conclude_times(&claim, "as long"))
 }

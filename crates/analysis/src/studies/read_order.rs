@@ -10,16 +10,16 @@ const MAX_UNANSWERED: usize = 4;
 
 /// Conclusions from the metric `file.seqrand`, one for each file and state of the page cache.
 pub(crate) fn read_order(evidence: &Evidence<'_>) -> Option<Study> {
-    let all = evidence.all_cases(&READ_ORDER);
-    let beside = |in_order: &RoundHeadlines<'_>| {
+    let reads = evidence.all_cases(&READ_ORDER);
+    let comparison = |in_order: &RoundHeadlines<'_>| {
         let case = in_order.case.clone().with_word(AccessOrder::Random);
-        let at_random = all.iter().find(|one| *one.case == case)?;
-        let found = RatioTest::above(RatioQuestion::RandomAgainstSequential, 1.0).test(in_order, at_random)?;
+        let at_random = reads.iter().find(|rounds| *rounds.case == case)?;
+        let answer = RatioTest::above(RatioQuestion::RandomAgainstSequential, 1.0).test(in_order, at_random)?;
         let claim = format!("{}: blocks at random take longer than in order", state_and_file(in_order.case));
-        Some(found.conclude_times(&claim, "as long"))
+        Some(answer.conclude_times(&claim, "as long"))
     };
-    let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
-    let conclusions = in_order.filter_map(beside).collect();
+    let in_order = reads.iter().filter(|rounds| AccessOrder::of(rounds.case) == Some(AccessOrder::Sequential));
+    let conclusions = in_order.filter_map(comparison).collect();
     let design = "Files of several sizes were read in blocks of 4 KiB, in order and in random order, one block at a time, through an \
                   empty page cache and past it, in several rounds.";
     Study::new(READ_ORDER.id, design, conclusions)
@@ -62,48 +62,48 @@ pub(super) fn add_answer(study: &mut Study) {
         };
         Some(FileOrders { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
     };
-    let all: Vec<FileOrders> = study.conclusions.iter().filter_map(orders).collect();
+    let files: Vec<FileOrders> = study.conclusions.iter().filter_map(orders).collect();
     let mut states: Vec<Option<CacheState>> = Vec::new();
-    for one in all.iter().filter(|one| one.relation != TimeRelation::Unknown).chain(&all) {
-        if !states.contains(&one.state) {
-            states.push(one.state);
+    for file in files.iter().filter(|file| file.relation != TimeRelation::Unknown).chain(&files) {
+        if !states.contains(&file.state) {
+            states.push(file.state);
         }
     }
-    let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &all)).collect();
+    let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &files)).collect();
     if !sentences.is_empty() {
         study.answers.push(StudyAnswer { text: sentences.join(" "), reasons: Vec::new() });
     }
 }
 
 /// `Uncached: blocks at random take longer than in order at all 8 file sizes, 21.4 to 29.8 times as long.`
-fn state_sentence(state: Option<CacheState>, all: &[FileOrders]) -> String {
+fn state_sentence(state: Option<CacheState>, files: &[FileOrders]) -> String {
     let name = match state {
         Some(CacheState::Cached) => "Cached",
         Some(CacheState::Uncached) => "Uncached",
         Some(CacheState::Direct) => "Direct",
         _ => "As found",
     };
-    let here: Vec<&FileOrders> = all.iter().filter(|one| one.state == state).collect();
+    let of_state: Vec<&FileOrders> = files.iter().filter(|file| file.state == state).collect();
     let mut parts: Vec<String> = Vec::new();
     for relation in [TimeRelation::Longer, TimeRelation::Shorter, TimeRelation::Same, TimeRelation::Unknown] {
-        let some: Vec<&FileOrders> = here.iter().copied().filter(|one| one.relation == relation).collect();
+        let some: Vec<&FileOrders> = of_state.iter().copied().filter(|file| file.relation == relation).collect();
         if some.is_empty() {
             continue;
         }
         // The first part of a sentence says of how many.
         let (than, place) = match some.len() {
             some if !parts.is_empty() => ("", some.to_string()),
-            some if some == here.len() => (" than in order", format!("all {some} file sizes")),
-            some => (" than in order", format!("{some} of {} file sizes", here.len())),
+            some if some == of_state.len() => (" than in order", format!("all {some} file sizes")),
+            some => (" than in order", format!("{some} of {} file sizes", of_state.len())),
         };
-        let (least, most) = min_max(some.iter().map(|one| one.times)).unwrap_or_default();
-        let [least, most] = [least, most].map(number);
-        let times = if least == most { most } else { format!("{least} to {most}") };
+        let (lowest, highest) = min_max(some.iter().map(|file| file.times)).unwrap_or_default();
+        let [lowest, highest] = [lowest, highest].map(number);
+        let times = if lowest == highest { highest } else { format!("{lowest} to {highest}") };
         parts.push(match relation {
             TimeRelation::Longer => format!("longer{than} at {place}, {times} times as long"),
             TimeRelation::Shorter => format!("less long{than} at {place}, {times} times as long"),
             TimeRelation::Same => {
-                let within = some.iter().filter_map(|one| one.same_within).fold(0.0, f64::max);
+                let within = some.iter().filter_map(|file| file.same_within).fold(0.0, f64::max);
                 format!("as long as in order within {} at {place}", percent(within))
             }
             TimeRelation::Unknown => {

@@ -12,7 +12,7 @@ const MAX_REQUEST_GAP: f64 = 0.1;
 
 /// Conclusions from the metrics `file.remote.*`.
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
-    let all = evidence.all_cases(&REMOTE_SHARE);
+    let shares = evidence.all_cases(&REMOTE_SHARE);
     let remote_share = |shares: &RoundHeadlines<'_>| {
         let (question, side) = (ShareQuestion::RemoteAccess, LimitSide::Above);
         let test = ShareTest { question, of: shares.metric_value(), shares, side, limit: 0.0 };
@@ -22,9 +22,9 @@ pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
     let kind = |case: &Case| (CacheState::of(case), AccessOrder::of(case));
     let is_larger =
         |case: &Case, than: &Case| kind(case) == kind(than) && BYTES.number_in(case) > BYTES.number_in(than);
-    let is_largest = |one: &&RoundHeadlines<'_>| !all.iter().any(|other| is_larger(other.case, one.case));
-    let of_largest = all.iter().filter(is_largest).filter_map(remote_share);
-    let in_order = all.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
+    let is_largest = |one: &&RoundHeadlines<'_>| !shares.iter().any(|other| is_larger(other.case, one.case));
+    let of_largest = shares.iter().filter(is_largest).filter_map(remote_share);
+    let in_order = shares.iter().filter(|one| AccessOrder::of(one.case) == Some(AccessOrder::Sequential));
     // In memory nothing is fetched in any order.
     let fetched = in_order.filter(|one| CacheState::of(one.case) != Some(CacheState::Cached));
     let conclusions = of_largest.chain(fetched.filter_map(|one| order_convergence(evidence, one))).collect();
@@ -71,10 +71,10 @@ fn order_convergence(evidence: &Evidence<'_>, in_order: &RoundHeadlines<'_>) -> 
             false => format!("; a block is {sequential} to the server in order, and {random} at random"),
         }
     });
-    let here = span_text(&ratios[1], number).replacen(" (", " times (", 1);
+    let local_times = span_text(&ratios[1], number).replacen(" (", " times (", 1);
     let (file, times) = (state_and_file(in_order.case), ratio_text(&ratios[0], "as long as sequential ones"));
     let text = format!(
-        "{file}: the order of reads matters less over the network: random ones take {times}, on this machine {here}{}",
+        "{file}: the order of reads matters less over the network: random ones take {times}, on this machine {local_times}{}",
         why.unwrap_or_default()
     );
     let claim = Claim::OrderConverges { remote: remote.map(RoundHeadlines::metric_value), ratios, ratio, requests };

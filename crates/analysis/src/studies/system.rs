@@ -74,8 +74,8 @@ fn longer_conclusion(
     if first.only_input && second.only_input {
         return None;
     }
-    let found = RatioTest::above(question, 1.0).test(first, second)?;
-    Some(found.conclude_times(claim, "as long"))
+    let answer = RatioTest::above(question, 1.0).test(first, second)?;
+    Some(answer.conclude_times(claim, "as long"))
 }
 
 /// What a thread and a process wait for.
@@ -90,10 +90,10 @@ pub(crate) fn one_way(evidence: &Evidence<'_>) -> Option<Study> {
     let later = |placement: PairPlacement, (mechanism, waited_for): (HandoffMechanism, &str)| {
         let pair = [mechanism.between_threads(), mechanism.between_processes()];
         let [thread, process] = pair.map(|woken| evidence.rounds_at(&ONE_WAY_WAKE_UP, &woken.with_word(placement)));
-        let found = RatioTest::above(RatioQuestion::ProcessWakeAgainstThread, 1.0).test(thread?, process?)?;
-        let placement = placement_text(&found.other.case);
+        let answer = RatioTest::above(RatioQuestion::ProcessWakeAgainstThread, 1.0).test(thread?, process?)?;
+        let placement = placement_text(&answer.other.case);
         let claim = format!("{placement} {waited_for} wakes a process later than a thread");
-        Some(found.conclude_times(&claim, "as long"))
+        Some(answer.conclude_times(&claim, "as long"))
     };
     let placements = [PairPlacement::SameCpu, PairPlacement::TwoCpus];
     let conclusions = placements

@@ -55,12 +55,12 @@ struct TaskRounds<'e, 'r> {
 
 /// The rounds of this many tasks of a kind.
 fn rounds_of_tasks<'e, 'r>(
-    all: &'e [RoundHeadlines<'r>],
+    cells: &'e [RoundHeadlines<'r>],
     kind: TaskKind,
     tasks: u64,
 ) -> Option<&'e RoundHeadlines<'r>> {
     let case = Case::new().with_word(kind).with_number(TASK_COUNT, tasks);
-    all.iter().find(|rounds| *rounds.case == case)
+    cells.iter().find(|rounds| *rounds.case == case)
 }
 
 /// Whether more tasks than CPUs help, as certain as it is.
@@ -83,13 +83,15 @@ impl TaskRounds<'_, '_> {
     fn speed_up(&self, kind: TaskKind) -> Vec<StatedConclusion> {
         let sides = [1, self.cpus].map(|tasks| rounds_of_tasks(self.elapsed, kind, tasks));
         let efficiency = rounds_of_tasks(self.efficiency, kind, self.cpus);
-        let ([Some(one), Some(all)], Some(efficiency), 2..) = (sides, efficiency, self.cpus) else { return Vec::new() };
+        let ([Some(single), Some(full)], Some(efficiency), 2..) = (sides, efficiency, self.cpus) else {
+            return Vec::new();
+        };
         let cpus = self.cpus as f64;
         let faster = efficiency.clone().scaled(cpus);
         let Some(tested) = faster.tested_figure() else { return Vec::new() };
         let (ratio, tasks) = (tested.estimate, format!("{} {}", self.cpus, kind.name()));
         let judged = |question, limit, same, text| {
-            let (base, other) = (all.metric_value(), one.metric_value());
+            let (base, other) = (full.metric_value(), single.metric_value());
             let over = Some(SINGLE_TASK_BASE.into());
             ClaimTest::median(faster.values.len(), over, tested.test(limit, same)).conclude(
                 Claim::Ratio { question, base, other, ratio, limit },
@@ -126,14 +128,14 @@ impl TaskRounds<'_, '_> {
     fn processes_against_threads(&self) -> Option<StatedConclusion> {
         let [threads, processes] =
             [TaskKind::Threads, TaskKind::Processes].map(|kind| rounds_of_tasks(self.elapsed, kind, self.cpus));
-        let found = RatioTest::above(RatioQuestion::ProcessesAgainstThreads, 1.0).test(threads?, processes?)?;
+        let answer = RatioTest::above(RatioQuestion::ProcessesAgainstThreads, 1.0).test(threads?, processes?)?;
         let (processes, threads) = match self.cpus {
             1 => ("1 process takes".to_owned(), "1 thread".to_owned()),
             tasks => (format!("{tasks} processes take"), format!("{tasks} threads")),
         };
-        let times = ratio_text(&found.ratio, &format!("as long as {threads}"));
-        let text = format!("threads and processes differ: {processes} {times}: {}", found.amounts());
-        let mut longer = found.conclude(text);
+        let times = ratio_text(&answer.ratio, &format!("as long as {threads}"));
+        let text = format!("threads and processes differ: {processes} {times}: {}", answer.amounts());
+        let mut longer = answer.conclude(text);
         // Shorter is different too.
         longer.conclusion.holds = longer.holds.map(|_| true);
         Some(longer)

@@ -40,7 +40,7 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
         thread_lines(evidence).iter().flat_map(ThreadLine::conclusions).collect();
     let cells = evidence.all_cases(&THREADS);
     let states = distinct(cells.iter().map(|cell| without_axes(cell.case, &[THREAD_COUNT, BLOCK])));
-    conclusions.extend(states.iter().filter_map(|held| best_cell(held, cells)));
+    conclusions.extend(states.iter().filter_map(|fixed| best_cell(fixed, cells)));
     let design = format!(
         "One file was read by several numbers of threads, each its part, at several block sizes, in several rounds. More \
          threads help if they reach more than {} of the rate with fewer. The universal scalability law (Gunther 2007), \
@@ -90,7 +90,7 @@ impl ThreadLine<'_, '_> {
     /// Whether more threads than the first number that is enough help.
     fn sufficient_threads(&self) -> Option<StatedConclusion> {
         let rate = |index: &usize| self.points[*index].headline();
-        let best = (0..self.points.len()).max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+        let best = (0..self.points.len()).max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
         let first = (0..self.points.len()).find(|index| rate(index) >= SUFFICIENT_RATE_SHARE * rate(&best))?;
         // If the first that is enough is the best, those after it are compared with it; if it is the last, it with
         // the one before.
@@ -100,11 +100,11 @@ impl ThreadLine<'_, '_> {
             (last, _) => (last.checked_sub(1)?, last),
         };
         let help = RatioTest::above(RatioQuestion::MoreThreads, 1.0 / SUFFICIENT_RATE_SHARE);
-        let found = help.test_chosen_among(self.points[few], self.points[many], Some(self.points.len()))?;
+        let answer = help.test_chosen_among(self.points[few], self.points[many], Some(self.points.len()))?;
         let (few, more) = (counted_text(threads_of(self.points[few]), "thread"), threads_of(self.points[many]));
         let (name, gain) = (self.name(), percent(1.0 / SUFFICIENT_RATE_SHARE - 1.0));
-        let (times, rate) = (ratio_text(&found.ratio, "as much"), amount_text(&found.other));
-        Some(found.conclude(format!("{name}: more than {few} help by more than {gain}: {more} read {times}, {rate}")))
+        let (times, rate) = (ratio_text(&answer.ratio, "as much"), amount_text(&answer.other));
+        Some(answer.conclude(format!("{name}: more than {few} help by more than {gain}: {more} read {times}, {rate}")))
     }
 
     fn fit(&self) -> Option<ScalabilityFit> {
@@ -174,11 +174,11 @@ impl ThreadLine<'_, '_> {
         let furthest = LawDeviation { workers: fitted.worst_misfit.n as u64, ratio: fitted.worst_misfit.ratio };
         let side = if furthest.ratio < 1.0 { "below" } else { "above" };
         let deviation = format!("{} {side}", percent((furthest.ratio - 1.0).abs()));
-        let at = counted_text(furthest.workers, "thread");
+        let workers = counted_text(furthest.workers, "thread");
         let points = self.points.len();
         let test = format!(
             "least squares on logarithms of the mean rates at {points} thread counts; intervals by a parametric bootstrap of the \
-             rounds; the largest deviation is at {at}: {deviation} the measured rate"
+             rounds; the largest deviation is at {workers}: {deviation} the measured rate"
         );
         let conclude = |law: ScalabilityClaim, holds: Option<bool>, text: String| {
             let test = ClaimTest::new(TestEvidence::LeastSquares { points, furthest }, test.clone(), None);
@@ -187,7 +187,7 @@ impl ThreadLine<'_, '_> {
         let held = || self.held.clone();
         if !fitted.describes {
             let text = format!(
-                "the universal scalability law describes the rates: at {at} it is {deviation} the measured one, so its coefficients mean \
+                "the universal scalability law describes the rates: at {workers} it is {deviation} the measured one, so its coefficients mean \
                  nothing here"
             );
             return vec![conclude(ScalabilityClaim::Describes { fixed: held(), furthest }, Some(false), text)];
@@ -195,7 +195,7 @@ impl ThreadLine<'_, '_> {
         let (sigma, kappa) =
             (Estimate::new(fitted.law.sigma, fitted.sigma), Estimate::new(fitted.law.kappa, fitted.kappa));
         // Three digits: coherency is small.
-        let coefficient = |of: &Estimate| span_text(of, |value| format!("{} %", number(100.0 * value)));
+        let coefficient = |estimate: &Estimate| span_text(estimate, |value| format!("{} %", number(100.0 * value)));
         let contention = format!(
             "contention takes more than {} of the work: the universal scalability law gives sigma {} and kappa (coherency) {}",
             percent(MIN_CONTENTION),
@@ -229,11 +229,11 @@ impl ThreadLine<'_, '_> {
 }
 
 /// The best cell in one page cache state; `None` unless threads and blocks were both varied.
-fn best_cell(held: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
+fn best_cell(fixed: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusion> {
     let is_here =
-        |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == *held && cell.are_positive();
-    let here: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
-    let varied = |axis: Axis| here.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(here[0].case));
+        |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == *fixed && cell.are_positive();
+    let of_state: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
+    let varied = |axis: Axis| of_state.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(of_state[0].case));
     if !varied(THREAD_COUNT) || !varied(BLOCK) {
         return None;
     }
@@ -242,14 +242,14 @@ fn best_cell(held: &Case, cells: &[RoundHeadlines<'_>]) -> Option<StatedConclusi
         let block = BLOCK.number_in(case).map(bytes).unwrap_or_default();
         format!("{} in blocks of {block}", counted_text(THREAD_COUNT.number_in(case).unwrap_or(0), "thread"))
     };
-    let contenders = here.iter().map(|cell| Contender {
+    let contenders = of_state.iter().map(|cell| Contender {
         side: cell.metric_value(),
         case: cell.case.clone(),
         rounds: &cell.values,
         name: name(cell.case),
     });
-    let found = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
-    let (case, rate, rivals) = (&found.best.case, amount_text(&found.best), found.rivals_text("no different from"));
+    let first = BestOf::find(BestQuestion::ThreadsAndBlocks, contenders.collect(), false)?;
+    let (case, rate, rivals) = (&first.best.case, amount_text(&first.best), first.rivals_text("no different from"));
     let text = format!("{}: {} read fastest, {rate}{rivals}", cache_state(case), name(case));
-    Some(found.conclude(text))
+    Some(first.conclude(text))
 }

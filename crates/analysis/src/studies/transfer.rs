@@ -52,7 +52,7 @@ struct TransferCells<'e, 'r> {
 
 impl<'e, 'r> TransferCells<'e, 'r> {
     fn rounds_at(&self, metric: &Metric, case: &Case) -> Option<&'e RoundHeadlines<'r>> {
-        let all = if metric.id == COLD_TIME.id { self.cold } else { self.hot };
+        let cells = if metric.id == COLD_TIME.id { self.cold } else { self.hot };
         // A buffer is of no use where both ends map: cells that differ in it alone do the same.
         let both_map = |case: &Case| {
             SenderMethod::of(case).is_some_and(SenderMethod::is_mapping)
@@ -60,7 +60,7 @@ impl<'e, 'r> TransferCells<'e, 'r> {
         };
         let is_same =
             |one: &Case| one == case || both_map(one) && without_axes(one, &[BUFFER]) == without_axes(case, &[BUFFER]);
-        all.iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
+        cells.iter().find(|rounds| is_same(rounds.case) && rounds.are_positive())
     }
 }
 
@@ -89,27 +89,27 @@ impl FactorComparison {
     fn conclude(self, cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
         let sets = TransferFiles::ALL.iter().filter_map(|&files| self.over_files(cells, files));
         let (over, chances): (Vec<FactorOverFiles>, Vec<Option<f64>>) = sets.unzip();
-        let wanted = if self.factor.is_gain() { TimeChange::Shorter } else { TimeChange::Longer };
-        let changes = || over.iter().map(|one| one.change);
-        let holds = match changes().any(|change| change == wanted) {
+        let expected = if self.factor.is_gain() { TimeChange::Shorter } else { TimeChange::Longer };
+        let changes = || over.iter().map(|set| set.change);
+        let holds = match changes().any(|change| change == expected) {
             true => Some(true),
             false => (!changes().any(|change| change == TimeChange::NotKnown)).then_some(false),
         };
-        let rounds = over.iter().flat_map(|one| one.sides.iter().map(|side| side.rounds)).min()?;
+        let rounds = over.iter().flat_map(|set| set.sides.iter().map(|side| side.rounds)).min()?;
         // One set that shows it is found among all sets, while all are needed to refute it.
-        let showing = over.iter().zip(&chances).filter(|(one, _)| one.change == wanted).map(|(_, chance)| *chance);
+        let showing = over.iter().zip(&chances).filter(|(set, _)| set.change == expected).map(|(_, chance)| *chance);
         let chance = match holds {
             Some(true) => p_value_of_any(showing, over.len()),
             _ => p_value_of_all(chances.iter().copied()),
         };
         let list: Vec<String> = over.iter().map(over_files_text).collect();
         // Of which sets the claim does not hold, or is not known.
-        let is_unlike = |one: &FactorOverFiles| one.change != wanted && one.change != TimeChange::NotKnown;
+        let is_unlike = |set: &FactorOverFiles| set.change != expected && set.change != TimeChange::NotKnown;
         let not = set_names(&over, is_unlike).map(|not| format!(", and not with {not}"));
-        let open = set_names(&over, |one| one.change == TimeChange::NotKnown);
+        let open = set_names(&over, |set| set.change == TimeChange::NotKnown);
         let open = open.map(|open| format!(", not known with {open}"));
         let rest: String = not.into_iter().chain(open).collect();
-        let files = match set_names(&over, |one| one.change == wanted) {
+        let files = match set_names(&over, |set| set.change == expected) {
             Some(files) if !rest.is_empty() => format!(", with {files}{rest}"),
             _ => String::new(),
         };
@@ -168,8 +168,8 @@ fn published_machine() -> Option<&'static str> {
 
 /// What was published of a cell.
 fn published_value(case: &Case) -> Option<&'static ReferenceValue> {
-    let of = |value: &&ReferenceValue| value.metric == TIME.id && value.case == *case;
-    references().iter().flat_map(|reference| &reference.values).find(of)
+    let is_it = |value: &&ReferenceValue| value.metric == TIME.id && value.case == *case;
+    references().iter().flat_map(|reference| &reference.values).find(is_it)
 }
 
 /// The settings at which all four pairs of the published methods were measured over one connection: as published, and with equal
@@ -212,31 +212,31 @@ fn mmap_factor(setting: CellSetting) -> FactorComparison {
 fn mmap_gain(cells: &TransferCells<'_, '_>) -> Option<StatedConclusion> {
     let sets = TransferFiles::ALL.iter().filter_map(|&files| gain_over(cells, files));
     let (over, chances): (Vec<GainOverFiles>, Vec<Option<f64>>) = sets.unzip();
-    let is_gain = |one: &GainOverFiles| TimeChange::from_ratio(&one.whole) == TimeChange::Shorter;
+    let is_gain = |set: &GainOverFiles| TimeChange::from_ratio(&set.whole) == TimeChange::Shorter;
     let says =
-        |one: &GainOverFiles| match [TimeChange::from_ratio(&one.by_bytes), TimeChange::from_ratio(&one.by_mapping)] {
+        |set: &GainOverFiles| match [TimeChange::from_ratio(&set.by_bytes), TimeChange::from_ratio(&set.by_mapping)] {
             [_, TimeChange::Shorter] => Some(false),
             [TimeChange::Shorter, TimeChange::Same | TimeChange::Longer] => Some(true),
             _ => None,
         };
-    let gaining = over.iter().filter(|one| is_gain(one));
+    let gaining = over.iter().filter(|set| is_gain(set));
     let holds = match gaining.map(says).collect::<Option<Vec<bool>>>() {
         Some(said) if !said.is_empty() => Some(said.iter().all(|&by_bytes| by_bytes)),
         _ => None,
     };
     // Any part of any set may be the one that decides.
     let parts = 3 * over.len();
-    let of_gains = over.iter().zip(chances).filter(|(one, _)| is_gain(one)).map(|(_, chance)| chance);
+    let of_gains = over.iter().zip(chances).filter(|(set, _)| is_gain(set)).map(|(_, chance)| chance);
     let chance = p_value_of_all(of_gains).map(|chance| chance * parts as f64).filter(|_| holds.is_some());
-    let rounds = cells.hot.iter().map(|one| one.values.len()).min()?;
+    let rounds = cells.hot.iter().map(|set| set.values.len()).min()?;
     if parts == 0 {
         return None;
     }
     // `1 file of 12 MB 0.40 times as long = 0.17 by calls of 1 MiB x 2.32 by mapping in place of those; published 0.16`.
-    let gain = |of: &GainOverFiles| {
+    let gain = |set: &GainOverFiles| {
         let (files, times, published) =
-            (file_set_named(&of.files), number(of.whole.value), published_suffix(of.published));
-        let [by_bytes, by_mapping] = [&of.by_bytes, &of.by_mapping].map(|part| span_text(part, number));
+            (file_set_named(&set.files), number(set.whole.value), published_suffix(set.published));
+        let [by_bytes, by_mapping] = [&set.by_bytes, &set.by_mapping].map(|part| span_text(part, number));
         format!(
             "{files} {times} times as long = {by_bytes} by calls of 1 MiB x {by_mapping} by mapping in place of those{published}"
         )
@@ -307,9 +307,9 @@ fn effects_over_files(
         let size = |signs: [f64; 4]| signs.iter().zip(&means).map(|(sign, mean)| sign * mean).sum::<f64>().abs();
         size(RECEIVER_CONTRAST) > size(SENDER_CONTRAST)
     });
-    let times = |of: &Estimate| span_text(of, number).replacen(" (", " times as long (", 1);
+    let times = |effect: &Estimate| span_text(effect, number).replacen(" (", " times as long (", 1);
     let both = span_text(&interaction, number).replacen(" (", " times what the two alone would give (", 1);
-    let said = match published {
+    let published_text = match published {
         Some(true) => "; the published means say so",
         Some(false) => "; by the published means the sender's does",
         None => "",
@@ -318,7 +318,7 @@ fn effects_over_files(
     let [at_sender, at_receiver] = [&sender, &receiver].map(times);
     let text = format!(
         "{files}, {pages} against {buffer} a call: the receiver's method decides more than the sender's: mmap at the receiver takes \
-         {at_receiver}, at the sender {at_sender}; both together {both}{said}"
+         {at_receiver}, at the sender {at_sender}; both together {both}{published_text}"
     );
     let rounds = logs.len();
     let test = format!("effects on the logarithm over 4 cells within a pass, {rounds} passes or more");
@@ -362,37 +362,37 @@ fn call_factors() -> Vec<FactorComparison> {
 fn method_factors() -> Vec<FactorComparison> {
     let ring = || best_cell().with_word(WaitMode::Uring);
     let replies = "waiting for a reply to each file before the next costs time".to_owned();
-    let mut all = vec![FactorComparison::around_best(TransferFactor::Replies, replies, ReplyPolicy::PerFile)];
+    let mut list = vec![FactorComparison::around_best(TransferFactor::Replies, replies, ReplyPolicy::PerFile)];
     let modes = [
         (WaitMode::Nonblocking, "calls that do not block, and epoll,"),
         (WaitMode::Signal, "calls that do not block, and signals,"),
         (WaitMode::Uring, "requests of a ring, one at a time,"),
     ];
-    all.extend(modes.map(|(mode, what)| {
+    list.extend(modes.map(|(mode, what)| {
         let claim = format!("{what} in place of calls that block cost time");
         FactorComparison::around_best(TransferFactor::Mode, claim, mode)
     }));
     let faster = |method: &str, end: &str| format!("{method} is faster than read/write at the {end}");
     let senders = [SenderMethod::Mmap, SenderMethod::Sendfile, SenderMethod::Splice, SenderMethod::ZeroCopy];
-    all.extend(
+    list.extend(
         senders.map(|sender| {
             FactorComparison::around_best(TransferFactor::Sender, faster(sender.name(), "sender"), sender)
         }),
     );
     let claim = faster(SenderMethod::Uring.name(), "sender, both in a ring");
-    all.push(FactorComparison::new(TransferFactor::Sender, claim, ring(), ring().with_word(SenderMethod::Uring)));
-    all.extend([ReceiverMethod::Mmap, ReceiverMethod::Splice].map(|receiver| {
+    list.push(FactorComparison::new(TransferFactor::Sender, claim, ring(), ring().with_word(SenderMethod::Uring)));
+    list.extend([ReceiverMethod::Mmap, ReceiverMethod::Splice].map(|receiver| {
         FactorComparison::around_best(TransferFactor::Receiver, faster(receiver.name(), "receiver"), receiver)
     }));
     let claim = faster(ReceiverMethod::Uring.name(), "receiver, both in a ring");
-    all.push(FactorComparison::new(TransferFactor::Receiver, claim, ring(), ring().with_word(ReceiverMethod::Uring)));
+    list.push(FactorComparison::new(TransferFactor::Receiver, claim, ring(), ring().with_word(ReceiverMethod::Uring)));
     let connection = ConnectionPolicy::PerFile;
     let setting = CellSetting { connection, window: EQUAL_CALL_SIZES[1].0, buffer: PUBLISHED_BUFFER };
     let in_kernel = [
         cell(SenderMethod::KernelReadWrite, ReceiverMethod::KernelReadWrite, setting),
         cell(SenderMethod::KernelMmap, ReceiverMethod::KernelMmap, setting),
     ];
-    all.extend(in_kernel.map(|blocking| {
+    list.extend(in_kernel.map(|blocking| {
         let (methods, amounts) = (end_methods(&blocking), call_amounts(&blocking));
         let claim = format!(
             "{methods}, {amounts}, {}: O_ASYNC on sockets in the kernel, whose calls block all the same, costs time",
@@ -400,13 +400,13 @@ fn method_factors() -> Vec<FactorComparison> {
         );
         FactorComparison::new(TransferFactor::Mode, claim, blocking.clone(), blocking.with_word(WaitMode::Fasync))
     }));
-    all.extend(SenderMethod::ALL.iter().map(|&sender| {
+    list.extend(SenderMethod::ALL.iter().map(|&sender| {
         let case = best_cell().with_word(sender).with_word(usual_mode(sender));
         let claim = format!("sent by {}, files that are not in memory take longer", sender.name());
         let compared = FactorComparison::new(TransferFactor::ColdCache, claim, case.clone(), case);
         FactorComparison { metric: &COLD_TIME, ..compared }
     }));
-    all
+    list
 }
 
 /// A cell: `rw/mmap, per file, 16 pages, 512 B`. What is as usual goes without saying.
@@ -475,31 +475,31 @@ fn published_suffix(published: Option<f64>) -> String {
 
 /// `1 file of 12 MB 0.55 times as long (0.50 to 0.61; published 0.16)`.
 fn over_files_text(over: &FactorOverFiles) -> String {
-    let each = over.per_file.map_or_else(String::new, |each| {
-        format!(", {} each", span_text(&each, |time| value_text(time, Unit::Nanoseconds)))
+    let per_file = over.per_file.map_or_else(String::new, |per_file| {
+        format!(", {} each", span_text(&per_file, |time| value_text(time, Unit::Nanoseconds)))
     });
     let ratio = span_text(&over.ratio, number);
     let (value, ends) = ratio.split_once(' ').unwrap_or_default();
     let span = format!("{}{})", ends.trim_end_matches(')'), published_suffix(over.published));
-    let said = match over.change {
+    let text = match over.change {
         TimeChange::Same => format!("as long {span}"),
         TimeChange::NotKnown => format!("not known {span}"),
         TimeChange::Shorter | TimeChange::Longer => format!("{value} times as long {span}"),
     };
-    format!("{} {said}{each}", file_set_named(&over.files))
+    format!("{} {text}{per_file}", file_set_named(&over.files))
 }
 
 /// The sets of files that something is so of.
 fn set_names(over: &[FactorOverFiles], is_so: impl Fn(&FactorOverFiles) -> bool) -> Option<String> {
-    let names: Vec<&str> = over.iter().filter(|one| is_so(one)).map(|one| file_set_named(&one.files)).collect();
+    let names: Vec<&str> = over.iter().filter(|set| is_so(set)).map(|set| file_set_named(&set.files)).collect();
     (!names.is_empty()).then(|| names.join(" and "))
 }
 
 /// Whether the published means say the same; where faults on a file decide, what tells whether the file system is the reason if not.
 fn published_agreement(factor: TransferFactor, over: &[FactorOverFiles], in_memory: bool) -> String {
-    let is_decided = |one: &FactorOverFiles| one.change != TimeChange::NotKnown && one.published.is_some();
-    let is_unlike = |one: &FactorOverFiles| {
-        is_decided(one) && one.published.is_some_and(|ratio| TimeChange::from_published_ratio(ratio) != one.change)
+    let is_decided = |set: &FactorOverFiles| set.change != TimeChange::NotKnown && set.published.is_some();
+    let is_unlike = |set: &FactorOverFiles| {
+        is_decided(set) && set.published.is_some_and(|ratio| TimeChange::from_published_ratio(ratio) != set.change)
     };
     let hint = match factor {
         TransferFactor::Mmap | TransferFactor::Window if in_memory => {

@@ -19,18 +19,18 @@ pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
 /// What the best setting of a page cache state is and gains, and whether its engine certainly beats all others, each at its own best
 /// setting.
 fn state_conclusions(evidence: &Evidence<'_>, state: CacheState) -> Vec<StatedConclusion> {
-    let here = || evidence.all_cases(&TUNE_RATE).iter().filter(|rate| CacheState::of(rate.case) == Some(state));
-    let best = here().rev().max_by(|one, other| median(&one.values).total_cmp(&median(&other.values)));
-    let contenders = here().map(|rate| Contender {
+    let rates = || evidence.all_cases(&TUNE_RATE).iter().filter(|rate| CacheState::of(rate.case) == Some(state));
+    let best = rates().rev().max_by(|a, b| median(&a.values).total_cmp(&median(&b.values)));
+    let contenders = rates().map(|rate| Contender {
         side: rate.metric_value(),
         case: rate.case.clone(),
         rounds: &rate.values,
         name: engine(rate.case).to_owned(),
     });
-    let fastest = BestOf::find(BestQuestion::TunedEngine, contenders.collect(), false).map(|found| {
-        let (state, engine) = (cache_state(&found.best.case), engine(&found.best.case));
-        let (count, rivals) = (found.others + 1, found.rivals_text("possibly as fast:"));
-        found.conclude(format!("{state}: {engine} is fastest of {count} engines, each at its best setting{rivals}"))
+    let fastest = BestOf::find(BestQuestion::TunedEngine, contenders.collect(), false).map(|best_of| {
+        let (state, engine) = (cache_state(&best_of.best.case), engine(&best_of.best.case));
+        let (count, rivals) = (best_of.others + 1, best_of.rivals_text("possibly as fast:"));
+        best_of.conclude(format!("{state}: {engine} is fastest of {count} engines, each at its best setting{rivals}"))
     });
     best.and_then(|best| setting_gain(evidence, best)).into_iter().chain(fastest).collect()
 }

@@ -6,8 +6,8 @@ use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let levels = &seen.analysis.levels.as_ref()?.levels;
-    let at = levels.iter().rposition(|level| level.reported_bytes.is_some())?;
-    let (level, beyond) = (&levels[at], levels.get(at + 1)?);
+    let index = levels.iter().rposition(|level| level.reported_bytes.is_some())?;
+    let (level, beyond) = (&levels[index], levels.get(index + 1)?);
     let (reported, ends) = (level.reported_bytes?, level.capacity?);
     if level.matches_reported != Some(false) || reported <= ends.high {
         return None;

@@ -10,14 +10,14 @@ const MAX_SYSTEM_SHARE: f64 = 0.8;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let name = seen.evidence.run.header.machine.kernel.congestion_control.get()?;
-    let at = |placement: &PairPlacement| -> Option<FigureRatio> {
+    let ratio = |placement: &PairPlacement| -> Option<FigureRatio> {
         let systems = select(&BANDWIDTH_TCP_SYSTEM).with_word(placement.point()).furthest(MESSAGE);
         let message = MESSAGE.number_in(&seen.result(&systems)?.case)?;
         let chosen =
             select(&BANDWIDTH_TCP).with_word(placement.point()).with_number(MESSAGE, message).with_number(STREAMS, 1);
         seen.figure_ratio(&chosen, &systems).filter(|compared| compared.is_below(MAX_SYSTEM_SHARE))
     };
-    let worst = PairPlacement::ALL.iter().filter_map(at).min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;
+    let worst = PairPlacement::ALL.iter().filter_map(ratio).min_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value))?;
     let [chosen, system] = [worst.base, worst.other].map(rate_text);
     let text = format!(
         "A local TCP stream reaches {system} with {name}, the default congestion control of this system, but {chosen} with another."

@@ -7,8 +7,9 @@ use super::*;
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     // The time of one block is that of the ladder: two figures of one thing would contradict each other.
-    let all = [seen.rounds(&select(&DEVICE_READ))?, seen.rounds(&select(&DEVICE_REQUESTS))?, seen.rounds(&DISK_BLOCK)?];
-    let [read, requests, latency] = all.map(|rounds| rounds.measured_value());
+    let figures =
+        [seen.rounds(&select(&DEVICE_READ))?, seen.rounds(&select(&DEVICE_REQUESTS))?, seen.rounds(&DISK_BLOCK)?];
+    let [read, requests, latency] = figures.map(|rounds| rounds.measured_value());
     // `81 thousand`, `950`, `1.2 million`.
     let requests = brief_value(requests.value, Some(requests.half_width), Unit::PerSecond)
         .replace("k/s", "thousand")
@@ -18,6 +19,6 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let text = format!(
         "The disk reads {rate} sequentially, and {requests} random blocks of 4 KiB a second; a single one takes {time}."
     );
-    let sides = all.map(|rounds| rounds.metric_value()).into();
+    let sides = figures.map(|rounds| rounds.metric_value()).into();
     Some(StandOutAnswer::new(Consequence::Ability, StandOutQuestion::Disk, sides, text))
 }

@@ -18,9 +18,9 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         return None;
     }
     let percent = ((1.0 - stayed.headline()) * 100.0).round();
-    let (of, gone) = if percent < 100.0 { ("Of every 100", format!(", {percent}")) } else { ("All", String::new()) };
+    let (which, gone) = if percent < 100.0 { ("Of every 100", format!(", {percent}")) } else { ("All", String::new()) };
     let text = format!(
-        "{of} file pages unused for {}{gone} were evicted from the page cache: the next read goes to the disk.",
+        "{which} file pages unused for {}{gone} were evicted from the page cache: the next read goes to the disk.",
         seconds(idle)
     );
     let sides = vec![stayed.metric_value()];

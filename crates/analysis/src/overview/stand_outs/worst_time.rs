@@ -28,11 +28,11 @@ impl NamedFigure<'_> {
 
 pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
     let times = seen.rungs.iter();
-    let times = times.map(|one| NamedFigure { figure: &one.rung.figure, name: one.sentence_name, rate: None });
+    let times = times.map(|rung| NamedFigure { figure: &rung.rung.figure, name: rung.sentence_name, rate: None });
     let rates = seen.rates.iter();
     let rates = rates.map(|(name, rate)| NamedFigure { figure: &rate.figure, name, rate: Some(rate.unit) });
-    let all = times.chain(rates).filter_map(|named| Some((named.excess_ratio()?, named)));
-    let (_, NamedFigure { figure, name, rate }) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let slow = times.chain(rates).filter_map(|named| Some((named.excess_ratio()?, named)));
+    let (_, NamedFigure { figure, name, rate }) = slow.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let place = figure.source.as_ref()?;
     let result = seen.analysis.result_at(place)?;
     let PredictedRange { value, low, high, .. } = figure.predicted.as_ref()?;
@@ -56,7 +56,7 @@ const MIN_WAKE_UP_SHARE: f64 = 0.5;
 
 /// A reason from the other figures of this run, if they have one.
 fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<String> {
-    let level = seen.analysis.levels.as_ref().and_then(|found| smaller_cache_level(found, result));
+    let level = seen.analysis.levels.as_ref().and_then(|hierarchy| smaller_cache_level(hierarchy, result));
     if let Some((level, ends)) = level.and_then(|level| Some((level, level.capacity?))) {
         return Some(format!("only {} of {} are effective", size_range(ends), level.name));
     }
@@ -73,6 +73,6 @@ fn slowness_reason(seen: &StandOutContext<'_>, result: &MetricResult) -> Option<
     }
     let wake = select(&SWITCH_CROSS_CPU).with_word(HandoffMechanism::Pipe.point());
     let wake = seen.rounds(&wake)?.measured_value();
-    let whole = result.outcome.summary()?.headline;
-    (2.0 * wake.value > MIN_WAKE_UP_SHARE * whole).then(|| format!("it includes two wake-ups of {}", time_text(wake)))
+    let time = result.outcome.summary()?.headline;
+    (2.0 * wake.value > MIN_WAKE_UP_SHARE * time).then(|| format!("it includes two wake-ups of {}", time_text(wake)))
 }

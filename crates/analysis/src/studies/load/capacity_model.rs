@@ -20,31 +20,31 @@ pub(super) fn closed_network(sweep: &Sweep) -> Option<ClosedNetwork> {
 /// The lines over users: throughput and response time as predicted, and their bounds.
 pub(super) fn capacity_lines(sweep: &Sweep) -> Vec<ModelLine> {
     const PREDICTED: &str = "predicted from capacities";
-    let (Some(network), Ok(most)) = (closed_network(sweep), usize::try_from(sweep.max_users())) else {
+    let (Some(network), Ok(max_users)) = (closed_network(sweep), usize::try_from(sweep.max_users())) else {
         return Vec::new();
     };
-    let solved = network.solve(most);
+    let solved = network.solve(max_users);
     let line = |metric: &Metric, label: &str, value: &dyn Fn(&MvaResult) -> f64| ModelLine {
         metric: metric.id,
         axis: USERS.name,
         fixed: sweep.held.clone(),
         label: label.into(),
         is_bound: label != PREDICTED,
-        points: solved.iter().map(|one| (one.customers as u64, value(one))).collect(),
+        points: solved.iter().map(|step| (step.customers as u64, value(step))).collect(),
     };
     vec![
-        line(&THROUGHPUT, PREDICTED, &|one| one.throughput),
-        line(&THROUGHPUT, "at most", &|one| network.bounds(one.customers).max_throughput),
-        line(&RESPONSE, PREDICTED, &|one| one.response * NANOSECONDS_PER_SECOND),
-        line(&RESPONSE, "at least", &|one| network.bounds(one.customers).min_response * NANOSECONDS_PER_SECOND),
+        line(&THROUGHPUT, PREDICTED, &|step| step.throughput),
+        line(&THROUGHPUT, "at most", &|step| network.bounds(step.customers).max_throughput),
+        line(&RESPONSE, PREDICTED, &|step| step.response * NANOSECONDS_PER_SECOND),
+        line(&RESPONSE, "at least", &|step| network.bounds(step.customers).min_response * NANOSECONDS_PER_SECOND),
     ]
 }
 
 /// The knee of a sweep, on the curves of throughput and response time.
 pub(super) fn knee_marks(sweep: &Sweep) -> Vec<KneeMark> {
-    let found = saturated_sweep(sweep);
+    let saturated = saturated_sweep(sweep);
     let mark = |metric: &Metric| {
-        let knee = found.as_ref()?.saturation.knee;
+        let knee = saturated.as_ref()?.saturation.knee;
         Some(KneeMark { metric: metric.id, axis: USERS.name, fixed: sweep.held.clone(), knee })
     };
     [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()

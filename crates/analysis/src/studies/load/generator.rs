@@ -11,7 +11,7 @@ const MAX_EASY_GENERATOR_USE: f64 = 0.85;
 const MAX_HARMLESS_LATENESS: f64 = 0.1;
 
 pub(super) fn conclusion(saturated: &SaturatedSweep<'_>, limit: &LoadLimit) -> Option<LoadConclusion> {
-    let used = saturated.uses.iter().find(|one| one.resource == Resource::Generator).map(|one| one.utilisation);
+    let used = saturated.uses.iter().find(|usage| usage.resource == Resource::Generator).map(|usage| usage.utilisation);
     // A user who asks late asks so much less often, of his time from one request to the next.
     let think = saturated.sweep.think_seconds() * 1e9;
     let of_load = |load: &UserLoad| {

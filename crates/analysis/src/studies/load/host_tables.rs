@@ -34,8 +34,8 @@ enum ColumnThreshold {
     Never,
 }
 
-const fn column_from(label: &'static str, metric: &'static Metric, least: f64) -> HostColumn {
-    HostColumn { label, source: ColumnSource::Host(metric), threshold: ColumnThreshold::From(least) }
+const fn column_from(label: &'static str, metric: &'static Metric, threshold: f64) -> HostColumn {
+    HostColumn { label, source: ColumnSource::Host(metric), threshold: ColumnThreshold::From(threshold) }
 }
 
 const fn hidden_column(label: &'static str, metric: &'static Metric) -> HostColumn {
@@ -97,11 +97,11 @@ impl HostColumn {
 
     /// The mean over the visits to a number of users.
     fn mean(&self, host: LoadHost, load: &UserLoad) -> Option<f64> {
-        let of = |visit: &LoadStep| match self.source {
+        let figure = |visit: &LoadStep| match self.source {
             ColumnSource::Host(metric) => visit.host_figure(host, metric),
             ColumnSource::Users(_, metric) => visit.get(metric),
         };
-        let values = load.values(of);
+        let values = load.values(figure);
         (!values.is_empty()).then(|| mean(&values))
     }
 }
@@ -137,9 +137,9 @@ fn shown_columns(host: LoadHost, sweep: &Sweep) -> impl Iterator<Item = &'static
 /// The metrics that say little of these sweeps.
 pub(super) fn undrawn_metrics(sweeps: &[Sweep]) -> Vec<Name> {
     let pairs = sweeps.iter().flat_map(|sweep| LoadHost::ALL.iter().map(move |host| (*host, sweep)));
-    let said: Vec<Name> =
-        pairs.flat_map(|(host, sweep)| shown_columns(host, sweep)).map(|one| one.metric().id).collect();
-    HOST_COLUMNS.iter().map(|column| column.metric().id).filter(|metric| !said.contains(metric)).collect()
+    let shown: Vec<Name> =
+        pairs.flat_map(|(host, sweep)| shown_columns(host, sweep)).map(|column| column.metric().id).collect();
+    HOST_COLUMNS.iter().map(|column| column.metric().id).filter(|metric| !shown.contains(metric)).collect()
 }
 
 fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
@@ -154,7 +154,7 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
     StudyTable {
         id: table_id(sweep, host.name()),
         title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.held)), sweep_suffix(&sweep.held)),
-        columns: own.iter().map(|of| StudyColumn::new(of.label, of.metric().unit, main.contains(&of.label))).collect(),
+        columns: own.iter().map(|it| StudyColumn::new(it.label, it.metric().unit, main.contains(&it.label))).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),
         bars: None,

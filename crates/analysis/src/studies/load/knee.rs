@@ -64,7 +64,7 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
         ThroughputMean { value: mean(&values), error, degrees: values.len() - 1 }
     };
     let means: Vec<ThroughputMean> = sweep.loads.iter().map(throughput_mean).collect();
-    let found = find_knee(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
+    let position = find_knee(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
     let mut random = Random::new(1);
     let draws: Vec<KneePosition> = (0..BOOTSTRAP_DRAWS)
         .map(|_| find_knee(&means.iter().map(|mean| mean.draw(&mut random)).collect::<Vec<f64>>()))
@@ -72,13 +72,13 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
     let [low, high] = interval_ends(draws.iter().map(|draw| draw.throughput).collect());
     let [first, last] = interval_ends(draws.iter().map(|draw| sweep.loads[draw.knee].users as f64).collect());
     Some(Saturation {
-        throughput: Estimate::new(found.throughput, (low.min(found.throughput), high.max(found.throughput))),
+        throughput: Estimate::new(position.throughput, (low.min(position.throughput), high.max(position.throughput))),
         knee: {
-            let users = sweep.loads[found.knee].users;
+            let users = sweep.loads[position.knee].users;
             Knee { users, low: (first as u64).min(users), high: (last as u64).max(users) }
         },
-        from: found.knee,
-        until: found.until,
+        from: position.knee,
+        until: position.until,
     })
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
 fn find_knee(throughputs: &[f64]) -> KneePosition {
     let width = MIN_NEIGHBOURS.max(throughputs.len() / 3);
     let windows = throughputs.windows(width).map(mean).enumerate();
-    let (at, throughput) = windows.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
-    let until = at + width - 1;
+    let (start, throughput) = windows.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
+    let until = start + width - 1;
     let knee =
         isotonic_fit(&throughputs[..=until]).iter().position(|&one| one >= KNEE_SHARE * throughput).unwrap_or(until);
     KneePosition { throughput, knee, until }

@@ -50,15 +50,15 @@ pub(super) fn sweep_suffix(held: &Case) -> String {
 }
 
 /// What distinguishes a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
-pub(super) fn sweep_label(held: &Case, all: &[Case]) -> String {
-    let differs = |axis: Axis| all.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
+pub(super) fn sweep_label(held: &Case, cases: &[Case]) -> String {
+    let differs = |axis: Axis| cases.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
     let parts = [
         (RequestPattern::AXIS, is_usual_pattern(held), pattern_text(held)),
         (CacheState::AXIS, true, cache_text(held)),
         (THINK_TIME, THINK_TIME.number_in(held).unwrap_or(0) == 0, think_time_text(held)),
     ];
-    let said = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
-    said.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
+    let parts_shown = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
+    parts_shown.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
 }
 
 /// What a sweep has of the property of an axis by which sweeps differ.

@@ -41,8 +41,8 @@ impl LawCheckResult {
             }
         };
         let LoadLawCheck { deviation: off, tolerance, .. } = &self.check;
-        let at = self.check.users.map_or_else(String::new, |users| format!(" with {users} users"));
-        let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{at} "), 1);
+        let users = self.check.users.map_or_else(String::new, |users| format!(" with {users} users"));
+        let off = span_text(off, signed_percent).replacen(" % ", &format!(" %{users} "), 1);
         let verdict = if self.holds == Some(false) { ", which is too far" } else { "" };
         let text = format!("{name}, to within {}: {off}{verdict}", percent(*tolerance));
         LoadConclusion::new(LoadClaim::Law(self.check.clone()), self.holds, saturated_test(self.visits), text)
@@ -59,28 +59,28 @@ impl LawCheckResult {
 
 /// All of them in a line: `Little's law +0.4 %, flow balance +0.2 %: both hold`, and those that do not, or may not.
 pub(super) fn law_summary(laws: &[LawCheckResult]) -> String {
-    let of = |wanted: Option<bool>| laws.iter().filter(move |checked| checked.holds == wanted);
-    let broken = of(Some(false)).map(|checked| {
-        let at = checked.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
-        let (off, most) = (signed_percent(checked.check.deviation.value), percent(checked.check.tolerance));
-        capitalise(&format!("{} does not hold: {off}{at}, and {most} is allowed.", checked.name()))
+    let with_result = |result: Option<bool>| laws.iter().filter(move |checked| checked.holds == result);
+    let broken = with_result(Some(false)).map(|checked| {
+        let users = checked.check.users.map_or_else(String::new, |count| format!(" with {}", users_text(count)));
+        let (off, allowed) = (signed_percent(checked.check.deviation.value), percent(checked.check.tolerance));
+        capitalise(&format!("{} does not hold: {off}{users}, and {allowed} is allowed.", checked.name()))
     });
-    let held: Vec<String> = of(Some(true))
+    let holding: Vec<String> = with_result(Some(true))
         .map(|checked| format!("{} {}", checked.name(), signed_percent(checked.check.deviation.value)))
         .collect();
-    let verdict = match held.len() {
+    let verdict = match holding.len() {
         0 => None,
         1 => Some("holds"),
         2 if laws.len() == 2 => Some("both hold"),
         count if count == laws.len() => Some("all hold"),
         _ => Some("hold"),
     };
-    let held = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", held.join(", "))));
-    let open = of(None).map(|checked| {
+    let holding = verdict.map(|verdict| capitalise(&format!("{}: {verdict}.", holding.join(", "))));
+    let open = with_result(None).map(|checked| {
         let off = span_text(&checked.check.deviation, signed_percent);
         capitalise(&format!("{} {off}: not certain.", checked.name()))
     });
-    broken.chain(held).chain(open).collect::<Vec<String>>().join(" ")
+    broken.chain(holding).chain(open).collect::<Vec<String>>().join(" ")
 }
 
 /// The laws whose quantities were measured.
@@ -164,8 +164,8 @@ impl LoadStepLaw<'_> {
         let relative_error = |visit: &LoadStep| Some((self.ratio)(visit)? - 1.0).filter(|off| off.is_finite());
         let loads = sweep.loads.iter().filter(|load| is_of(load));
         let loads: Vec<(u64, Vec<f64>)> = loads.map(|load| (load.users, load.values(relative_error))).collect();
-        let all: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
-        let together = mean_estimate(&all)?;
+        let values: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
+        let together = mean_estimate(&values)?;
         // Each alone has an interval that holds jointly with all others.
         let level = bonferroni_level(loads.len());
         let alone = loads
@@ -183,7 +183,7 @@ impl LoadStepLaw<'_> {
             users: worst.map(|(users, _)| users),
             tolerance: self.tolerance,
         };
-        Some(LawCheckResult { check, holds, visits: all.len() })
+        Some(LawCheckResult { check, holds, visits: values.len() })
     }
 }
 
@@ -210,8 +210,8 @@ pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<FigureGrowth> {
 pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrowth> {
     loads.retain(|points| points.len() > 1);
     let centred = loads.iter().flat_map(|points| {
-        let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
-        let (time, value) = (of(|point| point.0), of(|point| point.1));
+        let mean_of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
+        let (time, value) = (mean_of(|point| point.0), mean_of(|point| point.1));
         points.iter().map(move |point| (point.0 - time, point.1 - value))
     });
     let centred: Vec<(f64, f64)> = centred.collect();

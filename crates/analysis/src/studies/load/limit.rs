@@ -26,14 +26,14 @@ pub(super) fn limit(
     laws: &[LawCheckResult],
 ) -> Option<LoadLimit> {
     let (verdict, rule) = facts.verdict();
-    let most = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
+    let highest = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
     let limit = LoadLimit {
         fixed: sweep.held.clone(),
         verdict,
         rule: rule.text.into(),
         doubts: Vec::new(),
         knee: None,
-        saturation: Estimate::exact(most),
+        saturation: Estimate::exact(highest),
         request_bytes: sweep.file_bytes(),
         utilisations: Vec::new(),
     };
@@ -50,10 +50,10 @@ pub(super) fn limit(
     let file = sweep.file_bytes();
     let is_answer = |bytes: &f64| file.is_none_or(|file| *bytes <= MAX_ANSWER_TO_FILE * file + MAX_HEADER_BYTES);
     let request_bytes = if counted.is_empty() { file } else { Some(median(&counted)).filter(is_answer) };
-    let resource_use = |one: &SaturationUse| ResourceUse {
-        resource: resource_id(one.resource),
-        utilisation: one.utilisation,
-        capacity_bytes: sweep.capacities.get(&one.resource).and_then(|capacity| capacity.bytes),
+    let resource_use = |usage: &SaturationUse| ResourceUse {
+        resource: resource_id(usage.resource),
+        utilisation: usage.utilisation,
+        capacity_bytes: sweep.capacities.get(&usage.resource).and_then(|capacity| capacity.bytes),
     };
     Some(LoadLimit {
         doubts,
@@ -99,14 +99,14 @@ pub(super) fn conclusion(sweep: &Sweep, limit: &LoadLimit) -> LoadConclusion {
 }
 
 /// The answer of a sweep, with the lines that follow those of the limit. `all` are the cases of the study's sweeps.
-pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, all: &[Case]) -> StudyAnswer {
+pub(super) fn answer(limit: &LoadLimit, lines: impl Iterator<Item = String>, cases: &[Case]) -> StudyAnswer {
     let [_, from] = knee_texts(limit);
     let verdict = verdict_text(limit, &from, ':');
-    let label = sweep_label(&limit.fixed, all);
+    let label = sweep_label(&limit.fixed, cases);
     let says = if label.is_empty() { verdict } else { format!("{label}: {verdict}") };
     let doubts = doubt_texts(limit).map(|doubts| format!("Not certain, as {doubts}."));
-    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|one| !is_named(limit, one)).collect();
-    let mut uses: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|one| busy_text(one)).collect();
+    let others: Vec<&ResourceUse> = limit.utilisations.iter().filter(|usage| !is_named(limit, usage)).collect();
+    let mut uses: Vec<String> = others.iter().take(MAX_OTHER_RESOURCES).map(|usage| busy_text(usage)).collect();
     if others.len() > MAX_OTHER_RESOURCES {
         uses.push("others less".into());
     }
@@ -194,14 +194,14 @@ fn request_rate(limit: &LoadLimit) -> String {
 
 /// What the requests take of a resource: `are 97 % of the 11.6 MB/s that the network carries`. What is served is that share only where
 /// a request takes as much under load as alone, and all of it passes there; else the share is said of what was watched.
-fn use_sentence(limit: &LoadLimit, one: &ResourceUse) -> String {
-    let (share, name) = (percent(one.utilisation.value), resource_name(one.resource));
+fn use_sentence(limit: &LoadLimit, usage: &ResourceUse) -> String {
+    let (share, name) = (percent(usage.utilisation.value), resource_name(usage.resource));
     // There is no more than all of the time.
-    let time = if one.utilisation.value >= 0.995 { "all".to_owned() } else { share.clone() };
-    let used = one.capacity_bytes.map(|capacity| (one.utilisation.value * capacity, capacity));
+    let time = if usage.utilisation.value >= 0.995 { "all".to_owned() } else { share.clone() };
+    let used = usage.capacity_bytes.map(|capacity| (usage.utilisation.value * capacity, capacity));
     let served = limit.request_bytes.map(|bytes| bytes * limit.saturation.value);
     let is_served = |used: f64| served.is_some_and(|served| (used / served - 1.0).abs() <= MAX_SERVED_GAP);
-    match (resource(one.resource), used) {
+    match (resource(usage.resource), used) {
         (Some(Resource::DiskRequests), _) => format!("take {share} of the requests that the disk serves"),
         (Some(Resource::Workers), _) => format!("keep the workers busy for {time} of the time"),
         (Some(Resource::ClientWindow), _) => format!("keep the {name} full for {time} of the time"),
@@ -227,8 +227,8 @@ fn rate_text(bytes_a_second: f64) -> String {
 }
 
 /// `disk 27 %`.
-fn busy_text(one: &ResourceUse) -> String {
-    format!("{} {}", resource_name(one.resource), percent(one.utilisation.value))
+fn busy_text(usage: &ResourceUse) -> String {
+    format!("{} {}", resource_name(usage.resource), percent(usage.utilisation.value))
 }
 
 /// `5.6 requests/s of 2 MB (11.2 MB/s) are 97 % of the 11.6 MB/s that the network carries`.
@@ -246,8 +246,8 @@ fn use_text(limit: &LoadLimit) -> String {
         LoadVerdict::NotSampled { .. } | LoadVerdict::Unknown { .. } => "At saturation it serves ".into(),
         _ => String::new(),
     };
-    let named = limit.utilisations.iter().filter(|one| is_named(limit, one));
-    let taken: Vec<String> = named.map(|one| use_sentence(limit, one)).collect();
+    let named = limit.utilisations.iter().filter(|usage| is_named(limit, usage));
+    let taken: Vec<String> = named.map(|usage| use_sentence(limit, usage)).collect();
     let space = if taken.is_empty() { "" } else { " " };
     format!("{seen}{}{space}{}.", request_rate(limit), taken.join(" and ").replace(" and are ", " and "))
 }

@@ -22,10 +22,10 @@ pub(super) fn conclusion(sweep: &Sweep, of_server: bool) -> Option<LoadConclusio
         _ => None,
     };
     let whose = if of_server { "server" } else { "load generator" };
-    let (least, most) = (bytes_text(MIN_LEAK_PER_REQUEST), value_text(MIN_LEAK_BYTES, Unit::Bytes));
+    let (min_request, min_study) = (bytes_text(MIN_LEAK_PER_REQUEST), value_text(MIN_LEAK_BYTES, Unit::Bytes));
     let [each, total] = [&bytes_a_request, &in_study].map(|growth| span_text(growth, bytes_text));
     let text = format!(
-        "the memory of the {whose} grows by more than {least} a request and {most} in the study: by {each} a request, {total} in the study"
+        "the memory of the {whose} grows by more than {min_request} a request and {min_study} in the study: by {each} a request, {total} in the study"
     );
     let line = (holds == Some(true))
         .then(|| format!("The memory of the {whose} grows by {} a request.", bytes_text(bytes_a_request.value)));

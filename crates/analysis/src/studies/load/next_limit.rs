@@ -38,12 +38,13 @@ pub(super) fn next_limit(
 }
 
 /// `of what was watched the next limit is the disk: if the network were 3.8 times as fast, at 21.8 requests/s, by its capacity alone; ...`.
-pub(super) fn conclusion(of: NextLimitClaim, holds: Option<bool>, test: ClaimTest) -> LoadConclusion {
-    let (limit, next) = (resource_name(of.limit), resource_name(of.next));
-    let how = if resource(of.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
-    let [times, throughput] = [of.as_measured.factor, of.as_measured.throughput].map(number);
+pub(super) fn conclusion(claim: NextLimitClaim, holds: Option<bool>, test: ClaimTest) -> LoadConclusion {
+    let (limit, next) = (resource_name(claim.limit), resource_name(claim.next));
+    let how = if resource(claim.limit) == Some(Resource::Workers) { "as high" } else { "as fast" };
+    let [times, throughput] = [claim.as_measured.factor, claim.as_measured.throughput].map(number);
     // By capacities alone, where that is more than 10 % from what follows from the use under load.
-    let alone = of.from_capacity.filter(|alone| (alone.factor / of.as_measured.factor).ln().abs() > 0.1_f64.ln_1p());
+    let alone =
+        claim.from_capacity.filter(|alone| (alone.factor / claim.as_measured.factor).ln().abs() > 0.1_f64.ln_1p());
     let alone = alone.map(|alone| [alone.factor, alone.throughput].map(number));
     let measured = format!("{times} times {how}, at {throughput} requests/s");
     let text = match &alone {
@@ -59,7 +60,7 @@ pub(super) fn conclusion(of: NextLimitClaim, holds: Option<bool>, test: ClaimTes
         "The next limit {is} the {next}, at {throughput} requests/s, if the {limit} were {times} times {how}{}; no visit has tested it.",
         alone.unwrap_or_default()
     );
-    LoadConclusion::new(LoadClaim::WhatIf(of), holds, test, text).with_line(AnswerLine::NextLimit, Some(line))
+    LoadConclusion::new(LoadClaim::WhatIf(claim), holds, test, text).with_line(AnswerLine::NextLimit, Some(line))
 }
 
 /// What the disk reads for each byte that is served, where files come from it.
@@ -70,17 +71,17 @@ pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadC
 }
 
 /// Bytes that the disk read for each byte that was served.
-pub(super) fn disk_read_ratio(of: &SaturatedSweep<'_>) -> Option<Estimate> {
+pub(super) fn disk_read_ratio(saturated: &SaturatedSweep<'_>) -> Option<Estimate> {
     // Of a visit that was served nothing there is no such ratio.
     let ratio = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|&served| served > 0.0)?);
-    mean_estimate(&of.values(ratio)).map(clamp_to_zero)
+    mean_estimate(&saturated.values(ratio)).map(clamp_to_zero)
 }
 
 pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {
     let [value, low, high] = times.parts().map(number);
     let interval = if times.low == times.high { String::new() } else { format!(" ({low} to {high})") };
-    let least = number(MIN_AMPLIFICATION);
-    let text = format!("the disk reads more than {least} bytes for each byte served: {value}{interval}");
+    let threshold = number(MIN_AMPLIFICATION);
+    let text = format!("the disk reads more than {threshold} bytes for each byte served: {value}{interval}");
     let holds = times.is_above(MIN_AMPLIFICATION);
     let line = (holds == Some(true)).then(|| format!("The disk reads {value} bytes for each byte served."));
     let claim = LoadClaim::Amplification { fixed: held, resource: resource_id(Resource::Disk), ratio: times };

@@ -26,7 +26,7 @@ pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
          network only.",
         file.machine.title
     );
-    let conclusions = conclusions.map(|one| one.stated).collect();
+    let conclusions = conclusions.map(|conclusion| conclusion.stated).collect();
     Study { conclusions, ..Study::empty(super::LOAD_STUDY, design) }
 }
 
@@ -45,7 +45,7 @@ impl<'f> PublishedCaseModel<'f> {
         let disk = (!case.is_fixed()).then_some((Resource::Disk, file.capacity.disk_requests_per_s));
         let link = (Resource::Link, file.capacity.network_requests_per_s);
         let mut capacities: Vec<(Resource, f64)> = disk.into_iter().chain([link]).collect();
-        capacities.sort_by(|one, other| one.1.total_cmp(&other.1));
+        capacities.sort_by(|a, b| a.1.total_cmp(&b.1));
         let stations = capacities.iter().map(|(_, capacity)| Station::queue(1.0 / capacity)).collect();
         let network = ClosedNetwork::new(stations, case.think_seconds).ok()?;
         Some(Self { file, case, capacities, network })
@@ -58,7 +58,7 @@ impl<'f> PublishedCaseModel<'f> {
 
     fn test(&self) -> ClaimTest {
         let think = self.case.think_seconds;
-        let each = |&(resource, capacity): &(Resource, f64)| {
+        let capacity_text = |&(resource, capacity): &(Resource, f64)| {
             format!("{} {}", resource_name(resource_id(resource)), number(capacity))
         };
         let think_text = match think {
@@ -68,7 +68,7 @@ impl<'f> PublishedCaseModel<'f> {
         let text = format!(
             "asymptotic bounds and exact mean value analysis of a closed network from requests/s of each alone ({}) and {think_text} \
              think time",
-            self.capacities.iter().map(each).collect::<Vec<_>>().join(", ")
+            self.capacities.iter().map(capacity_text).collect::<Vec<_>>().join(", ")
         );
         let capacities =
             self.capacities.iter().map(|&(resource, capacity)| (resource_id(resource), capacity)).collect();

@@ -45,11 +45,11 @@ pub(crate) struct SaturatedSweep<'s> {
 }
 
 impl<'s> SaturatedSweep<'s> {
-    pub(crate) fn new(sweep: &'s Sweep, at: Saturation) -> Self {
-        let mut saturated = Self { sweep, saturation: at, uses: Vec::new() };
+    pub(crate) fn new(sweep: &'s Sweep, saturation: Saturation) -> Self {
+        let mut saturated = Self { sweep, saturation: saturation, uses: Vec::new() };
         let every = Resource::ALL.iter();
         saturated.uses = every.filter_map(|&resource| saturated.resource_use(resource)).collect();
-        saturated.uses.sort_by(|one, other| other.fullness.value.total_cmp(&one.fullness.value));
+        saturated.uses.sort_by(|a, b| b.fullness.value.total_cmp(&a.fullness.value));
         saturated
     }
 
@@ -69,29 +69,29 @@ impl<'s> SaturatedSweep<'s> {
     }
 
     /// A quantity of each visit that has it.
-    pub fn values(&self, of: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
-        self.steps().filter_map(of).collect()
+    pub fn values(&self, quantity: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
+        self.steps().filter_map(quantity).collect()
     }
 
     /// By the utilisation law U = X D: the demand D is the same at all of these visits, X their saturation.
     fn resource_use(&self, resource: Resource) -> Option<SaturationUse> {
-        let of = |visit: &LoadStep| Some((visit.throughput, *visit.resource_use.get(&resource)?));
-        let visits: Vec<(f64, f64)> = self.steps().filter_map(of).collect();
+        let usage = |visit: &LoadStep| Some((visit.throughput, *visit.resource_use.get(&resource)?));
+        let visits: Vec<(f64, f64)> = self.steps().filter_map(usage).collect();
         let utilisation = clamp_to_zero(interval_estimate(
             service_demand(&visits)?.times(self.saturation.throughput.value),
             CONFIDENCE_LEVEL,
         ));
         let is_cut_short = utilisation.value > MIN_RELEVANT_USE && self.is_cut_short(resource);
-        let wanted = (resource == Resource::ServerCpu).then(|| self.wanted_cpu_share()).flatten();
-        let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
-        Some(SaturationUse { resource, utilisation, fullness: utilisation.map(|share| share.max(least)) })
+        let wanted_share = (resource == Resource::ServerCpu).then(|| self.wanted_cpu_share()).flatten();
+        let min_share = if is_cut_short { 1.0 } else { wanted_share.unwrap_or(f64::NEG_INFINITY) };
+        Some(SaturationUse { resource, utilisation, fullness: utilisation.map(|share| share.max(min_share)) })
     }
 
     /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
     /// differs by chance from visit to visit, and what serves them may be full in each.
-    pub fn is_full(&self, one: &SaturationUse) -> bool {
-        let in_visits = || self.values(|visit| visit.resource_use.get(&one.resource).copied());
-        one.fullness.low >= FULL_USE || mean_estimate(&in_visits()).is_some_and(|used| used.low >= FULL_USE)
+    pub fn is_full(&self, usage: &SaturationUse) -> bool {
+        let in_visits = || self.values(|visit| visit.resource_use.get(&usage.resource).copied());
+        usage.fullness.low >= FULL_USE || mean_estimate(&in_visits()).is_some_and(|used| used.low >= FULL_USE)
     }
 
     /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
@@ -109,12 +109,12 @@ impl<'s> SaturatedSweep<'s> {
         let of_visit = |visit: &LoadStep| {
             let used = *visit.resource_use.get(&Resource::ServerCpu)?;
             let is_quota_hidden = visit.host_figure(LoadHost::Server, &CPU_THROTTLED).is_none();
-            let all = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
+            let shares = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
             let counts = busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden;
-            Some(if counts { all.min(1.0) } else { used })
+            Some(if counts { shares.min(1.0) } else { used })
         };
-        let all = self.values(of_visit);
-        (!all.is_empty()).then(|| mean(&all))
+        let shares = self.values(of_visit);
+        (!shares.is_empty()).then(|| mean(&shares))
     }
 
     /// The share of the CPUs, or of the threads that have work where these are more, that waited for a CPU. Of many threads that each have a
@@ -134,10 +134,10 @@ impl<'s> SaturatedSweep<'s> {
     /// a CPU most of the time: of what is short to either end of a study no resource need be full by what it wants alone. Threads that
     /// wait now and then beside other work do not show that it limits.
     pub fn is_cpu_used_by_others(&self) -> bool {
-        let wanted =
+        let wanted_share =
             |visit: &LoadStep, resource| of_end(self, visit, resource).map_or(0.0, |(used, waited)| used + waited);
         let is_wanted =
-            |visit: &LoadStep| ENDS.map(|end| wanted(visit, end)).iter().sum::<f64>() >= MIN_WANTED_CPU_SHARE;
+            |visit: &LoadStep| ENDS.map(|end| wanted_share(visit, end)).iter().sum::<f64>() >= MIN_WANTED_CPU_SHARE;
         ENDS.iter().any(|&end| self.others_have_cpus_of(end)) && self.is_mostly(|visit| Some(is_wanted(visit)))
     }
 
@@ -158,13 +158,13 @@ impl<'s> SaturatedSweep<'s> {
 
     /// Whether something is so in most of the visits of which it is known.
     fn is_mostly(&self, is_so: impl Fn(&LoadStep) -> Option<bool>) -> bool {
-        let all: Vec<bool> = self.steps().filter_map(is_so).collect();
-        2 * all.iter().filter(|is_so| **is_so).count() > all.len()
+        let answers: Vec<bool> = self.steps().filter_map(is_so).collect();
+        2 * answers.iter().filter(|is_so| **is_so).count() > answers.len()
     }
 
     /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
     pub fn is_without_cpu(&self) -> bool {
-        let cpu = self.uses.iter().find(|one| one.resource == Resource::ServerCpu);
+        let cpu = self.uses.iter().find(|usage| usage.resource == Resource::ServerCpu);
         let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(MIN_RELEVANT_USE));
         let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= MIN_NEAR_USE);
         !self.is_cut_short(Resource::ServerCpu)
@@ -173,32 +173,32 @@ impl<'s> SaturatedSweep<'s> {
     }
 
     /// Whether a resource was not full in some visits, though on the whole it may be.
-    pub fn is_unsteady(&self, one: &SaturationUse) -> bool {
+    pub fn is_unsteady(&self, usage: &SaturationUse) -> bool {
         const SOME: usize = 2;
-        let of_visit = |visit: &LoadStep| Some(visit.resource_use.get(&one.resource)? * one.fullness_to_use());
-        !self.is_full(one) && self.steps().filter_map(of_visit).filter(|used| *used < MIN_NEAR_USE).count() >= SOME
+        let of_visit = |visit: &LoadStep| Some(visit.resource_use.get(&usage.resource)? * usage.fullness_to_use());
+        !self.is_full(usage) && self.steps().filter_map(of_visit).filter(|used| *used < MIN_NEAR_USE).count() >= SOME
     }
 
     /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.
     pub fn fullest_by_group(&self) -> Vec<SaturationUse> {
         let mut devices: Vec<SaturationUse> = Vec::new();
-        for one in &self.uses {
-            if devices.iter().all(|other| other.resource.group() != one.resource.group()) {
-                devices.push(*one);
+        for usage in &self.uses {
+            if devices.iter().all(|other| other.resource.group() != usage.resource.group()) {
+                devices.push(*usage);
             }
         }
-        let is_workers = |one: &SaturationUse| one.resource.group() == ResourceGroup::Workers;
-        if devices.iter().any(|one| !is_workers(one) && one.fullness.value >= FULL_USE) {
-            devices.retain(|one| !is_workers(one));
+        let is_workers = |usage: &SaturationUse| usage.resource.group() == ResourceGroup::Workers;
+        if devices.iter().any(|usage| !is_workers(usage) && usage.fullness.value >= FULL_USE) {
+            devices.retain(|usage| !is_workers(usage));
         }
         devices
     }
 
     /// How full a resource is over how full another is, in the same visits.
-    pub fn use_ratio(&self, of: &SaturationUse, to: &SaturationUse) -> Option<Estimate> {
+    pub fn use_ratio(&self, top: &SaturationUse, base: &SaturationUse) -> Option<Estimate> {
         let ratio =
-            |visit: &LoadStep| Some(visit.resource_use.get(&of.resource)? / visit.resource_use.get(&to.resource)?);
-        let times = of.fullness_to_use() / to.fullness_to_use();
+            |visit: &LoadStep| Some(visit.resource_use.get(&top.resource)? / visit.resource_use.get(&base.resource)?);
+        let times = top.fullness_to_use() / base.fullness_to_use();
         mean_estimate(&self.values(|visit| Some(ratio(visit)? * times))).map(clamp_to_zero)
     }
 
@@ -206,10 +206,10 @@ impl<'s> SaturatedSweep<'s> {
     /// Its demands are those under load, U / X; what one user waits beyond them is a delay. Below 1 something else limits.
     pub fn explained_throughput(&self) -> Option<f64> {
         let devices: Vec<SaturationUse> =
-            self.fullest_by_group().into_iter().filter(|one| one.resource.group().is_station()).collect();
-        let station = |one: &SaturationUse| {
-            let servers = whole_servers(self.sweep.servers(one.resource).unwrap_or(1.0));
-            let share = one.fullness.value.max(0.0) / self.saturation.throughput.value;
+            self.fullest_by_group().into_iter().filter(|usage| usage.resource.group().is_station()).collect();
+        let station = |usage: &SaturationUse| {
+            let servers = whole_servers(self.sweep.servers(usage.resource).unwrap_or(1.0));
+            let share = usage.fullness.value.max(0.0) / self.saturation.throughput.value;
             Station::servers(share * f64::from(servers.get()), servers)
         };
         let mut stations: Vec<Station> = devices.iter().map(station).collect();
@@ -244,8 +244,8 @@ fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Op
 
 /// How busy the CPUs are that an end may run on, for whomever; those of its host where that was not told.
 fn busy_cpu_share(visit: &LoadStep, host: LoadHost) -> Option<f64> {
-    let of = |metric| visit.host_figure(host, metric);
-    of(&CPU_ALLOWED).or_else(|| Some(of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0)))
+    let figure = |metric| visit.host_figure(host, metric);
+    figure(&CPU_ALLOWED).or_else(|| Some(figure(&CPU_USER)? + figure(&CPU_SYSTEM)? + figure(&CPU_STEAL).unwrap_or(0.0)))
 }
 
 /// What a request takes of a resource, by throughput and use of visits: the ratio of their means, whose error is that of the uses around
@@ -253,9 +253,9 @@ fn busy_cpu_share(visit: &LoadStep, host: LoadHost) -> Option<f64> {
 /// chance and use does not. `None` with fewer than two visits.
 fn service_demand(visits: &[(f64, f64)]) -> Option<UncertainValue> {
     let degrees = visits.len().checked_sub(1).filter(|&degrees| degrees > 0)? as f64;
-    let of = |part: fn(&(f64, f64)) -> f64| mean(&visits.iter().map(part).collect::<Vec<f64>>());
-    let throughput = of(|visit| visit.0);
-    let demand = of(|visit| visit.1) / throughput;
+    let mean_of = |part: fn(&(f64, f64)) -> f64| mean(&visits.iter().map(part).collect::<Vec<f64>>());
+    let throughput = mean_of(|visit| visit.0);
+    let demand = mean_of(|visit| visit.1) / throughput;
     let around: f64 = visits.iter().map(|(throughput, used)| (used - demand * throughput).powi(2)).sum();
     let variance = around / degrees / visits.len() as f64 / throughput.powi(2);
     Some(UncertainValue::from_variance(demand, VarianceEstimate { variance, degrees }))

@@ -11,9 +11,9 @@ const MIN_EARLIER_STEPS: usize = 2;
 
 /// Throughput of the visits to a number of users over their mean, at their times.
 fn relative_throughput(load: &UserLoad) -> Vec<(f64, f64)> {
-    let all = mean(&load.throughputs());
-    let mut points: Vec<(f64, f64)> = load.steps.iter().map(|visit| (visit.start, visit.throughput / all)).collect();
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let usual = mean(&load.throughputs());
+    let mut points: Vec<(f64, f64)> = load.steps.iter().map(|visit| (visit.start, visit.throughput / usual)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
@@ -52,8 +52,8 @@ pub(super) fn throughput_stability(sweep: &Sweep) -> Option<LoadConclusion> {
 /// The last visit of the sweep, where it is one to the fewest users, against those before: the interval is that of a further visit.
 fn return_step(sweep: &Sweep) -> Option<(u64, Estimate)> {
     let fewest = sweep.loads.first()?;
-    let at = return_time(sweep)?;
-    let (last, before): (Vec<_>, Vec<_>) = fewest.steps.iter().partition(|visit| visit.start >= at);
+    let start = return_time(sweep)?;
+    let (last, before): (Vec<_>, Vec<_>) = fewest.steps.iter().partition(|visit| visit.start >= start);
     let before: Vec<f64> = before.iter().map(|visit| visit.throughput).collect();
     let further = UncertainValue::mean(&before)?.next_value(before.len());
     let (low, high) = further.interval(CONFIDENCE_LEVEL);
@@ -66,8 +66,8 @@ fn return_step(sweep: &Sweep) -> Option<(u64, Estimate)> {
 fn return_time(sweep: &Sweep) -> Option<f64> {
     let fewest = sweep.loads.first().filter(|load| load.steps.len() > MIN_EARLIER_STEPS)?;
     let latest = |load: &UserLoad| load.steps.iter().map(|visit| visit.start).fold(f64::NEG_INFINITY, f64::max);
-    let at = latest(fewest);
-    sweep.loads[1..].iter().all(|load| latest(load) < at).then_some(at)
+    let start = latest(fewest);
+    sweep.loads[1..].iter().all(|load| latest(load) < start).then_some(start)
 }
 
 /// The visits of a sweep over time: to the fewest users, to fewer than the knee, and from it on.
@@ -77,7 +77,7 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
     let group = |label: String, is_of: &dyn Fn(u64) -> bool| {
         let loads = sweep.loads.iter().filter(|load| load.steps.len() > 1 && is_of(load.users));
         let mut points: Vec<(f64, f64)> = loads.flat_map(relative_throughput).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
         TimelineGroup { label, points }
     };
     let below = if knee == u64::MAX { "more users".to_owned() } else { format!("more, below the knee at {knee}") };
@@ -87,7 +87,7 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
         group(format!("{knee} users or more"), &|users| users > fewest && users >= knee),
     ];
     let groups: Vec<TimelineGroup> = groups.into_iter().filter(|group| !group.points.is_empty()).collect();
-    let back = return_time(sweep).map(|at| (format!("back to {}", counted_text(fewest, "user")), at));
+    let back = return_time(sweep).map(|start| (format!("back to {}", counted_text(fewest, "user")), start));
     let title = if label.is_empty() { String::new() } else { format!(", {label}") };
     (!groups.is_empty()).then(|| Timeline {
         metric: THROUGHPUT.id,

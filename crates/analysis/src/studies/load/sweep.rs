@@ -94,8 +94,8 @@ impl LoadStep {
 
 impl UserLoad {
     /// A quantity of each visit that has it.
-    pub fn values(&self, of: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
-        self.steps.iter().filter_map(of).collect()
+    pub fn values(&self, quantity: impl Fn(&LoadStep) -> Option<f64>) -> Vec<f64> {
+        self.steps.iter().filter_map(quantity).collect()
     }
 
     /// A figure of each visit that has it.
@@ -163,7 +163,7 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
 }
 
 fn measurements_of<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {
-    run.measurements.iter().filter(|one| one.readings(&metric.id).next().is_some())
+    run.measurements.iter().filter(|measurement| measurement.readings(&metric.id).next().is_some())
 }
 
 /// The visits of a measurement; `None` where none served a request.
@@ -234,13 +234,13 @@ fn by_axis_value<K: Ord, V>(
 fn resource_capacities(run: &Run, held: &Case) -> BTreeMap<Resource, ResourceCapacity> {
     let mut capacities: BTreeMap<Resource, ResourceCapacity> = BTreeMap::new();
     let is_of = |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| held.get(&axis.name) == Some(value));
-    for measurement in run.measurements.iter().filter(|one| USERS.number_in(&one.planned.case).is_none()) {
+    for measurement in run.measurements.iter().filter(|planned| USERS.number_in(&planned.planned.case).is_none()) {
         let case = &measurement.planned.case;
         let of_sweep = CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_of(case, axis));
         let Some(resource) = Resource::of(case).filter(|_| of_sweep) else { continue };
         let figure = |metric: &Metric| {
             let values: Vec<f64> =
-                measurement.readings(&metric.id).filter_map(|(_, one)| scalar_mean(&one.readings)).collect();
+                measurement.readings(&metric.id).filter_map(|(_, planned)| scalar_mean(&planned.readings)).collect();
             (!values.is_empty()).then(|| median(&values)).filter(|&value| value > 0.0)
         };
         let entry = capacities.entry(resource).or_default();

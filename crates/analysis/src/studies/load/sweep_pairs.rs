@@ -51,7 +51,7 @@ impl<'s> SweepPair<'s> {
 
     /// What the base and the other have of the property.
     fn names(&self) -> [String; 2] {
-        [&self.base, &self.other].map(|one| property_text(self.axis, &one.sweep.held))
+        [&self.base, &self.other].map(|side| property_text(self.axis, &side.sweep.held))
     }
 
     fn conclusions(&self) -> PairConclusions {
@@ -128,7 +128,7 @@ impl<'s> SweepPair<'s> {
         holds: Option<bool>,
         text: String,
     ) -> LoadConclusion {
-        let cases: [Case; 2] = [&self.base, &self.other].map(|one| one.sweep.held.clone());
+        let cases: [Case; 2] = [&self.base, &self.other].map(|side| side.sweep.held.clone());
         let visits = self.base.steps().count() + self.other.steps().count();
         let claim = LoadComparison { axis: self.axis, cases, figure, values };
         LoadConclusion::new(LoadClaim::Comparison(Box::new(claim)), holds, saturated_test(visits), text)

@@ -77,10 +77,10 @@ fn user_table(sweep: &Sweep) -> StudyTable {
     let model = closed_network(sweep).map(|network| network.solve(usize::try_from(sweep.max_users()).unwrap_or(0)));
     let row = |load: &UserLoad| {
         let figures = SWEEP_COLUMNS.iter().map(|column| mean_figure(&load.figure_values(column.metric)));
-        let there = model.as_ref().and_then(|model| model.get(usize::try_from(load.users).ok()?.checked_sub(1)?));
+        let step = model.as_ref().and_then(|model| model.get(usize::try_from(load.users).ok()?.checked_sub(1)?));
         let predicted = [
-            there.map(|one| Figure::without_interval(one.throughput, 1)),
-            there.map(|one| Figure::without_interval(one.response * 1e9, 1)),
+            step.map(|predicted_step| Figure::without_interval(predicted_step.throughput, 1)),
+            step.map(|predicted_step| Figure::without_interval(predicted_step.response * 1e9, 1)),
         ];
         let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
         let busy = mean_figure(&load.values(|visit| visit.disk_busy));
@@ -114,21 +114,21 @@ fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
         table_id(sweep, "resources"),
         format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
         columns.map(|(label, unit, is_main)| StudyColumn::new(label, unit, is_main)).into(),
-        saturated.uses.iter().map(|one| resource_row(&saturated, one)).collect(),
+        saturated.uses.iter().map(|usage| resource_row(&saturated, usage)).collect(),
     ))
 }
 
-fn resource_row(saturated: &SaturatedSweep<'_>, one: &SaturationUse) -> StudyRow {
-    let allows = |visit: &LoadStep| Some(visit.throughput / visit.resource_use.get(&one.resource)?);
+fn resource_row(saturated: &SaturatedSweep<'_>, usage: &SaturationUse) -> StudyRow {
+    let allows = |visit: &LoadStep| Some(visit.throughput / visit.resource_use.get(&usage.resource)?);
     let allowed: Vec<f64> = saturated.steps().filter_map(allows).filter(|rate| rate.is_finite()).collect();
-    let capacity = saturated.sweep.capacities.get(&one.resource);
+    let capacity = saturated.sweep.capacities.get(&usage.resource);
     let cells = vec![
-        Some(interval_figure(&one.utilisation, saturated.steps().count())),
+        Some(interval_figure(&usage.utilisation, saturated.steps().count())),
         mean_figure(&allowed),
         capacity.and_then(|capacity| capacity.requests).map(|value| Figure::without_interval(value, 1)),
         capacity.and_then(|capacity| capacity.bytes).map(|value| Figure::without_interval(value, 1)),
     ];
-    StudyRow { label: resource_name(resource_id(one.resource)).to_owned(), cells }
+    StudyRow { label: resource_name(resource_id(usage.resource)).to_owned(), cells }
 }
 
 /// The name of a table, apart from those of the run's other sweeps.
@@ -149,9 +149,10 @@ fn mean_figure(values: &[f64]) -> Option<Figure> {
     }
 }
 
-fn interval_figure(of: &Estimate, n: usize) -> Figure {
-    let interval = Interval { kind: IntervalKind::Confidence, level: CONFIDENCE_LEVEL, lower: of.low, upper: of.high };
-    Figure { value: of.value, interval: Some(interval), n: n as u64 }
+fn interval_figure(estimate: &Estimate, n: usize) -> Figure {
+    let interval =
+        Interval { kind: IntervalKind::Confidence, level: CONFIDENCE_LEVEL, lower: estimate.low, upper: estimate.high };
+    Figure { value: estimate.value, interval: Some(interval), n: n as u64 }
 }
 
 #[cfg(test)]

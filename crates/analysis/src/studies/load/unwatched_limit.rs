@@ -86,10 +86,10 @@ pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let at_most = |share: f64| (share.min(1.0) * 100.0).round() as u64;
     let [server, client] = [LoadHost::Server, LoadHost::Client]
         .map(|host| mean_over_loads(saturated.loads(), |visit| Some(waited(visit, host))).unwrap_or(0.0));
-    let at = if client > server { RequestLocation::Client } else { RequestLocation::Server };
+    let location = if client > server { RequestLocation::Client } else { RequestLocation::Server };
     let percent = at_most(alone.unwrap_or(client + server));
     let is_most = alone.is_none_or(|share| share >= MIN_MAJOR_SHARE);
-    (is_telling && is_most).then_some(not_sampled(UnsampledLimit::OtherWork { percent }, at))
+    (is_telling && is_most).then_some(not_sampled(UnsampledLimit::OtherWork { percent }, location))
 }
 
 /// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
@@ -97,8 +97,8 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let saturated = facts.saturated.filter(|_| facts.sweep.max_users() >= FEW_USERS)?;
     // Those with enough users, whether or not fewer serve as much.
     let visits = || saturated.loads().iter().filter(|load| load.users >= FEW_USERS).flat_map(|load| &load.steps);
-    let of = |metric| mean_if_complete(visits().filter_map(move |visit| visit.get(metric)));
-    let (share, rate) = (of(&STALLED)?, of(&STALLS)?);
+    let mean_of = |metric| mean_if_complete(visits().filter_map(move |visit| visit.get(metric)));
+    let (share, rate) = (mean_of(&STALLED)?, mean_of(&STALLS)?);
     let seen: f64 = visits().filter_map(|visit| Some(visit.get(&STALLS)? * visit.seconds)).sum();
     let taken = |visit: &LoadStep| {
         let steal = visit.host_figure(LoadHost::Server, &CPU_STEAL).unwrap_or(0.0);
@@ -117,11 +117,11 @@ pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 /// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
 pub(super) fn beyond_memory(sweep: &Sweep) -> Option<(usize, f64)> {
     let read = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?);
-    let of = |loads: &[UserLoad]| loads.iter().flat_map(|load| &load.steps).filter_map(read).collect::<Vec<f64>>();
+    let ratios = |loads: &[UserLoad]| loads.iter().flat_map(|load| &load.steps).filter_map(read).collect::<Vec<f64>>();
     let from =
         sweep.loads.iter().rposition(|load| mean_figure(load, read).is_none_or(|read| read < MIN_DISK_BYTES))? + 1;
     let (below, above) = sweep.loads.split_at(from);
-    let (below, above) = (of(below), of(above));
+    let (below, above) = (ratios(below), ratios(above));
     let more = UncertainValue::mean(&above)?.minus(UncertainValue::mean(&below)?);
     (mean(&below) < MIN_DISK_BYTES && interval_estimate(more, CONFIDENCE_LEVEL).low >= MIN_DISK_BYTES)
         .then(|| (from, mean(&above)))
@@ -132,8 +132,8 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let (from, read) = beyond_memory(facts.sweep)?;
     let (below, above) = facts.sweep.loads.split_at(from);
     let throughput = |load: &UserLoad| mean(&load.throughputs());
-    let most = below.iter().map(throughput).fold(0.0, f64::max);
-    let is_no_more = mean(&above.iter().map(throughput).collect::<Vec<f64>>()) <= NO_GROWTH * most;
+    let highest = below.iter().map(throughput).fold(0.0, f64::max);
+    let is_no_more = mean(&above.iter().map(throughput).collect::<Vec<f64>>()) <= NO_GROWTH * highest;
     let is_of_disk = |resource: &Resource| matches!(resource.group(), ResourceGroup::Disk | ResourceGroup::Workers);
     let used = |visit: &LoadStep| {
         let others = visit.resource_use.iter().filter(|(resource, _)| !is_of_disk(resource));
@@ -149,19 +149,19 @@ pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<LoadVerdict> {
     let first = facts.sweep.loads.first().filter(|load| load.users == 1)?;
     let blocked = |visit: &LoadStep| Some(visit.get(&BLOCKED)? / visit.throughput);
-    let (each, with_most) = (mean_figure(first, blocked)?, mean_over_loads(loads, blocked)?);
-    let at = request_location(facts.sweep, loads).filter(|at| *at == RequestLocation::Disk)?;
+    let (single, with_most) = (mean_figure(first, blocked)?, mean_over_loads(loads, blocked)?);
+    let location = request_location(facts.sweep, loads).filter(|location| *location == RequestLocation::Disk)?;
     let throughput = mean_over_loads(loads, |visit| Some(visit.throughput))?;
     // Requests of users who think for longer are not held up by it.
     let is_telling = mean_over_loads(loads, service_time)? >= facts.sweep.think_seconds();
-    let nanoseconds = to_nanoseconds(each);
-    let concurrency = (throughput * each).round().max(1.0) as u64;
-    let limit = match with_most <= MAX_WAIT_GROWTH * each {
+    let nanoseconds = to_nanoseconds(single);
+    let concurrency = (throughput * single).round().max(1.0) as u64;
+    let limit = match with_most <= MAX_WAIT_GROWTH * single {
         true => UnsampledLimit::PerRequest { nanoseconds },
         false => UnsampledLimit::LimitedConcurrency { concurrency, nanoseconds },
     };
     let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
-    (is_telling && share >= MIN_MAJOR_SHARE).then_some(not_sampled(limit, at))
+    (is_telling && share >= MIN_MAJOR_SHARE).then_some(not_sampled(limit, location))
 }
 
 /// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
@@ -170,11 +170,11 @@ fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
     let servers = sweep.servers(Resource::ServerCpu).unwrap_or(1.0);
     let of_visit = |visit: &LoadStep| {
         // What the busiest does of all CPU time says how many threads there are at least: one may have several requests.
-        let [all, busiest] =
+        let [cpus, busiest] =
             [Resource::ServerCpu, Resource::ServerThread].map(|resource| visit.resource_use.get(&resource));
         let in_flight = visit.get(&IN_FLIGHT)?;
         let threads =
-            all.zip(busiest).filter(|(_, busiest)| **busiest > 0.0).map(|(all, busiest)| servers * all / busiest);
+            cpus.zip(busiest).filter(|(_, busiest)| **busiest > 0.0).map(|(cpus, busiest)| servers * cpus / busiest);
         Some(visit.get(&BLOCKED)? / threads.map_or(in_flight, |threads| in_flight.min(threads.max(1.0))))
     };
     mean_over_loads(loads, of_visit)
@@ -192,12 +192,12 @@ pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 
 /// What each request waits for by itself, of a sweep whose throughput grows to the end.
 pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
-    let (alone, most) = (RequestTimes::of_single_user(facts.sweep)?, facts.sweep.loads.last()?);
-    let is_as_long = RequestTimes::from_load(facts.sweep, most)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
+    let (alone, crowded) = (RequestTimes::of_single_user(facts.sweep)?, facts.sweep.loads.last()?);
+    let is_as_long = RequestTimes::from_load(facts.sweep, crowded)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
     let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
         && alone.unwatched_share() >= MIN_SOLE_SHARE;
     let wait = UnsampledLimit::PerRequest { nanoseconds: to_nanoseconds(alone.unwatched) };
-    let location = request_location(facts.sweep, std::slice::from_ref(most))?;
+    let location = request_location(facts.sweep, std::slice::from_ref(crowded))?;
     (is_as_long && is_telling).then_some(not_sampled(wait, location))
 }
 
@@ -220,9 +220,9 @@ pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdic
 /// Losses, of requests that are on their way most of the time.
 pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
     let share = mean_over_loads(loads, |visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS))?;
-    let at = request_location(sweep, loads)
-        .filter(|at| share >= MIN_RETRANSMITTED_SHARE && *at == RequestLocation::Network)?;
-    Some(not_sampled(UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, at))
+    let location = request_location(sweep, loads)
+        .filter(|location| share >= MIN_RETRANSMITTED_SHARE && *location == RequestLocation::Network)?;
+    Some(not_sampled(UnsampledLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, location))
 }
 
 fn not_sampled(limit: UnsampledLimit, location: RequestLocation) -> LoadVerdict {
@@ -261,7 +261,7 @@ fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation
     let blocked = blocked_share(sweep, loads);
     let waits = share(&|visit| visit.host_figure(LoadHost::Server, &PRESSURE_IO)).unwrap_or(0.0);
     let is_blocked = blocked.is_some_and(|share| share >= MIN_MAJOR_SHARE);
-    let waits_for = |least: f64| is_blocked || waits >= least;
+    let waits_for = |min_share: f64| is_blocked || waits >= min_share;
     let reads = share(&|visit| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
     let is_read = waits_for(MIN_MAJOR_SHARE) && reads.is_some_and(|reads| reads >= MIN_DISK_BYTES);
     let written = share(&|visit| Some(visit.get(&WRITTEN_BYTE_RATE)? / visit.throughput));
@@ -288,8 +288,8 @@ fn mean_if_complete(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// What limits that was not watched, as a noun.
-pub(super) fn limit_noun(how: UnsampledLimit, at: RequestLocation) -> &'static str {
-    match (how, at) {
+pub(super) fn limit_noun(limit: UnsampledLimit, location: RequestLocation) -> &'static str {
+    match (limit, location) {
         (UnsampledLimit::OtherWork { .. }, RequestLocation::Client) => "other work on the CPUs of the load generator",
         (UnsampledLimit::OtherWork { .. }, _) => "other work on the CPUs of the server's host",
         (UnsampledLimit::Memory { .. }, _) => "the memory that is left for files, and then the disk",
@@ -329,16 +329,16 @@ pub(super) fn limit_noun(how: UnsampledLimit, at: RequestLocation) -> &'static s
 }
 
 /// `one request at a time is served, for 10 ms each`, and where.
-pub(super) fn limit_sentence(how: UnsampledLimit, at: RequestLocation) -> String {
+pub(super) fn limit_sentence(limit: UnsampledLimit, location: RequestLocation) -> String {
     let time = |nanoseconds: u64| round_time(nanoseconds as f64);
-    let at = match at {
+    let location = match location {
         RequestLocation::Client => "at the load generator",
         RequestLocation::Server => "in the server, which does not work meanwhile",
         RequestLocation::Disk => "in the server, which waits for its disk",
         RequestLocation::Network => "on their way to the client",
         RequestLocation::Between => "neither in the server nor on the way from it",
     };
-    let what = match how {
+    let what = match limit {
         UnsampledLimit::LimitedConcurrency { concurrency: 1, nanoseconds } => {
             format!("one request at a time is served, for {}", time(nanoseconds))
         }
@@ -369,5 +369,5 @@ pub(super) fn limit_sentence(how: UnsampledLimit, at: RequestLocation) -> String
         }
         UnsampledLimit::Refusals { percent } => return format!("{percent} % of the requests are turned away, or fail"),
     };
-    format!("{what}; requests are most of the time {at}")
+    format!("{what}; requests are most of the time {location}")
 }

@@ -28,20 +28,20 @@ pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
 /// How the response time grows from the fewest users to the most.
 pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
     let [first, last] = [sweep.loads.first()?, sweep.loads.last()?];
-    let all = [first, last].map(|load| load.figure_values(&RESPONSE));
-    if first.users >= last.users || all.iter().any(Vec::is_empty) {
+    let times = [first, last].map(|load| load.figure_values(&RESPONSE));
+    if first.users >= last.users || times.iter().any(Vec::is_empty) {
         return None;
     }
-    let [alone, crowded] = all.each_ref().map(|values| mean(values));
-    let grown = UncertainValue::mean(&all[1]).zip(UncertainValue::mean(&all[0]));
+    let [alone, crowded] = times.each_ref().map(|values| mean(values));
+    let grown = UncertainValue::mean(&times[1]).zip(UncertainValue::mean(&times[0]));
     let holds =
         grown.and_then(|(crowded, alone)| interval_estimate(crowded.minus(alone), CONFIDENCE_LEVEL).is_above(0.0));
     let time = |value: f64| value_text(value, Unit::Nanoseconds);
     let spent =
         if crowded > alone { format!(", {} of it spent waiting", time(crowded - alone)) } else { String::new() };
     let few = format!("{} with {}", time(alone), users_text(first.users));
-    let (longer, most) = (time(crowded), users_text(last.users));
-    let text = format!("the response time grows with the number of users: {few}, {longer} with {most}{spent}");
+    let (longer, users) = (time(crowded), users_text(last.users));
+    let text = format!("the response time grows with the number of users: {few}, {longer} with {users}{spent}");
     let line = format!("Response time {few}, {longer} with {}{spent}.", last.users);
     let claim = LoadClaim::Response { single_user: (first.users, alone), saturated: (last.users, crowded) };
     let stated = LoadConclusion::new(claim, holds, visits_test(sweep), text);
@@ -50,7 +50,7 @@ pub(super) fn response_growth(sweep: &Sweep) -> Option<LoadConclusion> {
 
 /// The universal scalability law of throughput by users.
 pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
-    let most = sweep.loads.last()?.users;
+    let max_users = sweep.loads.last()?.users;
     let throughputs: Vec<Vec<f64>> = sweep.loads.iter().map(UserLoad::throughputs).collect();
     let users = sweep.loads.iter().map(|load| load.users as f64);
     let repeated: Vec<RepeatedLoad<'_>> = users.zip(throughputs.iter().map(Vec::as_slice)).collect();
@@ -58,7 +58,7 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
         fit_scalability_with_intervals(&repeated)?;
     let (contention, coherency) = (Estimate::new(law.sigma, sigma), Estimate::new(law.kappa, kappa));
     // Beyond the most users that were there the law says nothing.
-    let peak = Some(law.peak_workers()).filter(|&peak| peak <= most as f64);
+    let peak = Some(law.peak_workers()).filter(|&peak| peak <= max_users as f64);
     let furthest = LawDeviation { workers: furthest.n as u64, ratio: furthest.ratio };
     let peak_text = peak.map_or_else(
         || "it does not fall within the measured range".to_owned(),

@@ -145,11 +145,11 @@ pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
 impl<'s> VerdictFacts<'s> {
     pub(crate) fn new(sweep: &'s Sweep, saturated: Option<&'s SaturatedSweep<'s>>) -> Self {
         let mut devices = saturated.map(SaturatedSweep::fullest_by_group).unwrap_or_default();
-        let is_workers = |one: &SaturationUse| one.resource == Resource::Workers;
+        let is_workers = |usage: &SaturationUse| usage.resource == Resource::Workers;
         let may_limit = devices.iter().any(is_workers) && is_worker_bound(sweep);
         let workers = saturated.filter(|_| may_limit).map(WorkerEvidence::from_sweep);
         if matches!(workers, Some(WorkerEvidence::Waiting { .. })) {
-            devices.retain(|one| !is_workers(one));
+            devices.retain(|usage| !is_workers(usage));
         }
         let is_steady = super::stability::throughput_stability(sweep).and_then(|steady| steady.stated.holds);
         Self { sweep, saturated, devices, workers, is_steady }
@@ -185,12 +185,12 @@ impl<'s> VerdictFacts<'s> {
     /// The resources after the fullest that are certainly, or may be, within 10 % of it.
     fn near_fullest(&self, is_certain: bool) -> Vec<Resource> {
         let Some((saturated, first)) = self.saturated.zip(self.fullest()) else { return Vec::new() };
-        let is_beside = |one: &&SaturationUse| {
-            saturated.use_ratio(one, first).is_some_and(|ratio| {
+        let is_beside = |usage: &&SaturationUse| {
+            saturated.use_ratio(usage, first).is_some_and(|ratio| {
                 if is_certain { ratio.low >= BOTH_FULL_RATIO } else { ratio.high >= BOTH_FULL_RATIO }
             })
         };
-        self.devices[1..].iter().filter(is_beside).map(|one| one.resource).collect()
+        self.devices[1..].iter().filter(is_beside).map(|usage| usage.resource).collect()
     }
 }
 
@@ -207,7 +207,7 @@ fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
 /// Whether no hardware is near its capacity; workers that all have a connection may wait.
 fn is_idle(facts: &VerdictFacts<'_>) -> bool {
     let is_hardware =
-        |one: &&SaturationUse| one.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
+        |usage: &&SaturationUse| usage.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
     facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < MIN_NEAR_USE)
 }
 
@@ -237,10 +237,10 @@ fn resource_ids(first: &SaturationUse, others: &[Resource]) -> Vec<Name> {
 /// Why a verdict on these facts is not certain: the laws that fail among the reasons.
 pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
-    let is_watched = |one: &&SaturationUse| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
+    let is_watched = |usage: &&SaturationUse| matches!(usage.resource, Resource::ClientCpu | Resource::Generator);
     let explains =
         facts.is_full() || saturated.explained_throughput().is_some_and(|share| share >= MIN_EXPLAINED_SHARE);
-    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.values(of));
+    let share = |ratio: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.values(ratio));
     let think = facts.sweep.think_seconds() * 1e9;
     let late = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
     // A client that is the limit sends late for that very reason.
@@ -257,7 +257,7 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     // The limit may have been another in some visits. One that is full whenever it was visited is the limit at any throughput.
     let is_unsteady = facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full();
-    let all = [
+    let reasons = [
         would_decide,
         (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
         saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotSampled),
@@ -271,7 +271,7 @@ pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[
     // What was not watched leaves requests where no count has them, and the fullest of what was is not what limits.
     let of_verdict = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
     let broken = broken.iter().filter(of_verdict).map(|&law| LoadDoubt::Law(law));
-    all.into_iter().flatten().chain(broken).chain(hindered).collect()
+    reasons.into_iter().flatten().chain(broken).chain(hindered).collect()
 }
 
 /// A doubt, after "not certain, as".

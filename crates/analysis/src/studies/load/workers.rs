@@ -72,14 +72,14 @@ pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
 }
 
 /// The ratio of two means of visits, whose shares of error are those of either together: a few visits by themselves tell little of it.
-fn ratio_of_means(of: &[f64], to: &[f64]) -> Option<UncertainValue> {
-    let degrees = (of.len() + to.len()).checked_sub(2).filter(|&degrees| degrees > 0 && !of.is_empty())? as f64;
+fn ratio_of_means(top: &[f64], base: &[f64]) -> Option<UncertainValue> {
+    let degrees = (top.len() + base.len()).checked_sub(2).filter(|&degrees| degrees > 0 && !top.is_empty())? as f64;
     let shares = |values: &[f64]| {
-        let all = mean(values);
-        values.iter().map(|value| (value / all - 1.0).powi(2)).sum::<f64>()
+        let usual = mean(values);
+        values.iter().map(|value| (value / usual - 1.0).powi(2)).sum::<f64>()
     };
-    let variance = (shares(of) + shares(to)) / degrees * (1.0 / of.len() as f64 + 1.0 / to.len() as f64);
-    let value = mean(of) / mean(to);
+    let variance = (shares(top) + shares(base)) / degrees * (1.0 / top.len() as f64 + 1.0 / base.len() as f64);
+    let value = mean(top) / mean(base);
     Some(UncertainValue::from_variance(value, VarianceEstimate { variance: variance * value.powi(2), degrees }))
 }
 
@@ -96,9 +96,9 @@ pub(super) fn conclusion(sweep: &Sweep) -> Option<LoadConclusion> {
          as many ({low} to {high})",
         percent(more.limit - 1.0)
     );
-    let said = if holds.is_none() { ", which decides nothing" } else { "" };
+    let outcome = if holds.is_none() { ", which decides nothing" } else { "" };
     let line =
-        format!("With {many} workers instead of {few}, {users} get {after} requests/s instead of {before}{said}.");
+        format!("With {many} workers instead of {few}, {users} get {after} requests/s instead of {before}{outcome}.");
     let test = format!("1 numbers of users, {visits} visits or more to each");
     let test = ClaimTest::new(TestEvidence::LoadSteps { loads: 1, steps: visits }, test, None);
     let stated = LoadConclusion::new(LoadClaim::MoreWorkers(more), holds, test, text);
@@ -122,8 +122,8 @@ fn is_saturated_with_fewer(saturated: &SaturatedSweep<'_>) -> bool {
 /// for each other. `None` where there were no such numbers.
 fn is_growing_with_workers(saturated: &SaturatedSweep<'_>) -> Option<bool> {
     let demand = |visit: &LoadStep| Some(visit.resource_use.get(&Resource::Workers)? / visit.throughput);
-    let all = saturated.values(demand);
-    let at_saturation = (!all.is_empty()).then(|| mean(&all))?;
+    let demands = saturated.values(demand);
+    let at_saturation = (!demands.is_empty()).then(|| mean(&demands))?;
     let partly = |load: &&UserLoad| {
         workers_use(load).is_some_and(|used| used.low > MIN_MEASURABLE_USE && used.high < MIN_NEAR_USE)
     };
@@ -132,7 +132,7 @@ fn is_growing_with_workers(saturated: &SaturatedSweep<'_>) -> Option<bool> {
         mean_estimate(&load.values(of_visit))
     });
     // Where they wait for each other, each request takes longer of a worker at saturation.
-    ratios.map(|ratio| ratio.high >= MIN_SAME_DEMAND).reduce(|one, other| one && other)
+    ratios.map(|ratio| ratio.high >= MIN_SAME_DEMAND).reduce(|a, b| a && b)
 }
 
 fn workers_use(load: &UserLoad) -> Option<Estimate> {

@@ -26,8 +26,8 @@ pub(crate) fn transfer_tables(results: &[MetricResult]) -> Vec<StudyTable> {
         let table = cells.table(&COLD_TIME, files, &COLD_COLUMNS, transfer::COLD_METRICS);
         StudyTable { title: format!("{}, not in memory", file_set(files)), bars: Some([0, 3]), ..table }
     });
-    let all = in_memory.chain(others).chain([cells.cost_table()]);
-    all.filter(|table| !table.rows.is_empty()).collect()
+    let tables = in_memory.chain(others).chain([cells.cost_table()]);
+    tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
 /// What a column shows of a cell.
@@ -101,8 +101,8 @@ impl<'a> CellResults<'a> {
 
     /// The cases of a metric that have a figure.
     fn cases(&self, metric: &Metric) -> impl Iterator<Item = &'a Case> {
-        let of = self.0.iter().filter(move |result| result.metric.id == metric.id);
-        of.filter(|result| result.outcome.summary().is_some()).map(|result| &result.case)
+        let results = self.0.iter().filter(move |result| result.metric.id == metric.id);
+        results.filter(|result| result.outcome.summary().is_some()).map(|result| &result.case)
     }
 
     fn table(
@@ -166,9 +166,9 @@ impl<'a> CellResults<'a> {
 
 impl CellRow<'_> {
     /// A figure of a summary, without interval.
-    fn summary_figure(&self, metric: &Metric, of: fn(&Summary) -> f64) -> Option<Figure> {
+    fn summary_figure(&self, metric: &Metric, value: fn(&Summary) -> f64) -> Option<Figure> {
         let summary = self.cells.summary(metric, self.case)?;
-        Some(Figure::without_interval(of(summary), summary.distribution.n))
+        Some(Figure::without_interval(value(summary), summary.distribution.n))
     }
 
     fn headline(&self, metric: &Metric) -> Option<Figure> {
