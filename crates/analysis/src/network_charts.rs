@@ -36,7 +36,7 @@ fn line_ceiling(results: &[MetricResult], cpus: u64, fixed: Case) -> Option<Line
     };
     // The most expensive bytes make the lowest rate.
     let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
-    Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed: fixed, low, high, source: STREAM_TCP.id })
+    Some(LineCeiling { metric: BANDWIDTH_TCP.id, fixed, low, high, source: STREAM_TCP.id })
 }
 
 /// Nanoseconds per additional byte between the two largest messages of a metric: the ends of the interval. `None` where it is

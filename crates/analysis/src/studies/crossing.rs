@@ -11,7 +11,7 @@ use crate::prelude::*;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MetricLine {
     /// The other parameters.
-    pub held: Case,
+    pub fixed: Case,
     /// Ascending, each position once.
     pub points: Vec<LinePoint>,
 }
@@ -36,7 +36,7 @@ impl MetricLine {
 
     /// The other parameters as text: words alone, numbers with their names.
     pub fn name(&self) -> String {
-        let words = self.held.iter().map(|(name, value)| match value {
+        let words = self.fixed.iter().map(|(name, value)| match value {
             Value::Word(word) => word.to_string(),
             Value::Integer(number) => format!("{name}={number}"),
         });
@@ -59,9 +59,9 @@ pub(super) fn lines(all: &[RoundHeadlines<'_>], axis: Axis) -> Vec<MetricLine> {
     let mut lines: Vec<MetricLine> = Vec::new();
     for rounds in all {
         let Some(at) = axis.number_in(rounds.case) else { continue };
-        let held = without_axes(rounds.case, &[axis]);
-        let place = lines.iter().position(|line| line.held == held).unwrap_or_else(|| {
-            lines.push(MetricLine { held, points: Vec::new() });
+        let fixed = without_axes(rounds.case, &[axis]);
+        let place = lines.iter().position(|line| line.fixed == fixed).unwrap_or_else(|| {
+            lines.push(MetricLine { fixed, points: Vec::new() });
             lines.len() - 1
         });
         lines[place].add_point(at, rounds.values.clone());

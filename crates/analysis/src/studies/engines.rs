@@ -22,9 +22,9 @@ const MIN_ENGINES: usize = 3;
 /// Conclusions from the metric `file.engines`; `None` unless the run measured read and another one at two sizes.
 pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let lines = lines(evidence.all_cases(&ENGINES), BLOCK);
-    let base = lines.iter().find(|line| BASE_ENGINE.point().is_in_case(&line.held))?;
+    let base = lines.iter().find(|line| BASE_ENGINE.point().is_in_case(&line.fixed))?;
     // Other pairs are compared in the table of all engines.
-    let others = lines.iter().filter(|line| line.held != base.held);
+    let others = lines.iter().filter(|line| line.fixed != base.fixed);
     let fastest = request_sizes(&lines).into_iter().filter_map(|size| fastest_at(&lines, size));
     let conclusions = others.filter_map(|other| engine_comparison(base, other)).chain(fastest).collect();
     let design = format!(
@@ -126,10 +126,10 @@ pub(super) fn engine(case: &Case) -> &'static str {
 fn fastest_at(lines: &[MetricLine], size: u64) -> Option<StatedConclusion> {
     let contenders = lines.iter().filter_map(|line| {
         let rounds = line.rounds_at(size).filter(|rounds| rounds.len() > 1)?;
-        let case = line.held.clone().with_number(BLOCK, size);
+        let case = line.fixed.clone().with_number(BLOCK, size);
         let side =
             MetricValue { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
-        Some(Contender { side, case: line.held.clone(), rounds, name: engine(&line.held).to_owned() })
+        Some(Contender { side, case: line.fixed.clone(), rounds, name: engine(&line.fixed).to_owned() })
     });
     let first = BestOf::find(BestQuestion::EngineAtSize, contenders.collect(), true)?;
     let (count, name, rivals) = (first.others + 1, engine(&first.best.case), first.rivals_text("possibly as fast:"));

@@ -20,15 +20,15 @@ struct FileCurve {
     what: &'static str,
     metric: &'static Metric,
     axis: Axis,
-    held: Option<AxisWord>,
+    fixed: Option<AxisWord>,
 }
 
 const fn reads(what: &'static str, state: CacheState) -> FileCurve {
-    FileCurve { what, metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(state.point()) }
+    FileCurve { what, metric: &BLOCKSIZE_READ, axis: BLOCK, fixed: Some(state.point()) }
 }
 
 const fn writes(what: &'static str, policy: SyncPolicy) -> FileCurve {
-    FileCurve { what, metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(policy.point()) }
+    FileCurve { what, metric: &BLOCKSIZE_WRITE, axis: BLOCK, fixed: Some(policy.point()) }
 }
 
 static BLOCK_CURVES: [FileCurve; 5] = [
@@ -40,7 +40,7 @@ static BLOCK_CURVES: [FileCurve; 5] = [
 ];
 
 static DEPTH_CURVE: FileCurve =
-    FileCurve { what: "random reads of 4 KiB: a queue depth of", metric: &DEPTH_RATE, axis: QUEUE_DEPTH, held: None };
+    FileCurve { what: "random reads of 4 KiB: a queue depth of", metric: &DEPTH_RATE, axis: QUEUE_DEPTH, fixed: None };
 
 /// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` where it was only an input.
 pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
@@ -98,7 +98,7 @@ impl FileCurve {
     /// lacks says as much.
     fn conclusions(&self, evidence: &Evidence<'_>) -> [Option<StatedConclusion>; 3] {
         let is_of_curve = |point: &&RoundHeadlines<'_>| {
-            self.axis.number_in(point.case).is_some() && self.held.is_none_or(|held| held.is_in_case(point.case))
+            self.axis.number_in(point.case).is_some() && self.fixed.is_none_or(|fixed| fixed.is_in_case(point.case))
         };
         let mut points: Vec<&RoundHeadlines<'_>> = evidence.all_cases(self.metric).iter().filter(is_of_curve).collect();
         points.sort_by_key(|point| self.axis.number_in(point.case));

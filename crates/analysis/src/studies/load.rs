@@ -91,10 +91,10 @@ fn slope_test(visits: usize, span: f64) -> ClaimTest {
 /// Conclusions from the metrics `load.*`; `None` where they were not measured.
 pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
     let sweeps = evidence.sweeps();
-    let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
+    let fixed: Vec<Case> = sweeps.iter().map(|sweep| sweep.fixed.clone()).collect();
     let (mut conclusions, mut answers) = (Vec::new(), Vec::new());
     for sweep in sweeps {
-        let (of_sweep, answer) = sweep_conclusions(sweep, &held);
+        let (of_sweep, answer) = sweep_conclusions(sweep, &fixed);
         conclusions.extend(of_sweep);
         answers.extend(answer);
     }
@@ -159,8 +159,8 @@ pub(crate) fn model_lines(sweeps: &[Sweep]) -> (Vec<ModelLine>, Vec<KneeMark>) {
 
 /// The visits of each sweep over the time of the study.
 pub(crate) fn timelines(sweeps: &[Sweep]) -> Vec<Timeline> {
-    let held: Vec<Case> = sweeps.iter().map(|sweep| sweep.held.clone()).collect();
-    let timeline = |sweep| stability::timeline(sweep, &labels::sweep_label(&sweep.held, &held));
+    let fixed: Vec<Case> = sweeps.iter().map(|sweep| sweep.fixed.clone()).collect();
+    let timeline = |sweep| stability::timeline(sweep, &labels::sweep_label(&sweep.fixed, &fixed));
     sweeps.iter().filter_map(timeline).collect()
 }
 

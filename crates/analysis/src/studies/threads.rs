@@ -54,17 +54,17 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
 
 /// The rates of one block and state of the page cache by the number of threads, ascending.
 struct ThreadLine<'e, 'r> {
-    held: Case,
+    fixed: Case,
     points: Vec<&'e RoundHeadlines<'r>>,
 }
 
 fn thread_lines<'e, 'r>(evidence: &'e Evidence<'r>) -> Vec<ThreadLine<'e, 'r>> {
     let mut lines: Vec<ThreadLine<'e, 'r>> = Vec::new();
     for point in evidence.all_cases(&THREADS).iter().filter(|point| THREAD_COUNT.number_in(point.case).is_some()) {
-        let held = without_axes(point.case, &[THREAD_COUNT]);
-        match lines.iter_mut().find(|line| line.held == held) {
+        let fixed = without_axes(point.case, &[THREAD_COUNT]);
+        match lines.iter_mut().find(|line| line.fixed == fixed) {
             Some(line) => line.points.push(point),
-            None => lines.push(ThreadLine { held, points: vec![point] }),
+            None => lines.push(ThreadLine { fixed, points: vec![point] }),
         }
     }
     lines.iter_mut().for_each(|line| line.points.sort_by_key(|point| threads_of(point)));
@@ -122,7 +122,7 @@ impl ThreadLine<'_, '_> {
         FittedLaw {
             metric: THREADS.id,
             workers: THREAD_COUNT.name,
-            fixed: self.held.clone(),
+            fixed: self.fixed.clone(),
             max_workers: self.max_threads(),
             lambda: coefficient(fitted.law.lambda, fitted.lambda),
             sigma: coefficient(fitted.law.sigma, fitted.sigma),
@@ -143,14 +143,14 @@ impl ThreadLine<'_, '_> {
 
     /// `cached, in blocks of 64 KiB`.
     fn name(&self) -> String {
-        let block = BLOCK.number_in(&self.held).map(|block| format!(", in blocks of {}", bytes(block)));
-        format!("{}{}", cache_state(&self.held), block.unwrap_or_default())
+        let block = BLOCK.number_in(&self.fixed).map(|block| format!(", in blocks of {}", bytes(block)));
+        format!("{}{}", cache_state(&self.fixed), block.unwrap_or_default())
     }
 
     /// That too little was measured for the law, which refutes nothing; `None` if there is another reason why none was found.
     fn undetermined(&self) -> Option<StatedConclusion> {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
-        let (held, points) = (self.held.clone(), self.points.len());
+        let (fixed, points) = (self.fixed.clone(), self.points.len());
         if points >= MIN_LOADS && rounds >= 2 {
             return None;
         }
@@ -165,7 +165,7 @@ impl ThreadLine<'_, '_> {
             missing.join(", ")
         );
         let test = "three coefficients, and one more thread count to check them";
-        let law = ScalabilityClaim::Determined { fixed: held, points, rounds, needed: MIN_LOADS };
+        let law = ScalabilityClaim::Determined { fixed, points, rounds, needed: MIN_LOADS };
         Some(ClaimTest::new(TestEvidence::TooFewPoints, test, None).conclude(Claim::Law(law), None, text))
     }
 
@@ -184,13 +184,13 @@ impl ThreadLine<'_, '_> {
             let test = ClaimTest::new(TestEvidence::LeastSquares { points, furthest }, test.clone(), None);
             test.conclude(Claim::Law(law), holds, format!("{}: {text}", self.name()))
         };
-        let held = || self.held.clone();
+        let fixed = || self.fixed.clone();
         if !fitted.describes {
             let text = format!(
                 "the universal scalability law describes the rates: at {workers} it is {deviation} the measured one, so its coefficients mean \
                  nothing here"
             );
-            return vec![conclude(ScalabilityClaim::Describes { fixed: held(), furthest }, Some(false), text)];
+            return vec![conclude(ScalabilityClaim::Describes { fixed: fixed(), furthest }, Some(false), text)];
         }
         let (sigma, kappa) =
             (Estimate::new(fitted.law.sigma, fitted.sigma), Estimate::new(fitted.law.kappa, fitted.kappa));
@@ -202,7 +202,7 @@ impl ThreadLine<'_, '_> {
             coefficient(&sigma),
             coefficient(&kappa)
         );
-        let claim = ScalabilityClaim::Contention { fixed: held(), sigma, kappa, limit: MIN_CONTENTION };
+        let claim = ScalabilityClaim::Contention { fixed: fixed(), sigma, kappa, limit: MIN_CONTENTION };
         let contention = conclude(claim, sigma.is_above(MIN_CONTENTION), contention);
         let (max_workers, peak) = (self.max_threads(), Estimate::new(fitted.law.peak_workers(), fitted.peak));
         let peak_workers = peak.parts().map(|workers| self.measured_workers(workers));
@@ -223,7 +223,7 @@ impl ThreadLine<'_, '_> {
             _ => "it does not fall up to there".into(),
         };
         let text = format!("the rate falls before {max_workers} threads: by the universal scalability law {limit}");
-        let claim = ScalabilityClaim::Peak { fixed: held(), max_workers, peak_workers, rate };
+        let claim = ScalabilityClaim::Peak { fixed: fixed(), max_workers, peak_workers, rate };
         vec![contention, conclude(claim, peak.is_below(max_workers as f64), text)]
     }
 }

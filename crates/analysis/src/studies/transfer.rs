@@ -299,7 +299,7 @@ fn effects_over_files(
         RECEIVER_CONTRAST.iter().zip(SENDER_CONTRAST).map(|(r, s)| signs[0] * r - signs[1] * s).collect();
     let more = effect([more[0], more[1], more[2], more[3]])?;
     let receiver_decides = more.estimate.is_above(1.0);
-    let held = without_axes(&cases[0], &[SenderMethod::AXIS, ReceiverMethod::AXIS]);
+    let fixed = without_axes(&cases[0], &[SenderMethod::AXIS, ReceiverMethod::AXIS]);
     let [sender, receiver, interaction] = [sender, receiver, interaction].map(|effect| effect.estimate);
     // What the published means say of it.
     let means: Option<Vec<f64>> = cases.iter().map(|case| Some(published_value(case)?.value.ln())).collect();
@@ -314,7 +314,7 @@ fn effects_over_files(
         Some(false) => "; by the published means the sender's does",
         None => "",
     };
-    let (files, pages, buffer) = (file_set(files), window_pages(&held), bytes(buffer_bytes(&held)));
+    let (files, pages, buffer) = (file_set(files), window_pages(&fixed), bytes(buffer_bytes(&fixed)));
     let [at_sender, at_receiver] = [&sender, &receiver].map(times);
     let text = format!(
         "{files}, {pages} against {buffer} a call: the receiver's method decides more than the sender's: mmap at the receiver takes \
@@ -323,7 +323,7 @@ fn effects_over_files(
     let rounds = logs.len();
     let test = format!("effects on the logarithm over 4 cells within a pass, {rounds} passes or more");
     let test = ClaimTest::new(TestEvidence::Contrasts { cells: 4, rounds }, test, more.test(1.0, None));
-    let claim = TransferClaim::Ends { fixed: held, ends: [sender, receiver], interaction, receiver_decides, published };
+    let claim = TransferClaim::Ends { fixed, ends: [sender, receiver], interaction, receiver_decides, published };
     Some(test.conclude(Claim::Transfer(claim), receiver_decides, text))
 }
 

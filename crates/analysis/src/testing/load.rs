@@ -369,7 +369,7 @@ impl SimulatedStudy {
     }
 
     fn add_capacities(&self, run: &mut Run, wrong: &[f64]) {
-        let held = self.fixed_case().iter().filter(|(name, _)| *name != THINK_TIME.name).collect::<Case>();
+        let fixed = self.fixed_case().iter().filter(|(name, _)| *name != THINK_TIME.name).collect::<Case>();
         for (station, wrong) in self.stations.iter().zip(wrong) {
             let Some(resource) = station.resource else { continue };
             let capacity = station.servers as f64 / station.demand * wrong;
@@ -377,10 +377,10 @@ impl SimulatedStudy {
             let figures =
                 [(&CAPACITY, Some(capacity)), (&CAPACITY_BYTES, bytes), (&SERVERS, Some(station.servers as f64))];
             let figures = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-            add_round(run, held.clone().with_word(resource), (0, 0.0), figures.collect());
+            add_round(run, fixed.clone().with_word(resource), (0, 0.0), figures.collect());
         }
         if let Some(workers) = self.workers {
-            add_round(run, held.with_word(Resource::Workers), (0, 0.0), vec![(&SERVERS, workers as f64)]);
+            add_round(run, fixed.with_word(Resource::Workers), (0, 0.0), vec![(&SERVERS, workers as f64)]);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn capacity_lines(sweep: &Sweep) -> Vec<ModelLine> {
     let line = |metric: &Metric, label: &str, value: &dyn Fn(&MvaResult) -> f64| ModelLine {
         metric: metric.id,
         axis: USERS.name,
-        fixed: sweep.held.clone(),
+        fixed: sweep.fixed.clone(),
         label: label.into(),
         is_bound: label != PREDICTED,
         points: solved.iter().map(|step| (step.customers as u64, value(step))).collect(),
@@ -45,7 +45,7 @@ pub(super) fn knee_marks(sweep: &Sweep) -> Vec<KneeMark> {
     let saturated = saturated_sweep(sweep);
     let mark = |metric: &Metric| {
         let knee = saturated.as_ref()?.saturation.knee;
-        Some(KneeMark { metric: metric.id, axis: USERS.name, fixed: sweep.held.clone(), knee })
+        Some(KneeMark { metric: metric.id, axis: USERS.name, fixed: sweep.fixed.clone(), knee })
     };
     [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()
 }

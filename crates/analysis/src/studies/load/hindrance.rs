@@ -187,7 +187,7 @@ impl ObservedHindrance {
                 format!("{}{action}", of_share(&share)),
             ),
         };
-        let (fixed, disturbance) = (saturated.sweep.held.clone(), *hindrance);
+        let (fixed, disturbance) = (saturated.sweep.fixed.clone(), *hindrance);
         let claim = DisturbanceClaim { fixed, disturbance, of_server, amount: *amount, is_how_it_limits };
         let (holds, test) = ((amount.low >= *threshold).then_some(true), saturated.test());
         LoadConclusion::new(LoadClaim::Disturbance(claim), holds, test, text)

@@ -153,7 +153,7 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
     let metrics = own.iter().map(|column| column.metric()).chain(hosts::HOST_METRICS.iter().copied());
     StudyTable {
         id: table_id(sweep, host.name()),
-        title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.held)), sweep_suffix(&sweep.held)),
+        title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.fixed)), sweep_suffix(&sweep.fixed)),
         columns: own.iter().map(|it| StudyColumn::new(it.label, it.metric().unit, main.contains(&it.label))).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),

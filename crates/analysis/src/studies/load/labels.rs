@@ -42,40 +42,40 @@ pub(super) fn round_time(nanoseconds: f64) -> String {
 }
 
 /// What is held over a sweep, where it is not the usual: ` with one fixed file`, ` with 1 s of think time`.
-pub(super) fn sweep_suffix(held: &Case) -> String {
-    let pattern = (!is_usual_pattern(held)).then(|| pattern_text(held));
-    let think = (THINK_TIME.number_in(held).unwrap_or(0) > 0).then(|| think_time_text(held));
+pub(super) fn sweep_suffix(fixed: &Case) -> String {
+    let pattern = (!is_usual_pattern(fixed)).then(|| pattern_text(fixed));
+    let think = (THINK_TIME.number_in(fixed).unwrap_or(0) > 0).then(|| think_time_text(fixed));
     let parts: Vec<String> = pattern.into_iter().chain(think).collect();
     if parts.is_empty() { String::new() } else { format!(" with {}", parts.join(" and ")) }
 }
 
 /// What distinguishes a sweep from the others of its study or from a usual one: `one fixed file, 1 s of think time`; often nothing.
-pub(super) fn sweep_label(held: &Case, cases: &[Case]) -> String {
-    let differs = |axis: Axis| cases.iter().any(|other| other.get(&axis.name) != held.get(&axis.name));
+pub(super) fn sweep_label(fixed: &Case, cases: &[Case]) -> String {
+    let differs = |axis: Axis| cases.iter().any(|other| other.get(&axis.name) != fixed.get(&axis.name));
     let parts = [
-        (RequestPattern::AXIS, is_usual_pattern(held), pattern_text(held)),
-        (CacheState::AXIS, true, cache_text(held)),
-        (THINK_TIME, THINK_TIME.number_in(held).unwrap_or(0) == 0, think_time_text(held)),
+        (RequestPattern::AXIS, is_usual_pattern(fixed), pattern_text(fixed)),
+        (CacheState::AXIS, true, cache_text(fixed)),
+        (THINK_TIME, THINK_TIME.number_in(fixed).unwrap_or(0) == 0, think_time_text(fixed)),
     ];
     let parts_shown = parts.into_iter().filter(|(axis, is_usual, _)| !is_usual || differs(*axis));
     parts_shown.map(|(_, _, part)| part).collect::<Vec<String>>().join(", ")
 }
 
 /// What a sweep has of the property of an axis by which sweeps differ.
-pub(super) fn property_text(axis: Name, held: &Case) -> String {
+pub(super) fn property_text(axis: Name, fixed: &Case) -> String {
     match axis {
-        axis if axis == THINK_TIME.name => think_time_text(held),
-        axis if axis == CacheState::AXIS.name => cache_text(held),
-        _ => pattern_text(held),
+        axis if axis == THINK_TIME.name => think_time_text(fixed),
+        axis if axis == CacheState::AXIS.name => cache_text(fixed),
+        _ => pattern_text(fixed),
     }
 }
 
-fn is_usual_pattern(held: &Case) -> bool {
-    matches!(RequestPattern::of(held), Some(RequestPattern::Random) | None)
+fn is_usual_pattern(fixed: &Case) -> bool {
+    matches!(RequestPattern::of(fixed), Some(RequestPattern::Random) | None)
 }
 
-fn pattern_text(held: &Case) -> String {
-    let words = match RequestPattern::of(held) {
+fn pattern_text(fixed: &Case) -> String {
+    let words = match RequestPattern::of(fixed) {
         Some(RequestPattern::Fixed) => "one fixed file",
         Some(RequestPattern::Sequence) => "files in sequence",
         Some(RequestPattern::Zipf) => "few files asked for most",
@@ -84,12 +84,12 @@ fn pattern_text(held: &Case) -> String {
     words.into()
 }
 
-fn cache_text(held: &Case) -> String {
-    if CacheState::of(held) == Some(CacheState::Cached) { "files in memory" } else { "files from the disk" }.into()
+fn cache_text(fixed: &Case) -> String {
+    if CacheState::of(fixed) == Some(CacheState::Cached) { "files in memory" } else { "files from the disk" }.into()
 }
 
-fn think_time_text(held: &Case) -> String {
-    match THINK_TIME.number_in(held).unwrap_or(0) {
+fn think_time_text(fixed: &Case) -> String {
+    match THINK_TIME.number_in(fixed).unwrap_or(0) {
         0 => "no think time".into(),
         milliseconds => format!("{} of think time", round_time(milliseconds as f64 * 1e6)),
     }

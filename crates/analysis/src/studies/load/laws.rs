@@ -178,7 +178,7 @@ impl LoadStepLaw<'_> {
         let holds = off.is_within(self.tolerance);
         let check = LoadLawCheck {
             law: self.law,
-            fixed: sweep.held.clone(),
+            fixed: sweep.fixed.clone(),
             deviation: off,
             users: worst.map(|(users, _)| users),
             tolerance: self.tolerance,

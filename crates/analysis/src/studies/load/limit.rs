@@ -28,7 +28,7 @@ pub(super) fn limit(
     let (verdict, rule) = facts.verdict();
     let highest = sweep.loads.iter().map(|load| mean(&load.throughputs())).max_by(f64::total_cmp)?;
     let limit = LoadLimit {
-        fixed: sweep.held.clone(),
+        fixed: sweep.fixed.clone(),
         verdict,
         rule: rule.text.into(),
         doubts: Vec::new(),

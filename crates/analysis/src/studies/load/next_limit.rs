@@ -27,7 +27,7 @@ pub(super) fn next_limit(
     let capacity = |one: &SaturationUse| saturated.sweep.capacities.get(&one.resource).and_then(|one| one.requests);
     let alone = capacity(first).zip(capacity(next)).map(|(limit, next)| to(next / limit, next));
     let claim = NextLimitClaim {
-        fixed: saturated.sweep.held.clone(),
+        fixed: saturated.sweep.fixed.clone(),
         limit: *by,
         next: resource_id(next.resource),
         as_measured: to(first.fullness.value / share, saturated.saturation.throughput.value / share),
@@ -65,9 +65,9 @@ pub(super) fn conclusion(claim: NextLimitClaim, holds: Option<bool>, test: Claim
 
 /// What the disk reads for each byte that is served, where files come from it.
 pub(super) fn disk_amplification(saturated: &SaturatedSweep<'_>) -> Option<LoadConclusion> {
-    let is_from_disk = CacheState::of(&saturated.sweep.held) == Some(CacheState::Uncached);
+    let is_from_disk = CacheState::of(&saturated.sweep.fixed) == Some(CacheState::Uncached);
     let times = disk_read_ratio(saturated).filter(|_| is_from_disk)?;
-    Some(amplification(saturated.sweep.held.clone(), times, saturated.test()))
+    Some(amplification(saturated.sweep.fixed.clone(), times, saturated.test()))
 }
 
 /// Bytes that the disk read for each byte that was served.
@@ -77,13 +77,13 @@ pub(super) fn disk_read_ratio(saturated: &SaturatedSweep<'_>) -> Option<Estimate
     mean_estimate(&saturated.values(ratio)).map(clamp_to_zero)
 }
 
-pub(super) fn amplification(held: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {
+pub(super) fn amplification(fixed: Case, times: Estimate, test: ClaimTest) -> LoadConclusion {
     let [value, low, high] = times.parts().map(number);
     let interval = if times.low == times.high { String::new() } else { format!(" ({low} to {high})") };
     let threshold = number(MIN_AMPLIFICATION);
     let text = format!("the disk reads more than {threshold} bytes for each byte served: {value}{interval}");
     let holds = times.is_above(MIN_AMPLIFICATION);
     let line = (holds == Some(true)).then(|| format!("The disk reads {value} bytes for each byte served."));
-    let claim = LoadClaim::Amplification { fixed: held, resource: resource_id(Resource::Disk), ratio: times };
+    let claim = LoadClaim::Amplification { fixed, resource: resource_id(Resource::Disk), ratio: times };
     LoadConclusion::new(claim, holds, test, text).with_line(AnswerLine::NextLimit, line)
 }

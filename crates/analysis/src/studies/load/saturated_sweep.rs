@@ -144,7 +144,7 @@ impl<'s> SaturatedSweep<'s> {
     /// Whether the CPUs that an end may run on are full in most visits while its threads wait for one longer than they run, and what neither
     /// end does is more than what this one does: two ends on the same CPUs wait for each other.
     pub fn others_have_cpus_of(&self, end: Resource) -> bool {
-        let is_same_host = NetworkSetup::of(&self.sweep.held) != Some(NetworkSetup::Hosts);
+        let is_same_host = NetworkSetup::of(&self.sweep.fixed) != Some(NetworkSetup::Hosts);
         let servers = |end| self.sweep.servers(end).unwrap_or(1.0);
         let in_cpus =
             |visit: &LoadStep, of: Resource| visit.resource_use.get(&of).copied().unwrap_or(0.0) * servers(of);

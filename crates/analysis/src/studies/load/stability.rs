@@ -44,7 +44,7 @@ pub(super) fn throughput_stability(sweep: &Sweep) -> Option<LoadConclusion> {
             signed_percent(drift.value)
         )
     });
-    let claim = LoadClaim::Steady { fixed: sweep.held.clone(), drift, return_step: back, tolerance };
+    let claim = LoadClaim::Steady { fixed: sweep.fixed.clone(), drift, return_step: back, tolerance };
     let stated = LoadConclusion::new(claim, holds, slope_test(growth.visits, growth.seconds), text);
     Some(stated.with_line(AnswerLine::Trouble, line))
 }

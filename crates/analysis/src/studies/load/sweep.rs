@@ -15,7 +15,7 @@ use crate::studies::crossing::without_axes;
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     /// What is common to all of them.
-    pub held: Case,
+    pub fixed: Case,
     /// In ascending order of users.
     pub loads: Vec<UserLoad>,
     /// What each resource gives alone.
@@ -112,12 +112,12 @@ impl UserLoad {
 impl Sweep {
     /// Mean think time, in seconds.
     pub fn think_seconds(&self) -> f64 {
-        THINK_TIME.number_in(&self.held).unwrap_or(0) as f64 / 1e3
+        THINK_TIME.number_in(&self.fixed).unwrap_or(0) as f64 / 1e3
     }
 
     /// Bytes of a file.
     pub fn file_bytes(&self) -> Option<f64> {
-        FILE_BYTES.number_in(&self.held).map(|bytes| bytes as f64)
+        FILE_BYTES.number_in(&self.fixed).map(|bytes| bytes as f64)
     }
 
     /// Requests that a resource serves at once, if measured.
@@ -141,18 +141,18 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     for measurement in measurements_of(run, &THROUGHPUT) {
         let Some(load) = user_load(run, measurement) else { continue };
-        let held = without_axes(&measurement.planned.case, &[USERS]);
-        match sweeps.iter_mut().find(|sweep| sweep.held == held) {
+        let fixed = without_axes(&measurement.planned.case, &[USERS]);
+        match sweeps.iter_mut().find(|sweep| sweep.fixed == fixed) {
             Some(sweep) => sweep.loads.push(load),
             None => {
-                let capacities = resource_capacities(run, &held);
-                sweeps.push(Sweep { held, loads: vec![load], capacities, more_workers: None, saturation: None });
+                let capacities = resource_capacities(run, &fixed);
+                sweeps.push(Sweep { fixed, loads: vec![load], capacities, more_workers: None, saturation: None });
             }
         }
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
-        let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == sweep.held;
+        let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == sweep.fixed;
         sweep.more_workers = measurements_of(run, &MORE_WORKERS).find(is_of).and_then(|one| {
             let rates = one.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
             Some((USERS.number_in(&one.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
@@ -231,9 +231,10 @@ fn by_axis_value<K: Ord, V>(
 }
 
 /// What was measured of each resource alone, for the requests of these sweeps.
-fn resource_capacities(run: &Run, held: &Case) -> BTreeMap<Resource, ResourceCapacity> {
+fn resource_capacities(run: &Run, fixed: &Case) -> BTreeMap<Resource, ResourceCapacity> {
     let mut capacities: BTreeMap<Resource, ResourceCapacity> = BTreeMap::new();
-    let is_of = |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| held.get(&axis.name) == Some(value));
+    let is_of =
+        |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| fixed.get(&axis.name) == Some(value));
     for measurement in run.measurements.iter().filter(|planned| USERS.number_in(&planned.planned.case).is_none()) {
         let case = &measurement.planned.case;
         let of_sweep = CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_of(case, axis));

@@ -38,9 +38,9 @@ impl<'s> SweepPair<'s> {
     fn from_sweeps(base: &'s Sweep, other: &'s Sweep) -> Option<Self> {
         let axes = [RequestPattern::AXIS, CacheState::AXIS, THINK_TIME];
         let by = axes.into_iter().find(|&axis| {
-            base.held != other.held && without_axes(&base.held, &[axis]) == without_axes(&other.held, &[axis])
+            base.fixed != other.fixed && without_axes(&base.fixed, &[axis]) == without_axes(&other.fixed, &[axis])
         })?;
-        let is_in_order = match (RequestPattern::of(&base.held), CacheState::of(&base.held)) {
+        let is_in_order = match (RequestPattern::of(&base.fixed), CacheState::of(&base.fixed)) {
             (pattern, _) if by == RequestPattern::AXIS => pattern == Some(RequestPattern::Random),
             (_, cache) if by == CacheState::AXIS => cache == Some(CacheState::Uncached),
             _ => base.think_seconds() < other.think_seconds(),
@@ -51,7 +51,7 @@ impl<'s> SweepPair<'s> {
 
     /// What the base and the other have of the property.
     fn names(&self) -> [String; 2] {
-        [&self.base, &self.other].map(|side| property_text(self.axis, &side.sweep.held))
+        [&self.base, &self.other].map(|side| property_text(self.axis, &side.sweep.fixed))
     }
 
     fn conclusions(&self) -> PairConclusions {
@@ -128,7 +128,7 @@ impl<'s> SweepPair<'s> {
         holds: Option<bool>,
         text: String,
     ) -> LoadConclusion {
-        let cases: [Case; 2] = [&self.base, &self.other].map(|side| side.sweep.held.clone());
+        let cases: [Case; 2] = [&self.base, &self.other].map(|side| side.sweep.fixed.clone());
         let visits = self.base.steps().count() + self.other.steps().count();
         let claim = LoadComparison { axis: self.axis, cases, figure, values };
         LoadConclusion::new(LoadClaim::Comparison(Box::new(claim)), holds, saturated_test(visits), text)

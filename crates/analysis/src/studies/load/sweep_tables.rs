@@ -91,7 +91,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
     let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&load::UTILISATION, &load::BUSY_TIME]);
     StudyTable {
         id: table_id(sweep, "users"),
-        title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.held)),
+        title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.fixed)),
         columns: own.chain(predicted).chain(used).chain([busy]).collect(),
         rows: sweep.loads.iter().map(row).collect(),
         metrics: metrics.map(|metric| metric.id).collect(),
@@ -109,7 +109,7 @@ fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
         ("by its capacity", Unit::PerSecond, true),
         ("capacity", Unit::BytesPerSecond, false),
     ];
-    let with = sweep_suffix(&sweep.held);
+    let with = sweep_suffix(&sweep.fixed);
     Some(StudyTable::new(
         table_id(sweep, "resources"),
         format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
@@ -133,8 +133,8 @@ fn resource_row(saturated: &SaturatedSweep<'_>, usage: &SaturationUse) -> StudyR
 
 /// The name of a table, apart from those of the run's other sweeps.
 pub(super) fn table_id(sweep: &Sweep, what: &str) -> String {
-    let held = sweep.held.to_string().replace(' ', "-").replace('=', "_");
-    format!("{}.{what}.{held}", super::LOAD_STUDY)
+    let fixed = sweep.fixed.to_string().replace(' ', "-").replace('=', "_");
+    format!("{}.{what}.{fixed}", super::LOAD_STUDY)
 }
 
 fn use_shares(load: &UserLoad, resource: Resource) -> Vec<f64> {

@@ -70,6 +70,6 @@ pub(super) fn scalability(sweep: &Sweep) -> Option<LoadConclusion> {
         "the universal scalability law describes throughput by users: contention {contention_text}, coherency {coherency_text}, {peak_text}; \
          at {users} users it is {times} times what was measured"
     );
-    let claim = LoadClaim::Scalability { fixed: sweep.held.clone(), contention, coherency, peak, furthest };
+    let claim = LoadClaim::Scalability { fixed: sweep.fixed.clone(), contention, coherency, peak, furthest };
     Some(LoadConclusion::new(claim, Some(describes), visits_test(sweep), text))
 }

@@ -62,7 +62,7 @@ pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
     let workers = sweep.servers(Resource::Workers)?.round() as u64;
     let times = interval_estimate(ratio_of_means(throughputs, &usual)?, CONFIDENCE_LEVEL);
     Some(MoreWorkersClaim {
-        fixed: sweep.held.clone(),
+        fixed: sweep.fixed.clone(),
         users: *users,
         workers: [workers, 2 * workers],
         throughput: [mean(&usual), mean(throughputs)],
