@@ -107,10 +107,9 @@ fn metric_result<'r>(
         warnings.extend(implausible_warning(metric, cycles));
     }
     let only_input = measurement.planned.only_input;
-    let compared = compare_with_prediction(run, metric, case, &outcome, only_input);
     // What is measured only for other predictions is measured briefly and not judged.
     let record = run.prediction(&metric.id, case).filter(|_| !only_input);
-    MetricResult {
+    let mut result = MetricResult {
         probe: measurement.planned.probe,
         metric: *metric,
         case: case.clone(),
@@ -123,13 +122,15 @@ fn metric_result<'r>(
         } else {
             record.and_then(|record| Some(record.missing_reason.as_ref()?.0.clone()))
         },
-        ratio: compared.ratio,
-        verdict: compared.verdict,
-        log_distance: compared.range_distance,
+        ratio: None,
+        verdict: RangeVerdict::NotPredicted,
+        log_distance: None,
         class_range: None,
-        explained_by: compared.explained_by,
+        explained_by: Vec::new(),
         warnings,
-    }
+    };
+    compare_with_prediction(run, &mut result);
+    result
 }
 
 /// Why an input is not judged.

@@ -6,48 +6,24 @@ use kelvin_core::{Hazard, Prediction};
 
 use crate::prelude::*;
 
-/// A measurement against its prediction.
-pub(crate) struct PredictionComparison {
-    pub ratio: Option<f64>,
-    pub verdict: RangeVerdict,
-    /// How far outside the range, in half-widths of it.
-    pub range_distance: Option<f64>,
-    /// Hazards that touch a figure with a gap: those of this kind of metric before those of everything, the worst first. None was tried as
-    /// its cause.
-    pub explained_by: Vec<Name>,
-}
-
-/// An input of other predictions is not compared.
-pub(crate) fn compare_with_prediction(
-    run: &Run,
-    metric: &Metric,
-    case: &Case,
-    outcome: &Outcome,
-    only_input: bool,
-) -> PredictionComparison {
-    let nothing =
-        |verdict| PredictionComparison { ratio: None, verdict, range_distance: None, explained_by: Vec::new() };
-    let record = run.prediction(&metric.id, case).filter(|_| !only_input);
-    let Some(prediction) = record.and_then(|record| record.prediction.as_ref()) else {
-        return nothing(RangeVerdict::NotPredicted);
+/// Compares a result with its prediction, where it has one. The hazards that touch a figure with a gap are listed with those of this kind of
+/// metric before those of everything, the worst first; none was tried as its cause.
+pub(crate) fn compare_with_prediction(run: &Run, result: &mut MetricResult) {
+    let Some(prediction) = &result.prediction else { return };
+    let Some(summary) = result.outcome.summary() else {
+        result.verdict = RangeVerdict::NotMeasured;
+        return;
     };
-    let Some(summary) = outcome.summary() else { return nothing(RangeVerdict::NotMeasured) };
-    let verdict = range_verdict(summary, prediction);
-    PredictionComparison {
-        ratio: (prediction.value != 0.0).then(|| summary.headline / prediction.value),
-        verdict,
-        range_distance: range_distance(summary.headline, prediction),
-        explained_by: match verdict {
-            RangeVerdict::Above | RangeVerdict::Below => {
-                let affecting = run.header.hazards.iter().filter(|hazard| hazard.is_affecting(&metric.id));
-                let mut affecting: Vec<&Hazard> = affecting.collect();
-                // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work
-                // disturbed are set apart already.
-                affecting.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
-                affecting.into_iter().map(|hazard| hazard.id).collect()
-            }
-            _ => Vec::new(),
-        },
+    result.ratio = (prediction.value != 0.0).then(|| summary.headline / prediction.value);
+    result.verdict = range_verdict(summary, prediction);
+    result.log_distance = range_distance(summary.headline, prediction);
+    if matches!(result.verdict, RangeVerdict::Above | RangeVerdict::Below) {
+        let affecting = run.header.hazards.iter().filter(|hazard| hazard.is_affecting(&result.metric.id));
+        let mut affecting: Vec<&Hazard> = affecting.collect();
+        // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work
+        // disturbed are set apart already.
+        affecting.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
+        result.explained_by = affecting.into_iter().map(|hazard| hazard.id).collect();
     }
 }
 

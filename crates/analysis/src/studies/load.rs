@@ -74,7 +74,10 @@ impl LoadConclusion {
 }
 
 fn visits_test(sweep: &Sweep) -> ClaimTest {
-    let (loads, visits) = (sweep.loads.len(), sweep.min_steps());
+    load_steps_test(sweep.loads.len(), sweep.min_steps())
+}
+
+fn load_steps_test(loads: usize, visits: usize) -> ClaimTest {
     let text = format!("{loads} numbers of users, {visits} visits or more to each");
     ClaimTest::new(TestEvidence::LoadSteps { loads, steps: visits }, text, None)
 }

@@ -107,8 +107,7 @@ impl FactorComparison {
         let is_unlike = |set: &FactorOverFiles| set.change != expected && set.change != TimeChange::NotKnown;
         let not = set_names(&over, is_unlike).map(|not| format!(", and not with {not}"));
         let open = set_names(&over, |set| set.change == TimeChange::NotKnown);
-        let open = open.map(|open| format!(", not known with {open}"));
-        let rest: String = not.into_iter().chain(open).collect();
+        let rest: String = not.into_iter().chain(open.map(|open| format!(", not known with {open}"))).collect();
         let files = match set_names(&over, |set| set.change == expected) {
             Some(files) if !rest.is_empty() => format!(", with {files}{rest}"),
             _ => String::new(),

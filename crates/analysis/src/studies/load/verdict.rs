@@ -182,6 +182,11 @@ impl<'s> VerdictFacts<'s> {
         self.devices.first()
     }
 
+    /// Whether a resource is hardware, or workers that are known to limit.
+    fn is_hardware(&self, usage: &SaturationUse) -> bool {
+        usage.resource != Resource::Workers || self.workers == Some(WorkerEvidence::Tested)
+    }
+
     /// The resources after the fullest that are certainly, or may be, within 10 % of it.
     fn near_fullest(&self, is_certain: bool) -> Vec<Resource> {
         let Some((saturated, first)) = self.saturated.zip(self.fullest()) else { return Vec::new() };
@@ -198,17 +203,15 @@ fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let users = facts.sweep.max_users();
     let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.saturation.knee.users > users);
     // All workers have a connection wherever there are as many users: that ends no growth.
-    let is_hardware =
-        |first: &&SaturationUse| first.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
-    let is_full = facts.fullest().filter(is_hardware).is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
+    let fullest = facts.fullest().filter(|first| facts.is_hardware(first));
+    let is_full = fullest.is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { reason: UnknownLimit::StillGrowing { users } })
 }
 
 /// Whether no hardware is near its capacity; workers that all have a connection may wait.
 fn is_idle(facts: &VerdictFacts<'_>) -> bool {
-    let is_hardware =
-        |usage: &&SaturationUse| usage.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
-    facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < MIN_NEAR_USE)
+    let hardware = facts.devices.iter().find(|usage| facts.is_hardware(usage));
+    hardware.is_none_or(|first| first.fullness.value < MIN_NEAR_USE)
 }
 
 fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {

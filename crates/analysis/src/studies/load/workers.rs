@@ -99,9 +99,7 @@ pub(super) fn conclusion(sweep: &Sweep) -> Option<LoadConclusion> {
     let outcome = if holds.is_none() { ", which decides nothing" } else { "" };
     let line =
         format!("With {many} workers instead of {few}, {users} get {after} requests/s instead of {before}{outcome}.");
-    let test = format!("1 numbers of users, {visits} visits or more to each");
-    let test = ClaimTest::new(TestEvidence::LoadSteps { loads: 1, steps: visits }, test, None);
-    let stated = LoadConclusion::new(LoadClaim::MoreWorkers(more), holds, test, text);
+    let stated = LoadConclusion::new(LoadClaim::MoreWorkers(more), holds, load_steps_test(1, visits), text);
     Some(stated.with_line(AnswerLine::Trouble, Some(line)))
 }
 
