@@ -215,25 +215,15 @@ pub(crate) fn modes_text(modes: &[Mode], unit: Unit) -> String {
     modes.iter().map(mode).collect::<Vec<_>>().join(" and ")
 }
 
-/// How far a value moved over the rounds of a run.
-pub(crate) struct ValueDrift {
-    /// Share of the headline.
-    moved_share: f64,
-    /// Chance of such a trend by accident.
-    p: f64,
-}
-
-/// The drift of rounds, if there is one that matters.
-pub(crate) fn value_drift(times: &[f64], rounds: &[f64], headline: f64) -> Option<ValueDrift> {
+/// How far a value moved over the rounds of a run, as a share of the headline, if that matters, and the chance of such a trend by accident.
+pub(crate) fn value_drift(times: &[f64], rounds: &[f64], headline: f64) -> Option<(f64, f64)> {
     let Trend { slope, p, .. } = trend(times, rounds)?;
     let moved = slope * (times.last()? - times.first()?) / headline.abs();
-    (p <= TREND_ALPHA && moved.is_finite() && moved.abs() > MIN_DRIFT_SHARE)
-        .then_some(ValueDrift { moved_share: moved, p })
+    (p <= TREND_ALPHA && moved.is_finite() && moved.abs() > MIN_DRIFT_SHARE).then_some((moved, p))
 }
 
 fn drift_warning(summary: &Summary) -> Option<Warning> {
-    let ValueDrift { moved_share: moved, p } =
-        value_drift(&summary.round_times, &summary.round_headlines, summary.headline)?;
+    let (moved, p) = value_drift(&summary.round_times, &summary.round_headlines, summary.headline)?;
     let (moves, by, chance) = (if moved > 0.0 { "rose" } else { "fell" }, percent(moved.abs()), p_value(p));
     let rounds = summary.round_headlines.len();
     let text = format!("the value {moves} by {by} over the run ({chance}, Mann-Kendall test over {rounds} rounds)");

@@ -101,9 +101,9 @@ pub(crate) fn load(evidence: &Evidence<'_>) -> Option<Study> {
         conclusions.extend(of_sweep);
         answers.extend(answer);
     }
-    for pair in sweep_pairs::pair_conclusions(sweeps) {
-        conclusions.extend(pair.conclusions);
-        answers.push(pair.answer);
+    for (of_pair, answer) in sweep_pairs::pair_conclusions(sweeps) {
+        conclusions.extend(of_pair);
+        answers.push(answer);
     }
     let study = Study::new(LOAD_STUDY, DESIGN, conclusions.into_iter().map(|conclusion| conclusion.stated).collect())?;
     let tables = sweeps.iter().flat_map(sweep_tables::sweep_tables).collect();

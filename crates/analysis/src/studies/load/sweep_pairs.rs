@@ -13,14 +13,8 @@ const SAME_THROUGHPUT_SHARE: f64 = 0.05;
 /// Bytes from the disk for each byte served from which files come from it.
 const MIN_DISK_BYTES: f64 = 0.1;
 
-/// What follows from a pair of sweeps: its conclusions, and the answer on it.
-pub(super) struct PairConclusions {
-    pub conclusions: Vec<LoadConclusion>,
-    pub answer: StudyAnswer,
-}
-
-/// What follows from all pairs of sweeps, the usual one of each pair first.
-pub(super) fn pair_conclusions(sweeps: &[Sweep]) -> Vec<PairConclusions> {
+/// The conclusions from each pair of sweeps, the usual one of the pair first, and the answer on it.
+pub(super) fn pair_conclusions(sweeps: &[Sweep]) -> Vec<(Vec<LoadConclusion>, StudyAnswer)> {
     let pairs = sweeps.iter().flat_map(|base| sweeps.iter().map(move |other| (base, other)));
     pairs.filter_map(|(base, other)| SweepPair::from_sweeps(base, other)).map(|pair| pair.conclusions()).collect()
 }
@@ -54,7 +48,7 @@ impl<'s> SweepPair<'s> {
         [&self.base, &self.other].map(|side| property_text(self.axis, &side.sweep.fixed))
     }
 
-    fn conclusions(&self) -> PairConclusions {
+    fn conclusions(&self) -> (Vec<LoadConclusion>, StudyAnswer) {
         // Think time changes how many requests there are at a time, the others where they are served from.
         let other = if self.axis == THINK_TIME.name { Some(self.knee()) } else { self.disk() };
         let throughput = self.throughput();
@@ -65,8 +59,8 @@ impl<'s> SweepPair<'s> {
         };
         let [usual, changed] = self.names();
         let says = capitalise(&format!("{changed} instead of {usual}: the throughput at saturation {is_same}."));
-        let (conclusions, because) = std::iter::once(throughput).chain(other).unzip();
-        PairConclusions { conclusions, answer: StudyAnswer { text: says, reasons: because } }
+        let (conclusions, reasons) = std::iter::once(throughput).chain(other).unzip();
+        (conclusions, StudyAnswer { text: says, reasons })
     }
 
     /// Whether both carry as much: `the throughput at saturation is the same within 5.0 % with 1 s of think time as with no think time: 5.8
