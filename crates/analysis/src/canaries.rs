@@ -249,21 +249,16 @@ impl CanaryReferences {
 
     /// The references that judge a metric of one measurement.
     pub fn for_metric(&self, measurement: &Measurement, metric: &Metric) -> Self {
-        let mut of_run = self.of_run.clone();
+        let mut references = self.clone();
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
             && let Some(own) = own_frequency_state(measurement, metric)
         {
-            of_run.insert(Canary::Chain, own);
+            references.of_run.insert(Canary::Chain, own);
             let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
-            of_run.insert(Canary::Block, SteadyState { nanoseconds, ..block });
+            references.of_run.insert(Canary::Block, SteadyState { nanoseconds, ..block });
         }
-        Self {
-            of_run,
-            frequency_deviation: self.frequency_deviation,
-            log_slowdown: self.log_slowdown,
-            ..Self::default()
-        }
+        references
     }
 
     pub fn get(&self, canary: Canary) -> Option<SteadyState> {
@@ -308,13 +303,6 @@ impl CanaryReferences {
 
     /// Each canary over the run.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
-        let mut points: BTreeMap<Canary, Vec<CanaryReading>> = BTreeMap::new();
-        for_each_column(run, |span, canary, column| {
-            let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
-            let point =
-                |(index, &reading)| CanaryReading { seconds: moment(index), canary, nanoseconds: f64::from(reading) };
-            points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
-        });
         let history = |(canary, mut points): (Canary, Vec<CanaryReading>)| {
             let reference = self.get(canary)?;
             let steady = points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
@@ -331,7 +319,7 @@ impl CanaryReferences {
                 points,
             })
         };
-        points.into_iter().filter_map(history).collect()
+        canary_points(run).into_iter().filter_map(history).collect()
     }
 }
 
@@ -375,10 +363,10 @@ impl DisturbedBatches {
     }
 }
 
-/// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
-/// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
-/// operation share are visited once. What was read while a round waited is left out.
-fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
+/// The readings of each canary in order of time. Readings of one round follow each other and are taken to last in proportion to their
+/// batches; columns that several metrics of one operation share are read once. What was read while a round waited is left out.
+fn canary_points(run: &Run) -> BTreeMap<Canary, Vec<CanaryReading>> {
+    let mut points: BTreeMap<Canary, Vec<CanaryReading>> = BTreeMap::new();
     let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
     rounds.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds));
     for round in rounds {
@@ -387,13 +375,20 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &
         let mut done = 0.0;
         for batches in columns {
             let moment = |batch: f64| round.start_seconds + round.seconds * batch / total;
-            let span = (moment(done), moment(done + found_count(batches) as f64));
+            let (start, end) = (moment(done), moment(done + found_count(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
-                visit(span, canary, found_readings(batches, column));
+                let column = found_readings(batches, column);
+                let reading = |(index, &nanoseconds): (usize, &f32)| CanaryReading {
+                    seconds: start + (end - start) * (index as f64 + 0.5) / column.len() as f64,
+                    canary,
+                    nanoseconds: f64::from(nanoseconds),
+                };
+                points.entry(canary).or_default().extend(column.iter().enumerate().map(reading));
             }
         }
     }
+    points
 }
 
 /// The columns of all rounds of a run, each once, with what they are of.

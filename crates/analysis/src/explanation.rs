@@ -192,9 +192,8 @@ impl<'e> ExperimentData<'e> {
             host_share: of_host.map(|amount| self.share(amount)),
             evidence: shown.iter().map(|one| mechanism_evidence(one, &counted)).collect(),
             by_formula: cause.size.as_ref().and_then(|size| {
-                let nanoseconds = UncertainValue::median(&self.figure_differences(size), None)?;
-                let nanoseconds = interval_estimate(nanoseconds, CONFIDENCE_LEVEL);
-                Some(FormulaSize { formula: size.clone(), nanoseconds })
+                let median = UncertainValue::median(&self.figure_differences(size), None)?;
+                Some(FormulaSize { formula: size.clone(), nanoseconds: interval_estimate(median, CONFIDENCE_LEVEL) })
             }),
         }
     }
@@ -435,7 +434,7 @@ fn cause_verdict(counted: &[&MechanismResult<'_>], shown: &[MechanismResult<'_>]
 
 fn mechanism_evidence(result: &MechanismResult<'_>, counted: &[&MechanismResult<'_>]) -> MechanismEvidence {
     let counts = counted.iter().any(|other| std::ptr::eq(other.mechanism, result.mechanism));
-    let without_because = match &result.amount {
+    let missing_reason = match &result.amount {
         Err(why) => Some(why.clone()),
         Ok(_) if counts => None,
         Ok(_) if result.is_void() => Some("it also changes a figure that it cannot act on".into()),
@@ -443,12 +442,8 @@ fn mechanism_evidence(result: &MechanismResult<'_>, counted: &[&MechanismResult<
         Ok(_) => result.mechanism.idle_in_guest.map(|why| why.to_string()),
     };
     let amount = result.amount.as_ref().ok().map(|amount| amount.estimate);
-    MechanismEvidence {
-        description: result.mechanism.description,
-        amount,
-        missing_reason: without_because,
-        negative_control: result.negative_control.clone(),
-    }
+    let (description, negative_control) = (result.mechanism.description, result.negative_control.clone());
+    MechanismEvidence { description, amount, missing_reason, negative_control }
 }
 
 fn median_of(values: &PassValues) -> Option<UncertainValue> {
@@ -520,8 +515,8 @@ pub fn explanations_summary(explanations: &[Explanation]) -> Option<String> {
     ];
     let texts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let texts: Vec<String> = texts.collect();
-    let figures = if explanations.len() == 1 { "figure" } else { "figures" };
-    (!texts.is_empty()).then(|| format!("{} {figures}: {}.", explanations.len(), texts.join(", ")))
+    let figures = counted_text(explanations.len() as u64, "figure");
+    (!texts.is_empty()).then(|| format!("{figures}: {}.", texts.join(", ")))
 }
 
 /// An explanation in words.
@@ -638,10 +633,9 @@ impl AmountFormat {
     fn text(&self, amount: f64) -> String {
         let text = format!("{:.*}", self.decimals, amount / self.scale.factor);
         // No minus before nothing.
-        if text.trim_start_matches('-').bytes().all(|digit| b"0.".contains(&digit)) {
-            text.trim_start_matches('-').to_owned()
-        } else {
-            text
+        match text.strip_prefix('-') {
+            Some(size) if size.bytes().all(|digit| b"0.".contains(&digit)) => size.to_owned(),
+            _ => text,
         }
     }
 

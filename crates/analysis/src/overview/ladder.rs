@@ -6,7 +6,7 @@ use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, W
 use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
 use kelvin_core::catalogue::net::{self, Transport};
 use kelvin_core::catalogue::os::{self, HandoffMechanism, HandoffTask, NullCall};
-use kelvin_core::{OverviewFigure, PredictionVerdict, PublishedTime, ReferenceValue, Rung};
+use kelvin_core::{OverviewFigure, PredictionVerdict, PublishedTime, Reference, ReferenceValue, Rung};
 
 use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};
@@ -195,10 +195,11 @@ fn published_times(result: &MetricResult, shown: ValueConversion) -> Vec<Publish
     let is_same = |value: &&ReferenceValue| {
         value.case == result.case && value.value > 0.0 && comparability(value, &result.metric) == Comparability::Equal
     };
-    let time =
-        |(machine, value): (Name, &ReferenceValue)| PublishedTime { machine, seconds: shown.convert(value.value) };
-    let values = references().iter().filter_map(|machine| Some((machine.id, machine.values.iter().find(is_same)?)));
-    values.map(time).collect()
+    let time = |machine: &Reference| {
+        let value = machine.values.iter().find(is_same)?;
+        Some(PublishedTime { machine: machine.id, seconds: shown.convert(value.value) })
+    };
+    references().iter().filter_map(time).collect()
 }
 
 /// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, a known one, and of
