@@ -25,7 +25,7 @@ const TOLERANCE_STDS: f64 = 3.0;
 /// change of frequency would pass.
 const TOLERANCE_RANGE: (f64, f64) = (0.015, 0.05);
 /// The least tolerance of the block canary. A busy sibling slows it by 15 % and more; what a batch leaves in the caches by up to 3 %, and
-/// samples beside such readings take as long as all others.
+/// samples next to such readings take as long as all others.
 const MIN_BLOCK_TOLERANCE: f64 = 0.04;
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
 const MAX_REFERENCE_READINGS: usize = 20_000;
@@ -113,7 +113,7 @@ fn unshared_block_ratio(run: &Run) -> Option<f64> {
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
-/// each; only those beside a steady chain, because an interrupted one shows no frequency.
+/// each; only those next to a steady chain, because an interrupted one shows no frequency.
 fn block_at_reference(columns: &[&Batches], chain: Option<&SteadyState>) -> Vec<f64> {
     let mut blocks = Vec::new();
     for batches in columns {
@@ -130,7 +130,7 @@ fn block_at_reference(columns: &[&Batches], chain: Option<&SteadyState>) -> Vec<
 }
 
 /// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
-/// of every clock. A block that is as fast as the chain beside it lets expect shows that the reading is one of the frequency.
+/// of every clock. A block that is as fast as the chain next to it lets expect shows that the reading is one of the frequency.
 fn frequency_deviation<'r>(
     columns: impl Iterator<Item = &'r Batches>,
     chain: Option<SteadyState>,
@@ -166,7 +166,7 @@ fn mean_log_slowdown(columns: &[&Batches], block: &SteadyState) -> Option<f64> {
     (readings > 0).then(|| sum / readings as f64)
 }
 
-/// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
+/// The steady states by which the rounds of a run that goes on judge whether the core is undisturbed; `None` before enough
 /// was read to know them.
 pub fn steady_core(run: &Run) -> Option<CoreSteadyState> {
     let columns: Vec<&Batches> = canary_columns(run).map(|(_, batches)| batches).collect();
@@ -271,7 +271,7 @@ impl CanaryReferences {
         self.get(Canary::Chain).map(|chain| cycles / chain.nanoseconds * 1e9)
     }
 
-    /// Judges batches by the canaries beside them. Of a quantity that is a fixed number of core cycles (`by_cycles`) the frequency, which is
+    /// Judges batches by the canaries next to them. Of a quantity that is a fixed number of core cycles (`by_cycles`) the frequency, which is
     /// divided out of its values, is divided out of the other canaries too, so that a batch at another but steady frequency is
     /// undisturbed; `None` where the chain that shows it was not read.
     pub fn judge_batches(&self, batches: &Batches, canaries: Canaries, by_cycles: bool) -> Option<DisturbedBatches> {

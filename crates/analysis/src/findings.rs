@@ -56,7 +56,7 @@ impl Finding {
         // A sentence begins with a capital letter, unless it begins with the id of a metric.
         let is_id = text.split([' ', ':']).next().is_some_and(|first| first.contains('.') && !first.ends_with('.'));
         let text = if is_id { text } else { wording::capitalise(&text) };
-        Self { importance, text: with_full_stop(&text), reason: reason, data: data, metrics: Vec::new() }
+        Self { importance, text: with_full_stop(&text), reason, data, metrics: Vec::new() }
     }
 
     fn with_metrics(self, metrics: Vec<Name>) -> Self {

@@ -12,13 +12,13 @@ use kelvin_stats::{
 use crate::prelude::*;
 use crate::samples::missing_outcome;
 
-/// The headline of a metric at each of its cases, or why it has none.
-type CaseHeadlines = Vec<(Case, Result<MeasuredValue, MissingInput>)>;
+/// The headline of a metric at a case, or what there is without one.
+type CaseFigure = (Case, Result<MeasuredValue, MissingInput>);
 
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
 pub struct Headlines {
-    figures: HashMap<Name, CaseHeadlines>,
+    figures: HashMap<Name, Vec<CaseFigure>>,
     chain_hertz: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ impl Headlines {
     }
 
     fn read_metrics(run: &Run, baselines: &Baselines<'_>, is_read: impl Fn(&Metric) -> bool) -> Self {
-        let mut figures: HashMap<Name, CaseHeadlines> = HashMap::new();
+        let mut figures: HashMap<Name, Vec<CaseFigure>> = HashMap::new();
         for (measurement, metric) in measured_metrics(run).filter(|(_, metric)| is_read(metric)) {
             let case = &measurement.planned.case;
             let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
@@ -47,7 +47,7 @@ impl Headlines {
     }
 
     /// The figures of a metric at all cases.
-    fn figures(&self, metric: &str) -> &[(Case, Result<MeasuredValue, MissingInput>)] {
+    fn figures(&self, metric: &str) -> &[CaseFigure] {
         self.figures.iter().find(|(id, _)| **id == *metric).map_or(&[], |(_, cases)| cases)
     }
 
@@ -58,8 +58,7 @@ impl Headlines {
 
     /// What the run has of a metric at a case without a headline.
     pub fn missing_input(&self, metric: &str, case: &Case) -> MissingInput {
-        let missing =
-            |(known, figure): &(Case, Result<_, MissingInput>)| figure.clone().err().filter(|_| known == case);
+        let missing = |(known, figure): &CaseFigure| figure.clone().err().filter(|_| known == case);
         let known = self.figures(metric).iter().find_map(missing);
         known.unwrap_or_else(|| MissingInput::NoFigure("this run did not measure".into()))
     }

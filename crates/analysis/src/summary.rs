@@ -38,7 +38,7 @@ pub(crate) fn summarise(
     target: f64,
 ) -> Option<SummaryDraft> {
     let history = past.between_runs.as_ref();
-    // The spread between runs was learned from headlines, and is added to the figure beside them too.
+    // The spread between runs was learned from headlines, and is added to the figure next to them too.
     let is_headline = metric.headline == HeadlineSamples::AsFound;
     let plain = ComputedHeadline::from_treatment(gathered, HeadlineSamples::AsFound, None)?;
     let component = history.map(|history| BetweenRunVariance { within: plain.within_variance, ..*history });

@@ -177,7 +177,7 @@ impl AppliedRule {
         }
         let detectable = figure.detectable_change;
         let required = self.seen.filter(|&required| detectable.is_none_or(|detectable| detectable > required))?;
-        Some(GateReason::Undetectable { detectable: detectable, required: required })
+        Some(GateReason::Undetectable { detectable, required })
     }
 }
 

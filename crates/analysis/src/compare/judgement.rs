@@ -82,7 +82,7 @@ impl<'a> ComparisonJudge<'a> {
     }
 
     /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
-    /// earlier runs tell of that headline says nothing of it as found.
+    /// earlier runs show of that headline says nothing of it as found.
     fn as_found_control(
         &self,
         figure: &PendingFigure,

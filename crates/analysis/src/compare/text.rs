@@ -256,7 +256,7 @@ pub fn verdict_counts(comparison: &Comparison) -> String {
 }
 
 /// Whether no figure of two sides of runs is known to differ or to be the same, and it is known how large a change would be seen. Of the few
-/// that are measured in turn each tells what it needs.
+/// that are measured interleaved each states what it needs.
 pub fn is_all_undecided(comparison: &Comparison) -> bool {
     let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
     comparison.interleaving.is_none()

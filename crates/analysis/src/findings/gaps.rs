@@ -8,7 +8,7 @@ use crate::summary::modes_text;
 use crate::wording;
 
 /// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's
-/// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order tells more than the ratio alone:
+/// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order detects more than the ratio alone:
 /// see the book, under predictions.
 pub(super) fn prediction_gaps(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));

@@ -32,7 +32,7 @@ pub(super) fn missing_counts(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Findi
             _ => attempted_figures(analysis),
         };
         let because = format!("first: {}: {}", name(first), missing(first)?.1);
-        let data = FindingData::MissingFigures { kind: counted, count, total: total, first: first.metric_case() };
+        let data = FindingData::MissingFigures { kind: counted, count, total, first: first.metric_case() };
         let metrics = metrics_of_results(analysis, |result| missing(result).is_some());
         let text = format!("{count} of {total} figures {what}");
         Some(Finding::new(importance, data, text, because).with_metrics(metrics))

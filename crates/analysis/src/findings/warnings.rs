@@ -50,7 +50,6 @@ fn warning_finding(analysis: &Analysis, summary: &WarningSummary) -> Option<Find
         count => format!("{count} of {total} figures {many}, {place} among them{expected}"),
     };
     let because = format!("{place}: {}", warning.text);
-    let data =
-        FindingData::Warned { count, total: total, expected_by_chance: by_chance, first: first.metric_case(), warning };
+    let data = FindingData::Warned { count, total, expected_by_chance: by_chance, first: first.metric_case(), warning };
     Some(Finding::new(importance, data, text, because).with_metrics(metrics_of_results(analysis, is_hit)))
 }

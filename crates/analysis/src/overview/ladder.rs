@@ -45,7 +45,7 @@ pub(super) struct RungSpec {
 }
 
 const fn rung_spec(what: &'static str, named: &'static str, source: RungSource) -> RungSpec {
-    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: source }
+    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source }
 }
 
 const fn time_rung(what: &'static str, named: &'static str, time: MetricSelector) -> RungSpec {

@@ -31,7 +31,7 @@ struct RateSpec {
 }
 
 const fn rate_spec(work: &'static str, named: &'static str, selector: MetricSelector) -> RateSpec {
-    RateSpec { work: work, sentence_name: named, selector: selector, or: None }
+    RateSpec { work, sentence_name: named, selector, or: None }
 }
 
 /// A local TCP stream in messages of the usual size, or of the largest that a run has.

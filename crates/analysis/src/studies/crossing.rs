@@ -26,7 +26,7 @@ pub(super) struct LinePoint {
 impl MetricLine {
     fn add_point(&mut self, position: u64, rounds: Vec<f64>) {
         let place = self.points.partition_point(|point| point.position < position);
-        self.points.insert(place, LinePoint { position: position, rounds });
+        self.points.insert(place, LinePoint { position, rounds });
     }
 
     /// The rounds at a position.
@@ -108,7 +108,7 @@ pub(super) fn line_ratios(first: &MetricLine, second: &MetricLine) -> Vec<LineRa
 /// The second against the first at one of this many positions.
 pub(super) fn line_ratio(position: u64, first: &[f64], second: &[f64], count: usize) -> Option<LineRatio> {
     let ratio = TestedFigure::ratio(first, second, None)?;
-    Some(LineRatio { position: position, ratio: ratio.at_joint_level(count).estimate, p_value: ratio.p_value(1.0) })
+    Some(LineRatio { position, ratio: ratio.at_joint_level(count).estimate, p_value: ratio.p_value(1.0) })
 }
 
 /// The chance by which it stands that the second is on a side at some of these positions.

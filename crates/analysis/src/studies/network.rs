@@ -135,7 +135,7 @@ pub(super) fn message_text(case: &Case) -> String {
     bytes(MESSAGE.number_in(case).unwrap_or(0))
 }
 
-/// Whether a CPU limits streams, whatever they send and how: the case whose busiest CPU is least busy.
+/// Whether a CPU limits streams in every message size and send method: the case whose busiest CPU is least busy.
 fn cpu_limited(evidence: &Evidence<'_>) -> Option<StatedConclusion> {
     let cases_of_streams = evidence.all_cases(&BANDWIDTH_TCP_CPU);
     let busy: Vec<TestedFigure> = cases_of_streams.iter().map(RoundHeadlines::tested_figure).collect::<Option<_>>()?;

@@ -124,7 +124,7 @@ fn link_saturation(evidence: &Evidence<'_>, stream: &RoundHeadlines<'_>) -> Opti
     let text = format!("{streams} used at least {least} of the link: {used}, {rate} of {link}");
     let over = Some(prediction.derivation.clone());
     let test = ClaimTest::median(shares.values.len(), over, tested.test(limit, None));
-    let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure: figure, share, limit };
+    let claim = Claim::Share { question: ShareQuestion::LinkUsed, figure, share, limit };
     Some(test.conclude(claim, share.is_above(limit), text))
 }
 

@@ -494,7 +494,7 @@ fn set_names(over: &[FactorOverFiles], is_so: impl Fn(&FactorOverFiles) -> bool)
     (!names.is_empty()).then(|| names.join(" and "))
 }
 
-/// Whether the published means say the same; where faults on a file decide, what tells whether the file system is the reason if not.
+/// Whether the published means say the same; where faults on a file decide, what shows whether the file system is the reason if not.
 fn published_agreement(factor: TransferFactor, over: &[FactorOverFiles], in_memory: bool) -> String {
     let is_decided = |set: &FactorOverFiles| set.change != TimeChange::NotKnown && set.published.is_some();
     let is_unlike = |set: &FactorOverFiles| {

@@ -42,8 +42,8 @@ impl HindranceSign {
     }
 }
 
-/// A mean of one connection a visit is one user who came a second late. Of CPU time and of periods a twentieth is what the knee is told
-/// to. Where one segment in a hundred is lost, a flow has about 12 of them in flight, whatever its windows (M. Mathis et al., "The
+/// A mean of one connection a visit is one user who came a second late. Of CPU time and of periods a twentieth is the precision of
+/// the knee. Where one segment in a hundred is lost, a flow has about 12 of them in flight, with any windows (M. Mathis et al., "The
 /// Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997). Without stalls of a tenth of the time others within 10 % of the
 /// limit would be the limit.
 static HINDRANCE_SIGNS: [HindranceSign; 9] = [

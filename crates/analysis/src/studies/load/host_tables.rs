@@ -6,7 +6,7 @@ use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, Netw
 use super::sweep_tables::table_id;
 use super::*;
 
-/// Columns for which there is room beside the numbers of users in 80 columns of a terminal.
+/// Columns for which there is room next to the numbers of users in 80 columns of a terminal.
 const MAX_MAIN_COLUMNS: usize = 6;
 
 /// A column: a figure of a host.
@@ -15,7 +15,7 @@ struct HostColumn {
     metric: &'static Metric,
     /// The only host that has it, where it is a figure of users.
     users_of: Option<LoadHost>,
-    /// From where to where it is worth a column of a terminal; `None` of one that is for reading beside others.
+    /// From where to where it is worth a column of a terminal; `None` of one that is read together with others.
     shown: Option<[f64; 2]>,
 }
 
@@ -31,7 +31,7 @@ const fn user_column(column: HostColumn, host: LoadHost) -> HostColumn {
     HostColumn { users_of: Some(host), ..column }
 }
 
-/// Those that say most first: in a terminal there is room for a few. Shares from a fiftieth on are told from noise; pressure of less
+/// Those that say most first: in a terminal there is room for a few. Shares from a fiftieth on are distinguished from noise; pressure of less
 /// than a tenth is that of any host with work.
 static HOST_COLUMNS: [HostColumn; 33] = [
     column_from("user", &hosts::CPU_USER, 0.02),
@@ -80,7 +80,7 @@ impl HostColumn {
     }
 }
 
-/// The table of each host of which something was told.
+/// The table of each host of which something was reported.
 pub(super) fn host_tables(sweep: &Sweep) -> impl Iterator<Item = StudyTable> {
     let was_watched = |host: &LoadHost| {
         let mut own = HOST_COLUMNS.iter().filter(|column| column.users_of.is_none());

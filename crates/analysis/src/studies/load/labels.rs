@@ -36,7 +36,7 @@ pub(super) fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// A duration that was asked for rather than measured, without digits that tell of measurement: `2 s` for `2.00 s`.
+/// A duration that was asked for rather than measured, without digits that suggest a measurement: `2 s` for `2.00 s`.
 pub(super) fn round_time(nanoseconds: f64) -> String {
     value_text(nanoseconds, Unit::Nanoseconds).replace(".00 ", " ").replace(".0 ", " ")
 }

@@ -14,9 +14,9 @@ const UNCERTAIN_FLIGHT_SECONDS: f64 = 1e-6;
 const MAX_DEMAND_CHANGE: f64 = 0.05;
 /// Like `MAX_DEMAND_CHANGE`, of a processor: with more users, calls and wake-ups serve several requests at once.
 const MAX_CPU_DEMAND_CHANGE: f64 = 0.25;
-/// Share of the requests in flight that were answered in a visit, from which on response times tell of all of them.
+/// Share of the requests in flight that were answered in a visit, from which on response times represent all of them.
 const MIN_ANSWERED_SHARE: f64 = 0.75;
-/// Use from which a demand can be told from what else the resource does.
+/// Use from which a demand can be distinguished from what else the resource does.
 const MIN_MEASURABLE_USE: f64 = 0.2;
 
 /// A law on the data: how far off it is, and whether it holds; `None` where that is not certain.
@@ -104,7 +104,7 @@ pub(crate) fn check_laws(sweep: &Sweep, saturated: Option<&SaturatedSweep<'_>>) 
 
 /// Requests in flight by the client's figures: throughput times the time from when a request left. A visit cuts requests off where it
 /// begins and where it ends, which that counts whole or not at all: where no more than this lies between them, it is the number of those
-/// that the client waited for. So it is too where many wait for all of the visit, of which no response time tells.
+/// that the client waited for. So it is too where many wait for all of the visit, which no response time shows.
 pub(super) fn client_in_flight(visit: &LoadStep) -> Option<f64> {
     let answered = answered_in_flight(visit)?;
     // Where fewer than one is in flight on average, an end still cuts off a whole one.

@@ -5,7 +5,7 @@ use kelvin_core::catalogue::load::{CLIENT_MEMORY, SERVER_MEMORY};
 use super::laws::growth;
 use super::*;
 
-/// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be told from a leak.
+/// Growth of memory that matters, in bytes a request: below it the allocator's pages cannot be distinguished from a leak.
 const MIN_LEAK_PER_REQUEST: f64 = 64.0;
 /// Growth over a study that matters, in bytes: below it the allocator's arenas fill up, and the client keeps what it measures.
 const MIN_LEAK_BYTES: f64 = (1 << 20) as f64;

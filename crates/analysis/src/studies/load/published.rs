@@ -1,4 +1,4 @@
-//! The published study of a file server, judged from its capacities alone, beside what was seen.
+//! The published study of a file server, judged from its capacities alone, compared with what was seen.
 
 use kelvin_core::{LimitProjection, NextLimitClaim, PublishedLoadCase};
 use kelvin_reference::published::{PublishedServerCase, ServerStudyFile};

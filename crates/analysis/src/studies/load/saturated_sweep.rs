@@ -46,7 +46,7 @@ pub(crate) struct SaturatedSweep<'s> {
 
 impl<'s> SaturatedSweep<'s> {
     pub(crate) fn new(sweep: &'s Sweep, saturation: Saturation) -> Self {
-        let mut saturated = Self { sweep, saturation: saturation, uses: Vec::new() };
+        let mut saturated = Self { sweep, saturation, uses: Vec::new() };
         let every = Resource::ALL.iter();
         saturated.uses = every.filter_map(|&resource| saturated.resource_use(resource)).collect();
         saturated.uses.sort_by(|a, b| b.fullness.value.total_cmp(&a.fullness.value));
@@ -96,7 +96,7 @@ impl<'s> SaturatedSweep<'s> {
 
     /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
     /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
-    /// ran, so that this alone would not tell a server that mostly sleeps.
+    /// ran, so that this alone would not detect a server that mostly sleeps.
     fn is_cut_short(&self, resource: Resource) -> bool {
         let periods = self.values(|visit| visit.host_figure(cpu_host(resource)?, &CPU_THROTTLED));
         mean_estimate(&periods).is_some_and(|share| share.low > MIN_THROTTLED_PERIODS)
@@ -132,7 +132,7 @@ impl<'s> SaturatedSweep<'s> {
 
     /// Whether other work has the CPUs of either end, for which its threads wait longer than they run, and the threads of both run or wait for
     /// a CPU most of the time: of what is short to either end of a study no resource need be full by what it wants alone. Threads that
-    /// wait now and then beside other work do not show that it limits.
+    /// wait now and then next to other work do not show that it limits.
     pub fn is_cpu_used_by_others(&self) -> bool {
         let wanted_share =
             |visit: &LoadStep, resource| of_end(self, visit, resource).map_or(0.0, |(used, waited)| used + waited);
@@ -242,7 +242,7 @@ fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Op
     Some((*visit.resource_use.get(&end)?, saturated.waiting_cpu_share(visit, end)?))
 }
 
-/// How busy the CPUs are that an end may run on, for whomever; those of its host where that was not told.
+/// How busy the CPUs are that an end may run on, for any process; those of its host where that was not reported.
 fn busy_cpu_share(visit: &LoadStep, host: LoadHost) -> Option<f64> {
     let figure = |metric| visit.host_figure(host, metric);
     figure(&CPU_ALLOWED).or_else(|| Some(figure(&CPU_USER)? + figure(&CPU_SYSTEM)? + figure(&CPU_STEAL).unwrap_or(0.0)))
@@ -267,5 +267,5 @@ const MIN_WANTED_CPU_SHARE: f64 = 0.5;
 pub(super) const MIN_RELEVANT_USE: f64 = 0.6;
 /// Share of the periods of a quota that is nearly all of them.
 const MIN_THROTTLED_PERIODS: f64 = 0.9;
-/// Utilisation from which a resource is full: more cannot be told from a measured capacity.
+/// Utilisation from which a resource is full: more cannot be distinguished from a measured capacity.
 pub(super) const FULL_USE: f64 = 0.95;

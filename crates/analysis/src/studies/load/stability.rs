@@ -4,9 +4,9 @@ use super::laws::common_slope;
 use super::*;
 use crate::result::{Timeline, TimelineGroup};
 
-/// Change of throughput over a study that counts as none, as a share: the knee is told to as much.
+/// Change of throughput over a study that counts as none, as a share: the knee is known to within as much.
 const MAX_THROUGHPUT_DRIFT: f64 = 0.05;
-/// Fewest earlier visits that tell what a further one would be like.
+/// Fewest earlier visits that show what a further one would be like.
 const MIN_EARLIER_STEPS: usize = 2;
 
 /// Throughput of the visits to a number of users over their mean, at their times.

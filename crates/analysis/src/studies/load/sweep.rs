@@ -22,7 +22,7 @@ pub(crate) struct Sweep {
     pub capacities: BTreeMap<Resource, ResourceCapacity>,
     /// A number of users, and the throughput of its visits to the same server with twice as many workers.
     pub more_workers: Option<(u64, Vec<f64>)>,
-    /// Where more users bring nothing any more; `None` where too little was measured to tell.
+    /// Where more users bring nothing any more; `None` where too little was measured to know.
     pub saturation: Option<Saturation>,
 }
 

@@ -8,7 +8,7 @@ use super::next_limit::disk_read_ratio;
 use super::*;
 use crate::studies::crossing::without_axes;
 
-/// How far two saturation throughputs may be apart to count as the same, as a share: the knee is told to as much.
+/// How far two saturation throughputs may be apart to count as the same, as a share: the knee is known to within as much.
 const SAME_THROUGHPUT_SHARE: f64 = 0.05;
 /// Bytes from the disk for each byte served from which files come from it.
 const MIN_DISK_BYTES: f64 = 0.1;

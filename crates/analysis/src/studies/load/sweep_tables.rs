@@ -14,7 +14,7 @@ pub(super) fn sweep_tables(sweep: &Sweep) -> Vec<StudyTable> {
         .collect()
 }
 
-/// The metrics of these sweeps that are for reading beside others.
+/// The metrics of these sweeps that are read together with others.
 pub(super) fn undrawn_metrics(sweeps: &[Sweep]) -> Vec<Name> {
     let own = SWEEP_COLUMNS.iter().filter(|column| !column.is_drawn).map(|column| column.metric.id);
     own.chain(super::host_tables::undrawn_metrics(sweeps)).collect()

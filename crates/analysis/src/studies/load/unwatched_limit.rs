@@ -63,11 +63,11 @@ impl RequestTimes {
     }
 }
 
-/// Users of whom each may wait for a slow answer of his own: only where there are more, all of them tell of a stall.
+/// Users that may each wait for a slow answer of his own: only where there are more, all of them show a stall.
 const FEW_USERS: u64 = 4;
 /// Stalls that were seen, from which on it was no single one.
 const SOME_STALLS: f64 = 3.0;
-/// Growth of throughput that counts as none, as the knee is told.
+/// Growth of throughput that counts as none, as for the knee.
 const NO_GROWTH: f64 = 1.05;
 
 /// Other programs that have the CPUs, where most of what requests take is waiting for one, with a single user as well.
@@ -257,7 +257,7 @@ fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation
     if share(&|visit| visit.get(&NETWORK_IN_FLIGHT)).is_some_and(|share| share >= MIN_MAJOR_SHARE) {
         return Some(RequestLocation::Network);
     }
-    // Its own threads tell it, or those of the host: short waits are not met by samples of the former.
+    // Its own threads show it, or those of the host: short waits are not met by samples of the former.
     let blocked = blocked_share(sweep, loads);
     let waits = share(&|visit| visit.host_figure(LoadHost::Server, &PRESSURE_IO)).unwrap_or(0.0);
     let is_blocked = blocked.is_some_and(|share| share >= MIN_MAJOR_SHARE);

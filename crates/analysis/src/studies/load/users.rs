@@ -9,7 +9,7 @@ use super::*;
 /// Requests that wait for all of a visit from which on it is no chance of the visit's ends.
 const MIN_WAITING_REQUESTS: f64 = 0.5;
 
-/// Whether users wait for all of a visit while others are served again and again: with the fewest users of whom some certainly do.
+/// Whether users wait for all of a visit while others are served again and again: with the fewest users at which some certainly do.
 pub(super) fn waiting(sweep: &Sweep) -> Option<LoadConclusion> {
     let of_load = |load: &UserLoad| Some((load.users, mean_estimate(&load.values(unanswered_in_flight))?));
     let (users, waiting) =

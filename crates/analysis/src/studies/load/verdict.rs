@@ -9,12 +9,12 @@ use super::unwatched_limit;
 use super::workers::{WorkerEvidence, is_worker_bound};
 use super::*;
 
-/// Utilisation below which a resource is not near its capacity, whatever the errors of both.
+/// Utilisation below which a resource is not near its capacity, with any errors of both.
 pub(super) const MIN_NEAR_USE: f64 = 0.85;
 /// Two resources are both the limit if the use of one is at least this share of the other's.
 pub(super) const BOTH_FULL_RATIO: f64 = 0.9;
 /// A resource that gives more than its capacity times this has another capacity: CPU time, of which quotas let more pass at times; and
-/// bytes, whose capacity is told to as much as it may be full by.
+/// bytes, whose capacity is known to within as much as it may be full by.
 const MAX_CAPACITY_EXCESS: f64 = 1.1;
 const MAX_BYTE_CAPACITY_EXCESS: f64 = 1.0 / FULL_USE;
 /// Throughput as a share of what the resources that were watched allow, from which they explain it.
@@ -28,7 +28,7 @@ const MIN_FAILURE_RATIO: f64 = 0.01;
 /// What the rules look at.
 pub(crate) struct VerdictFacts<'s> {
     pub sweep: &'s Sweep,
-    /// `None` where too little was measured to tell.
+    /// `None` where too little was measured to know.
     pub saturated: Option<&'s SaturatedSweep<'s>>,
     /// The fullest part of each device, the fullest first, without workers that wait.
     pub devices: Vec<SaturationUse>,

@@ -10,7 +10,7 @@ use super::*;
 const MIN_THROUGHPUT_GAIN: f64 = 1.0 / BOTH_FULL_RATIO;
 /// A demand that is less by this is not the same: the utilisation law is checked to as much.
 const MIN_SAME_DEMAND: f64 = 0.95;
-/// Use from which a demand can be told from what else the resource does.
+/// Use from which a demand can be distinguished from what else the resource does.
 const MIN_MEASURABLE_USE: f64 = 0.2;
 /// Share of the workers' time that is known to be work, or the time of users who think, from which it is most of it.
 const MIN_WORK_SHARE: f64 = 0.5;
@@ -71,7 +71,7 @@ pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
     })
 }
 
-/// The ratio of two means of visits, whose shares of error are those of either together: a few visits by themselves tell little of it.
+/// The ratio of two means of visits, whose shares of error are those of either together: a few visits by themselves show little of it.
 fn ratio_of_means(top: &[f64], base: &[f64]) -> Option<UncertainValue> {
     let degrees = (top.len() + base.len()).checked_sub(2).filter(|&degrees| degrees > 0 && !top.is_empty())? as f64;
     let shares = |values: &[f64]| {
@@ -138,7 +138,7 @@ fn workers_use(load: &UserLoad) -> Option<Estimate> {
 }
 
 /// The share of the workers' time in which, as far as was watched, the hardware worked for them or their users thought. At least: what is
-/// idle beside them makes a request slower than by its work at capacity. `None` where their number is not known.
+/// idle next to them makes a request slower than by its work at capacity. `None` where their number is not known.
 fn worked_share(saturated: &SaturatedSweep<'_>) -> Option<f64> {
     let servers = |resource: Resource| saturated.sweep.servers(resource);
     let workers = servers(Resource::Workers)?;
