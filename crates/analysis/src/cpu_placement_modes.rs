@@ -36,14 +36,14 @@ struct CoreDistance {
 /// Names the modes of the rates of all CPUs by their core-to-core latency, where that separates the modes.
 pub(crate) fn name_bandwidth_modes(results: &mut [MetricResult]) {
     let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
-    let ways = of_metric.filter_map(|result| {
+    let distance = of_metric.filter_map(|result| {
         let summary = result.outcome.summary()?;
         let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
         Some(CoreDistance { case: result.case.clone(), rounds, headline: summary.headline })
     });
-    for ways in ways.collect::<Vec<_>>() {
-        let depends = |result: &&mut MetricResult| is_placement_rate(result) && result.case == ways.case;
-        results.iter_mut().filter(depends).for_each(|result| name_result_modes(result, &ways));
+    for distance in distance.collect::<Vec<_>>() {
+        let depends = |result: &&mut MetricResult| is_placement_rate(result) && result.case == distance.case;
+        results.iter_mut().filter(depends).for_each(|result| name_result_modes(result, &distance));
     }
 }
 
@@ -52,18 +52,17 @@ pub(crate) fn is_placement_rate(result: &MetricResult) -> bool {
     PLACEMENT_RATES.iter().any(|rate| rate.id == result.metric.id)
 }
 
-fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
+fn name_result_modes(result: &mut MetricResult, distance: &CoreDistance) {
     let Some(summary) = result.outcome.found_summary() else { return };
     let [first, second] = summary.states() else { return };
     let bound = (first.center * second.center).sqrt();
     let times = match summary.mode_unit {
-        ModeUnit::Rounds => {
-            [first, second].map(|mode| median_distance(summary, ways, |rate| (rate < bound) == (mode.center < bound)))
-        }
+        ModeUnit::Rounds => [first, second]
+            .map(|mode| median_distance(summary, distance, |rate| (rate < bound) == (mode.center < bound))),
         // Core-to-core latency is known of this run only.
         _ => [first, second].map(|mode| {
             let is_this = (summary.headline < bound) == (mode.center < bound);
-            is_this.then_some(ways.headline)
+            is_this.then_some(distance.headline)
         }),
     };
     if let [Some(one), Some(other)] = times
@@ -79,10 +78,10 @@ fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
 }
 
 /// Median core-to-core latency of the rounds that satisfy this; `None` if there are none.
-fn median_distance(summary: &Summary, ways: &CoreDistance, holds: impl Fn(f64) -> bool) -> Option<f64> {
+fn median_distance(summary: &Summary, distance: &CoreDistance, holds: impl Fn(f64) -> bool) -> Option<f64> {
     let rounds = summary.round_times.iter().zip(&summary.round_headlines);
     let of_state = rounds.filter(|&(_, &rate)| holds(rate));
-    let time = |&start: &f64| ways.rounds.iter().find(|(begun, _)| *begun == start).map(|(_, time)| *time);
+    let time = |&start: &f64| distance.rounds.iter().find(|(begun, _)| *begun == start).map(|(_, time)| *time);
     let times: Vec<f64> = of_state.filter_map(|(start, _)| time(start)).collect();
     (!times.is_empty()).then(|| median(&times))
 }

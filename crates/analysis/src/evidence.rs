@@ -60,17 +60,17 @@ impl<'r> Evidence<'r> {
     pub fn add_samples(&mut self, measurement: &'r Measurement, metric: Name, samples: &SampleSet) {
         let case = &measurement.planned.case;
         let Some(metric) = self.run.metric(&metric) else { return };
-        let Some(settled) = ComputedHeadline::from_samples(samples, None) else { return };
-        if exceeded_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some() {
+        let Some(computed) = ComputedHeadline::from_samples(samples, None) else { return };
+        if exceeded_bound(metric, self.run.bound(&metric.id, case), computed.headline).is_some() {
             return;
         }
         let past = self.baselines.metric_history(metric.id, case);
         self.rounds.entry(metric.id).or_default().push(RoundHeadlines {
             metric,
             case,
-            values: settled.round_headlines,
+            values: computed.round_headlines,
             only_input: measurement.planned.only_input,
-            indices: settled.round_indices,
+            indices: computed.round_indices,
             earlier: past.earlier,
             history: past.between_runs,
         });

@@ -105,8 +105,8 @@ fn missing_input_of(
 }
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.
-pub(crate) fn core_hertz(run: &Run, desk: &Baselines<'_>) -> Option<f64> {
-    Headlines::read_metrics(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
+pub(crate) fn core_hertz(run: &Run, baselines: &Baselines<'_>) -> Option<f64> {
+    Headlines::read_metrics(run, baselines, |metric| metric.id == FREQUENCY.id).core_hertz()
 }
 
 /// What was learned of one metric at one case from earlier runs of the machine.
@@ -173,16 +173,11 @@ pub(crate) fn measured_metrics(run: &Run) -> impl Iterator<Item = (&Measurement,
 
 /// The metrics of a measurement that the run defines: those planned, then those read without a plan.
 pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
-    let mut ids: Vec<Name> = measurement.planned.metrics.clone();
-    for round in &measurement.rounds {
-        if let kelvin_core::RoundOutcome::Measured(readings) = &round.outcome {
-            for reading in readings {
-                if !ids.contains(&reading.metric) {
-                    ids.push(reading.metric);
-                }
-            }
-        }
-    }
+    let read = measurement.rounds.iter().flat_map(|round| match &round.outcome {
+        kelvin_core::RoundOutcome::Measured(readings) => readings.as_slice(),
+        _ => &[],
+    });
+    let ids = each_once(measurement.planned.metrics.iter().copied().chain(read.map(|reading| reading.metric)));
     ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.for_case(&measurement.planned.case)).collect()
 }
 
@@ -217,17 +212,17 @@ pub(crate) fn clamp_estimate(estimate: Estimate, rounds: &[f64]) -> Estimate {
 
 impl<'g> ComputedHeadline<'g> {
     /// The headline, from the samples that make it; `None` if there are none, or too few undisturbed ones.
-    pub fn from_samples(gathered: &'g SampleSet, history: Option<&BetweenRunVariance>) -> Option<Self> {
-        Self::from_treatment(gathered, gathered.treatment, history)
+    pub fn from_samples(samples: &'g SampleSet, history: Option<&BetweenRunVariance>) -> Option<Self> {
+        Self::from_treatment(samples, samples.treatment, history)
     }
 
     /// `None` if there are no samples, or too few undisturbed ones.
     pub fn from_treatment(
-        gathered: &'g SampleSet,
+        samples: &'g SampleSet,
         treatment: HeadlineSamples,
         history: Option<&BetweenRunVariance>,
     ) -> Option<Self> {
-        let selected = gathered.select(treatment)?;
+        let selected = samples.select(treatment)?;
         let round_headlines: Vec<f64> = selected.iter().map(|(_, samples)| median(samples)).collect();
         let round_times = selected.iter().map(|(round, _)| round.start_seconds).collect();
         let round_indices = selected.iter().map(|(round, _)| round.index).collect();
@@ -235,11 +230,11 @@ impl<'g> ComputedHeadline<'g> {
         let counts =
             |headline: f64| states.is_none_or(|states| states.is_same_state(headline, states.dominant().center));
         let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
-        let samples = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
+        let counted = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
         let within = within_run_variance(&counting);
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
-        let interval_of = if gathered.has_lasting_states { repeat_interval } else { headline_interval };
+        let interval_of = if samples.has_lasting_states { repeat_interval } else { headline_interval };
         let within_zero = |interval: Option<HeadlineInterval>| {
             interval.map(|HeadlineInterval { kind, lower, upper }| {
                 let (kind, level) = match kind {
@@ -251,9 +246,9 @@ impl<'g> ComputedHeadline<'g> {
         };
         Some(Self {
             headline: kelvin_stats::headline(&counting),
-            interval: within_zero(interval_of(&counting, history, gathered.unobserved)),
+            interval: within_zero(interval_of(&counting, history, samples.unobserved)),
             own_interval: within_zero(interval_of(&counting, None, UnobservedVariance::default())),
-            samples: samples.map(|((_, samples), _)| samples).collect(),
+            samples: counted.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,
             round_times,

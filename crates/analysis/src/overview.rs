@@ -100,12 +100,7 @@ fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
     let figures = |why: MissingReason| {
         let lacks = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(why);
         let results: Vec<&MetricResult> = analysis.results.iter().filter(lacks).collect();
-        let mut metrics: Vec<Name> = Vec::new();
-        for result in &results {
-            if !metrics.contains(&result.metric.id) {
-                metrics.push(result.metric.id);
-            }
-        }
+        let metrics = each_once(results.iter().map(|result| result.metric.id));
         (!results.is_empty()).then_some(MissingFigures { reason: why, figures: results.len(), metrics })
     };
     [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(figures).collect()

@@ -31,45 +31,45 @@ impl RunProgress {
         if rounds as f64 >= REJUDGE_GROWTH * self.rounds as f64 {
             *self = Self { references: CanaryReferences::from_run(run), rounds, cases: HashMap::new() };
         }
-        let desk = Baselines::with_references(self.references.clone(), run);
+        let baselines = Baselines::with_references(self.references.clone(), run);
         for measurement in &run.measurements {
             let key = (measurement.planned.probe, measurement.planned.case.clone());
             let rounds = measurement.rounds.len();
             if self.cases.get(&key).is_none_or(|&(judged, _)| judged != rounds) {
-                self.cases.insert(key, (rounds, case_status(run, measurement, &desk)));
+                self.cases.insert(key, (rounds, case_status(run, measurement, &baselines)));
             }
         }
         self.cases.iter().map(|(key, &(_, standing))| (key.clone(), standing)).collect()
     }
 }
 
-fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Baselines<'r>) -> CaseStatus {
+fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, baselines: &Baselines<'r>) -> CaseStatus {
     let target = run.header.settings.target;
     let mut standing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
     for metric in metrics_of(run, measurement) {
-        let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
-        if gathered.rounds.is_empty() {
+        let samples = SampleSet::from_measurement(measurement, &metric, &baselines.references);
+        if samples.rounds.is_empty() {
             continue;
         }
-        standing.counted_rounds = standing.counted_rounds.min(gathered.counting_rounds());
-        let history = desk.between_run_variance(metric.id, &measurement.planned.case);
-        let Some(settled) = ComputedHeadline::from_samples(&gathered, history.as_ref()) else { continue };
+        standing.counted_rounds = standing.counted_rounds.min(samples.counting_rounds());
+        let history = baselines.between_run_variance(metric.id, &measurement.planned.case);
+        let Some(computed) = ComputedHeadline::from_samples(&samples, history.as_ref()) else { continue };
         let half_width = |interval: Option<Interval>| {
-            Some(interval?.half_width() / settled.headline.abs()).filter(|width| width.is_finite())
+            Some(interval?.half_width() / computed.headline.abs()).filter(|width| width.is_finite())
         };
-        let Some(width) = half_width(settled.interval) else { continue };
+        let Some(width) = half_width(computed.interval) else { continue };
         standing.half_width = wider(standing.half_width, width);
         // More rounds do not narrow what has states, drifts or changes in stretches.
         let has_stretches = || {
-            let pooled = Samples::new(settled.samples.concat());
-            pooled.is_ok_and(|pooled| has_persistent_modes(&settled.samples, &pooled.sorted(), settled.headline))
+            let pooled = Samples::new(computed.samples.concat());
+            pooled.is_ok_and(|pooled| has_persistent_modes(&computed.samples, &pooled.sorted(), computed.headline))
         };
         let can_be_narrowed = || {
-            settled.states.is_none()
-                && value_drift(&settled.round_times, &settled.round_headlines, settled.headline).is_none()
+            computed.states.is_none()
+                && value_drift(&computed.round_times, &computed.round_headlines, computed.headline).is_none()
                 && !has_stretches()
         };
-        let of_rounds = half_width(settled.own_interval).filter(|&width| width > target && can_be_narrowed());
+        let of_rounds = half_width(computed.own_interval).filter(|&width| width > target && can_be_narrowed());
         standing.narrowable = of_rounds.map_or(standing.narrowable, |width| wider(standing.narrowable, width));
     }
     standing

@@ -77,7 +77,7 @@ impl SampleSet {
     pub fn from_measurement(measurement: &Measurement, metric: &Metric, references: &CanaryReferences) -> Self {
         let metric = &metric.for_case(&measurement.planned.case);
         let references = &references.for_metric(measurement, metric);
-        let mut gathered = Self {
+        let mut set = Self {
             failed: measurement.failures().count() as u32,
             has_lasting_states: transfer::is_whole_transfer(metric),
             unobserved: unobserved_variance(metric, &measurement.planned.case, references),
@@ -91,17 +91,17 @@ impl SampleSet {
             let (index, start_seconds) = (round.index, round.start_seconds);
             let mut samples = RoundSamples { index, start_seconds, ..RoundSamples::default() };
             for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
-                gathered.add_reading(reading, metric, references, &mut samples);
+                set.add_reading(reading, metric, references, &mut samples);
             }
-            gathered.rounds.push(samples);
+            set.rounds.push(samples);
         }
-        gathered.rounds.retain(|round| !round.as_found.is_empty());
-        if gathered.unusable > 0 {
+        set.rounds.retain(|round| !round.as_found.is_empty());
+        if set.unusable > 0 {
             let note =
-                format!("{} samples took no longer than the overhead subtracted, and gave no rate", gathered.unusable);
-            gathered.add_note(&note);
+                format!("{} samples took no longer than the overhead subtracted, and gave no rate", set.unusable);
+            set.add_note(&note);
         }
-        gathered
+        set
     }
 
     fn add_reading(
@@ -297,8 +297,19 @@ pub(crate) fn assumed_between_run_std(metric: &Metric, case: &Case) -> f64 {
 /// The samples of a metric, round by round, as found: only overhead is subtracted and warm-up left out. Rounds without
 /// samples are left out.
 pub fn samples_as_found(measurement: &Measurement, metric: &Metric) -> Vec<Vec<f64>> {
-    let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
-    gathered.rounds.into_iter().map(|round| round.as_found).collect()
+    let set = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
+    set.rounds.into_iter().map(|round| round.as_found).collect()
+}
+
+/// Values in their order, each once.
+pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
 }
 
 /// The least and the greatest of some values; `None` of none.

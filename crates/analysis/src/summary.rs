@@ -32,7 +32,7 @@ pub(crate) struct SummaryDraft {
 
 /// Summarises samples; `None` if there are none.
 pub(crate) fn summarise(
-    gathered: &SampleSet,
+    samples: &SampleSet,
     metric: &Metric,
     past: &MetricHistory<'_>,
     target: f64,
@@ -40,14 +40,14 @@ pub(crate) fn summarise(
     let history = past.between_runs.as_ref();
     // The spread between runs was learned from headlines, and is added to the figure next to them too.
     let is_headline = metric.headline == HeadlineSamples::AsFound;
-    let plain = ComputedHeadline::from_treatment(gathered, HeadlineSamples::AsFound, None)?;
+    let plain = ComputedHeadline::from_treatment(samples, HeadlineSamples::AsFound, None)?;
     let component = history.map(|history| BetweenRunVariance { within: plain.within_variance, ..*history });
     let as_found = ComputedHeadline::from_treatment(
-        gathered,
+        samples,
         HeadlineSamples::AsFound,
         if is_headline { history } else { component.as_ref() },
     )?;
-    let headline = ComputedHeadline::from_samples(gathered, history);
+    let headline = ComputedHeadline::from_samples(samples, history);
     let known = headline.is_some();
     let head = headline.as_ref().unwrap_or(&as_found);
     let pooled = Samples::new(head.samples.concat()).ok()?;
@@ -55,7 +55,7 @@ pub(crate) fn summarise(
     let effective = effective_samples(&head.samples);
     let undisturbed = match metric.headline {
         HeadlineSamples::AsFound => {
-            ComputedHeadline::from_treatment(gathered, HeadlineSamples::Undisturbed, component.as_ref())
+            ComputedHeadline::from_treatment(samples, HeadlineSamples::Undisturbed, component.as_ref())
         }
         _ => headline.clone(),
     };
@@ -72,28 +72,28 @@ pub(crate) fn summarise(
         run_interval: head.own_interval,
         treatment: if known { metric.headline } else { HeadlineSamples::AsFound },
         as_found: headline_figure(&as_found),
-        undisturbed: undisturbed.as_ref().filter(|_| gathered.is_guarded).map(headline_figure),
-        undisturbed_share: gathered.undisturbed_share(),
-        rounds: gathered.rounds.len() as u32,
-        failed_rounds: gathered.failed,
+        undisturbed: undisturbed.as_ref().filter(|_| samples.is_guarded).map(headline_figure),
+        undisturbed_share: samples.undisturbed_share(),
+        rounds: samples.rounds.len() as u32,
+        failed_rounds: samples.failed,
         round_headlines: head.round_headlines.clone(),
         round_times: head.round_times.clone(),
         within_variance: head.within_variance,
         learned_runs: history.map_or(0, |history| history.runs as u32),
-        distribution: distribution(&pooled, &sorted, metric.better, gathered.of_batch_means),
+        distribution: distribution(&pooled, &sorted, metric.better, samples.of_batch_means),
         modes,
         mode_unit: modes_of,
         effective_samples: effective,
-        tags: gathered.tags.clone(),
-        notes: gathered.notes.clone(),
-        canary_correlations: gathered.canary_correlations(),
+        tags: samples.tags.clone(),
+        notes: samples.notes.clone(),
+        canary_correlations: samples.canary_correlations(),
     };
-    let warnings = warnings(gathered, metric, &summary, target, known);
+    let warnings = warnings(samples, metric, &summary, target, known);
     Some(SummaryDraft { is_known: known, summary, warnings })
 }
 
-fn headline_figure(settled: &ComputedHeadline<'_>) -> Figure {
-    Figure { value: settled.headline, interval: settled.interval, n: settled.sample_count() as u64 }
+fn headline_figure(computed: &ComputedHeadline<'_>) -> Figure {
+    Figure { value: computed.headline, interval: computed.interval, n: computed.sample_count() as u64 }
 }
 
 fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_means: bool) -> Distribution {
@@ -154,7 +154,7 @@ fn modes_from_states(states: &TwoStates) -> Vec<Mode> {
     [dominant, other].iter().map(mode_from_cluster).collect()
 }
 
-fn warnings(gathered: &SampleSet, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
+fn warnings(samples: &SampleSet, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
     let wide = wide_warning(summary, metric.unit, target);
     // What changes from one operation to the next is no doubt in a median that is known.
     let is_doubt = summary.mode_unit != ModeUnit::Samples || wide.is_some();
@@ -166,7 +166,7 @@ fn warnings(gathered: &SampleSet, metric: &Metric, summary: &Summary, target: f6
     let wide = wide.filter(|_| !explained);
     let halves = halves_warning(summary).filter(|_| drift.is_none() && steady);
     let judged_by = |treatment| treatment != HeadlineSamples::AsFound;
-    let disturbed = disturbed_warning(gathered, metric, known).filter(|_| judged_by(metric.headline));
+    let disturbed = disturbed_warning(samples, metric, known).filter(|_| judged_by(metric.headline));
     [modes, drift, wide, disturbed, halves, effective_warning(summary), failed_warning(summary)]
         .into_iter()
         .flatten()
@@ -261,15 +261,15 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
     (share.is_some_and(f64::is_finite) && share > target).then_some(Warning { kind, share, target, text })
 }
 
-fn disturbed_warning(gathered: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {
-    let share = gathered.undisturbed_share();
+fn disturbed_warning(samples: &SampleSet, metric: &Metric, known: bool) -> Option<Warning> {
+    let share = samples.undisturbed_share();
     let text = if !known {
-        let why = gathered.shortage_reason();
+        let why = samples.shortage_reason();
         format!("the machine was never quiet for long enough, and the undisturbed value is not known: it was {why}")
     } else if share < WARNED_UNDISTURBED_SHARE {
-        let (count, total) = (gathered.undisturbed_found(), gathered.found_count());
+        let (count, total) = (samples.undisturbed_found(), samples.found_count());
         format!("only {count} of {total} samples ({}) were undisturbed", percent(share))
-    } else if gathered.is_timed && !gathered.is_guarded && metric.canaries.iter().next().is_some() {
+    } else if samples.is_timed && !samples.is_guarded && metric.canaries.iter().next().is_some() {
         "canaries were not read: disturbance that no counter shows could not be seen".into()
     } else {
         return None;

@@ -25,8 +25,8 @@ pub(super) struct ControlChange {
 
 impl ControlChange {
     /// That of a figure, if it has an error.
-    pub fn from_figure(weighed: &PendingFigure) -> Option<Self> {
-        weighed.error.map(|error| Self { values: [weighed.figure.base, weighed.figure.other], error })
+    pub fn from_figure(figures: &PendingFigure) -> Option<Self> {
+        figures.error.map(|error| Self { values: [figures.figure.base, figures.figure.other], error })
     }
 }
 
@@ -50,14 +50,14 @@ struct CauseCandidate<'w> {
 
 /// Finds the causes of differences beyond a threshold. `look_up` finds the control of a figure among all: nothing where it has too few rounds.
 pub(super) fn find_causes(
-    weighed: &mut [PendingFigure],
+    figures: &mut [PendingFigure],
     threshold: f64,
     look_up: impl Fn(&[PendingFigure], &PendingFigure, &MetricCase) -> Result<Option<ControlChange>, NotComparedReason>,
 ) {
     let mut causes: Vec<(usize, CauseOfChange)> = Vec::new();
     let mut tested: Vec<(CauseCandidate<'_>, CauseTest)> = Vec::new();
-    for candidate in weighed.iter().enumerate().filter_map(|(row, figure)| CauseCandidate::from_figure(row, figure)) {
-        match look_up(weighed, candidate.figure, &candidate.control.at) {
+    for candidate in figures.iter().enumerate().filter_map(|(row, figure)| CauseCandidate::from_figure(row, figure)) {
+        match look_up(figures, candidate.figure, &candidate.control.at) {
             Err(why) => causes.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
             Ok(control) => {
                 let test = control.and_then(|control| candidate.test(&control, threshold));
@@ -80,17 +80,17 @@ pub(super) fn find_causes(
         );
     }
     for (row, cause) in causes {
-        weighed[row].figure.cause = Some(cause);
+        figures[row].figure.cause = Some(cause);
     }
 }
 
 impl<'w> CauseCandidate<'w> {
     /// A figure with an error, if its control may be there.
-    fn from_figure(at: usize, weighed: &'w PendingFigure) -> Option<Self> {
-        let figure = MetricCase { metric: weighed.figure.metric.id, case: weighed.figure.case.clone() };
+    fn from_figure(at: usize, figures: &'w PendingFigure) -> Option<Self> {
+        let figure = MetricCase { metric: figures.figure.metric.id, case: figures.figure.case.clone() };
         let cause_of = |cause: &&'static ControlledCause| Some((*cause, (cause.control)(&figure)?));
         let (cause, control) = CONTROLLED_CAUSES.iter().find_map(cause_of)?;
-        weighed.error.map(|_| Self { at, figure: weighed, cause, control })
+        figures.error.map(|_| Self { at, figure: figures, cause, control })
     }
 
     fn to_cause(&self, found: CauseFinding) -> CauseOfChange {

@@ -48,12 +48,7 @@ pub fn fact_differences(base: &RunHeader, other: &RunHeader) -> Vec<FactDifferen
 pub(super) fn differences_between(sides: &[SideFacts; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
     // Of a published machine little is known: only facts that both sides state are compared.
     let is_external = sides.iter().any(|side| side.is_external);
-    let mut keys: Vec<&FactKey> = Vec::new();
-    for key in sides.iter().flat_map(|side| &side.order) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let mut keys = each_once(sides.iter().flat_map(|side| &side.order));
     keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
     let changed = |key: &FactKey| {
         let [base, other] = sides.each_ref().map(|side| side.texts.get(key));

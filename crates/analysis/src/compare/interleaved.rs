@@ -52,19 +52,19 @@ pub struct InterleavedSettings<'a> {
 
 /// Compares them.
 pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
-    let (mut weighed, mut not_compared) = (Vec::new(), Vec::new());
+    let (mut figures, mut not_compared) = (Vec::new(), Vec::new());
     for entry in turns.cases {
         for metric in entry.metrics.iter().filter(|metric| metric.is_measured_at(entry.case)) {
             match MetricBlocks::from_case(metric, entry) {
-                Ok(blocks) => weighed.push(blocks.into_pending(metric, entry.case)),
+                Ok(blocks) => figures.push(blocks.into_pending(metric, entry.case)),
                 Err(why) => {
                     not_compared.push(NotCompared { metric: metric.id, case: case(metric, entry.case), reason: why });
                 }
             }
         }
     }
-    cause_of_change::find_causes(&mut weighed, turns.threshold, |weighed, _, key| {
-        let known = weighed.iter().find(|entry| entry.is_at(key)).map(ControlChange::from_figure);
+    cause_of_change::find_causes(&mut figures, turns.threshold, |figures, _, key| {
+        let known = figures.iter().find(|entry| entry.is_at(key)).map(ControlChange::from_figure);
         let is_it = |entry: &&NotCompared| {
             let metric = kelvin_core::catalogue::find(key.metric);
             entry.metric == key.metric && metric.is_some_and(|metric| entry.case == case(metric, &key.case))
@@ -72,7 +72,7 @@ pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
         let reason = || not_compared.iter().find(is_it).map(|entry| entry.reason.clone());
         known.ok_or_else(|| reason().unwrap_or_else(|| NotComparedReason::Neither("not measured".into())))
     });
-    let figures = judge_together(weighed, turns.threshold);
+    let figures = judge_together(figures, turns.threshold);
     let blocks = figures.iter().filter_map(|figure| match figure.spread_source {
         SpreadSource::Blocks(blocks) => Some(blocks),
         SpreadSource::Runs(_) | SpreadSource::Assumed(_) => None,

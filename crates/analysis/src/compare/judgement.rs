@@ -63,22 +63,22 @@ impl<'a> ComparisonJudge<'a> {
         let learned: Vec<BetweenRunVariance> = histories.iter().copied().flatten().collect();
         let usual = usual_between_run_std(&learned);
         let with_history = positive.iter().zip(histories);
-        let mut weighed: Vec<PendingFigure> =
+        let mut figures: Vec<PendingFigure> =
             with_history.map(|((key, pair), history)| self.to_pending(key, *pair, (history, usual))).collect();
-        let strangeness: Vec<f64> = weighed.iter().filter_map(PendingFigure::standardised_distance).collect();
+        let strangeness: Vec<f64> = figures.iter().filter_map(PendingFigure::standardised_distance).collect();
         let inflation = inflation_factor(&strangeness);
-        for figure in &mut weighed {
+        for figure in &mut figures {
             figure.error = figure.error.map(|error| error.widened(inflation));
             figure.side_errors = figure.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
         }
-        cause_of_change::find_causes(&mut weighed, self.threshold, |weighed, figure, key| {
+        cause_of_change::find_causes(&mut figures, self.threshold, |figures, figure, key| {
             let pair = series::figure_pair(series, key)?;
             match pair[0].metric.headline.is_comparable_with(figure.figure.metric.headline) {
-                true => Ok(weighed.iter().find(|figure| figure.is_at(key)).and_then(ControlChange::from_figure)),
+                true => Ok(figures.iter().find(|figure| figure.is_at(key)).and_then(ControlChange::from_figure)),
                 false => self.as_found_control(figure, key, inflation),
             }
         });
-        (judge_together(weighed, self.threshold), inflation)
+        (judge_together(figures, self.threshold), inflation)
     }
 
     /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
@@ -93,8 +93,8 @@ impl<'a> ComparisonJudge<'a> {
             return Err(NotComparedReason::Definition);
         }
         let [base, other] = self.runs.map(|runs| runs_as_found(runs, key));
-        let weighed = base.zip(other).map(|(base, other)| self.to_pending(key, [&base, &other], (None, None)));
-        Ok(weighed
+        let figures = base.zip(other).map(|(base, other)| self.to_pending(key, [&base, &other], (None, None)));
+        Ok(figures
             .as_ref()
             .and_then(ControlChange::from_figure)
             .map(|control| ControlChange { error: control.error.widened(inflation), ..control }))

@@ -225,8 +225,8 @@ pub(super) fn runs_as_found<'a>(runs: &'a [Run], key: &MetricCase) -> Option<Fig
     for run in runs {
         let is_of = |one: &&Measurement| one.planned.case == key.case && one.readings(&key.metric).next().is_some();
         let (measurement, metric) = (run.measurements.iter().find(is_of)?, run.metric(&key.metric)?);
-        let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
-        let rounds = ComputedHeadline::from_treatment(&gathered, HeadlineSamples::AsFound, None)?.round_headlines;
+        let samples = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
+        let rounds = ComputedHeadline::from_treatment(&samples, HeadlineSamples::AsFound, None)?.round_headlines;
         figure.get_or_insert_with(|| FigureRuns::empty(metric.for_case(&key.case))).add_run(rounds, None);
     }
     figure

@@ -36,10 +36,10 @@ pub(super) fn log_margin(threshold: f64) -> [f64; 2] {
 }
 
 /// The verdicts, the most consequential first.
-pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec<ComparedFigure> {
+pub(super) fn judge_together(figures: Vec<PendingFigure>, threshold: f64) -> Vec<ComparedFigure> {
     let margin = log_margin(threshold);
     let tested: Vec<(&PendingFigure, UncertainValue)> =
-        weighed.iter().filter_map(|pending| Some((pending, pending.error?))).collect();
+        figures.iter().filter_map(|pending| Some((pending, pending.error?))).collect();
     let chances = |p_value: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
         let alone: Vec<f64> = tested.iter().map(|(pending, error)| p_value(pending, error)).collect();
         let joint = adjusted_p_values(&alone);
@@ -51,7 +51,7 @@ pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec
     let by_accident = FALSE_DISCOVERY_RATE * (significant + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
     let bounds = TestBounds { margin, alpha: by_accident };
     let mut tests = differs.into_iter().zip(same);
-    let mut figures: Vec<ComparedFigure> = weighed
+    let mut figures: Vec<ComparedFigure> = figures
         .into_iter()
         .map(|pending| match pending.error.and_then(|error| Some((error, tests.next()?))) {
             Some((error, chances)) => pending.judge(error, chances, bounds),

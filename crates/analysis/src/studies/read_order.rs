@@ -63,12 +63,8 @@ pub(super) fn add_answer(study: &mut Study) {
         Some(FileOrders { state: CacheState::of(&base.case), relation, times: ratio.value, same_within })
     };
     let files: Vec<FileOrders> = study.conclusions.iter().filter_map(orders).collect();
-    let mut states: Vec<Option<CacheState>> = Vec::new();
-    for file in files.iter().filter(|file| file.relation != TimeRelation::Unknown).chain(&files) {
-        if !states.contains(&file.state) {
-            states.push(file.state);
-        }
-    }
+    let known = files.iter().filter(|file| file.relation != TimeRelation::Unknown);
+    let states = each_once(known.chain(&files).map(|file| file.state));
     let sentences: Vec<String> = states.iter().map(|state| state_sentence(*state, &files)).collect();
     if !sentences.is_empty() {
         study.answers.push(StudyAnswer { text: sentences.join(" "), reasons: Vec::new() });

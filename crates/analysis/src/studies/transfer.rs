@@ -128,8 +128,8 @@ impl FactorComparison {
     ) -> Option<(FactorOverFiles, Option<f64>)> {
         let [base, other] = [&self.base, &self.other].map(|case| case.clone().with_word(files));
         let (usual, changed) = (cells.rounds_at(&TIME, &base)?, cells.rounds_at(self.metric, &other)?);
-        let weighed = TestedFigure::from_pairs(&RoundHeadlines::common_passes([usual, changed]))?;
-        let ratio = weighed.at_joint_level(TransferFiles::ALL.len()).estimate;
+        let tested = TestedFigure::from_pairs(&RoundHeadlines::common_passes([usual, changed]))?;
+        let ratio = tested.at_joint_level(TransferFiles::ALL.len()).estimate;
         let change = TimeChange::from_ratio(&ratio);
         // How often a set pays for the factor, where that is a cost for each file: not a single file, which has no other connection, and
         // not where bytes drown the cost.
@@ -148,7 +148,7 @@ impl FactorComparison {
             per_file: costs.and_then(|count| Some(longer()?.divided_by(count))),
             published: if self.metric.id == TIME.id { published() } else { None },
         };
-        Some((over, change_p_value(&weighed, change)))
+        Some((over, change_p_value(&tested, change)))
     }
 }
 
@@ -276,12 +276,11 @@ fn effects_over_files(
     setting: CellSetting,
     files: TransferFiles,
 ) -> Option<StatedConclusion> {
-    let pairs = [SenderMethod::ReadWrite, SenderMethod::Mmap]
-        .into_iter()
-        .flat_map(|sender| [ReceiverMethod::ReadWrite, ReceiverMethod::Mmap].map(|receiver| (sender, receiver)));
-    let cases: Vec<Case> = pairs.map(|(sender, receiver)| cell(sender, receiver, setting).with_word(files)).collect();
-    let rounds: Vec<&RoundHeadlines<'_>> =
-        cases.iter().map(|case| cells.rounds_at(&TIME, case)).collect::<Option<_>>()?;
+    let from = |sender| {
+        [ReceiverMethod::ReadWrite, ReceiverMethod::Mmap].map(|end| cell(sender, end, setting).with_word(files))
+    };
+    let cases = [from(SenderMethod::ReadWrite), from(SenderMethod::Mmap)].concat();
+    let rounds = cases.iter().map(|case| cells.rounds_at(&TIME, case)).collect::<Option<Vec<_>>>()?;
     let passes = RoundHeadlines::common_passes::<4>(rounds.try_into().ok()?);
     let logs: Vec<[f64; 4]> = passes.into_iter().map(|pass| pass.map(f64::ln)).collect();
     let effect = |signs: [f64; 4]| {
@@ -294,9 +293,8 @@ fn effects_over_files(
     // The difference of two sizes is a weighted sum as well, once their signs are known.
     let sign = |times: &TestedFigure| times.estimate.value.ln().signum();
     let signs = [sign(&receiver), sign(&sender)];
-    let more: Vec<f64> =
-        RECEIVER_CONTRAST.iter().zip(SENDER_CONTRAST).map(|(r, s)| signs[0] * r - signs[1] * s).collect();
-    let more = effect([more[0], more[1], more[2], more[3]])?;
+    let contrast = |cell: usize| signs[0] * RECEIVER_CONTRAST[cell] - signs[1] * SENDER_CONTRAST[cell];
+    let more = effect(std::array::from_fn(contrast))?;
     let receiver_decides = more.estimate.is_above(1.0);
     let fixed = without_axes(&cases[0], &[SenderMethod::AXIS, ReceiverMethod::AXIS]);
     let [sender, receiver, interaction] = [sender, receiver, interaction].map(|effect| effect.estimate);
