@@ -56,19 +56,18 @@ fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
     let mut remedies: Vec<Remedy> = Vec::new();
     for hazard in worth {
         let Some(command) = &hazard.remedy else { continue };
-        let (id, summary) = (hazard.id, hazard.summary.clone());
-        match remedies.iter_mut().find(|known| known.command == *command) {
-            Some(known) => {
-                known.hazards.push(id);
-                known.problems.push(summary);
-            }
-            None => remedies.push(Remedy {
+        let remedy = find_or_push(
+            &mut remedies,
+            |known| known.command == *command,
+            || Remedy {
                 command: command.clone(),
                 is_command: hazard.remedy_is_command,
-                hazards: vec![id],
-                problems: vec![summary],
-            }),
-        }
+                hazards: Vec::new(),
+                problems: Vec::new(),
+            },
+        );
+        remedy.hazards.push(hazard.id);
+        remedy.problems.push(hazard.summary.clone());
     }
     remedies
 }

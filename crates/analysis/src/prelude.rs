@@ -12,7 +12,7 @@ pub(crate) use crate::result::{
     Analysis, Figure, Finding, FindingData, Importance, MetricResult, Outcome, RangeVerdict, StatedConclusion, Study,
     StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, Warning, WarningKind,
 };
-pub(crate) use crate::samples::{SampleSet, each_once, min_max};
+pub(crate) use crate::samples::{SampleSet, each_once, find_or_push, min_max};
 pub(crate) use crate::wording::{amount_text, capitalise, counted_text, ratio_text, share_text, span_text};
 pub(crate) use kelvin_core::units::{brief_value, bytes, number, p_value, percent, seconds, span, value_text};
 pub(crate) use kelvin_core::{

@@ -190,10 +190,8 @@ impl SampleSet {
         for (tag, name) in SampleTags::NAMES {
             let count = tags.iter().filter(|tags| tags.intersects(tag)).count() as u64;
             if count > 0 {
-                match self.tags.iter_mut().find(|known| known.tag == *name) {
-                    Some(known) => known.count += count,
-                    None => self.tags.push(TagCount { tag: Name::new(name), count }),
-                }
+                let new = || TagCount { tag: Name::new(name), count: 0 };
+                find_or_push(&mut self.tags, |known| known.tag == *name, new).count += count;
             }
         }
     }
@@ -312,6 +310,15 @@ pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Ve
     distinct
 }
 
+/// The entry of a list that satisfies this; a new one at its end where there is none.
+pub(crate) fn find_or_push<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let index = list.iter().position(is_it).unwrap_or_else(|| {
+        list.push(new());
+        list.len() - 1
+    });
+    &mut list[index]
+}
+
 /// The least and the greatest of some values; `None` of none.
 pub(crate) fn min_max(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.map(|value| (value, value)).reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))
@@ -362,10 +369,7 @@ pub(crate) fn missing_outcome(measurement: &Measurement) -> Outcome {
     }
     let mut failures: Vec<(&str, usize)> = Vec::new();
     for text in measurement.failures() {
-        match failures.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, count)) => *count += 1,
-            None => failures.push((text, 1)),
-        }
+        find_or_push(&mut failures, |(known, _)| *known == text, || (text, 0)).1 += 1;
     }
     // The most frequent, of equals the first.
     if let Some((reason, _)) = failures.into_iter().rev().max_by_key(|(_, count)| *count) {

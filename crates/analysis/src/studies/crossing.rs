@@ -60,11 +60,8 @@ pub(super) fn lines(all: &[RoundHeadlines<'_>], axis: Axis) -> Vec<MetricLine> {
     for rounds in all {
         let Some(at) = axis.number_in(rounds.case) else { continue };
         let fixed = without_axes(rounds.case, &[axis]);
-        let place = lines.iter().position(|line| line.fixed == fixed).unwrap_or_else(|| {
-            lines.push(MetricLine { fixed, points: Vec::new() });
-            lines.len() - 1
-        });
-        lines[place].add_point(at, rounds.values.clone());
+        let new = || MetricLine { fixed: fixed.clone(), points: Vec::new() };
+        find_or_push(&mut lines, |line| line.fixed == fixed, new).add_point(at, rounds.values.clone());
     }
     lines
 }

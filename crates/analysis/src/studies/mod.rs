@@ -142,10 +142,7 @@ pub(crate) fn add_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> V
     if tables.is_empty() {
         return studies;
     }
-    let place = studies.iter().position(|study| study.id == transfer::TRANSFER_STUDY).unwrap_or_else(|| {
-        studies.push(Study::empty(transfer::TRANSFER_STUDY, transfer::DESIGN));
-        studies.len() - 1
-    });
-    studies[place].tables = tables;
+    let new = || Study::empty(transfer::TRANSFER_STUDY, transfer::DESIGN);
+    find_or_push(&mut studies, |study| study.id == transfer::TRANSFER_STUDY, new).tables = tables;
     studies
 }

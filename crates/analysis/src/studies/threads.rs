@@ -62,10 +62,8 @@ fn thread_lines<'e, 'r>(evidence: &'e Evidence<'r>) -> Vec<ThreadLine<'e, 'r>> {
     let mut lines: Vec<ThreadLine<'e, 'r>> = Vec::new();
     for point in evidence.all_cases(&THREADS).iter().filter(|point| THREAD_COUNT.number_in(point.case).is_some()) {
         let fixed = without_axes(point.case, &[THREAD_COUNT]);
-        match lines.iter_mut().find(|line| line.fixed == fixed) {
-            Some(line) => line.points.push(point),
-            None => lines.push(ThreadLine { fixed, points: vec![point] }),
-        }
+        let new = || ThreadLine { fixed: fixed.clone(), points: Vec::new() };
+        find_or_push(&mut lines, |line| line.fixed == fixed, new).points.push(point);
     }
     lines.iter_mut().for_each(|line| line.points.sort_by_key(|point| threads_of(point)));
     lines

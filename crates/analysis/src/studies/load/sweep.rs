@@ -142,13 +142,11 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
     for measurement in measurements_of(run, &THROUGHPUT) {
         let Some(load) = user_load(run, measurement) else { continue };
         let fixed = without_axes(&measurement.planned.case, &[USERS]);
-        match sweeps.iter_mut().find(|sweep| sweep.fixed == fixed) {
-            Some(sweep) => sweep.loads.push(load),
-            None => {
-                let capacities = resource_capacities(run, &fixed);
-                sweeps.push(Sweep { fixed, loads: vec![load], capacities, more_workers: None, saturation: None });
-            }
-        }
+        let new = || {
+            let capacities = resource_capacities(run, &fixed);
+            Sweep { fixed: fixed.clone(), loads: Vec::new(), capacities, more_workers: None, saturation: None }
+        };
+        find_or_push(&mut sweeps, |sweep| sweep.fixed == fixed, new).loads.push(load);
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
