@@ -145,8 +145,8 @@ impl Estimate {
     }
 
     /// In another unit: divided by a factor.
-    pub fn divided_by(&self, each: f64) -> Self {
-        self.map(|value| value / each)
+    pub fn divided_by(&self, divisor: f64) -> Self {
+        self.map(|value| value / divisor)
     }
 }
 

@@ -91,8 +91,8 @@ impl Run {
     /// The measurement of a planned case; events of an unplanned case add one, so that
     /// no reading is lost.
     fn measurement(&mut self, probe: Name, case: Case) -> &mut Measurement {
-        let found = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
-        let index = found.unwrap_or_else(|| {
+        let position = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
+        let index = position.unwrap_or_else(|| {
             let planned = PlannedMeasurement { probe, metrics: Vec::new(), case, only_input: false };
             self.measurements.push(Measurement::from_plan(planned));
             self.measurements.len() - 1

@@ -192,9 +192,9 @@ pub struct RequestErrors {
 impl RequestErrors {
     /// All together.
     pub fn count(&self) -> u64 {
-        let whole =
+        let integer =
             self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
-        whole + self.status.values().sum::<u64>()
+        integer + self.status.values().sum::<u64>()
     }
 }
 

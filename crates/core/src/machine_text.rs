@@ -227,9 +227,11 @@ fn tlb(tlb: &Tlb) -> String {
 }
 
 /// Mitigations in force or missing; those that do not concern the machine are only counted.
-fn mitigations(all: &[Mitigation]) -> String {
-    let (free, concerned): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.status.starts_with("Not affected"));
-    let mut parts: Vec<String> = concerned.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect();
+fn mitigations(statuses: &[Mitigation]) -> String {
+    let (free, concerned): (Vec<_>, Vec<_>) =
+        statuses.iter().partition(|entry| entry.status.starts_with("Not affected"));
+    let mut parts: Vec<String> =
+        concerned.iter().map(|entry| format!("{}: {}", entry.vulnerability, entry.status)).collect();
     if !free.is_empty() {
         parts.push(format!("not affected by {} others", free.len()));
     }

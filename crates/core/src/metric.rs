@@ -99,13 +99,13 @@ impl Metric {
 
     /// The same metric over these parameters, as many as can be stored.
     pub const fn with_axes<const N: usize>(self, axes: [Axis; N]) -> Self {
-        let mut all = [None; MAX_AXES];
+        let mut stored = [None; MAX_AXES];
         let mut i = 0;
         while i < N {
-            all[i] = Some(axes[i]);
+            stored[i] = Some(axes[i]);
             i += 1;
         }
-        Self { axes: all, ..self }
+        Self { axes: stored, ..self }
     }
 
     /// The same metric with a need.
@@ -114,18 +114,18 @@ impl Metric {
     }
 
     /// The same metric measured only at an axis word.
-    pub const fn only_at(self, there: AxisWord) -> Self {
-        Self { restricted_to: Some(there), ..self }
+    pub const fn only_at(self, word: AxisWord) -> Self {
+        Self { restricted_to: Some(word), ..self }
     }
 
     /// The same metric measured at all words of an axis but this one.
-    pub const fn not_at(self, there: AxisWord) -> Self {
-        Self { except: Some(there), ..self }
+    pub const fn not_at(self, word: AxisWord) -> Self {
+        Self { except: Some(word), ..self }
     }
 
     /// The same metric, guarded by no canary and reported as found at an axis word.
-    pub const fn as_found_where(self, there: AxisWord) -> Self {
-        Self { as_found_where: Some(there), ..self }
+    pub const fn as_found_where(self, word: AxisWord) -> Self {
+        Self { as_found_where: Some(word), ..self }
     }
 
     /// The same metric, whose work sets the frequency of its cores.
@@ -192,14 +192,14 @@ impl Metric {
 
     /// Whether it is measured at a case of its probe.
     pub fn is_measured_at(&self, case: &Case) -> bool {
-        self.restricted_to.is_none_or(|there| there.is_in_case(case))
-            && !self.except.is_some_and(|there| there.is_in_case(case))
+        self.restricted_to.is_none_or(|word| word.is_in_case(case))
+            && !self.except.is_some_and(|word| word.is_in_case(case))
     }
 
     /// The metric as it is measured at a case.
     pub fn for_case(&self, case: &Case) -> Self {
         match self.as_found_where {
-            Some(there) if there.is_in_case(case) => self.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE),
+            Some(word) if word.is_in_case(case) => self.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE),
             _ => *self,
         }
     }

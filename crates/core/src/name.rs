@@ -29,9 +29,9 @@ impl Name {
         if let Some(known) = interned.get(text) {
             return Self(known);
         }
-        let kept: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        interned.insert(kept);
-        Self(kept)
+        let leaked: &'static str = Box::leak(text.to_owned().into_boxed_str());
+        interned.insert(leaked);
+        Self(leaked)
     }
 
     /// The text.

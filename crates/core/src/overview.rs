@@ -100,12 +100,12 @@ pub struct OverviewFigure {
 impl OverviewFigure {
     /// The value that is drawn: as measured, else as found.
     pub fn drawn_value(&self) -> Option<Estimate> {
-        self.measured.or_else(|| self.as_found.as_ref().map(|found| found.value))
+        self.measured.or_else(|| self.as_found.as_ref().map(|headline| headline.value))
     }
 
     /// The words behind the axis: of what is drawn, else why there is nothing.
     pub fn drawn_text(&self) -> &str {
-        self.as_found.as_ref().map_or(&self.text, |found| &found.text)
+        self.as_found.as_ref().map_or(&self.text, |headline| &headline.text)
     }
 }
 

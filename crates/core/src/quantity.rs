@@ -24,15 +24,15 @@ const ALL_DURATIONS: [Duration; 2] = [Duration::from_micros(1), Duration::from_s
 /// # Errors
 /// What is right.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let [least, most] = ALL_DURATIONS;
-    parse_duration_within(text, least, most)
+    let [low, high] = ALL_DURATIONS;
+    parse_duration_within(text, low, high)
 }
 
 /// Like `parse_duration`, within bounds, which an error names.
 ///
 /// # Errors
 /// What is right.
-pub fn parse_duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub fn parse_duration_within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
     const WRONG: &str =
         "a time is a number and a unit, such as 500ms, 45s, 10m or 2h (us, ms, s, m, h, d, w; seconds without one)";
     let (number, unit) = split_unit(text);
@@ -41,16 +41,16 @@ pub fn parse_duration_within(text: &str, least: Duration, most: Duration) -> Res
         unit => DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
     };
     let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(WRONG)?;
-    if (least.as_secs_f64()..=most.as_secs_f64()).contains(&seconds) {
+    if (low.as_secs_f64()..=high.as_secs_f64()).contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    Err(format!("it must be between {} and {}; {WRONG}", as_typed(least), as_typed(most)))
+    Err(format!("it must be between {} and {}; {WRONG}", as_typed(low), as_typed(high)))
 }
 
 /// A bound of durations in the largest unit up to days that it is a whole number of.
 fn as_typed(bound: Duration) -> String {
-    let whole = |(_, factor): &&(&str, f64)| (bound.as_secs_f64() / factor).fract() == 0.0 && *factor <= 86_400.0;
-    let (unit, factor) = DURATION_UNITS.iter().rev().find(whole).unwrap_or(&("s", 1.0));
+    let is_whole = |(_, factor): &&(&str, f64)| (bound.as_secs_f64() / factor).fract() == 0.0 && *factor <= 86_400.0;
+    let (unit, factor) = DURATION_UNITS.iter().rev().find(is_whole).unwrap_or(&("s", 1.0));
     format!("{} {unit}", bound.as_secs_f64() / factor)
 }
 
@@ -138,9 +138,9 @@ impl FromStr for MinProgress {
 
     /// As `4KiB/2min`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (of, within) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
+        let (amount, within) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
         Ok(Self {
-            bytes: parse_bytes(of)?,
+            bytes: parse_bytes(amount)?,
             within: parse_duration_within(within, MIN_PROGRESS_WINDOW, MAX_PROGRESS_WINDOW)?,
         })
     }

@@ -120,8 +120,8 @@ impl SampleTags {
     ];
 
     /// Whether any of these tags is set.
-    pub const fn intersects(self, of: SampleTags) -> bool {
-        self.0 & of.0 != 0
+    pub const fn intersects(self, tags: SampleTags) -> bool {
+        self.0 & tags.0 != 0
     }
 }
 

@@ -83,14 +83,14 @@ pub fn scales(unit: Unit) -> &'static [Scale] {
 /// The scales of a unit with the size from which on a value is written in them, smallest first.
 pub fn reading_scales(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
     // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.
-    let least = if unit == Unit::Cycles { 100.0 } else { 1.0 };
+    let factor = if unit == Unit::Cycles { 100.0 } else { 1.0 };
     // Slightly below the boundary rounds up to it: 999.97 ns is 1.00 µs.
-    scales(unit).iter().map(move |scale| (scale.factor * least * 0.9995, *scale))
+    scales(unit).iter().map(move |scale| (scale.factor * factor * 0.9995, *scale))
 }
 
 /// The scale in which a value reads best: the largest one that leaves at least one whole unit.
 pub fn scale_for(value: f64, unit: Unit) -> Scale {
-    reading_scales(unit).filter(|(least, _)| value.abs() >= *least).last().map_or(scales(unit)[0], |(_, scale)| scale)
+    reading_scales(unit).filter(|(size, _)| value.abs() >= *size).last().map_or(scales(unit)[0], |(_, scale)| scale)
 }
 
 /// The scale in which a value reads best once it is rounded to what its error supports: 997 ± 900 µs is 1.0 ± 0.9 ms.
@@ -232,11 +232,11 @@ pub fn p_value(p: f64) -> String {
 
 /// A time span of a run: `12.3 s`, `2 min 30 s`, `1 h 5 min`.
 pub fn seconds(value: f64) -> String {
-    let whole = value.round() as u64;
-    match whole {
+    let rounded = value.round() as u64;
+    match rounded {
         0..60 => value_text(value * 1e9, Unit::Nanoseconds),
-        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+        60..3600 => format!("{} min {} s", rounded / 60, rounded % 60),
+        _ => format!("{} h {} min", rounded / 3600, rounded % 3600 / 60),
     }
 }
 
@@ -312,8 +312,8 @@ pub fn axis_value(value: Value, scale: AxisScale) -> String {
 pub fn case_pairs(metric: &Metric, case: &Case) -> Vec<(&'static str, String)> {
     let known =
         metric.axes().filter_map(|axis| Some((axis.name.as_str(), axis_value(case.get(&axis.name)?, axis.scale))));
-    let other = case.iter().filter(|(name, _)| metric.axes().all(|axis| axis.name != *name));
-    known.chain(other.map(|(name, value)| (name.as_str(), axis_value(value, AxisScale::Linear)))).collect()
+    let unlisted = case.iter().filter(|(name, _)| metric.axes().all(|axis| axis.name != *name));
+    known.chain(unlisted.map(|(name, value)| (name.as_str(), axis_value(value, AxisScale::Linear)))).collect()
 }
 
 /// A case in one line: `pages=huge bytes=64 KiB`; empty for the case without parameters.
@@ -324,8 +324,8 @@ pub fn case(metric: &Metric, case: &Case) -> String {
 }
 
 /// A metric at a case, as tables name it: `mem.latency (pages=base bytes=16 MiB)`.
-pub fn metric_at(metric: &Metric, at: &Case) -> String {
-    if at.is_empty() { metric.id.to_string() } else { format!("{} ({})", metric.id, case(metric, at)) }
+pub fn metric_at(metric: &Metric, point: &Case) -> String {
+    if point.is_empty() { metric.id.to_string() } else { format!("{} ({})", metric.id, case(metric, point)) }
 }
 
 /// A figure stated by the machine, with no more decimals than it states: `2.596 GHz`, `48 KiB`, `23.5 GiB`.

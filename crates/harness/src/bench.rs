@@ -164,19 +164,19 @@ impl<'a> Bench<'a> {
             Ok(operation(clock)?.map(|ticks| ticks as f64))
         };
         timed(self.clock, 1)?;
-        let mut whole = (self.clock.deadline_nanoseconds() - begun).max(1) as f64;
+        let mut total = (self.clock.deadline_nanoseconds() - begun).max(1) as f64;
         // The first may be exceptionally slow; a second is worth its time unless it would use up the slice.
-        if whole < MAX_WARM_UP_SHARE * slice {
+        if total < MAX_WARM_UP_SHARE * slice {
             let second = self.clock.deadline_nanoseconds();
             timed(self.clock, 1)?;
-            whole = (self.clock.deadline_nanoseconds() - second).max(1) as f64;
+            total = (self.clock.deadline_nanoseconds() - second).max(1) as f64;
         }
-        let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
+        let stride = (CANARY_PERIOD / total).ceil().max(1.0) as usize;
         let sampling = SamplingSpec {
             start: begun,
             slice,
             iterations: 1,
-            rewarm: if check_stride == 1 { u64::from(whole < REWARM_THRESHOLD) } else { BACK_TO_BACK_REWARM },
+            rewarm: if check_stride == 1 { u64::from(total < REWARM_THRESHOLD) } else { BACK_TO_BACK_REWARM },
             stride: stride.max(check_stride),
             max_samples: MAX_SAMPLES * stride.max(2),
             work,
@@ -222,25 +222,26 @@ impl<'a> Bench<'a> {
     ) -> Result<(), ProbeError> {
         let own = cpus.iter().position(|&cpu| cpu == self.cpu());
         let others = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own);
-        let crew = Arc::new(WorkerGroup::new(others().count()));
+        let workers = Arc::new(WorkerGroup::new(others().count()));
         std::thread::scope(|scope| {
             for (number, (member, &cpu)) in others().enumerate() {
-                let (crew, operation) = (&crew, &operation);
+                let (workers, operation) = (&workers, &operation);
                 let canaries = self.canaries;
-                let work = move || crew.run_worker(number, cpu, canaries, &|iterations| operation(member, iterations));
+                let work =
+                    move || workers.run_worker(number, cpu, canaries, &|iterations| operation(member, iterations));
                 // Those that were started wait for a round, until they are dismissed.
-                ThreadBuilder::named("worker").start_in(scope, work).inspect_err(|_| crew.stop_workers())?;
+                ThreadBuilder::named("worker").start_in(scope, work).inspect_err(|_| workers.stop_workers())?;
             }
-            self.workers = Some(Arc::clone(&crew));
+            self.workers = Some(Arc::clone(&workers));
             let outcome = lead(self, &mut |iterations| {
-                crew.run_round(iterations, || {
+                workers.run_round(iterations, || {
                     if let Some(member) = own {
                         operation(member, iterations);
                     }
                 })
             });
             self.workers = None;
-            crew.stop_workers();
+            workers.stop_workers();
             outcome
         })
     }
@@ -470,7 +471,7 @@ impl<'a> Bench<'a> {
     fn extend<const K: usize>(
         &mut self,
         (guards, quiet): (Guards, &UndisturbedCriterion),
-        (most, worth): (f64, f64),
+        (max_extension, worth): (f64, f64),
         taken: &mut SampleBuffer<K>,
         (sampling, timed): (&SamplingSpec, &mut TimedOperation<'_, K>),
     ) -> Result<f64, ProbeError> {
@@ -480,9 +481,9 @@ impl<'a> Bench<'a> {
         if group > worth {
             return Ok(0.0);
         }
-        let wanted = taken.undisturbed_goal(sampling.slice / (begun - sampling.start) as f64);
+        let goal = taken.undisturbed_goal(sampling.slice / (begun - sampling.start) as f64);
         let mut spent = 0.0;
-        while taken.count_undisturbed(quiet, stride) < wanted && spent + group <= most {
+        while taken.count_undisturbed(quiet, stride) < goal && spent + group <= max_extension {
             if !taken.tags.len().is_multiple_of(stride) {
                 // These samples follow the last reading but one.
                 taken.drop_last_canaries();
@@ -553,10 +554,10 @@ impl<'a> Bench<'a> {
     }
 
     /// Reads the canaries on every working CPU.
-    fn read_canaries(&mut self, wanted: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), ProbeError> {
+    fn read_canaries(&mut self, canaries: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), ProbeError> {
         match &self.workers {
-            Some(crew) => crew.read_canaries(self.canaries, wanted, columns)?,
-            None => self.canaries.read(wanted, columns),
+            Some(workers) => workers.read_canaries(self.canaries, canaries, columns)?,
+            None => self.canaries.read(canaries, columns),
         }
         Ok(())
     }

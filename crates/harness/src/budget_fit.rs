@@ -52,8 +52,8 @@ pub struct ExpectedCost {
 
 impl ExpectedCost {
     /// The same guess for each round.
-    pub const fn estimated(each: Duration) -> Self {
-        Self { first: each, later: each, is_measured: false }
+    pub const fn estimated(round: Duration) -> Self {
+        Self { first: round, later: round, is_measured: false }
     }
 
     /// Nanoseconds of this many rounds of a unit that has not had any.

@@ -29,17 +29,17 @@ impl CanaryReader {
         self.enabled
     }
 
-    /// Times every canary of `wanted` once and appends to its column.
-    pub(crate) fn read(&self, wanted: kelvin_core::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
-        self.read_each(wanted, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
+    /// Times every canary of `canaries` once and appends to its column.
+    pub(crate) fn read(&self, canaries: kelvin_core::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
+        self.read_each(canaries, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
     }
 
-    /// Times every canary of `wanted` once, and gives each reading in nanoseconds to `keep`.
-    pub(crate) fn read_each(&self, wanted: kelvin_core::Canaries, mut keep: impl FnMut(Canary, f32)) {
+    /// Times every canary of `canaries` once, and gives each reading in nanoseconds to `keep`.
+    pub(crate) fn read_each(&self, canaries: kelvin_core::Canaries, mut keep: impl FnMut(Canary, f32)) {
         if !self.enabled {
             return;
         }
-        for canary in wanted.iter() {
+        for canary in canaries.iter() {
             let ticks = match canary {
                 Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
                 Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),

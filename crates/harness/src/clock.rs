@@ -115,8 +115,8 @@ fn multiply_cycles(clock: Clock) -> Result<u32, String> {
     for _ in 0..MAX_ATTEMPTS {
         let ratios: Vec<f64> = (0..RATIO_SAMPLES).map(|_| ratio_of_fastest(clock)).collect();
         ratio = median(&ratios);
-        if let Some(whole) = nearest_integer(ratio) {
-            return Ok(whole);
+        if let Some(cycles) = nearest_integer(ratio) {
+            return Ok(cycles);
         }
     }
     Err(format!(
@@ -145,8 +145,8 @@ fn elapsed_ticks(clock: Clock, work: impl FnOnce()) -> u64 {
 
 /// The whole number that a ratio is close to, if any.
 fn nearest_integer(ratio: f64) -> Option<u32> {
-    let whole = ratio.round().max(1.0);
-    (whole * (1.0 - MAX_BELOW_INTEGER)..=whole * (1.0 + MAX_ABOVE_INTEGER)).contains(&ratio).then_some(whole as u32)
+    let count = ratio.round().max(1.0);
+    (count * (1.0 - MAX_BELOW_INTEGER)..=count * (1.0 + MAX_ABOVE_INTEGER)).contains(&ratio).then_some(count as u32)
 }
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ pub fn undisturbed_shares(cpus: &[u32], limit: Duration) -> io::Result<Option<Ve
 fn sample_canary_ratios(cpus: &[u32], passes: u32, until: Instant) -> io::Result<Vec<Vec<f64>>> {
     let (_, clock, _) = best_clock();
     let canaries = CanaryReader::new(clock, 1.0, true);
-    let mut all = vec![BTreeMap::new(); cpus.len()];
+    let mut columns_by_cpu = vec![BTreeMap::new(); cpus.len()];
     'passes: for pass in 0..passes {
-        for (&cpu, columns) in cpus.iter().zip(&mut all) {
+        for (&cpu, columns) in cpus.iter().zip(&mut columns_by_cpu) {
             // Under a quota a pass takes longer than it should.
             if pass > 0 && Instant::now() >= until {
                 break 'passes;
@@ -65,10 +65,10 @@ fn sample_canary_ratios(cpus: &[u32], passes: u32, until: Instant) -> io::Result
         }
     }
     let ratios = |columns: &BTreeMap<Canary, Vec<f32>>| {
-        let [chain, block] = [Canary::Chain, Canary::Block].map(|one| columns.get(&one).into_iter().flatten());
+        let [chain, block] = [Canary::Chain, Canary::Block].map(|canary| columns.get(&canary).into_iter().flatten());
         chain.zip(block).map(|(&chain, &block)| f64::from(block) / f64::from(chain)).collect()
     };
-    Ok(all.iter().map(ratios).collect())
+    Ok(columns_by_cpu.iter().map(ratios).collect())
 }
 
 fn sample_canaries(canaries: CanaryReader, time: Duration, columns: &mut BTreeMap<Canary, Vec<f32>>) {
@@ -83,9 +83,9 @@ fn shares_in_fastest_mode(readings: &[Vec<f64>]) -> Option<Vec<f64>> {
     let finite = readings.iter().flatten().copied().filter(|ratio| ratio.is_finite());
     let sorted = Samples::new(finite.collect()).ok()?.sorted();
     let (steady, _) = fastest_mode(&sorted, QUIET_MODE_WIDTH, MIN_MODE_SHARE)?;
-    let share = |of: &Vec<f64>| {
-        let undisturbed = of.iter().filter(|&&ratio| (ratio / steady - 1.0).abs() <= QUIET_MODE_WIDTH).count();
-        undisturbed as f64 / of.len().max(1) as f64
+    let share = |ratios: &Vec<f64>| {
+        let undisturbed = ratios.iter().filter(|&&ratio| (ratio / steady - 1.0).abs() <= QUIET_MODE_WIDTH).count();
+        undisturbed as f64 / ratios.len().max(1) as f64
     };
     Some(readings.iter().map(share).collect())
 }

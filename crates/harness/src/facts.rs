@@ -100,17 +100,17 @@ impl<'a> PredictionInputs<'a> {
     pub fn measured(&self, metric: &Metric, case: &Case) -> Result<Input, NoPrediction> {
         let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
         let input = |name, value, source| Input { name, value, unit: metric.unit, source };
-        if let Some(found) = (self.measured)(metric.id.as_str(), case) {
+        if let Some(figure) = (self.measured)(metric.id.as_str(), case) {
             let moved =
-                self.shifted_input.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * found.half_width);
+                self.shifted_input.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * figure.half_width);
             push_unique(&mut self.inputs_seen.borrow_mut().requested, &name);
-            return Ok(input(name, found.value + moved, "measured in this run".into()));
+            return Ok(input(name, figure.value + moved, "measured in this run".into()));
         }
         match self.missing_figure.map(|lacking| lacking(metric.id.as_str(), case)) {
-            Some(MissingInput::AsFound(found)) => {
+            Some(MissingInput::AsFound(figure)) => {
                 push_unique(&mut self.inputs_seen.borrow_mut().as_found, &name);
-                let source = format!("measured in this run, as found: {}", found.reason);
-                Ok(input(name, self.sample_end.value_of(&found, metric.better), source))
+                let source = format!("measured in this run, as found: {}", figure.reason);
+                Ok(input(name, self.sample_end.value_of(&figure, metric.better), source))
             }
             Some(MissingInput::NoFigure(what)) => Err(self.missing_input(&name, &what)),
             None => Err(self.missing_input(&name, "this run did not measure")),
@@ -135,7 +135,7 @@ impl<'a> PredictionInputs<'a> {
         &self,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<FormulaPrediction, NoPrediction> {
-        let at = |sample_end, shifted_input: Option<(&str, f64)>| {
+        let predict = |sample_end, shifted_input: Option<(&str, f64)>| {
             let facts = PredictionInputs { sample_end, shifted_input, inputs_seen: RefCell::default(), ..*self };
             let prediction = formula(&facts);
             let seen = facts.inputs_seen.into_inner();
@@ -143,13 +143,13 @@ impl<'a> PredictionInputs<'a> {
             seen.missing_reasons.iter().for_each(|reason| push_unique(&mut own.missing_reasons, reason));
             (prediction, seen)
         };
-        let (prediction, InputsSeen { as_found, requested, .. }) = at(SampleEnd::Figure, None);
+        let (prediction, InputsSeen { as_found, requested, .. }) = predict(SampleEnd::Figure, None);
         let mut prediction = prediction?;
-        let by_intervals = input_uncertainty(&requested, |moved| at(SampleEnd::Figure, Some(moved)).0.ok());
+        let by_intervals = input_uncertainty(&requested, |moved| predict(SampleEnd::Figure, Some(moved)).0.ok());
         if as_found.is_empty() {
             return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
         }
-        let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| at(end, None).0.ok());
+        let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| predict(end, None).0.ok());
         // Other work disturbs them all alike.
         let values = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
         let by_samples = if let [Some(best), Some(worst)] = values { Some((worst / best).ln() / 2.0) } else { None };
@@ -243,11 +243,11 @@ fn push_unique(labels: &mut Vec<String>, label: &str) {
 }
 
 impl SampleEnd {
-    fn value_of(self, found: &AsFoundValue, better: Better) -> f64 {
+    fn value_of(self, figure: &AsFoundValue, better: Better) -> f64 {
         match (self, better) {
-            (Self::Figure, _) => found.value,
-            (Self::Best, Better::Higher) | (Self::Worst, Better::Lower | Better::Neither) => found.high,
-            (Self::Worst, Better::Higher) | (Self::Best, Better::Lower | Better::Neither) => found.low,
+            (Self::Figure, _) => figure.value,
+            (Self::Best, Better::Higher) | (Self::Worst, Better::Lower | Better::Neither) => figure.high,
+            (Self::Worst, Better::Higher) | (Self::Best, Better::Lower | Better::Neither) => figure.low,
         }
     }
 }
@@ -278,12 +278,12 @@ pub fn bound_records(
     plan: &[PlannedMeasurement],
     hardware: HardwareFacts<'_>,
 ) -> Vec<BoundRecord> {
-    let of = |case: &Case, metric: Name| {
+    let record = |case: &Case, metric: Name| {
         let bound = bounded.iter().find(|bounded| bounded.metric.id == metric)?;
         Some(BoundRecord { metric, case: case.clone(), bound: (bound.maximum)(hardware, case)? })
     };
     plan.iter()
-        .flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| of(&planned.case, metric)))
+        .flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| record(&planned.case, metric)))
         .collect()
 }
 #[cfg(test)]

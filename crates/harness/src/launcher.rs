@@ -15,7 +15,7 @@ use crate::setup::Setup;
 /// Runs rounds: real processes, or a script in tests.
 pub(crate) trait Launcher {
     /// Runs a round; `None` if this process was asked to stop meanwhile.
-    fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse>;
+    fn launch(&mut self, request: &RoundRequest, wait_limit: WaitLimit) -> Option<RoundResponse>;
     /// Nanoseconds since the run began.
     fn now(&self) -> f64;
 }
@@ -33,8 +33,8 @@ pub(crate) struct ProcessLauncher {
 }
 
 impl Launcher for ProcessLauncher {
-    fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse> {
-        self.run(request, patience).unwrap_or_else(|error| Some(RoundOutcome::Failed(error).into()))
+    fn launch(&mut self, request: &RoundRequest, wait_limit: WaitLimit) -> Option<RoundResponse> {
+        self.run(request, wait_limit).unwrap_or_else(|error| Some(RoundOutcome::Failed(error).into()))
     }
 
     fn now(&self) -> f64 {
@@ -43,7 +43,7 @@ impl Launcher for ProcessLauncher {
 }
 
 impl ProcessLauncher {
-    fn run(&self, request: &RoundRequest, patience: WaitLimit) -> Result<Option<RoundResponse>, String> {
+    fn run(&self, request: &RoundRequest, wait_limit: WaitLimit) -> Result<Option<RoundResponse>, String> {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MAX_STACK_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
@@ -55,7 +55,7 @@ impl ProcessLauncher {
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         let begun = Instant::now();
         child.write_stdin(&text);
-        let ending = child.wait(patience, MAX_READING_BYTES).map_err(|error| error.to_string())?;
+        let ending = child.wait(wait_limit, MAX_READING_BYTES).map_err(|error| error.to_string())?;
         let complaint = join_lines(&ending.stderr);
         match ending.end {
             ChildEnd::Interrupted => Ok(None),
@@ -107,7 +107,7 @@ impl RoundSpec<'_> {
         &self,
         launch: &mut dyn Launcher,
         extension: Option<Extension>,
-        patience: WaitLimit,
+        wait_limit: WaitLimit,
         seed: u64,
     ) -> Option<(Round, f64)> {
         let request = RoundRequest {
@@ -116,13 +116,13 @@ impl RoundSpec<'_> {
             round: self.index,
             slice: self.timing.as_nanos() as u64,
             extension,
-            time_limit: patience.initial.as_nanos() as u64,
+            time_limit: wait_limit.initial.as_nanos() as u64,
             seed,
             parent_pid: std::process::id(),
             setup: self.setup.clone(),
         };
         let started = launch.now();
-        let RoundResponse { outcome, extended_by } = launch.launch(&request, patience)?;
+        let RoundResponse { outcome, extended_by } = launch.launch(&request, wait_limit)?;
         let round = Round {
             index: self.index,
             start_seconds: started / 1e9,
@@ -153,8 +153,8 @@ impl ProbeRunner {
     /// Makes one round; `None` if this process was asked to stop meanwhile.
     pub fn run_round(&mut self, spec: &RoundSpec<'_>) -> Option<Round> {
         let limit = SETUP_ALLOWANCE + 10 * spec.timing;
-        let patience = WaitLimit { initial: limit, max: LIVE_ROUND_FACTOR * limit };
-        spec.run(&mut *self.launch, None, patience, self.random.next_u64()).map(|(round, _)| round)
+        let wait_limit = WaitLimit { initial: limit, max: LIVE_ROUND_FACTOR * limit };
+        spec.run(&mut *self.launch, None, wait_limit, self.random.next_u64()).map(|(round, _)| round)
     }
 
     /// A random order of this many things.

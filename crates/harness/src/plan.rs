@@ -220,7 +220,7 @@ impl Plan {
         can_be_had: &BTreeSet<(Name, Case)>,
     ) -> BTreeSet<(Name, Case)> {
         let PlanContext { probes, machine, references: elsewhere } = *sources;
-        let elsewhere = elsewhere.map(|of| of(machine, &self.planned()));
+        let elsewhere = elsewhere.map(|read| read(machine, &self.planned()));
         let asked_for = RefCell::new(BTreeSet::new());
         let measured = |id: &str, case: &Case| {
             let figure = (Name::intern(id), case.clone());
@@ -247,13 +247,13 @@ impl Plan {
     ) -> Vec<(&'static Metric, Case, NoPrediction)> {
         let measured = |id: &str, _: &Case| placeholder_value(probes, id);
         let facts = PredictionInputs::new(machine, &measured);
-        let of = |unit: &PlanUnit| {
+        let reasons = |unit: &PlanUnit| {
             let (probe, case) = (unit.probe, unit.case.clone());
             let metrics = probe.metrics.iter().copied().filter(|metric| metric.is_measured_at(&case));
             let reason = |metric| Some((metric, case.clone(), (probe.predict)(&facts, metric, &case).err()?));
             metrics.filter_map(reason).collect::<Vec<_>>()
         };
-        self.units.iter().filter(|unit| !unit.only_input).flat_map(of).collect()
+        self.units.iter().filter(|unit| !unit.only_input).flat_map(reasons).collect()
     }
 
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need, which may be cases of
@@ -275,15 +275,15 @@ impl Plan {
     /// out.
     #[must_use]
     pub fn fit_to_budget(mut self, room: TimeBudget) -> Self {
-        let all = self.expected_duration(room.rounds).div_f64(EQUAL_PASS_SHARE);
+        let full_duration = self.expected_duration(room.rounds).div_f64(EQUAL_PASS_SHARE);
         let budget = EQUAL_PASS_SHARE * as_nanoseconds(room.time);
         let without = self.units_over_budget(self.unit_costs(room.rounds), budget);
         let reason = SkipReason::new(format!(
             "no time for it beside what is more important; all cases take about {}",
-            seconds(all.as_secs_f64())
+            seconds(full_duration.as_secs_f64())
         ));
-        for (at, unit) in std::mem::take(&mut self.units).into_iter().enumerate() {
-            if !without.contains(&at) {
+        for (index, unit) in std::mem::take(&mut self.units).into_iter().enumerate() {
+            if !without.contains(&index) {
                 self.units.push(unit);
             } else if !unit.only_input {
                 self.left_out.push((unit.probe, unit.case, reason.clone()));
@@ -298,13 +298,13 @@ impl Plan {
         loop {
             let without: BTreeSet<usize> =
                 over_budget(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
-            let kept = || (0..self.units.len()).filter(|at| !without.contains(at));
-            let needed = required_inputs(kept().map(|at| &self.units[at]));
-            let more: Vec<usize> = kept().filter(|&at| !self.units[at].is_needed(&needed)).collect();
+            let kept = || (0..self.units.len()).filter(|index| !without.contains(index));
+            let needed = required_inputs(kept().map(|index| &self.units[index]));
+            let more: Vec<usize> = kept().filter(|&index| !self.units[index].is_needed(&needed)).collect();
             if more.is_empty() {
                 return without;
             }
-            more.iter().for_each(|&at| needs[at].remaining = 0.0);
+            more.iter().for_each(|&index| needs[index].remaining = 0.0);
             unneeded.extend(more);
         }
     }
@@ -336,14 +336,14 @@ impl Plan {
     pub(crate) fn priorities(&self) -> Vec<usize> {
         let mut met: BTreeMap<(&str, PlanRank), usize> = BTreeMap::new();
         let mut order: Vec<(PlanRank, usize, usize)> = Vec::new();
-        for (at, unit) in self.units.iter().enumerate() {
+        for (index, unit) in self.units.iter().enumerate() {
             let nth = met.entry((unit.probe.id, unit.rank)).or_default();
-            order.push((unit.rank, *nth, at));
+            order.push((unit.rank, *nth, index));
             *nth += 1;
         }
         order.sort_unstable();
         let mut places = vec![0; self.units.len()];
-        order.iter().enumerate().for_each(|(place, &(.., at))| places[at] = place);
+        order.iter().enumerate().for_each(|(place, &(.., index))| places[index] = place);
         places
     }
 
@@ -392,8 +392,8 @@ impl Plan {
         let mut planned: Vec<PlannedMeasurement> = self.units.iter().map(entry).collect();
         for (probe, case, _) in &self.left_out {
             let last = planned.iter().rposition(|entry| *entry.probe == *probe.id);
-            let at = last.map_or(planned.len(), |at| at + 1);
-            planned.insert(at, planned_entry(probe, case, false));
+            let index = last.map_or(planned.len(), |index| index + 1);
+            planned.insert(index, planned_entry(probe, case, false));
         }
         planned
     }
@@ -401,11 +401,11 @@ impl Plan {
 
 /// What a probe measures at these cases.
 fn metric_cases(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) -> Vec<(Name, Case)> {
-    let of = |case: Case| {
+    let measured = |case: Case| {
         let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case));
         metrics.map(|metric| (metric.id, case.clone())).collect::<Vec<_>>()
     };
-    cases.into_iter().flat_map(of).collect()
+    cases.into_iter().flat_map(measured).collect()
 }
 
 /// The probes whose metrics the predictions of a probe ask for on a machine, in the order of reports.
@@ -423,8 +423,8 @@ pub fn input_probes(probe: &Probe, probes: &[&'static Probe], machine: &Machine)
         }
     }
     let asked_for = asked_for.into_inner();
-    let is_input = |other: &&&'static Probe| other.metrics.iter().any(|metric| asked_for.contains(&metric.id));
-    probes.iter().filter(|other| other.id != probe.id).filter(is_input).map(|other| other.id).collect()
+    let is_input = |candidate: &&&'static Probe| candidate.metrics.iter().any(|metric| asked_for.contains(&metric.id));
+    probes.iter().filter(|candidate| candidate.id != probe.id).filter(is_input).map(|candidate| candidate.id).collect()
 }
 
 /// A plausible value, so that a prediction goes on to its next input.
@@ -463,8 +463,8 @@ fn nearest_names(name: &str, probes: &[&'static Probe]) -> Vec<String> {
         .collect();
     near.sort_unstable();
     near.dedup();
-    let most = if near.first().is_some_and(|&(distance, _)| distance == 0) { 1 } else { 3 };
-    near.into_iter().take(most).map(|(_, id)| id.to_owned()).collect()
+    let max_names = if near.first().is_some_and(|&(distance, _)| distance == 0) { 1 } else { 3 };
+    near.into_iter().take(max_names).map(|(_, id)| id.to_owned()).collect()
 }
 
 #[cfg(test)]

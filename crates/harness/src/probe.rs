@@ -92,12 +92,12 @@ pub fn prediction_records(
     plan: &[PlannedMeasurement],
     facts: &PredictionInputs<'_>,
 ) -> Vec<PredictionRecord> {
-    let of = |planned: &PlannedMeasurement| -> Vec<PredictionRecord> {
+    let records = |planned: &PlannedMeasurement| -> Vec<PredictionRecord> {
         let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { return Vec::new() };
         let metrics = probe.metrics.iter().filter(|metric| planned.metrics.contains(&metric.id));
         metrics.map(|metric| probe.predict(facts, metric, &planned.case)).collect()
     };
-    plan.iter().flat_map(of).collect()
+    plan.iter().flat_map(records).collect()
 }
 
 /// Whether a probe is part of a plain run.

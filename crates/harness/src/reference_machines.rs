@@ -100,7 +100,7 @@ pub struct ReferenceMachines {
 }
 
 impl ReferenceMachines {
-    /// What these machines tell of the figures that are planned on another: no machine is judged by itself.
+    /// What these machines tell of the figures that are planned on another: no machine predicts itself.
     pub fn new(
         probes: &[&Probe],
         records: &[ReferenceRecord],

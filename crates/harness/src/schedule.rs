@@ -179,7 +179,7 @@ pub(crate) enum Decision {
 
 /// The schedule of a run.
 pub(crate) struct Schedule {
-    wanted: ScheduleSpec,
+    spec: ScheduleSpec,
     /// The budget, and as it was last said.
     budget: f64,
     announced: f64,
@@ -206,15 +206,15 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(wanted: ScheduleSpec, tasks: Vec<UnitSpec>) -> Self {
+    pub(crate) fn new(spec: ScheduleSpec, tasks: Vec<UnitSpec>) -> Self {
         let unit = |task| UnitState { task, rounds: 0, first_cost: None, later_cost: None, retired: None };
         Self {
-            wanted,
-            budget: wanted.budget,
-            announced: wanted.budget,
+            spec,
+            budget: spec.budget,
+            announced: spec.budget,
             statuses: vec![CaseStatus::default(); tasks.len()],
             units: tasks.into_iter().map(unit).collect(),
-            random: Random::new(wanted.seed),
+            random: Random::new(spec.seed),
             pass: Vec::new(),
             phase: PassPhase::RoundRobin,
             refine_until: 0.0,
@@ -228,9 +228,9 @@ impl Schedule {
         }
     }
 
-    /// What to run next at this time (nanoseconds since the start); `None` when the run is over. `judge` says how far each unit
+    /// What to run next at this time (nanoseconds since the start); `None` when the run is over. `statuses` says how far each unit
     /// has come, once all have their minimum of rounds.
-    pub(crate) fn next_round(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<CaseStatus>) -> Option<NextRound> {
+    pub(crate) fn next_round(&mut self, now: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) -> Option<NextRound> {
         self.learn_cost(now);
         self.fit_to_budget(now);
         loop {
@@ -253,7 +253,7 @@ impl Schedule {
                     return Some(next);
                 }
             }
-            self.begin_pass(now, judge);
+            self.begin_pass(now, statuses);
             if self.pass.is_empty() {
                 return None;
             }
@@ -276,10 +276,10 @@ impl Schedule {
 
     /// Leaves out a unit for want of time; one with as many rounds as an interval needs keeps them.
     pub(crate) fn leave_out(&mut self, unit: usize) {
-        let least = self.min_kept_rounds(unit);
+        let min_rounds = self.min_kept_rounds(unit);
         let state = &mut self.units[unit];
         state.retired = Some(RetireReason::OutOfTime);
-        if state.rounds < least {
+        if state.rounds < min_rounds {
             self.decisions.push(Decision::LeaveOut { unit });
         }
     }
@@ -321,7 +321,7 @@ impl Schedule {
 
     /// Nanoseconds by which the budget has grown, if that is worth saying.
     pub(crate) fn announced_growth(&self) -> Option<f64> {
-        (self.announced > self.wanted.budget).then_some(self.budget - self.wanted.budget)
+        (self.announced > self.spec.budget).then_some(self.budget - self.spec.budget)
     }
 
     /// Rounds done, and rounds planned so far.
@@ -331,10 +331,10 @@ impl Schedule {
         (done as usize, (done + owed.max(self.pass.len() as u32)) as usize)
     }
 
-    /// Units whose interval is still wider than the target, by these standings.
-    pub(crate) fn wide_units(&self, standings: &[CaseStatus]) -> Vec<usize> {
-        let is_wide = |standing: &CaseStatus| standing.half_width.is_some_and(|width| width > self.wanted.target);
-        self.requested_units().filter(|&unit| is_wide(&standings[unit])).collect()
+    /// Units whose interval is still wider than the target, by their statuses.
+    pub(crate) fn wide_units(&self, statuses: &[CaseStatus]) -> Vec<usize> {
+        let is_wide = |status: &CaseStatus| status.half_width.is_some_and(|width| width > self.spec.target);
+        self.requested_units().filter(|&unit| is_wide(&statuses[unit])).collect()
     }
 
     /// Units that have fewer rounds than they should have, because time ran out.
@@ -361,11 +361,11 @@ impl Schedule {
     fn learn_cost(&mut self, now: f64) {
         let Some(RunningRound { next, started: begun, extended_by: beyond }) = self.running.take() else { return };
         let state = &mut self.units[next.unit];
-        let beside = (now - begun - next.slice - beyond).max(0.0);
+        let overhead = (now - begun - next.slice - beyond).max(0.0);
         match (state.first_cost, state.later_cost) {
-            (None, _) => state.first_cost = Some(beside),
-            (Some(_), None) => state.later_cost = Some(beside),
-            (Some(_), Some(known)) => state.later_cost = Some(known + UNIT_COST_SMOOTHING * (beside - known)),
+            (None, _) => state.first_cost = Some(overhead),
+            (Some(_), None) => state.later_cost = Some(overhead),
+            (Some(_), Some(known)) => state.later_cost = Some(known + UNIT_COST_SMOOTHING * (overhead - known)),
         }
         let known: Vec<f64> = self.units.iter().filter_map(UnitState::slowness).collect();
         if known.len() >= MIN_SLOWNESS_UNITS {
@@ -402,17 +402,17 @@ impl Schedule {
 
     /// Nanoseconds of this many more rounds of a unit, with the shortest slices.
     fn expected_time(&self, state: &UnitState, rounds: u32) -> f64 {
-        let beside = if state.first_cost.is_some() {
+        let overhead = if state.first_cost.is_some() {
             f64::from(rounds) * self.expected_overhead(state)
         } else {
             self.unit_slowness(state) * state.task.cost.total_for_rounds(rounds)
         };
-        beside + f64::from(rounds) * MIN_SLICE
+        overhead + f64::from(rounds) * MIN_SLICE
     }
 
     /// Minimum of rounds of a unit.
     fn min_rounds(&self, state: &UnitState) -> u32 {
-        if state.task.only_input { self.wanted.rounds.min(INPUT_ROUNDS) } else { self.wanted.rounds }
+        if state.task.only_input { self.spec.rounds.min(INPUT_ROUNDS) } else { self.spec.rounds }
     }
 
     /// Rounds of the minimum that a unit still lacks.
@@ -437,35 +437,35 @@ impl Schedule {
 
     /// Nanoseconds that the budget may become at most.
     fn max_budget(&self) -> f64 {
-        match self.wanted.limit {
+        match self.spec.limit {
             BudgetLimit::Extendable => f64::INFINITY,
-            BudgetLimit::ExtendableTo(most) => as_nanoseconds(most).max(self.wanted.budget),
-            BudgetLimit::Fixed => self.wanted.budget,
+            BudgetLimit::ExtendableTo(limit) => as_nanoseconds(limit).max(self.spec.budget),
+            BudgetLimit::Fixed => self.spec.budget,
         }
     }
 
     /// Sees to it that all rounds of the minimum fit: the budget grows as far as it may, and then units have to wait.
     fn fit_to_budget(&mut self, now: f64) {
-        let (owed, most) = (self.remaining_minimum(), self.max_budget());
+        let (owed, max_budget) = (self.remaining_minimum(), self.max_budget());
         // A last round that ends late is no reason. Only what was said is kept to: an estimate that a busy moment raised falls again.
         if owed > 0.0 {
-            self.budget = self.announced.max((now + owed).min(most));
+            self.budget = self.announced.max((now + owed).min(max_budget));
         }
         self.over_budget.clear();
-        if now + owed > most {
-            self.over_budget = over_budget(&self.unit_costs(), most - now, most);
+        if now + owed > max_budget {
+            self.over_budget = over_budget(&self.unit_costs(), max_budget - now, max_budget);
             // Nothing else waits for the time of the one case that was asked for: fewer rounds are better than none.
             if let Some(unit) =
-                self.only_requested().filter(|&unit| now + self.expected_time(&self.units[unit], 1) <= most)
+                self.only_requested().filter(|&unit| now + self.expected_time(&self.units[unit], 1) <= max_budget)
             {
                 self.over_budget.retain(|&other| other != unit);
             }
         }
         // How long it will be is known once each unit has had a round.
-        let grown = if self.announced > self.wanted.budget { REANNOUNCE_GROWTH } else { ANNOUNCE_GROWTH };
+        let grown = if self.announced > self.spec.budget { REANNOUNCE_GROWTH } else { ANNOUNCE_GROWTH };
         if self.passes > 1 && self.budget > grown * self.announced {
             self.announced = self.budget;
-            self.decisions.push(Decision::Lengthen { by: self.budget - self.wanted.budget });
+            self.decisions.push(Decision::Lengthen { by: self.budget - self.spec.budget });
         }
     }
 
@@ -482,13 +482,13 @@ impl Schedule {
     /// leave of the time that was said; after them a round takes what it needs of the time that is left.
     fn max_extension(&self, state: &UnitState, slice: f64, now: f64) -> f64 {
         let owed: u32 = self.units.iter().map(|state| self.missing_rounds(state)).sum();
-        let (left, most) = if owed > 0 {
+        let (left, limit) = if owed > 0 {
             let left = self.announced - now - self.remaining_minimum();
             (left, EXTENSION_SHARES * left / f64::from(owed) + EXTENSION_SHARE_OF_SETUP * self.expected_overhead(state))
         } else {
             (self.budget - self.closing_reserve() - now - self.expected_overhead(state) - slice, MAX_EXTENSION)
         };
-        most.min(left).clamp(0.0, MAX_EXTENSION)
+        limit.min(left).clamp(0.0, MAX_EXTENSION)
     }
 
     /// Nanoseconds of timing of a round, which in an equal pass is stretched so far.
@@ -506,7 +506,7 @@ impl Schedule {
         (SLICE_SHARE_OF_SETUP * self.expected_overhead(state)).clamp(DEFAULT_SLICE, MAX_SLICE)
     }
 
-    fn begin_pass(&mut self, now: f64, judge: &mut dyn FnMut() -> Vec<CaseStatus>) {
+    fn begin_pass(&mut self, now: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) {
         let has_turn = |state: &UnitState| !state.task.spans_run || state.rounds == 0 || self.is_closing;
         let has_room = |&unit: &usize| {
             let state = &self.units[unit];
@@ -519,7 +519,7 @@ impl Schedule {
                 self.refine_until = now + self.refinement_budget(now);
             }
             if now < self.refine_until {
-                let early = self.refinement_pass(self.refine_until - now, judge);
+                let early = self.refinement_pass(self.refine_until - now, statuses);
                 pass = if early.is_empty() { pass } else { early };
             }
         }
@@ -529,7 +529,7 @@ impl Schedule {
             pass = self.extra_pass(now);
         }
         if pass.is_empty() && !self.is_closing {
-            pass = self.refinement_pass(self.budget - self.closing_reserve() - now, judge);
+            pass = self.refinement_pass(self.budget - self.closing_reserve() - now, statuses);
         }
         if pass.is_empty() && !self.is_closing {
             self.is_closing = true;
@@ -557,7 +557,7 @@ impl Schedule {
 
     /// Puts a pass in the order in which it will be taken, from its end.
     fn order_pass(&mut self, pass: &mut [usize]) {
-        let may_lack_room = self.wanted.limit == BudgetLimit::Fixed || !self.over_budget.is_empty();
+        let may_lack_room = self.spec.limit == BudgetLimit::Fixed || !self.over_budget.is_empty();
         if self.passes < PRIORITY_PASSES && may_lack_room {
             // What turns out to have no room should not have taken time already.
             let needs = self.unit_costs();
@@ -572,7 +572,7 @@ impl Schedule {
         order.dedup();
         if order.len() > 1 {
             self.random.shuffle(&mut order);
-            pass.sort_by_key(|&unit| order.iter().position(|&other| block(unit) == other));
+            pass.sort_by_key(|&unit| order.iter().position(|&known| block(unit) == known));
         }
     }
 
@@ -589,10 +589,10 @@ impl Schedule {
     fn refinement_budget(&self, now: f64) -> f64 {
         let begun = self.repeatable_units().all(|unit| self.units[unit].rounds >= MIN_INTERVAL_ROUNDS as u32);
         let to_come = self.repeatable_units().map(|unit| self.missing_rounds(&self.units[unit])).max().unwrap_or(0);
-        let least = now + self.remaining_minimum();
+        let earliest = now + self.remaining_minimum();
         // More equal passes come before that where there is time for them.
-        if begun && self.extra_pass(least).is_empty() {
-            (self.budget - least).max(0.0) / f64::from(to_come + 1)
+        if begun && self.extra_pass(earliest).is_empty() {
+            (self.budget - earliest).max(0.0) / f64::from(to_come + 1)
         } else {
             0.0
         }
@@ -600,8 +600,8 @@ impl Schedule {
 
     /// One more round where it helps, while so much time lasts: of units whose undisturbed rounds are too few for an interval, or else
     /// of those that have fewer of them than they should or whose interval can be narrowed.
-    fn refinement_pass(&mut self, left: f64, judge: &mut dyn FnMut() -> Vec<CaseStatus>) -> Vec<usize> {
-        self.statuses = judge();
+    fn refinement_pass(&mut self, left: f64, statuses: &mut dyn FnMut() -> Vec<CaseStatus>) -> Vec<usize> {
+        self.statuses = statuses();
         let few = |unit: usize| self.lacks_undisturbed(unit, MIN_UNDISTURBED_ROUNDS);
         let cost = |unit: usize| self.round_cost(unit, PassPhase::ReplaceDisturbed);
         let worst = |unit: usize| cost(unit) * f64::from(self.statuses[unit].counted_rounds + 1);
@@ -624,7 +624,7 @@ impl Schedule {
         let cost = |unit: usize| self.round_cost(unit, PassPhase::NarrowIntervals);
         let spent = |unit: usize| self.time_spent(unit, PassPhase::NarrowIntervals);
         let weight = |unit: usize| self.time_weight(unit);
-        let needs = |unit: usize| self.needs_narrowing(unit) || self.lacks_undisturbed(unit, self.wanted.rounds);
+        let needs = |unit: usize| self.needs_narrowing(unit) || self.lacks_undisturbed(unit, self.spec.rounds);
         let wide = self.sorted_by(|unit| needs(unit).then(|| weight(unit) * spent(unit)));
         let (mut level, mut below, mut shares) = (f64::INFINITY, 0.0, 0.0);
         for &(height, unit) in &wide {
@@ -652,7 +652,7 @@ impl Schedule {
     fn sorted_by(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(f64, usize)> {
         let mut units: Vec<(f64, usize)> =
             self.repeatable_units().filter_map(|unit| Some((figure(unit)?, unit))).collect();
-        units.sort_by(|one, other| one.0.total_cmp(&other.0));
+        units.sort_by(|first, second| first.0.total_cmp(&second.0));
         units
     }
 
@@ -660,19 +660,19 @@ impl Schedule {
     fn lacks_undisturbed(&self, unit: usize, enough: u32) -> bool {
         let (state, counting) = (&self.units[unit], self.statuses[unit].counted_rounds);
         let is_hopeless = f64::from(state.rounds + 1) > HOPELESS_FACTOR * f64::from(counting + 1);
-        let most = self.budget * MAX_UNIT_SHARE.max(MAX_EQUAL_SHARES / self.units.len() as f64);
-        let is_too_long = self.time_spent(unit, PassPhase::ReplaceDisturbed) > most;
-        counting + self.missing_rounds(state) < enough.min(self.wanted.rounds) && !is_hopeless && !is_too_long
+        let max_time = self.budget * MAX_UNIT_SHARE.max(MAX_EQUAL_SHARES / self.units.len() as f64);
+        let is_too_long = self.time_spent(unit, PassPhase::ReplaceDisturbed) > max_time;
+        counting + self.missing_rounds(state) < enough.min(self.spec.rounds) && !is_hopeless && !is_too_long
     }
 
     /// Whether a unit is too wide and more rounds narrow it: to the target, or as far as they count, where what they do not narrow is wider
     /// than that by itself. What lacks rounds of the minimum is taken to be as narrow as with them.
     fn needs_narrowing(&self, unit: usize) -> bool {
         let CaseStatus { half_width, narrowable, .. } = self.statuses[unit];
-        let (Some(whole), Some(by_rounds)) = (half_width, narrowable) else { return false };
-        let [whole, by_rounds, aim] = [whole, by_rounds, self.narrowing_target()].map(|width| width.powi(2));
-        let made = f64::from(self.units[unit].rounds) / f64::from(self.wanted.rounds);
-        let (expected, rest) = (made.min(1.0) * by_rounds, whole - by_rounds);
+        let (Some(width), Some(by_rounds)) = (half_width, narrowable) else { return false };
+        let [width, by_rounds, aim] = [width, by_rounds, self.narrowing_target()].map(|width| width.powi(2));
+        let made = f64::from(self.units[unit].rounds) / f64::from(self.spec.rounds);
+        let (expected, rest) = (made.min(1.0) * by_rounds, width - by_rounds);
         expected + rest > aim && (expected > aim || rest < aim)
     }
 
@@ -689,7 +689,7 @@ impl Schedule {
 
     /// The half-width at which an interval is narrow enough.
     fn narrowing_target(&self) -> f64 {
-        NARROWING_TARGET_SHARE * self.wanted.target
+        NARROWING_TARGET_SHARE * self.spec.target
     }
 }
 

@@ -43,7 +43,7 @@ pub trait RunObserver: EventSink {
     fn steady_core(&self) -> Option<CoreSteadyState>;
 }
 
-/// Settings of a run, beside its plan and its outline.
+/// Settings of a run, beside its plan and its header.
 #[derive(Clone, Debug)]
 pub struct SuperviseOptions {
     /// The program that plays the probe's role, and its arguments; it must call [`crate::run_probe_process`].
@@ -60,36 +60,36 @@ pub struct SuperviseOptions {
     pub setup: Setup,
 }
 
-/// Measures the plan and sends all events to the judge; returns when the budget is spent, every interval is narrow
+/// Measures the plan and sends all events to the observer; returns when the budget is spent, every interval is narrow
 /// enough, or this process was asked to stop.
 pub fn supervise(
     plan: &Plan,
-    outline: &RunHeader,
+    header: &RunHeader,
     options: &SuperviseOptions,
-    judge: &mut dyn RunObserver,
+    observer: &mut dyn RunObserver,
 ) -> RunStatus {
     let (program, arguments) = options.program.clone();
     let mut processes = ProcessLauncher { program, arguments, began: kelvin_sys::clock::monotonic() };
     // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
     let _ = child::adopt_orphans();
-    run(plan, outline, options, &mut processes, judge)
+    run(plan, header, options, &mut processes, observer)
 }
 
 fn run(
     plan: &Plan,
-    outline: &RunHeader,
+    header: &RunHeader,
     options: &SuperviseOptions,
     launch: &mut dyn Launcher,
-    judge: &mut dyn RunObserver,
+    observer: &mut dyn RunObserver,
 ) -> RunStatus {
-    judge.event(&Event::Started(Box::new(outline.clone())));
+    observer.event(&Event::Started(Box::new(header.clone())));
     for (probe, case, reason) in &plan.left_out {
-        judge.event(&Event::CaseSkipped { probe: Name::new(probe.id), case: case.clone(), reason: reason.clone() });
+        observer.event(&Event::CaseSkipped { probe: Name::new(probe.id), case: case.clone(), reason: reason.clone() });
     }
-    let mut rounds = RoundLoop::new(plan, &outline.settings, options);
-    let status = rounds.run(launch, judge);
-    let notes = if status == RunStatus::Complete { rounds.closing_notes(judge) } else { Vec::new() };
-    judge.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
+    let mut rounds = RoundLoop::new(plan, &header.settings, options);
+    let status = rounds.run(launch, observer);
+    let notes = if status == RunStatus::Complete { rounds.closing_notes(observer) } else { Vec::new() };
+    observer.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
     status
 }
 
@@ -111,14 +111,14 @@ struct RoundLoop<'r> {
 
 impl<'r> RoundLoop<'r> {
     fn new(plan: &'r Plan, settings: &'r RunSettings, options: &'r SuperviseOptions) -> Self {
-        let beside = options.began.elapsed() + options.reserve;
-        let budget = (settings.budget_seconds - beside.as_secs_f64()).max(0.0) * 1e9;
+        let reserve = options.began.elapsed() + options.reserve;
+        let budget = (settings.budget_seconds - reserve.as_secs_f64()).max(0.0) * 1e9;
         let RunSettings { rounds, target, seed, .. } = *settings;
         let limit = match options.limit {
-            BudgetLimit::ExtendableTo(most) => BudgetLimit::ExtendableTo(most.saturating_sub(beside)),
+            BudgetLimit::ExtendableTo(longest) => BudgetLimit::ExtendableTo(longest.saturating_sub(reserve)),
             limit => limit,
         };
-        let wanted = ScheduleSpec { budget, limit, rounds, target, seed };
+        let spec = ScheduleSpec { budget, limit, rounds, target, seed };
         let task = |(unit, place): (&PlanUnit, usize)| UnitSpec {
             only_input: unit.only_input,
             block: unit.block,
@@ -130,7 +130,7 @@ impl<'r> RoundLoop<'r> {
             plan,
             settings,
             options,
-            schedule: Schedule::new(wanted, plan.units.iter().zip(plan.priorities()).map(task).collect()),
+            schedule: Schedule::new(spec, plan.units.iter().zip(plan.priorities()).map(task).collect()),
             random: Random::new(seed ^ 0x6b65_6c76_696e),
             failures: vec![0; plan.units.len()],
             steady_core: None,
@@ -139,22 +139,22 @@ impl<'r> RoundLoop<'r> {
         }
     }
 
-    fn run(&mut self, launch: &mut dyn Launcher, judge: &mut dyn RunObserver) -> RunStatus {
+    fn run(&mut self, launch: &mut dyn Launcher, observer: &mut dyn RunObserver) -> RunStatus {
         loop {
             if let Some(signal) = stop_signals::stop_signal() {
                 return RunStatus::Partial(format!("interrupted by {signal}"));
             }
             let plan = self.plan;
-            let next = self.schedule.next_round(launch.now(), &mut || unit_statuses(plan, judge));
-            self.emit_decisions(judge);
+            let next = self.schedule.next_round(launch.now(), &mut || unit_statuses(plan, observer));
+            self.emit_decisions(observer);
             // At first it is not known how the core reads, then it changes little: it is asked for now and then.
             let (done, _) = self.schedule.progress();
             if self.options.setup.canaries && done >= self.next_core_check {
-                self.steady_core = judge.steady_core();
+                self.steady_core = observer.steady_core();
                 self.next_core_check = done + done.clamp(FIRST_CORE_CHECK, MAX_CORE_CHECK_INTERVAL);
             }
             let Some(next) = next else { return RunStatus::Complete };
-            self.run_round(next, launch, judge);
+            self.run_round(next, launch, observer);
         }
     }
 
@@ -169,7 +169,7 @@ impl<'r> RoundLoop<'r> {
             planned,
             seconds_left: (self.schedule.budget() - begun).max(0.0) / 1e9,
         });
-        let patience = self.patience(next, begun);
+        let limit = self.wait_limit(next, begun);
         let extension = self.steady_core.map(|core| Extension { max_nanoseconds: next.max_extension as u64, core });
         let spec = RoundSpec {
             probe: unit.probe,
@@ -178,7 +178,9 @@ impl<'r> RoundLoop<'r> {
             index: next.round,
             timing: Duration::from_nanos(next.slice as u64),
         };
-        let Some((round, extended_by)) = spec.run(launch, extension, patience, self.random.next_u64()) else { return };
+        let Some((round, extended_by)) = spec.run(launch, extension, limit, self.random.next_u64()) else {
+            return;
+        };
         self.extended_by += extended_by;
         let took = round.seconds * 1e9;
         let is_failure = matches!(round.outcome, RoundOutcome::Failed(_));
@@ -201,13 +203,13 @@ impl<'r> RoundLoop<'r> {
     }
 
     /// How long a round is waited for.
-    fn patience(&self, next: NextRound, now: f64) -> WaitLimit {
+    fn wait_limit(&self, next: NextRound, now: f64) -> WaitLimit {
         // For its set-up and what may go wrong beside its timing.
         let of_timing = Duration::from_nanos(10 * next.slice as u64 + next.max_extension as u64);
         let limit = self.options.round_limit + of_timing;
-        let most = LIVE_ROUND_FACTOR * limit;
-        let time = self.round_time_limit(next, now).map_or(most, |time| Duration::from_nanos(time as u64));
-        WaitLimit { initial: limit.min(time), max: most.min(time) }
+        let longest = LIVE_ROUND_FACTOR * limit;
+        let time = self.round_time_limit(next, now).map_or(longest, |time| Duration::from_nanos(time as u64));
+        WaitLimit { initial: limit.min(time), max: longest.min(time) }
     }
 
     /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
@@ -232,7 +234,7 @@ impl<'r> RoundLoop<'r> {
     }
 
     /// Notes on how the time was spent.
-    fn closing_notes(&self, judge: &mut dyn RunObserver) -> Vec<String> {
+    fn closing_notes(&self, observer: &mut dyn RunObserver) -> Vec<String> {
         let Self { plan, settings, schedule, .. } = self;
         let mut notes = Vec::new();
         let names = |units: &[usize]| {
@@ -265,7 +267,7 @@ impl<'r> RoundLoop<'r> {
         if !short.is_empty() {
             notes.push(format!("fewer than {} rounds, for lack of time: {}", settings.rounds, names(&short)));
         }
-        let wide = schedule.wide_units(&unit_statuses(plan, judge));
+        let wide = schedule.wide_units(&unit_statuses(plan, observer));
         if !wide.is_empty() {
             notes.push(format!(
                 "{} of {} cases still have an interval wider than the target of {} % after the given time: {}",
@@ -280,12 +282,12 @@ impl<'r> RoundLoop<'r> {
 }
 
 /// How far each unit has come.
-fn unit_statuses(plan: &Plan, judge: &mut dyn RunObserver) -> Vec<CaseStatus> {
-    let known = judge.case_status();
+fn unit_statuses(plan: &Plan, observer: &mut dyn RunObserver) -> Vec<CaseStatus> {
+    let known = observer.case_status();
     let nothing_missing = CaseStatus { counted_rounds: u32::MAX, ..CaseStatus::default() };
-    let of =
+    let status =
         |unit: &PlanUnit| known.get(&(Name::new(unit.probe.id), unit.case.clone())).copied().unwrap_or(nothing_missing);
-    plan.units.iter().map(of).collect()
+    plan.units.iter().map(status).collect()
 }
 
 /// Most cases that a note names.

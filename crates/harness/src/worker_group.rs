@@ -23,7 +23,7 @@ pub(crate) struct WorkerGroup {
 
 /// The combined canary readings of some workers.
 struct CombinedCanaries {
-    wanted: kelvin_core::Canaries,
+    requested: kelvin_core::Canaries,
     /// The worker whose turn it is.
     current_worker: usize,
     /// The first worker of the next reading.
@@ -47,7 +47,7 @@ impl WorkerGroup {
             finished: AtomicUsize::new(0),
             failure: Mutex::new(None),
             combined: Mutex::new(CombinedCanaries {
-                wanted: kelvin_core::Canaries::NONE,
+                requested: kelvin_core::Canaries::NONE,
                 current_worker: 0,
                 next_first_worker: 0,
                 longest: BTreeMap::new(),
@@ -101,17 +101,17 @@ impl WorkerGroup {
     pub(crate) fn read_canaries(
         &self,
         own: CanaryReader,
-        wanted: kelvin_core::Canaries,
+        canaries: kelvin_core::Canaries,
         columns: &mut BTreeMap<Canary, Vec<f32>>,
     ) -> Result<(), ProbeError> {
-        if !own.is_enabled() || wanted == kelvin_core::Canaries::NONE {
+        if !own.is_enabled() || canaries == kelvin_core::Canaries::NONE {
             return Ok(());
         }
         let mut longest = BTreeMap::new();
-        own.read_each(wanted, |canary, nanoseconds| record_longest(&mut longest, canary, nanoseconds));
+        own.read_each(canaries, |canary, nanoseconds| record_longest(&mut longest, canary, nanoseconds));
         let first = {
             let mut watched = lock(&self.combined);
-            watched.wanted = wanted;
+            watched.requested = canaries;
             watched.longest = longest;
             watched.next_first_worker
         };
@@ -130,14 +130,14 @@ impl WorkerGroup {
 
     /// One worker's part in a reading: none unless it is its turn.
     fn read_worker_canaries(&self, member: usize, canaries: CanaryReader) {
-        let wanted = {
+        let requested = {
             let watched = lock(&self.combined);
             if watched.current_worker != member {
                 return;
             }
-            watched.wanted
+            watched.requested
         };
-        canaries.read_each(wanted, |canary, nanoseconds| {
+        canaries.read_each(requested, |canary, nanoseconds| {
             record_longest(&mut lock(&self.combined).longest, canary, nanoseconds);
         });
     }

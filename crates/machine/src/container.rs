@@ -37,14 +37,14 @@ pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
     let user_map = root.text("/proc/self/uid_map");
     // `0 0 4294967295`: user ids are not mapped.
     let is_mapped = user_map.is_some_and(|map| !map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
-    let found = [
+    let signs = [
         mounts.iter().find_map(manager_of_bound_file).map(|name| (name, "files below /etc in /proc/self/mountinfo")),
         overlay.map(|name| (name, "/ is an overlay in /proc/self/mountinfo")),
         store.map(|name| (name, "/ is a directory of its store in /proc/self/mountinfo")),
         kernel_manager(root),
         is_mapped.then_some(("a user namespace", "/proc/self/uid_map")),
     ];
-    if let Some((name, source)) = found.into_iter().flatten().next() {
+    if let Some((name, source)) = signs.into_iter().flatten().next() {
         return Fact::known(Some(name.into()), source);
     }
     match (cgroup, base) {
@@ -106,11 +106,11 @@ fn manager_of_cgroup(path: &str) -> Option<&'static str> {
     if is_kubernetes_pod(&parts) {
         return Some("kubernetes");
     }
-    (0..parts.len()).rev().find_map(|at| manager_of_part(&parts, at))
+    (0..parts.len()).rev().find_map(|index| manager_of_part(&parts, index))
 }
 
-fn manager_of_part(parts: &[&str], at: usize) -> Option<&'static str> {
-    let (part, before) = (parts[at], parts[..at].last().copied());
+fn manager_of_part(parts: &[&str], index: usize) -> Option<&'static str> {
+    let (part, before) = (parts[index], parts[..index].last().copied());
     let named = |name: &str| known_name("container_cgroup", |own| own == name);
     // runc with systemd's paths not expanded: `system.slice:docker:0f3a...`.
     if let [.., name, identifier] = part.split(':').collect::<Vec<_>>()[..]
@@ -129,11 +129,11 @@ fn manager_of_part(parts: &[&str], at: usize) -> Option<&'static str> {
         (Some(parent), _) if is_container_id(part) && named(parent).is_some() => named(parent),
         (Some(_), _) if is_container_id(part) && part.len() == 64 => Some("one that does not name itself"),
         // BuildKit's own groups, and those of LXC: `/lxc/NAME`, `/lxc.payload.NAME`; its monitors are on the host.
-        (Some("buildkit"), _) if parts[..at - 1].last() == Some(&"docker") => Some("docker"),
+        (Some("buildkit"), _) if parts[..index - 1].last() == Some(&"docker") => Some("docker"),
         (Some("lxc" | "lxc.payload"), _) => Some("lxc"),
         _ if part.strip_prefix("lxc.payload.").is_some_and(|name| !name.is_empty()) => Some("lxc"),
         (Some("garden"), _) => Some("garden"),
-        _ if is_nspawn(part, before, parts.get(at + 1).copied()) => Some("systemd-nspawn"),
+        _ if is_nspawn(part, before, parts.get(index + 1).copied()) => Some("systemd-nspawn"),
         _ => None,
     }
 }
@@ -153,12 +153,12 @@ fn is_kubernetes_pod(parts: &[&str]) -> bool {
     let within = parts.iter().position(is_root);
     let pod = |part: &str| {
         // systemd's names have underscores in the identifier, as dashes part slices.
-        let slice = part.strip_suffix(".slice").filter(|slice| slice.split('-').any(|one| one == "kubepods"));
+        let slice = part.strip_suffix(".slice").filter(|slice| slice.split('-').any(|word| word == "kubepods"));
         let last = slice.and_then(|slice| slice.rsplit('-').next()).unwrap_or(part);
         last.strip_prefix("pod").is_some_and(|identifier| is_container_id(&identifier.replace(['-', '_'], "")))
     };
     // Before version 1.27 containerd's own service holds them where it does not know systemd's paths.
-    within.is_some_and(|at| parts[at..].iter().any(|part| pod(part)))
+    within.is_some_and(|index| parts[index..].iter().any(|part| pod(part)))
         || parts.iter().any(|part| part.starts_with("kubepods") && part.contains(":cri-containerd:"))
 }
 

@@ -19,8 +19,8 @@ pub(crate) fn busy_share(ticks: CpuTicks) -> f64 {
 }
 
 /// A part of a whole, 0 of nothing.
-pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+pub(crate) fn ratio(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
 /// The CPU times of /proc/stat.
@@ -41,14 +41,14 @@ impl CpuStat {
 /// The CPU times in the text of /proc/stat.
 pub fn parse_stat(text: &str) -> Option<CpuStat> {
     let mut stat = CpuStat::default();
-    let mut found = false;
+    let mut has_total = false;
     for (cpu, ticks) in text.lines().filter_map(CpuTicks::parse_line) {
         match cpu {
             Some(cpu) => _ = stat.cpus.insert(cpu, ticks),
-            None => (stat.all, found) = (ticks, true),
+            None => (stat.all, has_total) = (ticks, true),
         }
     }
-    found.then_some(stat)
+    has_total.then_some(stat)
 }
 
 /// Ticks of this process and its reaped children.

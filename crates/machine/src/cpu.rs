@@ -81,8 +81,8 @@ pub(crate) fn is_arm(root: FileRoot<'_>) -> bool {
 /// The block of /proc/cpuinfo of the CPU that probes run on.
 fn cpuinfo_block(sources: &CpuSources<'_>) -> Result<CpuinfoBlock, String> {
     let mut blocks = parse_cpuinfo(&sources.root.read(CPUINFO)?);
-    let wanted = sources.first.to_string();
-    let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
+    let number = sources.first.to_string();
+    let index = blocks.iter().position(|block| block.get("processor") == Some(&number)).unwrap_or(0);
     // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
     let shared = blocks.iter().find(|block| block.contains_key("CPU implementer"));
     let shared = shared.filter(|block| !block.contains_key("processor")).cloned();
@@ -198,17 +198,17 @@ impl Processor<'_> {
     fn tlbs(&self, vendor: &Fact<String>) -> Result<(Vec<Tlb>, String), String> {
         let vendor = vendor.get().ok_or("the vendor of the processor is unknown")?;
         let cpuid = self.sources.cpuid;
-        let found = tlb::tlbs(cpuid, vendor);
-        if found.is_empty() {
+        let tlbs = tlb::tlbs(cpuid, vendor);
+        if tlbs.is_empty() {
             return Err(cpuid.unavailable_reason("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
         }
         let stated = if cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
-        Ok((found, format!("cpuid{stated}")))
+        Ok((tlbs, format!("cpuid{stated}")))
     }
 
     /// Whether a line is a list with this word.
     fn lists(&self, key: &str, word: &str) -> bool {
-        self.get(key).is_some_and(|words| words.split_ascii_whitespace().any(|one| one == word))
+        self.get(key).is_some_and(|words| words.split_ascii_whitespace().any(|known| known == word))
     }
 
     fn nominal_hz(&self) -> Fact<f64> {
@@ -329,11 +329,11 @@ fn mitigations(root: FileRoot<'_>) -> Fact<Vec<Mitigation>> {
     if names.is_empty() {
         return Fact::unknown(format!("there is no /{VULNERABILITIES} (kernels since 4.15 have it)"));
     }
-    let all = names.into_iter().map(|name| {
+    let entries = names.into_iter().map(|name| {
         let status = root.read(&format!("{VULNERABILITIES}/{name}")).unwrap_or_else(|reason| reason);
         Mitigation { vulnerability: name, status }
     });
-    Fact::known(all.collect(), format!("/{VULNERABILITIES}"))
+    Fact::known(entries.collect(), format!("/{VULNERABILITIES}"))
 }
 
 /// Vendor, family, models, steppings and name, by tabs.
@@ -342,11 +342,13 @@ const PROCESSORS: &str = include_str!("../data/processors.txt");
 /// The microarchitecture of an x86 processor with its displayed family, model and stepping.
 fn x86(vendor: &str, family: u32, model: u32, stepping: u32) -> Option<&'static str> {
     data_lines(PROCESSORS).find_map(|row| {
-        let [of, families, models, steppings, name] = row.split('\t').collect::<Vec<_>>()[..] else { return None };
+        let [known, families, models, steppings, name] = row.split('\t').collect::<Vec<_>>()[..] else {
+            return None;
+        };
         let has_numbers = [(families, family), (models, model), (steppings, stepping)]
             .into_iter()
             .all(|(list, number)| list == "*" || list.split(',').any(|range| is_in_range(range, number)));
-        (of == vendor && has_numbers).then_some(name)
+        (known == vendor && has_numbers).then_some(name)
     })
 }
 

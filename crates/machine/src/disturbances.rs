@@ -92,10 +92,10 @@ impl CounterInterval<'_> {
     }
 
     fn steal(&self) -> Option<Hazard> {
-        let all = self.cpu_stat().map(|stat| stat.all).filter(|all| all.steal > 0)?;
+        let share = Some(steal_share(self.cpu_stat()?.all)).filter(|share| *share > 0.0)?;
         let thresholds = [(0.05, Severity::Serious), (0.005, Severity::Warning), (0.0, Severity::Note)];
-        let severity = severity_at(steal_share(all), &thresholds)?;
-        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", steal_share(all) * 100.0);
+        let severity = severity_at(share, &thresholds)?;
+        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", share * 100.0);
         Some(hazard("steal_during", severity, summary, "/proc/stat"))
     }
 

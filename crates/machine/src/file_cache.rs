@@ -106,9 +106,9 @@ fn cgroup_bounds(root: FileRoot<'_>) -> Vec<FileCacheBound> {
             terms: vec![term("limit", i64::try_from(limit).ok()?)],
             source: name.clone(),
         };
-        if let Some(kept) = unreclaimable_bytes(root, directory, prefix) {
-            bound.bytes = limit.saturating_sub(kept);
-            bound.terms.push(term("used, other than file pages", -i64::try_from(kept).ok()?));
+        if let Some(unreclaimable) = unreclaimable_bytes(root, directory, prefix) {
+            bound.bytes = limit.saturating_sub(unreclaimable);
+            bound.terms.push(term("used, other than file pages", -i64::try_from(unreclaimable).ok()?));
         }
         Some(bound)
     };

@@ -23,9 +23,9 @@ pub use processor::{busy_siblings, siblings_not_sampled};
 /// On this machine it takes a fifth of a second, for two readings of CPU times.
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     let context = HazardContext::new(root, machine, scratch);
-    let mut found: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&context)).collect();
-    found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
-    found
+    let mut hazards: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&context)).collect();
+    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    hazards
 }
 
 /// A rule: from what is known of the machine, the hazard if there is one.
@@ -100,10 +100,10 @@ impl<'a> HazardContext<'a> {
 
 /// The CPU times between two readings.
 pub(crate) fn stat_difference(later: &CpuStat, earlier: &CpuStat) -> CpuStat {
-    let of = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
+    let earlier_ticks = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
     CpuStat {
         all: later.all.since(earlier.all),
-        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(of(cpu)))).collect(),
+        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(earlier_ticks(cpu)))).collect(),
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn with_command(hazard: Hazard, command: String) -> Hazard {
 
 /// The severity of the first threshold that a share reaches; none if it reaches none.
 pub(crate) fn severity_at(share: f64, thresholds: &[(f64, Severity)]) -> Option<Severity> {
-    thresholds.iter().find(|(least, _)| share >= *least).map(|(_, severity)| *severity)
+    thresholds.iter().find(|(threshold, _)| share >= *threshold).map(|(_, severity)| *severity)
 }
 
 /// A share in percent.

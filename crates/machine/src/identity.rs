@@ -22,7 +22,7 @@ fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&
     let Machine { cpu, topology, memory, platform, .. } = machine;
     let gibibytes = memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
     let cache = |cache: &Cache| format!("{} {} {}", cache.level, cache.kind.word(), cache.bytes);
-    let mitigation = |one: &Mitigation| format!("{}: {}", one.vulnerability, one.status);
+    let mitigation = |entry: &Mitigation| format!("{}: {}", entry.vulnerability, entry.status);
     let number = |fact: &Fact<u32>| fact.get().map(u32::to_string);
     let parts = [
         Some(IDENTITY_VERSION.to_owned()),
@@ -32,10 +32,10 @@ fn hash_facts(machine: &Machine, release: Option<&String>, mitigations: Option<&
         number(&cpu.model),
         number(&cpu.stepping),
         topology.online.get().map(|cpus| cpus.len().to_string()),
-        topology.caches.get().map(|all| all.iter().map(cache).collect::<Vec<_>>().join(", ")),
+        topology.caches.get().map(|entries| entries.iter().map(cache).collect::<Vec<_>>().join(", ")),
         gibibytes.map(|gibibytes| gibibytes.to_string()),
         release.cloned(),
-        mitigations.map(|all| all.iter().map(mitigation).collect::<Vec<_>>().join(", ")),
+        mitigations.map(|entries| entries.iter().map(mitigation).collect::<Vec<_>>().join(", ")),
         platform.hypervisor.get().map(|name| name.clone().unwrap_or_else(|| "none".to_owned())),
     ];
     let lines = parts.map(|part| part.map_or("unknown".to_owned(), |text| format!("= {text}")));

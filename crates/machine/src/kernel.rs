@@ -101,8 +101,8 @@ fn kernel_config(root: FileRoot<'_>, release: &Fact<String>) -> Result<(String, 
         return Err("there is no /proc/config.gz, and the kernel's release is unknown".into());
     };
     let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
-    let found = files.into_iter().find_map(|file| Some((root.text(&file)?, file)));
-    found.ok_or_else(|| format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
+    let config = files.into_iter().find_map(|file| Some((root.text(&file)?, file)));
+    config.ok_or_else(|| format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
 }
 
 fn timer_hz(config: &Result<(String, String), String>) -> Result<(u32, String), String> {
@@ -122,7 +122,7 @@ fn preemption(root: FileRoot<'_>, config: &Result<(String, String), String>) -> 
         Ok(version) => version,
         Err(reason) => return Fact::unknown(reason),
     };
-    let has = |word: &str| version.split_ascii_whitespace().any(|one| one == word);
+    let has = |word: &str| version.split_ascii_whitespace().any(|known| known == word);
     if has("PREEMPT_DYNAMIC") && !has("PREEMPT_RT") {
         return dynamic_preemption(&root.text(COMMAND_LINE_FILE).unwrap_or_default(), config);
     }

@@ -88,12 +88,12 @@ fn tightest_limit<T: PartialOrd>(
     let mut tightest: Option<(T, &String)> = None;
     for (name, text) in &texts {
         let others = files[1..].iter().map(|file| groups.root.text(&name.replace(files[0], file)).unwrap_or_default());
-        let all: Vec<String> = std::iter::once(text.clone()).chain(others).collect();
-        let limit = (kind.parse)(&all.join(" ")).ok_or_else(|| {
+        let lines: Vec<String> = std::iter::once(text.clone()).chain(others).collect();
+        let limit = (kind.parse)(&lines.join(" ")).ok_or_else(|| {
             let with: String = files[1..].iter().map(|file| format!(" with what {file} says")).collect();
             format!("{name} says {:?}, which is not meaningful{with}", excerpt(text))
         })?;
-        if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(least, _)| value < least)) {
+        if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(lowest, _)| value < lowest)) {
             tightest = Some((value, name));
         }
     }
@@ -153,7 +153,7 @@ impl<'a> ProcessCgroups<'a> {
 
     /// Whether a controller is in a hierarchy of version 1.
     pub(crate) fn is_of_version_1(&self, controller: &str) -> bool {
-        self.memberships.iter().any(|one| one.has_controller(controller))
+        self.memberships.iter().any(|membership| membership.has_controller(controller))
     }
 
     /// The group that has a controller; none if the process is in none.

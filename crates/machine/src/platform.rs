@@ -34,7 +34,7 @@ fn product(root: FileRoot<'_>) -> Fact<String> {
     let dmi = |file: &str| root.text(&format!("{DMI_DIRECTORY}/{file}")).filter(|text| !text.is_empty());
     match (dmi("sys_vendor"), dmi("product_name")) {
         (Some(vendor), Some(product)) => Fact::known(format!("{vendor} {product}"), DMI_DIRECTORY),
-        (Some(one), None) | (None, Some(one)) => Fact::known(one, DMI_DIRECTORY),
+        (Some(name), None) | (None, Some(name)) => Fact::known(name, DMI_DIRECTORY),
         (None, None) => match root.text(&format!("{DEVICE_TREE_DIRECTORY}/model")) {
             Some(model) => {
                 Fact::known(model.trim_end_matches('\0').to_owned(), format!("{DEVICE_TREE_DIRECTORY}/model"))

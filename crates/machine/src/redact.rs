@@ -45,17 +45,17 @@ pub fn boot_parameters(line: &str) -> (String, u32) {
             .map(|known| known.replace('-', "_"))
             .any(|known| name == known || known.ends_with('.') && name.starts_with(&known))
     };
-    let kept: Vec<&str> = words[..own].iter().copied().filter(is_recorded).collect();
-    let left_out = words.iter().filter(|word| **word != "--").count() - kept.len();
-    (kept.join(" "), u32::try_from(left_out).unwrap_or(u32::MAX))
+    let recorded: Vec<&str> = words[..own].iter().copied().filter(is_recorded).collect();
+    let left_out = words.iter().filter(|word| **word != "--").count() - recorded.len();
+    (recorded.join(" "), u32::try_from(left_out).unwrap_or(u32::MAX))
 }
 
 /// Hides what identifies the owner of a machine. What is already hidden stays so.
 pub fn redact_machine(machine: &mut Machine) {
     let kernel = &mut machine.kernel;
     if let Fact::Known { value, .. } = &mut kernel.command_line {
-        let (kept, left_out) = boot_parameters(value);
-        *value = kept;
+        let (recorded, left_out) = boot_parameters(value);
+        *value = recorded;
         kernel.omitted_boot_parameters = Some(kernel.omitted_boot_parameters.unwrap_or(0) + left_out);
     }
     for mount in &mut machine.mounts {
@@ -144,12 +144,14 @@ fn redact_word(word: &str) -> String {
 /// An interface named after its hardware address: `enx001122334455`.
 fn redact_interface(text: &str) -> String {
     const DIGITS: usize = 12;
-    let is_named = |at: &usize| {
-        let name = text.as_bytes().get(at + 3..at + 3 + DIGITS);
+    let is_named = |start: &usize| {
+        let name = text.as_bytes().get(start + 3..start + 3 + DIGITS);
         name.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
-    match text.match_indices("enx").map(|(at, _)| at).find(is_named) {
-        Some(at) => format!("{}{REDACTED}{}", &text[..at + 3], redact_interface(&text[at + 3 + DIGITS..])),
+    match text.match_indices("enx").map(|(start, _)| start).find(is_named) {
+        Some(start) => {
+            format!("{}{REDACTED}{}", &text[..start + 3], redact_interface(&text[start + 3 + DIGITS..]))
+        }
         None => text.to_owned(),
     }
 }

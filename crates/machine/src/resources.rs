@@ -74,7 +74,7 @@ impl ProcessMonitor {
     /// The process, and those that it has started, by their numbers.
     pub fn processes(&self) -> Vec<u32> {
         ProcessTree::read(FileRoot::new(&self.root), self.process, self.with_descendants)
-            .map_or_else(Vec::new, |family| family.ids())
+            .map_or_else(Vec::new, |tree| tree.ids())
     }
 
     /// Nanoseconds for which quotas of CPU time have kept it from running; `None` without any.
@@ -84,9 +84,9 @@ impl ProcessMonitor {
     }
 
     /// Its threads in uninterruptible sleep, now, of at most this many of each process: they wait for a disk, or for a lock in the kernel.
-    pub fn blocked(&self, most: usize) -> u32 {
+    pub fn blocked(&self, max_threads: usize) -> u32 {
         let root = FileRoot::new(&self.root);
-        ProcessTree::read(root, self.process, self.with_descendants).map_or(0, |family| family.blocked(root, most))
+        ProcessTree::read(root, self.process, self.with_descendants).map_or(0, |tree| tree.blocked(root, max_threads))
     }
 
     /// What has been used until now.
@@ -95,13 +95,13 @@ impl ProcessMonitor {
     /// [`Error::NoProcess`].
     pub fn sample(&mut self) -> Result<ResourceSnapshot, Error> {
         let root = FileRoot::new(&self.root);
-        let family =
+        let tree =
             ProcessTree::read(root, self.process, self.with_descendants).ok_or(Error::NoProcess(self.process))?;
         let groups = ProcessCgroups::of_process(root, &self.process.to_string()).ok();
         let allowed = allowed_cpus(root, Some(self.process));
         Ok(ResourceSnapshot {
             at: kelvin_sys::clock::monotonic() as f64,
-            process: family.usage(root, &mut self.threads),
+            process: tree.usage(root, &mut self.threads),
             cpu: host::cpu(root, groups.as_ref(), allowed.get().map_or(&[], Vec::as_slice)),
             disks: disks::read_disks(root, self.disk.as_deref(), groups.as_ref()),
             links: links::read_links(root, self.process, &mut self.link_facts),

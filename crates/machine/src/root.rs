@@ -115,8 +115,8 @@ pub(crate) fn required<T>(fact: &Fact<T>) -> Result<&T, String> {
 }
 
 /// A fact from a value and its source, or from the reason for none.
-pub(crate) fn fact_of<T, S: Into<String>>(found: Result<(T, S), String>) -> Fact<T> {
-    match found {
+pub(crate) fn fact_of<T, S: Into<String>>(read: Result<(T, S), String>) -> Fact<T> {
+    match read {
         Ok((value, source)) => Fact::known(value, source),
         Err(reason) => Fact::unknown(reason),
     }

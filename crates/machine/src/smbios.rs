@@ -95,18 +95,18 @@ fn socket_number(text: &str) -> Option<String> {
 
 /// Reads a table: consecutive structures, each a formatted part and a set of strings; stops where it is truncated.
 pub(crate) fn parse_table(table: &[u8]) -> Smbios {
-    let mut found = Smbios::default();
+    let mut smbios = Smbios::default();
     let mut rest = table;
     while let Some((structure, after)) = Structure::first(rest) {
         match structure.kind() {
-            4 if found.processor.is_none() => found.processor = Some(structure.processor()),
-            17 => found.modules.extend(structure.module()),
+            4 if smbios.processor.is_none() => smbios.processor = Some(structure.processor()),
+            17 => smbios.modules.extend(structure.module()),
             127 => break,
             _ => {}
         }
         rest = after;
     }
-    found
+    smbios
 }
 
 /// One structure of the table.

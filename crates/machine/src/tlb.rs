@@ -25,7 +25,7 @@ pub(crate) fn tlbs(cpuid: &Cpuid, vendor: &str) -> Vec<Tlb> {
 }
 
 fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
-    let mut found = Vec::new();
+    let mut tlbs = Vec::new();
     if let Some([large, small, ..]) = cpuid.leaf(0x8000_0005, 0) {
         for (register, page_bytes) in [(small, KIB_4), (large, MIB_2)] {
             let [instruction_entries, instruction_ways, data_entries, data_ways] = register.to_le_bytes();
@@ -33,20 +33,20 @@ fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
                 [(Data, data_entries, data_ways), (Instruction, instruction_entries, instruction_ways)]
             {
                 let ways = if ways == 0xff { 0 } else { u32::from(ways) };
-                found.push(Tlb { level: 1, kind, page_bytes, entries: u32::from(entries), ways });
+                tlbs.push(Tlb { level: 1, kind, page_bytes, entries: u32::from(entries), ways });
             }
         }
     }
     if let Some([large, small, ..]) = cpuid.leaf(0x8000_0006, 0) {
-        found.extend(amd_extended_tlbs(small, 2, KIB_4));
-        found.extend(amd_extended_tlbs(large, 2, MIB_2));
+        tlbs.extend(amd_extended_tlbs(small, 2, KIB_4));
+        tlbs.extend(amd_extended_tlbs(large, 2, MIB_2));
     }
     if let Some([first, second, ..]) = cpuid.leaf(0x8000_0019, 0) {
-        found.extend(amd_extended_tlbs(first, 1, GIB_1));
-        found.extend(amd_extended_tlbs(second, 2, GIB_1));
+        tlbs.extend(amd_extended_tlbs(first, 1, GIB_1));
+        tlbs.extend(amd_extended_tlbs(second, 2, GIB_1));
     }
-    found.retain(|tlb| tlb.entries > 0);
-    found
+    tlbs.retain(|tlb| tlb.entries > 0);
+    tlbs
 }
 
 /// Data and instruction TLB of one register with coded associativity (table E-4); code 0 means none, 9 refers to leaf
@@ -76,25 +76,25 @@ fn intel(cpuid: &Cpuid) -> Vec<Tlb> {
         return parameters;
     }
     let Some(registers) = cpuid.leaf(2, 0) else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut tlbs = Vec::new();
     for (index, register) in registers.into_iter().enumerate() {
         // Bit 31 marks a register without descriptors; the lowest byte of EAX is a count, not a descriptor.
         if register >> 31 == 0 {
             let codes = register.to_le_bytes().into_iter().skip(usize::from(index == 0));
-            found.extend(codes.flat_map(descriptor));
+            tlbs.extend(codes.flat_map(descriptor));
         }
     }
-    mark_second_levels(&mut found);
-    found
+    mark_second_levels(&mut tlbs);
+    tlbs
 }
 
 /// Finds the second level among data TLBs for the same pages. Descriptors name levels only where a TLB is shared with
 /// instructions ("Data TLB0", "Data TLB1", "uTLB", "DTLB" are names); of two for data alone the larger is the second
 /// (Stack Overflow, "Understanding TLB from CPUID results on Intel").
-fn mark_second_levels(found: &mut [Tlb]) {
+fn mark_second_levels(tlbs: &mut [Tlb]) {
     let data: Vec<(u64, u32)> =
-        found.iter().filter(|tlb| tlb.kind == Data).map(|tlb| (tlb.page_bytes, tlb.entries)).collect();
-    for tlb in found.iter_mut().filter(|tlb| tlb.kind == Data) {
+        tlbs.iter().filter(|tlb| tlb.kind == Data).map(|tlb| (tlb.page_bytes, tlb.entries)).collect();
+    for tlb in tlbs.iter_mut().filter(|tlb| tlb.kind == Data) {
         if data.iter().any(|&(page_bytes, entries)| page_bytes == tlb.page_bytes && entries < tlb.entries) {
             tlb.level = 2;
         }
@@ -104,7 +104,7 @@ fn mark_second_levels(found: &mut [Tlb]) {
 /// Leaf 18h, one sub-leaf for each TLB.
 fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
     let Some([highest, ..]) = cpuid.leaf(0x18, 0) else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut tlbs = Vec::new();
     // The bound guards against a broken hypervisor; processors have about eight sub-leaves.
     for subleaf in 0..=highest.min(63) {
         let Some([_, b, sets, d]) = cpuid.leaf(0x18, subleaf) else { continue };
@@ -121,11 +121,11 @@ fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
         let level = d >> 5 & 7;
         for (bit, page_bytes) in [KIB_4, MIB_2, MIB_4, GIB_1].into_iter().enumerate() {
             if b >> bit & 1 == 1 {
-                found.push(Tlb { level, kind, page_bytes, entries, ways });
+                tlbs.push(Tlb { level, kind, page_bytes, entries, ways });
             }
         }
     }
-    found
+    tlbs
 }
 
 /// The TLBs that the descriptor bytes of leaf 2 stand for.

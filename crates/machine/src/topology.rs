@@ -41,10 +41,10 @@ const CPU_KIND_FILES: [&str; 6] = [
 
 /// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same
 /// on all of them, by the files below a root.
-pub fn similar_cpus(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
+pub fn similar_cpus(root: &Path, cpus: &[u32], reference: u32) -> Vec<u32> {
     let root = FileRoot::new(root);
     let kind = |cpu: u32| CPU_KIND_FILES.map(|file| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/{file}")));
-    let own = kind(one);
+    let own = kind(reference);
     cpus.iter().copied().filter(|&cpu| kind(cpu) == own).collect()
 }
 

@@ -65,7 +65,7 @@ pub fn group_by_setting(changes: &[SettingChange]) -> Vec<SettingChanges> {
     let mut settings: Vec<(&plan::TunableSetting, SettingChanges)> = Vec::new();
     for change in changes {
         let Some(known) = plan::TunableSetting::for_path(&change.path) else { continue };
-        match settings.iter_mut().find(|(of, _)| std::ptr::eq(*of, known)) {
+        match settings.iter_mut().find(|(setting_kind, _)| std::ptr::eq(*setting_kind, known)) {
             Some((_, setting)) => setting.changes.push(change.clone()),
             None => {
                 settings.push((known, SettingChanges { changes: vec![change.clone()], visible_in: known.visible_in }))
@@ -173,7 +173,7 @@ pub fn restore(root: &Path, journal: &Path) -> Result<Vec<ChangeOutcome>, TuneEr
 /// # Errors
 /// [`TuneError::JournalIo`], [`TuneError::UntrustedJournal`] or [`TuneError::CorruptJournal`].
 pub fn pending_changes(journal: &Path) -> Result<Vec<SettingChange>, TuneError> {
-    Ok(Journal::read(journal)?.map_or_else(Vec::new, |kept| kept.entries))
+    Ok(Journal::read(journal)?.map_or_else(Vec::new, |stored| stored.entries))
 }
 
 /// How a setting is written; replaced in tests.
@@ -193,12 +193,12 @@ fn apply_with(
         return Err(TuneError::Pending(path.to_owned()));
     }
     // The settings may have changed since the plan was made: read them again.
-    let found: Vec<(&SettingChange, Result<String, String>)> =
+    let current: Vec<(&SettingChange, Result<String, String>)> =
         changes.iter().map(|change| (change, current_value(root, &change.path))).collect();
     let is_due = |change: &SettingChange, now: &Result<String, String>| {
         now.as_ref().is_ok_and(|now| is_same_value(now, &change.from))
     };
-    let due = found.iter().filter(|(change, now)| is_due(change, now));
+    let due = current.iter().filter(|(change, now)| is_due(change, now));
     let journal = Journal::new(root, due.map(|(change, _)| (*change).clone()).collect());
     if !journal.entries.is_empty() {
         journal.write(path)?;
@@ -207,7 +207,7 @@ fn apply_with(
         path: change.path.clone(),
         result: change_setting(root, change, now, write),
     };
-    let outcomes = found.into_iter().map(make).collect();
+    let outcomes = current.into_iter().map(make).collect();
     let is_unchanged = |entry: &SettingChange| current_value(root, &entry.path).as_ref() == Ok(&entry.from);
     if !journal.entries.is_empty() && journal.entries.iter().all(is_unchanged) {
         Journal::remove(path)?;
@@ -263,8 +263,8 @@ fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Re
 }
 
 /// Whether two values of a setting are the same: the kernel writes the parts of some with tabs.
-fn is_same_value(one: &str, other: &str) -> bool {
-    one.split_whitespace().eq(other.split_whitespace())
+fn is_same_value(first: &str, second: &str) -> bool {
+    first.split_whitespace().eq(second.split_whitespace())
 }
 
 /// Changes a setting that has this value now, unless somebody else has changed it.

@@ -132,14 +132,15 @@ impl ReferenceLibrary {
 
 /// The figures of an area that count, each with the members that have it.
 fn figure_columns<'a>(area: &str, judged: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
-    let of_area =
-        judged.iter().filter(|one| kelvin_core::is_dotted_prefix(area, &one.metric) && !is_of_all_cpus(&one.case));
-    let column = |one: &MachineFigure| {
+    let of_area = judged
+        .iter()
+        .filter(|figure| kelvin_core::is_dotted_prefix(area, &figure.metric) && !is_of_all_cpus(&figure.case));
+    let column = |figure: &MachineFigure| {
         let known = members.iter().filter_map(|machine| {
-            let row = machine.figure(one.metric, &one.case)?;
-            Some((*machine, row, slowness(one.metric, row.value)?))
+            let row = machine.figure(figure.metric, &figure.case)?;
+            Some((*machine, row, slowness(figure.metric, row.value)?))
         });
-        Some(FigureColumn { slowness: slowness(one.metric, one.value)?, members: known.collect() })
+        Some(FigureColumn { slowness: slowness(figure.metric, figure.value)?, members: known.collect() })
     };
     of_area.filter_map(column).filter(|column| !column.members.is_empty()).collect()
 }

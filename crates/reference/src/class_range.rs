@@ -112,8 +112,8 @@ impl ReferenceLibrary {
         };
         let half = t_quantile(f64::midpoint(1.0, share), degrees) * variance.sqrt();
         let members = own.map(|own| own.members.iter().map(|(machine, _)| *machine).collect()).unwrap_or_default();
-        let all: usize = groups.iter().map(|group| group.members.len()).sum();
-        let akin = all - own.map_or(0, |own| own.members.len());
+        let known: usize = groups.iter().map(|group| group.members.len()).sum();
+        let akin = known - own.map_or(0, |own| own.members.len());
         Some(ClassRange {
             members,
             related: akin,
@@ -129,10 +129,10 @@ impl ReferenceLibrary {
         let mut groups: Vec<ClassGroup<'_>> = Vec::new();
         for machine in self.machines().iter().filter(|machine| class.is_related(machine)) {
             let Some(row) = machine.figure(metric, case) else { continue };
-            let of = MachineClass::from_machine(machine, area);
-            match groups.iter_mut().find(|group| group.class == of) {
+            let class_of_machine = MachineClass::from_machine(machine, area);
+            match groups.iter_mut().find(|group| group.class == class_of_machine) {
                 Some(group) => group.members.push((machine, row)),
-                None => groups.push(ClassGroup { class: of, members: vec![(machine, row)] }),
+                None => groups.push(ClassGroup { class: class_of_machine, members: vec![(machine, row)] }),
             }
         }
         groups

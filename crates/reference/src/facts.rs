@@ -44,7 +44,7 @@ impl MachineClass {
         let stated = core_generation(machine)?;
         let kind = machine_kind(machine, stated)?;
         let hidden = ModelContradiction::from_cpu(&machine.cpu)
-            .map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
+            .map(|contradiction| Name::intern(&format!("{stated} with {}", contradiction.flag)));
         let core = hidden.unwrap_or(stated);
         let mitigations = if area == MetricArea::Kernel { mitigations(machine) } else { None };
         Ok(Self { core, kind, instance: virtualisation(machine), mitigations, area })
@@ -67,10 +67,10 @@ impl LibraryMachine {
         figures: impl IntoIterator<Item = MachineFigure>,
     ) -> Result<Self, String> {
         let class = MachineClass::from_own_facts(machine, MetricArea::Hardware)?;
-        let row = |one: MachineFigure| PublishedFigure {
-            metric: one.metric,
-            case: one.case,
-            value: one.value,
+        let row = |figure: MachineFigure| PublishedFigure {
+            metric: figure.metric,
+            case: figure.case,
+            value: figure.value,
             method: KELVIN_METHOD,
             published: None,
         };
@@ -113,8 +113,8 @@ fn virtualisation(machine: &Facts) -> Virtualisation {
 
 /// Mitigations in force that cost kernel entries, where they are known.
 fn mitigations(machine: &Facts) -> Option<BTreeSet<ActiveMitigation>> {
-    let all = machine.cpu.mitigations.get()?;
-    Some(all.iter().flat_map(|one| ActiveMitigation::from_status(&one.vulnerability, &one.status)).collect())
+    let statuses = machine.cpu.mitigations.get()?;
+    Some(statuses.iter().flat_map(|entry| ActiveMitigation::from_status(&entry.vulnerability, &entry.status)).collect())
 }
 
 /// The generation of the core that the machine states.

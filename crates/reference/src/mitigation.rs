@@ -62,20 +62,20 @@ impl ActiveMitigation {
 
 /// The parts of that line: the kernel's own branches first, then the branch history.
 fn parse_spectre_v2(status: &str) -> Vec<ActiveMitigation> {
-    let mut found = Vec::new();
+    let mut mitigations = Vec::new();
     let branches = status.split(';').next().unwrap_or_default();
     if branches.contains("Retpoline") {
-        found.push(ActiveMitigation::Retpolines);
+        mitigations.push(ActiveMitigation::Retpolines);
     }
     if branches.contains("Enhanced") {
-        found.push(ActiveMitigation::EnhancedIbrs);
+        mitigations.push(ActiveMitigation::EnhancedIbrs);
     } else if branches.contains("IBRS") {
-        found.push(ActiveMitigation::EntryIbrs);
+        mitigations.push(ActiveMitigation::EntryIbrs);
     }
     if status.contains("BHI: SW loop") || status.contains("BHI: BHI_DIS_S") || status.ends_with("BHB") {
-        found.push(ActiveMitigation::BranchHistory);
+        mitigations.push(ActiveMitigation::BranchHistory);
     }
-    found
+    mitigations
 }
 
 impl fmt::Display for ActiveMitigation {

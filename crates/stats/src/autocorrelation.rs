@@ -16,12 +16,12 @@ const SPARSE_LAG_START: usize = 16;
 /// autocorrelations ends where Geyer's initial positive sequence ends (Statistical Science 7, 1992). Between 1 and the
 /// number of samples; 0 without samples.
 pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
-    let all: Vec<f64> = sequences.iter().flat_map(|sequence| sequence.iter().copied()).collect();
-    if all.len() < 4 {
-        return all.len() as f64;
+    let values: Vec<f64> = sequences.iter().flat_map(|sequence| sequence.iter().copied()).collect();
+    if values.len() < 4 {
+        return values.len() as f64;
     }
-    let deviations = clipped_deviations(sequences, &all);
-    let n = all.len() as f64;
+    let deviations = clipped_deviations(sequences, &values);
+    let n = values.len() as f64;
     let power = autocovariance(&deviations, 0);
     if power == 0.0 {
         return n;
@@ -45,11 +45,11 @@ pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
     (n / time).max(1.0)
 }
 
-fn clipped_deviations(sequences: &[&[f64]], all: &[f64]) -> Vec<Vec<f64>> {
-    let center = median(all);
-    let limit = CLIP_STDS * MAD_TO_STD * mad(all);
+fn clipped_deviations(sequences: &[&[f64]], values: &[f64]) -> Vec<Vec<f64>> {
+    let center = median(values);
+    let limit = CLIP_STDS * MAD_TO_STD * mad(values);
     let clip = |value: f64| if limit > 0.0 { value.clamp(center - limit, center + limit) } else { value };
-    let mean = mean(&all.iter().map(|&value| clip(value)).collect::<Vec<f64>>());
+    let mean = mean(&values.iter().map(|&value| clip(value)).collect::<Vec<f64>>());
     sequences.iter().map(|sequence| sequence.iter().map(|&value| clip(value) - mean).collect()).collect()
 }
 

@@ -142,7 +142,8 @@ impl BetweenRunVariance {
 
     /// This spread for headlines times a factor.
     pub fn scaled(self, factor: f64) -> Self {
-        let [component, between, within] = [self.component, self.between, self.within].map(|one| one * factor.powi(2));
+        let [component, between, within] =
+            [self.component, self.between, self.within].map(|variance| variance * factor.powi(2));
         Self { component, between, within, ..self }
     }
 
@@ -174,8 +175,11 @@ impl BetweenRunVariance {
         }
         let explained = if self.between > rounds.variance { rounds.variance / self.between } else { 1.0 };
         let guess = BETWEEN_RUN_PRIOR_DEGREES * explained.powi(2);
-        let whole = guess + degrees;
-        VarianceEstimate { variance: (guess * rounds.variance + degrees * self.between) / whole, degrees: whole }
+        let total_degrees = guess + degrees;
+        VarianceEstimate {
+            variance: (guess * rounds.variance + degrees * self.between) / total_degrees,
+            degrees: total_degrees,
+        }
     }
 }
 

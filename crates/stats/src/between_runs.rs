@@ -61,18 +61,18 @@ impl BetweenRunPrior {
     fn run_variance(&self, within: VarianceEstimate) -> VarianceEstimate {
         let assumed =
             |deviation: &f64| VarianceEstimate { variance: deviation.powi(2), degrees: ASSUMED_VARIANCE_DEGREES };
-        let (spread, most) = match self {
+        let (spread, max_degrees) = match self {
             Self::Learned { history, usual } => {
                 let of_rounds = history.pooled_within_run(within);
                 let seen = VarianceEstimate { variance: history.component, degrees: history.runs as f64 - 1.0 };
-                let most = (1.0 + DEGREES_PER_EARLIER_RUN * history.runs as f64).min(MAX_BETWEEN_RUN_DEGREES);
-                (of_rounds.plus(pool_variances(assumed(usual), Some(seen))), most)
+                let max_degrees = (1.0 + DEGREES_PER_EARLIER_RUN * history.runs as f64).min(MAX_BETWEEN_RUN_DEGREES);
+                (of_rounds.plus(pool_variances(assumed(usual), Some(seen))), max_degrees)
             }
             Self::Assumed(deviation) => (within.plus(assumed(deviation)), MAX_BETWEEN_RUN_DEGREES),
         };
         VarianceEstimate {
             variance: spread.variance.max(MIN_BETWEEN_RUN_STD.powi(2)),
-            degrees: spread.degrees.min(most),
+            degrees: spread.degrees.min(max_degrees),
         }
     }
 }

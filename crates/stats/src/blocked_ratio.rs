@@ -50,15 +50,15 @@ const MAX_SHARED_MODE_SHARE_GAP: f64 = 0.25;
 
 /// The modes of the values of a side, the lower one first; none where there is but one.
 pub fn modes_of(values: &[f64]) -> Vec<Cluster> {
-    if let Some(found) = two_states(values) {
-        return vec![found.low, found.high];
+    if let Some(states) = two_states(values) {
+        return vec![states.low, states.high];
     }
     let Ok(samples) = Samples::new(values.to_vec()) else { return Vec::new() };
-    let mut found = clusters(&samples.sorted(), values.len() as f64);
-    found.sort_by(|a, b| a.center.total_cmp(&b.center));
+    let mut modes = clusters(&samples.sorted(), values.len() as f64);
+    modes.sort_by(|a, b| a.center.total_cmp(&b.center));
     let is_apart =
-        found.windows(2).any(|pair| pair[0].center > 0.0 && pair[1].center / pair[0].center >= MIN_MODE_RATIO);
-    if is_apart { found } else { Vec::new() }
+        modes.windows(2).any(|pair| pair[0].center > 0.0 && pair[1].center / pair[0].center >= MIN_MODE_RATIO);
+    if is_apart { modes } else { Vec::new() }
 }
 
 /// The ratio of two sides from their blocks, all values above zero; `None` with fewer than four blocks.
@@ -99,16 +99,16 @@ fn side_values(blocks: &[Block], side: usize) -> Vec<f64> {
 fn ratio_of_means(blocks: &[Block]) -> Option<UncertainValue> {
     let many = blocks.len();
     let sums: Vec<[f64; 2]> = blocks.iter().map(|block| block.each_ref().map(|side| side.iter().sum())).collect();
-    let all = sums.iter().fold([0.0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
-    let of = |[base, other]: [f64; 2]| (other / base).ln();
+    let total = sums.iter().fold([0.0; 2], |sum, block| [sum[0] + block[0], sum[1] + block[1]]);
+    let log_ratio = |[base, other]: [f64; 2]| (other / base).ln();
     if many < MIN_INTERVAL_ROUNDS || blocks.iter().flatten().flatten().any(|&value| value <= 0.0) {
         return None;
     }
-    let without: Vec<f64> = sums.iter().map(|one| of([all[0] - one[0], all[1] - one[1]])).collect();
+    let without: Vec<f64> = sums.iter().map(|block| log_ratio([total[0] - block[0], total[1] - block[1]])).collect();
     let middle = mean(&without);
-    let squares: f64 = without.iter().map(|one| (one - middle).powi(2)).sum();
+    let squares: f64 = without.iter().map(|ratio| (ratio - middle).powi(2)).sum();
     let spread = VarianceEstimate { variance: squares * (many - 1) as f64 / many as f64, degrees: (many - 1) as f64 };
-    Some(UncertainValue::from_variance(of(all), spread))
+    Some(UncertainValue::from_variance(log_ratio(total), spread))
 }
 
 /// The ratio of the best values: of consecutive blocks in groups, whose number hangs on nothing but the number of blocks.
@@ -118,12 +118,13 @@ fn ratio_of_best(blocks: &[Block], best: BestValue) -> Option<UncertainValue> {
         return None;
     }
     let better: fn(f64, f64) -> f64 = if best == BestValue::Lowest { f64::min } else { f64::max };
-    let of = |group: &[Block]| {
+    let log_ratio = |group: &[Block]| {
         let [base, other] = [0, 1].map(|side| side_values(group, side).into_iter().reduce(better));
         Some((other? / base?).ln())
     };
     let place = |group: usize| group * blocks.len() / groups;
-    let ratios: Option<Vec<f64>> = (0..groups).map(|group| of(&blocks[place(group)..place(group + 1)])).collect();
+    let ratios: Option<Vec<f64>> =
+        (0..groups).map(|group| log_ratio(&blocks[place(group)..place(group + 1)])).collect();
     // Both sides of a group have as many values: their difference is as likely to fall to either side, as Student's interval has it.
     UncertainValue::mean(&ratios?)
 }

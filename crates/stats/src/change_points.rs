@@ -89,13 +89,13 @@ pub fn detect_change_points(values: &[f64]) -> ChangePoints {
     let mut sequence =
         Sequence { values, cleaned: &cleaned, sums: PrefixSums::from_values(&cleaned), variance_inflation: 1.0 };
     // What is left after the steps tells how long states of the machine last; then the steps are asked again.
-    let found = sequence.find_splits();
+    let splits = sequence.find_splits();
     sequence.variance_inflation = variance_inflation(
-        lag_one_correlation(&residuals(&cleaned, found.iter().map(|split| split.index)))
+        lag_one_correlation(&residuals(&cleaned, splits.iter().map(|split| split.index)))
             .max(lag_one_from_differences(&cleaned)),
     );
-    let found = if sequence.variance_inflation > 1.0 { sequence.find_splits() } else { found };
-    sequence.to_change_points(&found)
+    let splits = if sequence.variance_inflation > 1.0 { sequence.find_splits() } else { splits };
+    sequence.to_change_points(&splits)
 }
 
 /// A part of a sequence: from the first index to before the second.
@@ -134,36 +134,37 @@ struct Sequence<'a> {
 impl Sequence<'_> {
     /// The splits that count, in their order.
     fn find_splits(&self) -> Vec<Split> {
-        let mut found = Vec::new();
+        let mut splits = Vec::new();
         let mut parts = vec![[0, self.values.len()]];
         while let Some(part) = parts.pop() {
             let Some(split) = self.best_split_within(part).filter(|split| split.p_value <= STEP_ALPHA) else {
                 continue;
             };
             parts.extend([[part[0], split.index], [split.index, part[1]]]);
-            found.push(split);
+            splits.push(split);
         }
-        found.sort_unstable_by_key(|split| split.index);
-        self.refine_splits(found)
+        splits.sort_unstable_by_key(|split| split.index);
+        self.refine_splits(splits)
     }
 
     /// Each split between its neighbours, until none moves; those that no longer count are left out, the least certain first.
     fn refine_splits(&self, mut splits: Vec<Split>) -> Vec<Split> {
         // Each pass either moves a split to where it fits better or leaves one out; the bound is against two that push each other about.
         for _ in 0..2 * splits.len() + 4 {
-            let again: Vec<Option<Split>> = (0..splits.len()).map(|at| self.refit_split(&splits, at)).collect();
-            let chance = |split: &Option<Split>| split.map_or(1.0, |split| split.p_value);
-            let least = (0..again.len()).max_by(|&one, &other| chance(&again[one]).total_cmp(&chance(&again[other])));
-            if let Some(at) = least.filter(|&at| chance(&again[at]) > STEP_ALPHA) {
-                splits.remove(at);
+            let refitted: Vec<Option<Split>> =
+                (0..splits.len()).map(|index| self.refit_split(&splits, index)).collect();
+            let chance = |index: &usize| refitted[*index].map_or(1.0, |split| split.p_value);
+            let least_certain = (0..splits.len()).max_by(|first, second| chance(first).total_cmp(&chance(second)));
+            if let Some(index) = least_certain.filter(|index| chance(index) > STEP_ALPHA) {
+                splits.remove(index);
                 continue;
             }
             // One after the other: two neighbours that moved at once could pass each other.
             let mut has_moved = false;
-            for at in 0..splits.len() {
-                let Some(moved) = self.refit_split(&splits, at) else { continue };
-                has_moved |= moved.index != splits[at].index;
-                splits[at] = moved;
+            for index in 0..splits.len() {
+                let Some(moved) = self.refit_split(&splits, index) else { continue };
+                has_moved |= moved.index != splits[index].index;
+                splits[index] = moved;
             }
             if !has_moved {
                 break;
@@ -173,22 +174,22 @@ impl Sequence<'_> {
     }
 
     /// One of several splits, where it fits best between its neighbours.
-    fn refit_split(&self, splits: &[Split], at: usize) -> Option<Split> {
-        Some(self.best_split(self.neighbour_segment(splits, at))?.bonferroni(splits[at].candidates))
+    fn refit_split(&self, splits: &[Split], index: usize) -> Option<Split> {
+        Some(self.best_split(self.neighbour_segment(splits, index))?.bonferroni(splits[index].candidates))
     }
 
     /// What lies between the neighbours of a split.
-    fn neighbour_segment(&self, splits: &[Split], at: usize) -> Segment {
-        let before = if at == 0 { 0 } else { splits[at - 1].index };
-        [before, splits.get(at + 1).map_or(self.values.len(), |next| next.index)]
+    fn neighbour_segment(&self, splits: &[Split], index: usize) -> Segment {
+        let before = if index == 0 { 0 } else { splits[index - 1].index };
+        [before, splits.get(index + 1).map_or(self.values.len(), |next| next.index)]
     }
 
     /// The most certain split of a part, or else of one of its stretches: a level that comes and goes splits the whole badly. The stretches
     /// are those of seeded binary segmentation (Kovács, Buehlmann, Li and Munk 2023), and its chance counts as often as there are some.
     fn best_split_within(&self, part: Segment) -> Option<Split> {
-        let whole = self.best_split(part)?;
-        if whole.p_value <= STEP_ALPHA {
-            return Some(whole);
+        let best_of_part = self.best_split(part)?;
+        if best_of_part.p_value <= STEP_ALPHA {
+            return Some(best_of_part);
         }
         let layers = seeded_intervals(part);
         let looks = (layers.iter().map(Vec::len).sum::<usize>() + 1) as f64;
@@ -206,7 +207,7 @@ impl Sequence<'_> {
                 .min_by(Split::cmp_p_value)
         };
         let best = layers.iter().filter_map(of_layer).min_by(Split::cmp_p_value);
-        best.filter(|best| best.p_value < whole.p_value).or(Some(whole))
+        best.filter(|best| best.p_value < best_of_part.p_value).or(Some(best_of_part))
     }
 
     /// The best split of a part and its chance; `None` where the part is too short, or all alike.
@@ -219,13 +220,13 @@ impl Sequence<'_> {
     }
 
     fn to_change_points(&self, splits: &[Split]) -> ChangePoints {
-        let steps: Vec<Step> = (0..splits.len()).map(|at| self.step(splits, at)).collect();
+        let steps: Vec<Step> = (0..splits.len()).map(|number| self.step(splits, number)).collect();
         let mut course = ChangePoints { p_value: 1.0, ..ChangePoints::default() };
         if steps.is_empty() {
             course.p_value = self.best_split([0, self.values.len()]).map_or(1.0, |split| split.p_value);
         }
         let mut begin = 0;
-        for group in steps.chunk_by(|one, other| (one.after > one.before) == (other.after > other.before)) {
+        for group in steps.chunk_by(|step, next| (step.after > step.before) == (next.after > next.before)) {
             let end = begin + group.len();
             let part = [self.neighbour_segment(splits, begin)[0], self.neighbour_segment(splits, end - 1)[1]];
             match self.drift(part, group) {
@@ -237,9 +238,9 @@ impl Sequence<'_> {
         course
     }
 
-    fn step(&self, splits: &[Split], at: usize) -> Step {
-        let [from, to] = self.neighbour_segment(splits, at);
-        let Split { index, p_value: chance, .. } = splits[at];
+    fn step(&self, splits: &[Split], number: usize) -> Step {
+        let [from, to] = self.neighbour_segment(splits, number);
+        let Split { index, p_value: chance, .. } = splits[number];
         let places = SplitSquares::from_values(&self.cleaned[from..to])
             .map_or([index; 2], |squares| squares.index_interval(self.variance_inflation).map(|place| from + place));
         Step {
@@ -261,9 +262,10 @@ impl Sequence<'_> {
             .sum();
         let ramp = Ramp::best_fit(values)?;
         // Rounding is no fit.
-        let least = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
+        let rounding = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
         // Not widened: what a drift leaves beside steps looks like lasting states, and would speak against itself.
-        let criterion = |squares: f64, parameters: usize| n * ((squares + least) / n).ln() + parameters as f64 * n.ln();
+        let criterion =
+            |squares: f64, parameters: usize| n * ((squares + rounding) / n).ln() + parameters as f64 * n.ln();
         // A level and a place for each step, and the first level; two levels, and the places of ends that are not those of the part.
         let ends = usize::from(ramp.from > 0) + usize::from(from + ramp.to + 1 < to);
         let is_drift = criterion(ramp.squares, 2 + ends) + MIN_BIC_GAIN < criterion(of_steps, 2 * steps.len() + 1);
@@ -312,7 +314,7 @@ impl SplitSquares {
 
     fn best_index(&self) -> usize {
         let place = |index: &usize| self.between_levels[*index];
-        self.indices().max_by(|one, other| place(one).total_cmp(&place(other))).unwrap_or(MIN_LEVEL_VALUES)
+        self.indices().max_by(|first, second| place(first).total_cmp(&place(second))).unwrap_or(MIN_LEVEL_VALUES)
     }
 
     /// Chance of a split at least as good as this one anywhere in independent normal values.
@@ -326,20 +328,20 @@ impl SplitSquares {
     /// and variance (Smith 1975): the most probable places that together reach [`STEP_INDEX_LEVEL`].
     fn index_interval(&self, widening: f64) -> [usize; 2] {
         let n = self.between_levels.len() as f64;
-        let least = 1e-18 * self.total;
+        let rounding = 1e-18 * self.total;
         let logarithm = |index: usize| {
-            let within = (self.total - self.between_levels[index]).max(0.0) + least;
+            let within = (self.total - self.between_levels[index]).max(0.0) + rounding;
             let weight = index as f64 * (n - index as f64);
             -(n - 2.0) / 2.0 / widening * within.ln() - 0.5 * weight.ln()
         };
         let best = self.indices().map(logarithm).fold(f64::NEG_INFINITY, f64::max);
         let mut places: Vec<(usize, f64)> =
             self.indices().map(|index| (index, (logarithm(index) - best).exp())).collect();
-        places.sort_unstable_by(|one, other| other.1.total_cmp(&one.1));
-        let all: f64 = places.iter().map(|place| place.1).sum();
+        places.sort_unstable_by(|first, second| second.1.total_cmp(&first.1));
+        let total: f64 = places.iter().map(|place| place.1).sum();
         let mut reached = 0.0;
         let probable = places.iter().take_while(|place| {
-            let goes_on = reached < STEP_INDEX_LEVEL * all;
+            let goes_on = reached < STEP_INDEX_LEVEL * total;
             reached += place.1;
             goes_on
         });
@@ -361,12 +363,12 @@ impl PrefixSums {
     fn from_values(values: &[f64]) -> Self {
         let center = mean(values);
         let mut sums = Self { deviations: vec![0.0], squares: vec![0.0] };
-        let mut so_far = [0.0; 2];
+        let mut sums_before = [0.0; 2];
         for value in values {
             let away = value - center;
-            so_far = [so_far[0] + away, so_far[1] + away * away];
-            sums.deviations.push(so_far[0]);
-            sums.squares.push(so_far[1]);
+            sums_before = [sums_before[0] + away, sums_before[1] + away * away];
+            sums.deviations.push(sums_before[0]);
+            sums.squares.push(sums_before[1]);
         }
         sums
     }
@@ -375,8 +377,8 @@ impl PrefixSums {
     fn best_share(&self, [from, to]: Segment, weights: &SplitWeights) -> f64 {
         let n = (to - from) as f64;
         let (away, before) = (&self.deviations[from..=to], self.deviations[from]);
-        let (all, squares) = (self.deviations[to] - before, self.squares[to] - self.squares[from]);
-        let slope = all / n;
+        let (sum, squares) = (self.deviations[to] - before, self.squares[to] - self.squares[from]);
+        let slope = sum / n;
         let splits = MIN_LEVEL_VALUES..=to - from - MIN_LEVEL_VALUES;
         let [away, counts, weights] = [away, &weights.counts, &weights.weights].map(|values| &values[splits.clone()]);
         let between = |away: f64, count: f64, weight: f64| {
@@ -395,7 +397,7 @@ impl PrefixSums {
         }
         let rest = rest.iter().zip(of_counts).zip(of_weights);
         let best = rest.map(|((&away, &count), &weight)| between(away, count, weight)).chain(best).fold(0.0, f64::max);
-        best / (squares - all * slope)
+        best / (squares - sum * slope)
     }
 }
 
@@ -429,7 +431,7 @@ fn seeded_intervals([from, to]: Segment) -> Vec<Vec<Segment>> {
         let length = exact.ceil() as usize;
         let count = 2.0 * (n as f64 / exact).ceil() - 1.0;
         let shift = (n as f64 - exact) / (count - 1.0);
-        let begins = (0..count as usize).map(|at| (from + (at as f64 * shift) as usize).min(to - length));
+        let begins = (0..count as usize).map(|number| (from + (number as f64 * shift) as usize).min(to - length));
         layers.push(begins.map(|begin| [begin, begin + length]).collect());
         exact /= std::f64::consts::SQRT_2;
     }
@@ -447,7 +449,7 @@ fn hampel_filter(values: &[f64]) -> Vec<f64> {
         let mut window = [0.0; OUTLIER_WINDOW];
         window.copy_from_slice(&values[begin..begin + OUTLIER_WINDOW]);
         // Near all of them it is near their median: so are most, and no median is needed.
-        if window.iter().all(|other| (value - other).abs() <= far) {
+        if window.iter().all(|neighbour| (value - neighbour).abs() <= far) {
             return value;
         }
         let middle = median_in_place(&mut window);
@@ -503,9 +505,10 @@ fn lag_one_from_differences(values: &[f64]) -> f64 {
         return 0.0;
     }
     let [near, far] = [1, 2].map(|apart| {
-        let away: Vec<f64> = values.iter().zip(&values[apart..]).map(|(one, other)| other - one).collect();
-        let (middle, most) = (median(&away), STATE_STEP_STDS * crate::MAD_TO_STD * mad(&away));
-        away.iter().map(|away| (away - middle).abs().min(most).powi(2)).sum::<f64>() / away.len() as f64
+        let differences: Vec<f64> = values.iter().zip(&values[apart..]).map(|(first, second)| second - first).collect();
+        let (middle, limit) = (median(&differences), STATE_STEP_STDS * crate::MAD_TO_STD * mad(&differences));
+        differences.iter().map(|differences| (differences - middle).abs().min(limit).powi(2)).sum::<f64>()
+            / differences.len() as f64
     });
     if near <= 0.0 {
         return 0.0;
@@ -517,12 +520,13 @@ fn lag_one_from_differences(values: &[f64]) -> f64 {
 /// fall into it, anywhere. 0 where it has not been seen, or the step is no larger than spread.
 fn recurring_state_p_value((before, after): (&[f64], &[f64])) -> f64 {
     let (short, long) = if after.len() <= before.len() { (after, before) } else { (before, after) };
-    let (there, here) = (median(short), median(long));
-    if (there - here).abs() <= STATE_STEP_STDS * crate::MAD_TO_STD * mad(long) {
+    let (short_median, long_median) = (median(short), median(long));
+    if (short_median - long_median).abs() <= STATE_STEP_STDS * crate::MAD_TO_STD * mad(long) {
         return 0.0;
     }
-    let bound = here + MIN_STATE_FRACTION * (there - here);
-    let count = |values: &[f64]| values.iter().filter(|&&value| (value > bound) == (there > here)).count();
+    let bound = long_median + MIN_STATE_FRACTION * (short_median - long_median);
+    let count =
+        |values: &[f64]| values.iter().filter(|&&value| (value > bound) == (short_median > long_median)).count();
     let share = count(long) as f64 / long.len() as f64;
     let positions = (short.len() + long.len()) as f64;
     (positions * binomial_upper_tail(short.len(), count(short), share)).min(1.0)
@@ -542,11 +546,11 @@ impl Ramp {
     fn best_fit(values: &[f64]) -> Option<Self> {
         let last = values.len().checked_sub(1).filter(|&last| last >= MIN_DRIFT_RUNS)?;
         let places = DRIFT_END_CANDIDATES.min(last);
-        let at = |place: usize| place * last / places;
-        let ends = (0..places).flat_map(|from| (from + 1..=places).map(move |to| (at(from), at(to))));
+        let index = |place: usize| place * last / places;
+        let ends = (0..places).flat_map(|from| (from + 1..=places).map(move |to| (index(from), index(to))));
         let long = ends.filter(|(from, to)| to - from >= MIN_DRIFT_RUNS);
         let ramps = long.filter_map(|(from, to)| Self::fit(values, from, to));
-        ramps.min_by(|one, other| one.squares.total_cmp(&other.squares))
+        ramps.min_by(|first, second| first.squares.total_cmp(&second.squares))
     }
 
     /// The least squares fit of the levels.

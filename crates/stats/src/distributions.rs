@@ -128,24 +128,24 @@ fn t_quantile_upper(tail: f64, degrees: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (1e-20_f64.ln(), f64::MAX.sqrt().ln());
-    let mut at = normal_quantile(1.0 - tail).max(1e-12).ln();
+    let mut log_t = normal_quantile(1.0 - tail).max(1e-12).ln();
     for _ in 0..200 {
-        let t = at.exp();
-        let found = t_upper_tail(t, degrees);
-        if found > tail {
-            low = at;
+        let t = log_t.exp();
+        let probability = t_upper_tail(t, degrees);
+        if probability > tail {
+            low = log_t;
         } else {
-            high = at;
+            high = log_t;
         }
         // Derivative of ln tail by ln t; both are nearly straight lines there, for light and for heavy tails.
-        let newton = at + (found / tail).ln() * found / (t * t_density(t, degrees));
+        let newton = log_t + (probability / tail).ln() * probability / (t * t_density(t, degrees));
         let next = if newton > low && newton < high { newton } else { f64::midpoint(low, high) };
-        if (next - at).abs() < 1e-14 * at.abs().max(1.0) {
+        if (next - log_t).abs() < 1e-14 * log_t.abs().max(1.0) {
             return next.exp();
         }
-        at = next;
+        log_t = next;
     }
-    at.exp()
+    log_t.exp()
 }
 
 /// Density of Student's t.
@@ -154,9 +154,9 @@ fn t_density(t: f64, degrees: f64) -> f64 {
     (scale - (degrees + 1.0) / 2.0 * (t * t / degrees).ln_1p()).exp()
 }
 
-/// Chance of at least `least` of `n` independent events that each have a chance of `share`.
-pub(crate) fn binomial_upper_tail(n: usize, least: usize, share: f64) -> f64 {
-    if least == 0 || share >= 1.0 {
+/// Chance of at least `count` of `n` independent events that each have a chance of `share`.
+pub(crate) fn binomial_upper_tail(n: usize, count: usize, share: f64) -> f64 {
+    if count == 0 || share >= 1.0 {
         return 1.0;
     }
     if share <= 0.0 {
@@ -164,7 +164,7 @@ pub(crate) fn binomial_upper_tail(n: usize, least: usize, share: f64) -> f64 {
     }
     let (mut term, mut tail) = (n as f64 * (-share).ln_1p(), 0.0);
     for events in 0..=n {
-        if events >= least {
+        if events >= count {
             tail += term.exp();
         }
         term += ((n - events) as f64 / (events + 1) as f64).ln() + share.ln() - (-share).ln_1p();

@@ -35,7 +35,7 @@ pub fn fit_fixed_plus_linear(loads: &[WorkSample]) -> Option<FixedPlusLinear> {
     if loads.len() < 3 || loads.iter().any(|load| !(load.time > 0.0 && load.time.is_finite())) {
         return None;
     }
-    let sum = |of: fn(&WorkSample) -> f64| loads.iter().map(of).sum::<f64>();
+    let sum = |term: fn(&WorkSample) -> f64| loads.iter().map(term).sum::<f64>();
     let (pp, pu) = (sum(|l| (l.pieces / l.time).powi(2)), sum(|l| l.pieces * l.units / l.time.powi(2)));
     let uu = sum(|l| (l.units / l.time).powi(2));
     let (p, u) = (sum(|l| l.pieces / l.time), sum(|l| l.units / l.time));

@@ -41,13 +41,13 @@ pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> O
         values.partition_point(|&value| value <= limit)
     };
     let counts: Vec<usize> = (0..values.len()).map(|start| reach(start, 1.0) - start).collect();
-    let least = ((least_share * values.len() as f64).ceil() as usize).max(3);
+    let min_count = ((least_share * values.len() as f64).ceil() as usize).max(3);
     let mut start = 0;
     while start < values.len() {
         // The fullest window near this one; a fuller one further up moves the search there.
         let near = start..reach(start, 2.0);
-        let fullest = near.max_by_key(|&at| (counts[at], std::cmp::Reverse(at)))?;
-        if fullest == start && counts[start] >= least {
+        let fullest = near.max_by_key(|&index| (counts[index], std::cmp::Reverse(index)))?;
+        if fullest == start && counts[start] >= min_count {
             let window = &values[start..start + counts[start]];
             let middle = f64::midpoint(window[(window.len() - 1) / 2], window[window.len() / 2]);
             return Some((middle, window.len() as f64 / values.len() as f64));
@@ -106,9 +106,9 @@ pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
     let mut bounds = Vec::new();
     if effective >= MIN_EFFECTIVE_SAMPLES && values[0] < values[values.len() - 1] {
         for part in BANDWIDTH_FRACTIONS {
-            let found = cluster_bounds(&values, &points, effective, part);
-            if found.len() > bounds.len() {
-                bounds = found;
+            let split_bounds = cluster_bounds(&values, &points, effective, part);
+            if split_bounds.len() > bounds.len() {
+                bounds = split_bounds;
             }
         }
     }
@@ -224,10 +224,10 @@ impl KernelDensity {
     }
 
     fn is_peak(&self, index: usize) -> bool {
-        let here = self.heights[index];
-        let before = index == 0 || self.heights[index - 1] < here;
-        let after = self.heights[index + 1..].iter().find(|&&height| height != here);
-        here > 0.0 && before && after.is_none_or(|&height| height < here)
+        let own = self.heights[index];
+        let before = index == 0 || self.heights[index - 1] < own;
+        let after = self.heights[index + 1..].iter().find(|&&height| height != own);
+        own > 0.0 && before && after.is_none_or(|&height| height < own)
     }
 
     /// The first valley that is no emptier than chance would make it: a window of twice the bandwidth around its bottom
@@ -385,12 +385,12 @@ const MIN_DEFICIT_STDS: f64 = 3.0;
 /// twice the product of both shares of the time (the runs test of Wald and Wolfowitz, 1940). `None` where all are on one side.
 pub fn mode_pattern(sequences: &[&[f64]], bound: f64) -> Option<ModePattern> {
     let pairs = || sequences.iter().flat_map(|sequence| sequence.windows(2));
-    let all: usize = sequences.iter().map(|sequence| sequence.len()).sum();
+    let count: usize = sequences.iter().map(|sequence| sequence.len()).sum();
     let below = sequences.iter().flat_map(|sequence| sequence.iter()).filter(|&&value| value < bound).count();
-    if below == 0 || below == all {
+    if below == 0 || below == count {
         return None;
     }
-    let share = below as f64 / all as f64;
+    let share = below as f64 / count as f64;
     let by_lot = 2.0 * share * (1.0 - share);
     let expected = by_lot * pairs().count() as f64;
     let changes = pairs().filter(|pair| (pair[0] < bound) != (pair[1] < bound)).count() as f64;

@@ -55,12 +55,12 @@ impl VarianceComponents {
     /// [`MachineRelation::ALL`]), and by the mean square of figures. Machines that are closer differ by no more; without a mean square, nothing
     /// is known of the common part.
     pub fn from_semivariances(semivariances: [f64; 3], square: Option<f64>) -> Self {
-        let [other, group, kind] = semivariances;
-        let group = group.min(other);
+        let [unrelated, group, kind] = semivariances;
+        let group = group.min(unrelated);
         let own = kind.min(group);
         Self {
-            common: square.map_or(UNKNOWN_COMMON_VARIANCE_FACTOR * other, |square| (square - other).max(0.0)),
-            kind_group: other - group,
+            common: square.map_or(UNKNOWN_COMMON_VARIANCE_FACTOR * unrelated, |square| (square - unrelated).max(0.0)),
+            kind_group: unrelated - group,
             machine_kind: group - own,
             machine: own,
         }
@@ -82,17 +82,17 @@ impl VarianceComponents {
         let is_unknown =
             self.common > UNKNOWN_COMMON_VARIANCE_FACTOR / 2.0 * (self.kind_group + self.machine_kind + self.machine);
         let about = if is_unknown { mean(&values) } else { 0.0 };
-        let covariance = |one: usize, other: usize| match one == other {
+        let covariance = |first: usize, second: usize| match first == second {
             true => self.total_variance(),
-            false => self.covariance(between(one, other)),
+            false => self.covariance(between(first, second)),
         };
         let matrix: Vec<Vec<f64>> =
-            (0..count).map(|one| (0..count).map(|other| covariance(one, other)).collect()).collect();
+            (0..count).map(|first| (0..count).map(|second| covariance(first, second)).collect()).collect();
         let with_it: Vec<f64> = known.iter().map(|(_, relation)| self.covariance(*relation)).collect();
         let weights = solve(matrix, &with_it)?;
         let middle = about + weights.iter().zip(&values).map(|(weight, value)| weight * (value - about)).sum::<f64>();
-        let told: f64 = weights.iter().zip(&with_it).map(|(weight, shared)| weight * shared).sum();
-        Some(MachinePrediction { mean: middle, std: (self.total_variance() - told).max(self.machine).sqrt() })
+        let explained: f64 = weights.iter().zip(&with_it).map(|(weight, shared)| weight * shared).sum();
+        Some(MachinePrediction { mean: middle, std: (self.total_variance() - explained).max(self.machine).sqrt() })
     }
 
     fn total_variance(&self) -> f64 {

@@ -196,11 +196,11 @@ impl ClosedNetwork {
     /// Q_k(n) = X(n) R_k(n). Its form for several servers loses all digits to cancellation as they fill up (G. Casale,
     /// "Conditional mean value analysis", 2008), so those are joined by Buzen's convolution, whose terms are all positive:
     /// X(n) = G(n - 1) / G(n). Both are exact.
-    pub fn solve(&self, most: usize) -> Vec<MvaResult> {
+    pub fn solve(&self, max_customers: usize) -> Vec<MvaResult> {
         let several: Vec<(f64, u32)> = self.multi_server_stations().collect();
-        let mut constants = self.single_server_constants(most);
+        let mut constants = self.single_server_constants(max_customers);
         for &station in &several {
-            constants = convolve(&constants, &multi_server_constants(station, most));
+            constants = convolve(&constants, &multi_server_constants(station, max_customers));
         }
         let population = |customers: usize| {
             let throughput = (constants[customers - 1] - constants[customers]).exp();
@@ -208,14 +208,14 @@ impl ClosedNetwork {
             let response = (customers as f64 / throughput - self.think_time).max(self.demand());
             MvaResult { customers, throughput, response }
         };
-        (1..=most).map(population).collect()
+        (1..=max_customers).map(population).collect()
     }
 
     /// The least number of customers, up to this many, with this throughput.
-    pub fn min_customers_for(&self, throughput: f64, most: usize) -> Option<usize> {
+    pub fn min_customers_for(&self, throughput: f64, max_customers: usize) -> Option<usize> {
         // Of a network that is one station, the throughput equals its capacity but for rounding.
         let enough = throughput * (1.0 - 1e-12);
-        self.solve(most)
+        self.solve(max_customers)
             .iter()
             .find(|population| population.throughput >= enough)
             .map(|population| population.customers)
@@ -231,14 +231,14 @@ impl ClosedNetwork {
     }
 
     /// Logarithms of the normalising constants G(0) to G(most) of think time, delays and stations of one server.
-    fn single_server_constants(&self, most: usize) -> Vec<f64> {
+    fn single_server_constants(&self, max_customers: usize) -> Vec<f64> {
         let is_single = |station: &&Station| station.service == Service::Queue(NonZeroU32::MIN) && station.demand > 0.0;
         let delays = self.stations.iter().filter(|station| station.service == Service::Delay);
         let delay = self.think_time + delays.map(|station| station.demand).sum::<f64>();
         let mut queues: Vec<(f64, f64)> =
             self.stations.iter().filter(is_single).map(|station| (station.demand, 0.0)).collect();
         let mut constants = vec![0.0];
-        for customers in 1..=most {
+        for customers in 1..=max_customers {
             let cycle = delay + queues.iter().map(|(demand, queue)| demand * (1.0 + queue)).sum::<f64>();
             // Nowhere to be: G(n) = 0.
             let throughput = if cycle > 0.0 { customers as f64 / cycle } else { f64::INFINITY };
@@ -250,9 +250,9 @@ impl ClosedNetwork {
 }
 
 /// Logarithms of D^n / (a(1) a(2) ... a(n)) with a(i) the servers that i customers keep busy.
-fn multi_server_constants((demand, servers): (f64, u32), most: usize) -> Vec<f64> {
+fn multi_server_constants((demand, servers): (f64, u32), max_customers: usize) -> Vec<f64> {
     let factor = |customers: usize| (demand / (customers as f64).min(f64::from(servers))).ln();
-    let sums = (1..=most).scan(0.0, |sum, customers| {
+    let sums = (1..=max_customers).scan(0.0, |sum, customers| {
         *sum += factor(customers);
         Some(*sum)
     });
@@ -260,13 +260,13 @@ fn multi_server_constants((demand, servers): (f64, u32), most: usize) -> Vec<f64
 }
 
 /// The convolution of two sequences, all by their logarithms: a delay of many service times is beyond any other range.
-fn convolve(one: &[f64], other: &[f64]) -> Vec<f64> {
-    let at = |n: usize| {
-        let terms = || (0..=n).map(|i| one[i] + other[n - i]);
+fn convolve(first: &[f64], second: &[f64]) -> Vec<f64> {
+    let term_at = |n: usize| {
+        let terms = || (0..=n).map(|i| first[i] + second[n - i]);
         let largest = terms().fold(f64::NEG_INFINITY, f64::max);
         largest + terms().map(|term| (term - largest).exp()).sum::<f64>().ln()
     };
-    (0..one.len()).map(at).collect()
+    (0..first.len()).map(term_at).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn spearman(x: &[f64], y: &[f64]) -> Option<(f64, f64)> {
     }
     let points: Vec<(f64, f64)> = ranks(x).into_iter().zip(ranks(y)).collect();
     let center = (x.len() as f64 + 1.0) / 2.0;
-    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|(a, b)| of(a - center, b - center)).sum::<f64>();
+    let sum = |term: fn(f64, f64) -> f64| points.iter().map(|(a, b)| term(a - center, b - center)).sum::<f64>();
     let (xx, yy, xy) = (sum(|a, _| a * a), sum(|_, b| b * b), sum(|a, b| a * b));
     if xx == 0.0 || yy == 0.0 {
         return None;
@@ -181,37 +181,37 @@ pub fn rank_change_points(values: &[f64], min_segment: usize) -> Vec<RankChangeP
         .collect()
 }
 
-fn segment(values: &[f64], offset: usize, least: usize, random: &mut Random, found: &mut Vec<(usize, f64)>) {
-    if values.len() < 2 * least || values.iter().all(|value| *value == values[0]) {
+fn segment(values: &[f64], offset: usize, min_segment: usize, random: &mut Random, splits: &mut Vec<(usize, f64)>) {
+    if values.len() < 2 * min_segment || values.iter().all(|value| *value == values[0]) {
         return;
     }
     let mut ranks = ranks(values);
-    let (index, score) = best_split(&ranks, least);
+    let (index, score) = best_split(&ranks, min_segment);
     let allowed = (ALPHA * f64::from(PERMUTATIONS + 1)) as u32;
     let mut as_extreme = 1;
     for _ in 0..PERMUTATIONS {
         random.shuffle(&mut ranks);
-        as_extreme += u32::from(best_split(&ranks, least).1 >= score * (1.0 - 1e-12));
+        as_extreme += u32::from(best_split(&ranks, min_segment).1 >= score * (1.0 - 1e-12));
         if as_extreme > allowed {
             return;
         }
     }
-    found.push((offset + index, f64::from(as_extreme) / f64::from(PERMUTATIONS + 1)));
-    segment(&values[..index], offset, least, random, found);
-    segment(&values[index..], offset + index, least, random, found);
+    splits.push((offset + index, f64::from(as_extreme) / f64::from(PERMUTATIONS + 1)));
+    segment(&values[..index], offset, min_segment, random, splits);
+    segment(&values[index..], offset + index, min_segment, random, splits);
 }
 
 /// The split with the largest standardised difference of mean ranks: its index and its squared score.
-fn best_split(ranks: &[f64], least: usize) -> (usize, f64) {
+fn best_split(ranks: &[f64], min_segment: usize) -> (usize, f64) {
     let n = ranks.len();
     let mean = (n as f64 + 1.0) / 2.0;
     let mut sum = 0.0;
-    let mut best = (least, f64::NEG_INFINITY);
-    for (index, rank) in ranks.iter().enumerate().take(n - least) {
+    let mut best = (min_segment, f64::NEG_INFINITY);
+    for (index, rank) in ranks.iter().enumerate().take(n - min_segment) {
         sum += rank - mean;
         let split = index + 1;
         let score = sum * sum / (split as f64 * (n - split) as f64);
-        if split >= least && score > best.1 {
+        if split >= min_segment && score > best.1 {
             best = (split, score);
         }
     }

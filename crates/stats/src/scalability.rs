@@ -99,11 +99,11 @@ fn nearest_fit(problem: &FitProblem<'_>, start: Coefficients) -> Option<Scalabil
         (0.0..=1.0).contains(&sigma) && kappa >= 0.0 && logarithm.exp().is_normal()
     };
     let inside = problem.descend(start, [None; 3]).filter(makes_sense);
-    let found = inside.or_else(|| {
-        let on_bounds = REGION_FACES.iter().filter_map(|&held| problem.descend(start, held)).filter(makes_sense);
-        on_bounds.min_by(|one, other| problem.cost(one).total_cmp(&problem.cost(other)))
+    let nearest = inside.or_else(|| {
+        let on_bounds = REGION_FACES.iter().filter_map(|&fixed| problem.descend(start, fixed)).filter(makes_sense);
+        on_bounds.min_by(|first, second| problem.cost(first).total_cmp(&problem.cost(second)))
     });
-    found.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
+    nearest.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
 }
 
 /// The exact solution of the linear form, each equation divided by its left side, as noise is proportional to it;
@@ -113,12 +113,12 @@ fn linear_fit(points: &[(f64, f64)]) -> Coefficients {
     for &(n, x) in points {
         equations.add([1.0, n - 1.0, n * (n - 1.0)].map(|term| term * x / n), 1.0);
     }
-    let most = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
+    let highest = points.iter().map(|&(n, x)| x / n).fold(0.0, f64::max);
     match equations.solve() {
         Some([scale, contention, coherency]) if scale > 0.0 => {
             [-scale.ln(), (contention / scale).clamp(0.0, 1.0), (coherency / scale).max(0.0)]
         }
-        _ => [most.ln(), 0.1, 0.0],
+        _ => [highest.ln(), 0.1, 0.0],
     }
 }
 
@@ -146,25 +146,25 @@ impl FitProblem<'_> {
     }
 
     /// The sum of squares; infinite for an invalid law.
-    fn cost(&self, at: &Coefficients) -> f64 {
+    fn cost(&self, law: &Coefficients) -> f64 {
         let square =
-            |&point: &(f64, f64)| self.residual(at, point).map_or(f64::INFINITY, |(residual, _)| residual.powi(2));
+            |&point: &(f64, f64)| self.residual(law, point).map_or(f64::INFINITY, |(residual, _)| residual.powi(2));
         self.points.iter().map(square).sum()
     }
 
     /// The nearest law with some coefficients held, by descent from a start.
-    fn descend(&self, start: Coefficients, held: HeldCoefficients) -> Option<Coefficients> {
-        let mut at: Coefficients = std::array::from_fn(|i| held[i].unwrap_or(start[i]));
-        let (mut cost, mut damping) = (self.cost(&at), 1e-3);
+    fn descend(&self, start: Coefficients, fixed: HeldCoefficients) -> Option<Coefficients> {
+        let mut law: Coefficients = std::array::from_fn(|i| fixed[i].unwrap_or(start[i]));
+        let (mut cost, mut damping) = (self.cost(&law), 1e-3);
         for _ in 0..MAX_DESCENT_STEPS {
-            let Some(mut equations) = self.normal_equations(&at, &held) else { break };
+            let Some(mut equations) = self.normal_equations(&law, &fixed) else { break };
             (0..3).for_each(|i| equations.matrix[i][i] *= 1.0 + damping);
             let step = equations.solve()?;
-            let next: Coefficients = std::array::from_fn(|i| at[i] + step[i]);
+            let next: Coefficients = std::array::from_fn(|i| law[i] + step[i]);
             let new = self.cost(&next);
             if new.is_finite() && new <= cost {
                 let rests = cost - new <= CONVERGED_COST_SHARE * cost;
-                (at, cost, damping) = (next, new, (damping / 10.0).max(1e-12));
+                (law, cost, damping) = (next, new, (damping / 10.0).max(1e-12));
                 if rests {
                     break;
                 }
@@ -175,18 +175,18 @@ impl FitProblem<'_> {
                 }
             }
         }
-        cost.is_finite().then_some(at)
+        cost.is_finite().then_some(law)
     }
 
     /// Gauss's approximation around a law; held coefficients do not move.
-    fn normal_equations(&self, at: &Coefficients, held: &HeldCoefficients) -> Option<NormalEquations> {
+    fn normal_equations(&self, law: &Coefficients, fixed: &HeldCoefficients) -> Option<NormalEquations> {
         let mut equations = NormalEquations::default();
         for &point in self.points {
-            let (residual, row) = self.residual(at, point)?;
+            let (residual, row) = self.residual(law, point)?;
             equations.add(row, residual);
         }
         let NormalEquations { matrix, right } = &mut equations;
-        for i in (0..3).filter(|&i| held[i].is_some()) {
+        for i in (0..3).filter(|&i| fixed[i].is_some()) {
             (0..3).for_each(|j| (matrix[i][j], matrix[j][i]) = (0.0, 0.0));
             (matrix[i][i], right[i]) = (1.0, 0.0);
         }
@@ -302,9 +302,9 @@ fn fit_with_resamples(loads: &[RepeatedLoad<'_>], resamples: usize) -> Option<Sc
         nearest_fit(&FitProblem { points: &drawn, errors: ErrorModel::Relative }, start)
     };
     let laws: Vec<Scalability> = (0..resamples).filter_map(again).collect();
-    let interval = |of: fn(&Scalability) -> f64| percentiles(laws.iter().map(of).collect());
+    let interval = |quantity: fn(&Scalability) -> f64| percentiles(laws.iter().map(quantity).collect());
     let missed = |mean: &&LogMean| (law.throughput_at(mean.n).ln() - mean.logarithm).abs();
-    let furthest = means.iter().max_by(|one, other| missed(one).total_cmp(&missed(other)))?;
+    let furthest = means.iter().max_by(|first, second| missed(first).total_cmp(&missed(second)))?;
     let tail = (1.0 - CONFIDENCE_LEVEL) / 2.0 / means.len() as f64;
     let is_close = |mean: &LogMean| {
         missed(&mean) <= (1.0 + MAX_MISFIT).ln().max(t_quantile(1.0 - tail, mean.degrees) * mean.error)
@@ -351,8 +351,8 @@ impl LogMean {
 fn percentiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)? as f64;
-    let at = |share: f64| values[(share * last).round() as usize];
-    Some((at((1.0 - CONFIDENCE_LEVEL) / 2.0), at((1.0 + CONFIDENCE_LEVEL) / 2.0)))
+    let percentile = |share: f64| values[(share * last).round() as usize];
+    Some((percentile((1.0 - CONFIDENCE_LEVEL) / 2.0), percentile((1.0 + CONFIDENCE_LEVEL) / 2.0)))
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub fn paced_rate(done: &[ProgressPoint]) -> Option<PacedRate> {
     if let [first, .., last] = &ends[..]
         && ends.len() >= MIN_PAUSES
     {
-        let bunch = between(first, last).map(|all| all / (ends.len() - 1) as f64);
+        let bunch = between(first, last).map(|total| total / (ends.len() - 1) as f64);
         return Some(PacedRate { rate: bunch[0] / bunch[1], bunches: Some(bunch) });
     }
     let [amount, seconds] = between(first, last);

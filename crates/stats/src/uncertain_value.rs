@@ -91,7 +91,7 @@ impl UncertainValue {
 
     /// The figure less another that was measured apart from it.
     pub fn minus(self, other: Self) -> Self {
-        let add = |one: f64, other: f64| one.hypot(other);
+        let add = |first: f64, other: f64| first.hypot(other);
         let VarianceEstimate { degrees, .. } = self.mean_variance().plus(other.mean_variance());
         Self {
             value: self.value - other.value,
@@ -163,9 +163,9 @@ impl UncertainValue {
 
     /// The distance of the figure from a limit that has this chance to be found, by a test that finds what has at most the other
     /// chance by accident. The error is taken as it came out: how likely it was to come out so is not part of it.
-    pub fn detectable_effect(&self, by_accident: f64, found: f64) -> f64 {
+    pub fn detectable_effect(&self, by_accident: f64, power: f64) -> f64 {
         let error = self.mean_variance().variance.sqrt();
-        error * (t_quantile(1.0 - by_accident / 2.0, self.degrees) + t_quantile(found, self.degrees).max(0.0))
+        error * (t_quantile(1.0 - by_accident / 2.0, self.degrees) + t_quantile(power, self.degrees).max(0.0))
     }
 
     /// How many times the work would tell the figure from limits that it lies beyond, or between: the errors fall with its root.
@@ -197,11 +197,11 @@ impl UncertainValue {
 /// The ratio of the medians of two groups of rounds, other over base, as a logarithm; `None` unless both have [`MIN_INTERVAL_ROUNDS`], all
 /// positive. With history, that of the ratio, the error has what differs from run to run.
 pub fn ratio_of_medians(base: &[f64], other: &[f64], history: Option<&BetweenRunVariance>) -> Option<UncertainValue> {
-    let apart = UncertainValue::log_median(other)?.minus(UncertainValue::log_median(base)?);
-    let Some(history) = history else { return Some(apart) };
+    let ratio = UncertainValue::log_median(other)?.minus(UncertainValue::log_median(base)?);
+    let Some(history) = history else { return Some(ratio) };
     let spreads = [base, other].map(|rounds| within_run_variance(&logarithms(rounds)?));
     let own = spreads[0]?.plus(spreads[1]?);
-    Some(UncertainValue::from_variance(apart.value, history.headline_variance(own)))
+    Some(UncertainValue::from_variance(ratio.value, history.headline_variance(own)))
 }
 
 /// The ratio of two quantities that were measured in the same passes, second over first, as a logarithm: what both have in common
@@ -327,13 +327,13 @@ pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 /// that it holds for the ratios of a report too, which share sides and the state of the machine.
 pub fn adjusted_p_values(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
-    order.sort_unstable_by(|&one, &other| chances[other].total_cmp(&chances[one]));
-    let all = chances.len() as f64;
+    order.sort_unstable_by(|&first, &second| chances[second].total_cmp(&chances[first]));
+    let tests = chances.len() as f64;
     let mut joint = vec![1.0; chances.len()];
-    let mut least: f64 = 1.0;
+    let mut lowest: f64 = 1.0;
     for (above, &test) in order.iter().enumerate() {
-        least = least.min(chances[test] * all / (all - above as f64));
-        joint[test] = least;
+        lowest = lowest.min(chances[test] * tests / (tests - above as f64));
+        joint[test] = lowest;
     }
     joint
 }

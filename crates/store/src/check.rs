@@ -380,10 +380,10 @@ fn check_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> CheckRes
     }
 }
 
-fn check_same_length((column, found): (&str, usize), (reference, expected): (&str, usize)) -> CheckResult {
-    match found == expected {
+fn check_same_length((column, length): (&str, usize), (reference, expected): (&str, usize)) -> CheckResult {
+    match length == expected {
         true => Ok(()),
-        false => invalid_field(column, format!("{found} values, but `{reference}` has {expected}")),
+        false => invalid_field(column, format!("{length} values, but `{reference}` has {expected}")),
     }
 }
 

@@ -42,7 +42,8 @@ impl Store {
             kelvin_core::RunStatus::Partial(_) => "partial",
         });
         let [rounds, bytes] = [line.measured_rounds, line.bytes].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
-        let of = values![&line.id, &line.started, &line.machine, &line.mode, &line.kelvin, status, rounds, bytes];
-        Ok(!self.rows(select, of, |_| Ok(()))?.is_empty())
+        let parameters =
+            values![&line.id, &line.started, &line.machine, &line.mode, &line.kelvin, status, rounds, bytes];
+        Ok(!self.rows(select, parameters, |_| Ok(()))?.is_empty())
     }
 }

@@ -44,14 +44,9 @@ pub enum DatabaseError {
     /// The row that another belongs to is not there.
     #[error("{0}: the row that another belongs to is gone")]
     Orphan(String),
-    /// It cannot hold a value.
-    #[error("{store}: {problem}")]
-    NotStorable {
-        /// The store.
-        store: String,
-        /// Which one, and why.
-        problem: String,
-    },
+    /// It cannot hold a value: the store, and which value and why.
+    #[error("{0}: {1}")]
+    NotStorable(String, String),
     /// Anything else.
     #[error("{0}: {1}")]
     Other(String, #[source] BoxError),
@@ -76,14 +71,9 @@ pub enum DataDirectoryError {
 /// Why a text does not say where a store is.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
-    /// It begins as a URL, but is none.
-    #[error("{url}: {problem}; postgres://USER@HOST/DATABASE is right")]
-    NotAUrl {
-        /// The text, without its password.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// It begins as a URL, but is none: the text, without its password, and what is wrong with it.
+    #[error("{0}: {1}; postgres://USER@HOST/DATABASE is right")]
+    NotAUrl(String, String),
     /// This build has no client of PostgreSQL for this URL.
     #[error("{0}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
     WithoutPostgres(String),
@@ -135,22 +125,12 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// A server does not serve this store: no host, no database, no right, no TLS as it is asked for.
-    #[error("{store}: {problem}")]
-    Server {
-        /// The store.
-        store: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The server cannot be reached for another reason.
-    #[error("{store} cannot be reached: {problem}")]
-    Unreachable {
-        /// The store.
-        store: String,
-        /// The reason.
-        problem: String,
-    },
+    /// A server does not serve this store, and what is wrong: no host, no database, no right, no TLS as it is asked for.
+    #[error("{0}: {1}")]
+    Server(String, String),
+    /// The server of this store cannot be reached for another reason.
+    #[error("{0} cannot be reached: {1}")]
+    Unreachable(String, String),
     /// Another program has a schema of our name there.
     #[error("{0}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
     ForeignSchema(String),
@@ -193,14 +173,9 @@ pub enum AppendError {
     /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] InvalidField),
-    /// The database cannot hold a part of it.
-    #[error("run {id} cannot be stored there: {problem}")]
-    NotStorable {
-        /// The run.
-        id: String,
-        /// What of it, and why.
-        problem: String,
-    },
+    /// The database cannot hold a part of this run: what of it, and why.
+    #[error("run {0} cannot be stored there: {1}")]
+    NotStorable(String, String),
     /// The database failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -227,14 +202,9 @@ pub enum FindError {
     /// `last~N` with an N that is no number.
     #[error("{0:?} is not last~N with a whole number N")]
     BadOffset(String),
-    /// Several match.
-    #[error("{name:?} could be {candidates}")]
-    Ambiguous {
-        /// What was asked for.
-        name: String,
-        /// Ids that begin with it, newest first, at most eight, and how many more there are.
-        candidates: String,
-    },
+    /// Several match this name: ids that begin with it, newest first, at most eight, and how many more there are.
+    #[error("{0:?} could be {1}")]
+    Ambiguous(String, String),
     /// The database failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -276,14 +246,9 @@ pub enum LabelError {
     /// The name does not match exactly one run.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// A tag to be removed is not there.
-    #[error("run {id} has no tag {name}")]
-    NoSuchTag {
-        /// The run.
-        id: String,
-        /// Name of the tag.
-        name: String,
-    },
+    /// A run does not have the tag to be removed, of this name.
+    #[error("run {0} has no tag {1}")]
+    NoSuchTag(String, String),
 }
 
 impl From<DatabaseError> for LabelError {
@@ -339,7 +304,7 @@ impl DatabaseError {
     fn is_store_failure(&self) -> bool {
         !matches!(
             self,
-            Self::Damaged(..) | Self::Other(..) | Self::Duplicate(_) | Self::Orphan(_) | Self::NotStorable { .. }
+            Self::Damaged(..) | Self::Other(..) | Self::Duplicate(_) | Self::Orphan(_) | Self::NotStorable(..)
         )
     }
 }
@@ -404,14 +369,6 @@ pub enum ImportError {
     /// No kelvin wrote this format.
     #[error("field format: there is no format {0}; formats are counted from 1")]
     UnknownFormat(u64),
-    /// A field is missing or of another type.
-    #[error("field {field}: {problem}")]
-    Field {
-        /// Path to the field, or the line and column near it.
-        field: String,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// The run is inconsistent.
     #[error(transparent)]
     Invalid(#[from] InvalidField),

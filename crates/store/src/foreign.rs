@@ -52,7 +52,7 @@ pub enum Error {
 }
 
 fn reasons_text(left_out: &[String]) -> String {
-    left_out.iter().map(|one| format!("; {one}")).collect()
+    left_out.iter().map(|reason| format!("; {reason}")).collect()
 }
 
 impl Tool {
@@ -109,16 +109,16 @@ impl Tool {
     pub fn read(self, file: &[u8], import: &ImportInfo<'_>) -> Result<Run, Error> {
         let not_of = |problem: String| Error::NotOf { tool: self, problem };
         let text = &decode::decode_text(file).ok_or_else(|| not_of("it is no text".into()))?;
-        let found = match self {
+        let results = match self {
             Self::Lmbench => lmbench::read(text),
             Self::Fio => fio::read(text),
             Self::Iperf3 => iperf3::read(text),
             Self::Sysbench => sysbench::read(text),
         };
-        let found = found.map_err(not_of)?;
-        if found.values.is_empty() {
-            return Err(Error::Nothing(found.not_imported));
+        let results = results.map_err(not_of)?;
+        if results.values.is_empty() {
+            return Err(Error::Nothing(results.not_imported));
         }
-        Ok(run::build_run(self, file, found, import))
+        Ok(run::build_run(self, file, results, import))
     }
 }

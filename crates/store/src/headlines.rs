@@ -65,11 +65,11 @@ impl Store {
     /// If the store fails, or a row of it is damaged.
     pub fn spread_history(
         &self,
-        of: &HistoryFilter<'_>,
+        filter: &HistoryFilter<'_>,
         metrics: &[Metric],
         limit: usize,
     ) -> Result<Vec<SpreadHistory>, LoadError> {
-        self.spread_history_over(of, metrics, None, limit)
+        self.spread_history_over(filter, metrics, None, limit)
     }
 
     /// As [`Store::spread_history`], with each headline over that of another metric, without parameters, in the same run: runs that have none are
@@ -79,12 +79,12 @@ impl Store {
     /// As of [`Store::spread_history`].
     pub fn spread_history_over(
         &self,
-        of: &HistoryFilter<'_>,
+        filter: &HistoryFilter<'_>,
         metrics: &[Metric],
         over: Option<&Metric>,
         limit: usize,
     ) -> Result<Vec<SpreadHistory>, LoadError> {
-        let HistoryFilter { machine, mode, excluded } = *of;
+        let HistoryFilter { machine, mode, excluded } = *filter;
         let newest = newest_headlines_sql(excluded.len(), over.is_some());
         let excluded = excluded.iter().map(|&id| SqlValue::from(id));
         let over = over.map(|over| values![over.id.as_str(), over.version, axes_json(&Case::new())].to_vec());
@@ -95,8 +95,8 @@ impl Store {
             for axes in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
                 let case = series_case(&metric.id, &axes)?;
                 let of_case = values![axes, machine, mode, sql_limit(Some(limit))];
-                let of = [&of_metric[..], of_case, &which].concat();
-                let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
+                let filter = [&of_metric[..], of_case, &which].concat();
+                let pairs: Vec<(f64, f64)> = self.rows(&newest, &filter, |row| Ok((row.take(0)?, row.take(1)?)))?;
                 let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
                 if !headlines.is_empty() {
                     learned.push(SpreadHistory { metric: metric.id, case, headlines, within_variances: within });
@@ -154,18 +154,18 @@ pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline
 
 /// Stores headlines of a run that has none yet.
 pub(crate) fn put_headlines(engine: &dyn SqlConnection, run: i64, headlines: &[StoredHeadline]) -> SqlResult<()> {
-    let of = |headline: &StoredHeadline| {
+    let key = |headline: &StoredHeadline| {
         values![headline.metric.as_str(), headline.version, axes_json(&headline.case)].to_vec()
     };
     let add = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     // In one order, so that of two that add the same ones at once none waits for the other in turn.
-    let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(of).collect();
+    let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(key).collect();
     series.sort_by_key(|values| format!("{values:?}"));
     engine.execute_each(add, &mut series.into_iter())?;
     let put = "INSERT INTO headline (series, run, value, within_variance)
                SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND axes = $3";
     let values = |headline: &StoredHeadline| {
-        [of(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
+        [key(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
     };
     engine.execute_each(put, &mut headlines.iter().map(values))
 }

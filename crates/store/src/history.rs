@@ -102,17 +102,17 @@ impl Store {
         if machines.is_empty() {
             return Ok(Vec::new());
         }
-        let wanted: Vec<String> = (3..3 + machines.len()).map(|number| format!("${number}")).collect();
+        let placeholders: Vec<String> = (3..3 + machines.len()).map(|number| format!("${number}")).collect();
         let select = format!(
             "SELECT key, id, started, started_us FROM run
              WHERE machine IN ({}) AND status = 'complete' AND mode = $1
              AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
              ORDER BY started_us DESC, id DESC LIMIT $2",
-            wanted.join(", ")
+            placeholders.join(", ")
         );
-        let of: Vec<SqlValue> =
+        let parameters: Vec<SqlValue> =
             values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(SqlValue::from)).collect();
-        let mut runs = self.rows(&select, &of, |row| {
+        let mut runs = self.rows(&select, &parameters, |row| {
             Ok(HistoryRunRow { key: row.take(0)?, id: row.take(1)?, started: row.take(2)?, started_us: row.take(3)? })
         })?;
         runs.reverse();
@@ -131,7 +131,7 @@ impl Store {
         let mut places: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
         places.sort_unstable();
         let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
-        let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
+        let mut by_series: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.wanted_series(is_wanted)? {
             let (mut values, mut next) = (Vec::new(), 0);
             self.connection().each_pair(SELECT_VALUES, values![series, first, last], &mut |key, value| {
@@ -148,10 +148,10 @@ impl Store {
                 return Err(damaged_series(&format!("{metric} {case}"), "a value", "it is not finite"));
             }
             if !values.is_empty() {
-                found.entry((metric, case, version)).or_default().append(&mut values);
+                by_series.entry((metric, case, version)).or_default().append(&mut values);
             }
         }
-        let series = found.into_iter().map(|((metric, case, version), mut values)| {
+        let series = by_series.into_iter().map(|((metric, case, version), mut values)| {
             values.sort_by_key(|value| value.run);
             values.dedup_by_key(|value| value.run);
             StoredSeries { metric, version, case, values }
@@ -174,13 +174,13 @@ impl Store {
         if machines.is_empty() {
             return Ok(latest);
         }
-        let wanted: HashMap<i64, SeriesId> = self.wanted_series(is_wanted)?.into_iter().collect();
+        let series_ids: HashMap<i64, SeriesId> = self.wanted_series(is_wanted)?.into_iter().collect();
         for identities in machines {
             let mut seen: HashSet<i64> = HashSet::new();
             for run in self.history_runs(identities, mode, MAX_LATEST_RUNS)?.iter().rev() {
                 let select = "SELECT series, value FROM headline WHERE run = $1";
                 self.connection().each_pair(select, values![run.key], &mut |series, value| {
-                    if let Some(identified) = wanted.get(&series).filter(|_| seen.insert(series)) {
+                    if let Some(identified) = series_ids.get(&series).filter(|_| seen.insert(series)) {
                         latest.entry(identified.clone()).or_default().push(value);
                     }
                 })?;

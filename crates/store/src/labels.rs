@@ -173,15 +173,15 @@ impl Store {
         let id = self.find(name)?;
         let missing = self.in_label_transaction(&id, |engine, run| {
             let mut rows = engine.query("SELECT name FROM tag WHERE run = $1", values![run])?;
-            let there: Vec<String> = rows.iter_mut().filter_map(|row| row.take(0).ok()).collect();
-            if let Some(missing) = removed.iter().find(|name| !there.contains(name)) {
+            let names: Vec<String> = rows.iter_mut().filter_map(|row| row.take(0).ok()).collect();
+            if let Some(missing) = removed.iter().find(|name| !names.contains(name)) {
                 return Ok(Some(missing.clone()));
             }
-            let mut each = removed.iter().map(|name| values![run, name].to_vec());
-            engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut each)?;
+            let mut parameters = removed.iter().map(|name| values![run, name].to_vec());
+            engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut parameters)?;
             put_labels(&labels(tags, None), engine, run, OldLabels::Replaced).map(|()| None)
         })?;
-        missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag { id, name }))
+        missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag(id, name)))
     }
 
     /// Gives the run that a name means a note in place of the one that it has, or, if it is empty, takes that away; returns its id.

@@ -69,14 +69,16 @@ pub(crate) fn percent_decoded(part: &str) -> Option<String> {
 
 /// A text with every password in URLs of servers left out, whether or not they are well-formed.
 pub fn without_password(text: &str) -> String {
-    let Some((at, scheme)) = URL_SCHEMES.iter().filter_map(|scheme| Some((text.find(scheme)?, scheme))).min() else {
+    let Some((start, scheme)) = URL_SCHEMES.iter().filter_map(|scheme| Some((text.find(scheme)?, scheme))).min() else {
         return text.to_owned();
     };
-    let (before, url) = text.split_at(at + scheme.len());
+    let (before, url) = text.split_at(start + scheme.len());
     let end = url.find(|letter: char| letter.is_whitespace() || "'\"`".contains(letter)).unwrap_or(url.len());
     let (url, after) = url.split_at(end);
     let hidden = match (url.find(':'), url.rfind('@')) {
-        (Some(colon), Some(at)) if colon < at => format!("{}:{PASSWORD_MASK}{}", &url[..colon], &url[at..]),
+        (Some(colon), Some(start)) if colon < start => {
+            format!("{}:{PASSWORD_MASK}{}", &url[..colon], &url[start..])
+        }
         _ => url.to_owned(),
     };
     let shown: Vec<&str> = hidden.split_inclusive(['?', '&']).collect();

@@ -124,8 +124,8 @@ fn postgres_dialect(step: &str) -> String {
 
 /// The steps of a server from this version on, each with the note that it was done.
 #[cfg(feature = "postgres")]
-pub(crate) fn postgres_migrations(found: i64) -> impl Iterator<Item = String> {
-    let done = usize::try_from(found).unwrap_or(MIGRATIONS.len());
+pub(crate) fn postgres_migrations(version: i64) -> impl Iterator<Item = String> {
+    let done = usize::try_from(version).unwrap_or(MIGRATIONS.len());
     MIGRATIONS.iter().enumerate().skip(done).map(|(place, step)| {
         let before = if place == 0 { POSTGRES_LAYOUT } else { "" };
         format!("{before}{}; UPDATE layout SET version = {}", postgres_dialect(step), place + 1)
@@ -141,8 +141,8 @@ pub(crate) fn schema_version(connection: &Connection) -> Result<i64> {
 pub(crate) fn migrate(connection: &Connection) -> Result<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Read again under the lock: another process may have done it meanwhile.
-    let found = schema_version(&transaction)?;
-    let done = usize::try_from(found).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
+    let version = schema_version(&transaction)?;
+    let done = usize::try_from(version).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
     for step in &MIGRATIONS[done..] {
         transaction.execute_batch(step)?;
     }

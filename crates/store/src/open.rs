@@ -233,8 +233,8 @@ fn set_untrusted(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)?;
     // The file is not mapped: one that is cut while it is read would be a signal.
     connection.pragma_update(None, "mmap_size", 0)?;
-    for (limit, most) in SQLITE_LIMITS {
-        connection.set_limit(limit, most)?;
+    for (limit, value) in SQLITE_LIMITS {
+        connection.set_limit(limit, value)?;
     }
     Ok(())
 }
@@ -242,8 +242,8 @@ fn set_untrusted(connection: &Connection) -> rusqlite::Result<()> {
 /// Creates missing directories and the file, or says in plain words why it cannot. Returns whether the file is new.
 fn create_file(path: &Path) -> Result<bool, OpenError> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory(path.to_path_buf())),
-        Ok(found) if !found.is_file() => return Err(OpenError::NotRegular(path.to_path_buf())),
+        Ok(metadata) if metadata.is_dir() => return Err(OpenError::IsDirectory(path.to_path_buf())),
+        Ok(metadata) if !metadata.is_file() => return Err(OpenError::NotRegular(path.to_path_buf())),
         _ => {}
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -266,7 +266,7 @@ const ONE_PAGE: u64 = 4096;
 /// Removes a new file in which no store could be made, unless another process has meanwhile made one there. Errors are ignored: an
 /// empty file is a store as well.
 fn remove_empty(path: &Path) {
-    let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes(path) <= ONE_PAGE && bytes(&log_of(path)) == 0 {
         for file in [path, &log_of(path), &beside(path, "-shm")] {
             let _ = fs::remove_file(file);
@@ -291,19 +291,19 @@ fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, Ope
     let ask = |pragma: &str| -> Result<i64, OpenError> {
         connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(|error| open_error(path, error))
     };
-    let found = ask("user_version")?;
+    let version = ask("user_version")?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(|error| open_error(path, error))?;
     let application = ask("application_id")?;
-    let empty = tables == 0 && found == 0 && application == 0;
+    let empty = tables == 0 && version == 0 && application == 0;
     if !empty && application != APPLICATION_ID {
         return Err(OpenError::Foreign(path.to_path_buf()));
     }
-    if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { store: path.display().to_string(), found, known: SCHEMA_VERSION });
+    if version > SCHEMA_VERSION {
+        return Err(OpenError::Newer { store: path.display().to_string(), found: version, known: SCHEMA_VERSION });
     }
-    Ok(found)
+    Ok(version)
 }
 
 /// Write-ahead logging, each commit flushed to the disk before it counts.

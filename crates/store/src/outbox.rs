@@ -47,9 +47,9 @@ impl Store {
     /// # Errors
     /// If the file beside it cannot be made or locked.
     pub fn lock_recording(&self) -> io::Result<RecordingLock> {
-        let held = self.lock_file(RECORDING_SUFFIX)?;
-        held.lock_shared()?;
-        Ok(RecordingLock { _held: held })
+        let file = self.lock_file(RECORDING_SUFFIX)?;
+        file.lock_shared()?;
+        Ok(RecordingLock { _held: file })
     }
 
     /// Shows that this program watches the machine with this file as its store; `None` if another one does.
@@ -57,9 +57,9 @@ impl Store {
     /// # Errors
     /// If the file beside it cannot be made or locked.
     pub fn try_lock_watch(&self) -> io::Result<Option<WatchLock>> {
-        let held = self.lock_file(WATCH_SUFFIX)?;
-        match held.try_lock() {
-            Ok(()) => Ok(Some(WatchLock { _held: held })),
+        let file = self.lock_file(WATCH_SUFFIX)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(WatchLock { _held: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

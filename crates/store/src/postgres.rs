@@ -100,9 +100,9 @@ impl PostgresConnection {
         let tries = u32::try_from(config.get_hostaddrs().len().max(1)).unwrap_or(1);
         let limit = config.get_connect_timeout().copied().unwrap_or(ANSWER_TIMEOUT).saturating_mul(tries);
         let reached = runtime.block_on(async { timeout(limit, connect_any(address, &config)).await });
-        let silent = |_| OpenError::Unreachable {
-            store: address.name().to_owned(),
-            problem: format!("the server does not answer within {} s", limit.as_secs()),
+        let silent = |_| {
+            let problem = format!("the server does not answer within {} s", limit.as_secs());
+            OpenError::Unreachable(address.name().to_owned(), problem)
         };
         let PostgresClient { client, connection, ended } = reached.map_err(silent)??;
         let server = Self {
@@ -126,8 +126,8 @@ impl PostgresConnection {
         let transaction = crate::sql::Transaction::begin(self, TransactionMode::Write)?;
         self.execute("SELECT pg_advisory_xact_lock($1)", values![APPLICATION_ID])?;
         // Read again under the lock: another program may have done it meanwhile.
-        let found = self.schema_version()?;
-        for step in postgres_migrations(found) {
+        let version = self.schema_version()?;
+        for step in postgres_migrations(version) {
             self.batch_execute(&step)?;
         }
         Ok(transaction.commit()?)
@@ -149,10 +149,10 @@ impl PostgresConnection {
             _ => return Err(foreign()),
         }
         let version = self.query("SELECT version FROM kelvin.layout", &[])?.pop();
-        let found = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
-        match found > SCHEMA_VERSION {
-            true => Err(OpenError::Newer { store: self.name.clone(), found, known: SCHEMA_VERSION }),
-            false => Ok(found),
+        let number = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
+        match number > SCHEMA_VERSION {
+            true => Err(OpenError::Newer { store: self.name.clone(), found: number, known: SCHEMA_VERSION }),
+            false => Ok(number),
         }
     }
 
@@ -235,7 +235,7 @@ impl PostgresConnection {
             {
                 let shown: String = text.chars().take(60).collect();
                 let problem = format!("the text {shown:?} has a NUL, which PostgreSQL cannot store");
-                return Err(DatabaseError::NotStorable { store: self.name.clone(), problem });
+                return Err(DatabaseError::NotStorable(self.name.clone(), problem));
             }
         }
         Ok(())
@@ -271,7 +271,7 @@ impl PostgresConnection {
                 DatabaseError::Denied(store, source)
             }
             // Data that this database cannot hold, or a limit of it: the next row may fare better.
-            (_, Some("22" | "23" | "54")) => DatabaseError::NotStorable { store, problem: error_text(error) },
+            (_, Some("22" | "23" | "54")) => DatabaseError::NotStorable(store, error_text(error)),
             (_, Some("08" | "57")) => DatabaseError::Lost(store, source),
             (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged(store, source),
             _ => DatabaseError::Other(store, source),
@@ -295,17 +295,17 @@ impl SqlConnection for PostgresConnection {
     }
 
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
-        self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |found| {
-            let value = |column| found.try_get::<_, SqlValue>(column).map_err(|error| self.sql_error(&error));
-            let mut one = (0..found.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
-            row(&mut one).map_err(|wrong| wrong.in_store(&self.name))
+        self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |stored| {
+            let value = |column| stored.try_get::<_, SqlValue>(column).map_err(|error| self.sql_error(&error));
+            let mut row_values = (0..stored.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
+            row(&mut row_values).map_err(|wrong| wrong.in_store(&self.name))
         })
     }
 
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
-        self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |found| {
+        self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |stored| {
             let wrong = |column| move |_| WrongColumn(column).in_store(&self.name);
-            pair(found.try_get(0).map_err(wrong(0))?, found.try_get(1).map_err(wrong(1))?);
+            pair(stored.try_get(0).map_err(wrong(0))?, stored.try_get(1).map_err(wrong(1))?);
             Ok(())
         })
     }
@@ -319,17 +319,17 @@ impl SqlConnection for PostgresConnection {
         })
     }
 
-    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
+    fn execute_each(&self, sql: &str, parameters: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
         loop {
-            let some: Vec<Vec<SqlValue>> = each.take(MAX_PIPELINED).collect();
-            if some.is_empty() {
+            let batch: Vec<Vec<SqlValue>> = parameters.take(MAX_PIPELINED).collect();
+            if batch.is_empty() {
                 return Ok(());
             }
-            some.iter().try_for_each(|values| self.check_storable(values))?;
+            batch.iter().try_for_each(|values| self.check_storable(values))?;
             self.block_on(ANSWER_TIMEOUT, async {
                 let (statement, client) = (self.prepared(sql).await?, self.client()?);
                 let run = |values: &Vec<SqlValue>| client.execute_raw(&statement, values.clone());
-                let done = try_join_all(some.iter().map(run)).await;
+                let done = try_join_all(batch.iter().map(run)).await;
                 done.map(drop).map_err(|error| self.sql_error(&error))
             })?;
         }
@@ -364,16 +364,17 @@ impl SqlConnection for PostgresConnection {
 fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
     let mut config = address.config.clone();
     let Some((host, port)) = address.host() else { return Ok(config) };
-    let found: Vec<IpAddr> =
-        (host.as_str(), port).to_socket_addrs().map_or_else(|_| Vec::new(), |all| all.map(|one| one.ip()).collect());
-    let Some((first, rest)) = found.split_first() else {
+    let addresses: Vec<IpAddr> = (host.as_str(), port)
+        .to_socket_addrs()
+        .map_or_else(|_| Vec::new(), |resolved| resolved.map(|ip| ip.ip()).collect());
+    let Some((first, rest)) = addresses.split_first() else {
         let problem = format!("there is no host {host}, or its name cannot be looked up");
-        return Err(OpenError::Server { store: address.name().to_owned(), problem });
+        return Err(OpenError::Server(address.name().to_owned(), problem));
     };
     if config.get_hosts().len() == 1 && config.get_hostaddrs().is_empty() {
         config.hostaddr(*first);
-        rest.iter().for_each(|&one| {
-            config.host(&host).hostaddr(one);
+        rest.iter().for_each(|&ip| {
+            config.host(&host).hostaddr(ip);
         });
     }
     Ok(config)
@@ -405,7 +406,7 @@ async fn connect_tcp(address: &ServerAddress, config: &Config, encrypt: TlsUse) 
     if let Some(Host::Unix(directory)) = address.config.get_hosts().first() {
         return connect_unix(address, directory).await;
     }
-    let wrong = |problem| OpenError::Server { store: address.name().to_owned(), problem };
+    let wrong = |problem| OpenError::Server(address.name().to_owned(), problem);
     let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(wrong)?);
     let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
     let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
@@ -431,9 +432,9 @@ async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<Postg
 fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenError {
     match kind {
         ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
-            OpenError::Server { store, problem: "the connection was refused: no server listens there".into() }
+            OpenError::Server(store, "the connection was refused: no server listens there".into())
         }
-        _ => OpenError::Unreachable { store, problem },
+        _ => OpenError::Unreachable(store, problem),
     }
 }
 
@@ -465,7 +466,7 @@ fn connect_error(address: &ServerAddress, error: &tokio_postgres::Error) -> Open
             format!("the server has no database {database:?}: createdb makes one")
         }
         Some(code) if code.code().starts_with("28") => denied(&problem),
-        Some(_) => return OpenError::Unreachable { store, problem },
+        Some(_) => return OpenError::Unreachable(store, problem),
         None if problem.contains("password missing") => {
             denied("the server wants a password: set PGPASSWORD, or write it into ~/.pgpass")
         }
@@ -474,7 +475,7 @@ fn connect_error(address: &ServerAddress, error: &tokio_postgres::Error) -> Open
             kind => return unreachable_error(store, kind.unwrap_or(ErrorKind::Other), problem),
         },
     };
-    OpenError::Server { store, problem }
+    OpenError::Server(store, problem)
 }
 
 /// The first cause of this type.
@@ -484,23 +485,23 @@ fn find_cause<E: std::error::Error + 'static>(error: &tokio_postgres::Error) -> 
 
 /// The message of the server, or that of the first cause: the library's own sentence says only in which step it failed.
 fn error_text(error: &tokio_postgres::Error) -> String {
-    if let Some(told) = error.as_db_error() {
-        let detail = told.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        return format!("{}{detail}", told.message());
+    if let Some(reported) = error.as_db_error() {
+        let detail = reported.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        return format!("{}{detail}", reported.message());
     }
     let root = std::iter::successors(error.source(), |error| (*error).source()).last();
     root.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl ToSql for SqlValue {
-    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         match self {
             Self::Null => Ok(IsNull::Yes),
-            Self::Integer(number) if *of == Type::INT4 => i32::try_from(*number)?.to_sql(of, out),
-            Self::Integer(number) => number.to_sql(of, out),
-            Self::Real(number) => number.to_sql(of, out),
-            Self::Text(text) => text.to_sql(of, out),
-            Self::Bytes(bytes) => bytes.to_sql(of, out),
+            Self::Integer(number) if *kind == Type::INT4 => i32::try_from(*number)?.to_sql(kind, out),
+            Self::Integer(number) => number.to_sql(kind, out),
+            Self::Real(number) => number.to_sql(kind, out),
+            Self::Text(text) => text.to_sql(kind, out),
+            Self::Bytes(bytes) => bytes.to_sql(kind, out),
         }
     }
 
@@ -512,13 +513,13 @@ impl ToSql for SqlValue {
 }
 
 impl<'a> FromSql<'a> for SqlValue {
-    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
-        Ok(match *of {
-            Type::INT8 => Self::Integer(i64::from_sql(of, raw)?),
-            Type::INT4 => Self::Integer(i32::from_sql(of, raw)?.into()),
-            Type::FLOAT8 => Self::Real(f64::from_sql(of, raw)?),
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        Ok(match *kind {
+            Type::INT8 => Self::Integer(i64::from_sql(kind, raw)?),
+            Type::INT4 => Self::Integer(i32::from_sql(kind, raw)?.into()),
+            Type::FLOAT8 => Self::Real(f64::from_sql(kind, raw)?),
             Type::BYTEA => Self::Bytes(raw.to_vec()),
-            _ => Self::Text(String::from_sql(of, raw)?),
+            _ => Self::Text(String::from_sql(kind, raw)?),
         })
     }
 
@@ -526,7 +527,7 @@ impl<'a> FromSql<'a> for SqlValue {
         Ok(Self::Null)
     }
 
-    fn accepts(of: &Type) -> bool {
-        [Type::INT8, Type::INT4, Type::FLOAT8, Type::BYTEA, Type::TEXT, Type::NAME, Type::UNKNOWN].contains(of)
+    fn accepts(kind: &Type) -> bool {
+        [Type::INT8, Type::INT4, Type::FLOAT8, Type::BYTEA, Type::TEXT, Type::NAME, Type::UNKNOWN].contains(kind)
     }
 }

@@ -196,8 +196,8 @@ impl Store {
     /// The row of the run with exactly this id.
     pub(crate) fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
         let select = "SELECT key, format, header, status, partial_reason, seconds, notes FROM run WHERE id = $1";
-        let found = self.rows(select, values![id], RunRow::from_row)?.pop();
-        found.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
+        let row = self.rows(select, values![id], RunRow::from_row)?.pop();
+        row.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
     }
 
     fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, DatabaseError> {
@@ -300,8 +300,8 @@ pub(crate) fn rows<T>(
     row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
 ) -> SqlResult<Vec<T>> {
     let mut read = Vec::new();
-    engine.each_row(sql, values, &mut |one| {
-        read.push(row(one)?);
+    engine.each_row(sql, values, &mut |stored| {
+        read.push(row(stored)?);
         Ok(())
     })?;
     Ok(read)
@@ -332,18 +332,18 @@ pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> S
                AND ($3 = 0 OR status = 'complete'){tagged}
          ORDER BY started_us DESC, id DESC LIMIT $4"
     );
-    let mut found = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, read_summary(row)?)))?;
-    found.reverse();
-    let all = "SELECT run, name, value FROM tag";
+    let mut summaries = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, read_summary(row)?)))?;
+    summaries.reverse();
+    let select_tags = "SELECT run, name, value FROM tag";
     let mut tags: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
-    for (run, name, value) in rows(engine, all, &[], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?)))? {
+    for (run, name, value) in rows(engine, select_tags, &[], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?)))? {
         tags.entry(run).or_default().insert(name, value);
     }
     let labelled = |(key, mut line): (i64, RunSummary)| {
         line.labels.tags = tags.remove(&key).unwrap_or_default();
         line
     };
-    Ok(found.into_iter().map(labelled).collect())
+    Ok(summaries.into_iter().map(labelled).collect())
 }
 
 fn read_summary(row: &mut SqlRow) -> Result<RunSummary, WrongColumn> {
@@ -372,7 +372,7 @@ fn single_match(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
         count => format!(" or {count} more"),
     };
     ids.truncate(MAX_CANDIDATES);
-    Err(FindError::Ambiguous { name: name.to_owned(), candidates: ids.join(", ") + &more })
+    Err(FindError::Ambiguous(name.to_owned(), ids.join(", ") + &more))
 }
 
 /// How far before the last run `last` (0) and `last~N` (N) go; `None` for any other name.

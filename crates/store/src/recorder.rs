@@ -119,24 +119,24 @@ impl Store {
     }
 
     /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
-    pub(crate) fn insert_all(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
-        check::check(all.run).map_err(AppendError::Invalid)?;
-        let id = &all.run.header.id;
-        match self.in_transaction(|engine| insert_whole(engine, all)) {
+    pub(crate) fn insert_all(&self, whole_run: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
+        check::check(whole_run.run).map_err(AppendError::Invalid)?;
+        let id = &whole_run.run.header.id;
+        match self.in_transaction(|engine| insert_whole(engine, whole_run)) {
             Ok(()) => Ok(InsertOutcome::New),
-            Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(all),
+            Err(DatabaseError::Duplicate(_)) => self.compare_with_stored(whole_run),
             Err(error) => Err(self.append_error(error, id).into()),
         }
     }
 
     /// Holds a run against the stored one with its id.
-    fn compare_with_stored(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
-        let id = &all.run.header.id;
+    fn compare_with_stored(&self, whole_run: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
+        let id = &whole_run.run.header.id;
         // What people say of it is no part of it.
-        let stored = self.load(id).map(|stored| Run { labels: all.run.labels.clone(), ..stored });
+        let stored = self.load(id).map(|stored| Run { labels: whole_run.run.labels.clone(), ..stored });
         match stored {
-            Ok(stored) if stored == *all.run => {
-                self.add_labels(id, &all.run.labels)?;
+            Ok(stored) if stored == *whole_run.run => {
+                self.add_labels(id, &whole_run.run.labels)?;
                 Ok(InsertOutcome::AlreadyThere)
             }
             Ok(_) => Err(InsertError::Differs(id.clone())),
@@ -170,7 +170,7 @@ impl Store {
         match error {
             DatabaseError::Duplicate(_) => AppendError::Duplicate(id.to_owned()),
             DatabaseError::Orphan(_) => AppendError::Gone(id.to_owned()),
-            DatabaseError::NotStorable { problem, .. } => AppendError::NotStorable { id: id.to_owned(), problem },
+            DatabaseError::NotStorable(_, problem) => AppendError::NotStorable(id.to_owned(), problem),
             error => AppendError::Database(error),
         }
     }
@@ -336,16 +336,18 @@ fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeR
     let key = insert_header(engine, &run.header)?;
     let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
     for measurement in &run.measurements {
-        let of = (measurement.planned.probe, &measurement.planned.case);
-        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, place)| (place, of, round)));
-        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, place)| (place, of, reason)));
+        let planned = (measurement.planned.probe, &measurement.planned.case);
+        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, place)| (place, planned, round)));
+        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, place)| (place, planned, reason)));
     }
     engine.execute_each(
         INSERT_ROUND,
-        &mut rounds.iter().map(|&(place, of, round)| round_values(key, place, of, round)),
+        &mut rounds.iter().map(|&(place, planned, round)| round_values(key, place, planned, round)),
     )?;
-    engine
-        .execute_each(INSERT_SKIP, &mut skips.iter().map(|&(place, of, reason)| skip_values(key, place, of, reason)))?;
+    engine.execute_each(
+        INSERT_SKIP,
+        &mut skips.iter().map(|&(place, planned, reason)| skip_values(key, place, planned, reason)),
+    )?;
     store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
     upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
     put_headlines(engine, key, headlines)?;

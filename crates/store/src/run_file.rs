@@ -125,7 +125,7 @@ fn field_error<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> I
     let (field, problem) = first_field_error::<T>(json)
         .or_else(|| first_field_error::<RunBody>(json))
         .unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
-    ImportError::Field { field, problem }
+    InvalidField { field, problem }.into()
 }
 
 /// Path and problem of the first field of a `T` that cannot be read.

@@ -34,7 +34,7 @@ pub(crate) trait SqlConnection: std::fmt::Debug {
     fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64>;
 
     /// Runs a statement once for each of these values, in their order, within the transaction that is open.
-    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()>;
+    fn execute_each(&self, sql: &str, parameters: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()>;
 
     /// Begins a transaction.
     fn begin(&self, access: TransactionMode) -> SqlResult<()>;

@@ -57,13 +57,13 @@ impl SqlConnection for SqliteConnection {
             let mut statement = self.statement(sql, values)?;
             let columns = statement.column_count();
             let mut rows = statement.raw_query();
-            let mut one = SqlRow::default();
-            while let Some(found) = rows.next()? {
-                one.0.clear();
+            let mut row_values = SqlRow::default();
+            while let Some(stored) = rows.next()? {
+                row_values.0.clear();
                 for column in 0..columns {
-                    one.0.push(found.get_ref(column)?.try_into()?);
+                    row_values.0.push(stored.get_ref(column)?.try_into()?);
                 }
-                if let wrong @ Err(_) = row(&mut one) {
+                if let wrong @ Err(_) = row(&mut row_values) {
                     return Ok(wrong);
                 }
             }
@@ -76,8 +76,8 @@ impl SqlConnection for SqliteConnection {
         let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
             let mut statement = self.statement(sql, values)?;
             let mut rows = statement.raw_query();
-            while let Some(found) = rows.next()? {
-                match (found.get_ref(0)?, found.get_ref(1)?) {
+            while let Some(stored) = rows.next()? {
+                match (stored.get_ref(0)?, stored.get_ref(1)?) {
                     (ValueRef::Integer(first), ValueRef::Real(second)) => pair(first, second),
                     (ValueRef::Integer(_), _) => return Ok(Err(WrongColumn(1))),
                     _ => return Ok(Err(WrongColumn(0))),
@@ -93,8 +93,8 @@ impl SqlConnection for SqliteConnection {
         changed.map(|changed| changed as u64).map_err(|error| self.sql_error(error))
     }
 
-    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
-        for values in each {
+    fn execute_each(&self, sql: &str, parameters: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
+        for values in parameters {
             self.execute(sql, &values)?;
         }
         Ok(())
@@ -186,17 +186,17 @@ const LARGEST_STEP: u64 = 64 << 10;
 /// That a store cannot grow: by the limit of this process if a file of it has come to that, else for want of space on its disk.
 pub(crate) fn no_space(name: &str) -> DatabaseError {
     match limit_reached(name) {
-        Some(most) => DatabaseError::Limited(name.to_owned(), most),
+        Some(limit) => DatabaseError::Limited(name.to_owned(), limit),
         None => DatabaseError::Full(name.to_owned()),
     }
 }
 
 /// The limit on files of this process (`ulimit -f`), if a file of this store has come to it.
 fn limit_reached(store: &str) -> Option<u64> {
-    let most = rustix::process::getrlimit(Resource::Fsize).current?;
+    let limit = rustix::process::getrlimit(Resource::Fsize).current?;
     let bytes = |end: &str| std::fs::metadata(format!("{store}{end}")).map_or(0, |file| file.len());
     let longest = ["", "-wal", "-shm"].map(bytes).into_iter().max()?;
-    (longest.saturating_add(LARGEST_STEP) > most).then_some(most)
+    (longest.saturating_add(LARGEST_STEP) > limit).then_some(limit)
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub struct GuardedChild {
 /// How long a child is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitLimit {
-    /// So long in any case; then for as long again as the last time has shown signs of life of it or its children.
+    /// So long in any case; then for as long again as the last time has shown activity of it or its children.
     pub initial: Duration,
     /// No longer than this in all.
     pub max: Duration,
@@ -129,8 +129,8 @@ impl GuardedChild {
                 output.read(usize::MAX)?;
             }
         }
-        let whole = lines(&output.bytes).min(count);
-        let lines = String::from_utf8_lossy(&output.bytes).lines().take(whole).map(str::to_owned).collect();
+        let line_count = lines(&output.bytes).min(count);
+        let lines = String::from_utf8_lossy(&output.bytes).lines().take(line_count).map(str::to_owned).collect();
         self.child.stdout = output.pipe;
         Ok(lines)
     }
@@ -142,32 +142,32 @@ impl GuardedChild {
 
     /// What it has written to standard error until now.
     pub fn stderr(&mut self) -> String {
-        let mut complaint = OutputPipe::new(self.child.stderr.take());
+        let mut stderr = OutputPipe::new(self.child.stderr.take());
         // What cannot be read is no complaint.
-        let _ = complaint.read(STDERR_BYTES);
-        self.child.stderr = complaint.pipe;
-        String::from_utf8_lossy(&complaint.bytes).trim().to_owned()
+        let _ = stderr.read(STDERR_BYTES);
+        self.child.stderr = stderr.pipe;
+        String::from_utf8_lossy(&stderr.bytes).trim().to_owned()
     }
 
-    /// Waits until it has ended, as long as patience lasts; reads at most `bytes` of its output. This process sleeps, without
+    /// Waits until it has ended, as long as the limit allows; reads at most `bytes` of its output. This process sleeps, without
     /// polling, until the child writes, ends, or the time is over.
-    pub fn wait(mut self, patience: WaitLimit, bytes: usize) -> Result<ChildOutput> {
-        let mut deadline = GroupDeadline::new(self.group, patience);
+    pub fn wait(mut self, limit: WaitLimit, bytes: usize) -> Result<ChildOutput> {
+        let mut deadline = GroupDeadline::new(self.group, limit);
         let mut output = OutputPipe::new(self.child.stdout.take());
-        let mut complaint = OutputPipe::new(self.child.stderr.take());
+        let mut stderr = OutputPipe::new(self.child.stderr.take());
         // Readable when the process ends; none before Linux 5.3.
         let exit = Pid::from_raw(self.group)
             .and_then(|process| rustix::process::pidfd_open(process, PidfdFlags::empty()).ok());
         let mut end = None;
-        while (output.is_open() || complaint.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
-            let streams = [output.as_fd(), complaint.as_fd(), exit.as_ref().map(AsFd::as_fd)];
+        while (output.is_open() || stderr.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
+            let streams = [output.as_fd(), stderr.as_fd(), exit.as_ref().map(AsFd::as_fd)];
             if crate::stop_signals::stop_signal().is_some() {
                 end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(ChildEnd::TooMuchOutput);
             } else if wait_readable(streams, deadline.at)? {
                 output.read(usize::MAX)?;
-                complaint.read(STDERR_BYTES)?;
+                stderr.read(STDERR_BYTES)?;
             } else if deadline.is_expired() {
                 end = Some(ChildEnd::TimedOut);
             }
@@ -177,7 +177,7 @@ impl GuardedChild {
         }
         if end.is_none() {
             // What it wrote before it ended is there.
-            while output.read(usize::MAX)? || complaint.read(STDERR_BYTES)? {}
+            while output.read(usize::MAX)? || stderr.read(STDERR_BYTES)? {}
         }
         // All pipes are closed: the child is ending, but a descendant may linger. The child itself is not reaped, so that its process
         // group stays its own.
@@ -195,11 +195,7 @@ impl GuardedChild {
             Some(code) => ChildEnd::Exited(code),
             None => ChildEnd::Signalled(status.signal().unwrap_or(0)),
         });
-        Ok(ChildOutput {
-            output: output.bytes,
-            stderr: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(),
-            end,
-        })
+        Ok(ChildOutput { output: output.bytes, stderr: String::from_utf8_lossy(&stderr.bytes).trim().to_owned(), end })
     }
 
     /// Kills what is left of the process group, and reaps all of it that is ours.
@@ -226,17 +222,17 @@ impl Drop for GuardedChild {
 struct GroupDeadline {
     group: libc::pid_t,
     limit: u64,
-    /// The next time that signs of life are looked for, and the last.
+    /// The next time that activity is read, and the last.
     at: u64,
     last: u64,
     activity: [u64; 3],
 }
 
 impl GroupDeadline {
-    fn new(group: libc::pid_t, patience: WaitLimit) -> Self {
-        let [limit, most] = [patience.initial, patience.max].map(|time| time.as_nanos() as u64);
+    fn new(group: libc::pid_t, wait_limit: WaitLimit) -> Self {
+        let [limit, longest] = [wait_limit.initial, wait_limit.max].map(|time| time.as_nanos() as u64);
         let now = monotonic();
-        Self { group, limit, at: now + limit, last: now + most.max(limit), activity: [0; 3] }
+        Self { group, limit, at: now + limit, last: now + longest.max(limit), activity: [0; 3] }
     }
 
     /// Whether it has passed, and cannot be put off.
@@ -248,8 +244,8 @@ impl GroupDeadline {
         if self.at >= self.last {
             return true;
         }
-        let signs = group_activity(self.group);
-        let is_over = signs == std::mem::replace(&mut self.activity, signs);
+        let activity = group_activity(self.group);
+        let is_over = activity == std::mem::replace(&mut self.activity, activity);
         self.at = self.last.min(now + self.limit);
         is_over
     }
@@ -258,18 +254,18 @@ impl GroupDeadline {
 /// What only grows while processes of a group do something: ticks of CPU time, page faults that waited for a device, and bytes of
 /// calls and of devices, where they may be read.
 fn group_activity(group: libc::pid_t) -> [u64; 3] {
-    let mut signs = [0; 3];
+    let mut activity = [0; 3];
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     for number in numbers.filter_map(|name| name.to_str()?.parse::<libc::pid_t>().ok()) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).unwrap_or_default();
         // Children that have ended count with the one that waited for them.
         if let Some(stat) = ProcessStat::parse(&file("stat")).filter(|stat| stat.group == group) {
-            signs[0] += stat.ticks();
-            signs[1] += stat.major_faults;
-            signs[2] += bytes_moved(&file("io"));
+            activity[0] += stat.ticks();
+            activity[1] += stat.major_faults;
+            activity[2] += bytes_moved(&file("io"));
         }
     }
-    signs
+    activity
 }
 
 /// All that /proc/PID/io counts.

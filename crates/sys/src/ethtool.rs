@@ -82,7 +82,8 @@ pub fn driver(interface: &str) -> Result<String> {
 /// As for [`offloads`].
 pub fn advertised_rate(interface: &str) -> Result<Option<f64>> {
     let bytes = run_command::<SETTINGS_WORDS>(&socket()?, interface, GET_SETTINGS)?.map(u32::to_ne_bytes);
-    let half = |at: usize| u32::from(u16::from_ne_bytes([bytes.as_flattened()[at], bytes.as_flattened()[at + 1]]));
+    let half =
+        |index: usize| u32::from(u16::from_ne_bytes([bytes.as_flattened()[index], bytes.as_flattened()[index + 1]]));
     let megabits = half(SPEED_OFFSET) | half(SPEED_HIGH_OFFSET) << 16;
     // All ones in either half, or zero, mean unknown.
     Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))

@@ -62,12 +62,12 @@ const KEPT_STACK_BYTES: usize = 8 << 10;
 /// Frees the stack pages that earlier, deeper calls have touched and nothing uses now: a fork would copy them.
 fn release_unused_stack(mappings: &[SmapsMapping<'_>]) -> Result<()> {
     let mark = 0u8;
-    let here = std::ptr::from_ref(&mark) as usize;
-    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.holds(here)) else {
+    let mark_address = std::ptr::from_ref(&mark) as usize;
+    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.holds(mark_address)) else {
         // A thread's stack is other anonymous memory, which is left out of the child or not as it is.
         return Ok(());
     };
-    let to = (here - KEPT_STACK_BYTES) & !4095;
+    let to = (mark_address - KEPT_STACK_BYTES) & !4095;
     if to <= stack.from {
         return Ok(());
     }
@@ -117,8 +117,8 @@ pub struct ResidentBytes {
 /// A /proc/self/smaps that cannot be read, or an address that is not mapped.
 pub fn resident_around(address: usize) -> Result<ResidentBytes> {
     let smaps = std::fs::read_to_string("/proc/self/smaps")?;
-    let found = mappings(&smaps).into_iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.resident);
-    found.ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
+    let resident = mappings(&smaps).into_iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.resident);
+    resident.ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
 }
 
 /// One mapping of /proc/self/smaps.
@@ -164,13 +164,13 @@ impl<'a> SmapsMapping<'a> {
 }
 
 fn mappings(smaps: &str) -> Vec<SmapsMapping<'_>> {
-    let mut all: Vec<SmapsMapping<'_>> = Vec::new();
+    let mut parsed: Vec<SmapsMapping<'_>> = Vec::new();
     for line in smaps.lines() {
         let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.contains(['-', ' '])) else {
-            all.extend(SmapsMapping::parse(line));
+            parsed.extend(SmapsMapping::parse(line));
             continue;
         };
-        let Some(mapping) = all.last_mut() else { continue };
+        let Some(mapping) = parsed.last_mut() else { continue };
         let kibibytes = value.trim().strip_suffix(" kB").and_then(|number| number.trim().parse().ok()).unwrap_or(0);
         match key {
             "Rss" => mapping.resident.bytes = kibibytes << 10,
@@ -180,7 +180,7 @@ fn mappings(smaps: &str) -> Vec<SmapsMapping<'_>> {
             _ => {}
         }
     }
-    all
+    parsed
 }
 
 /// Addresses whose mappings stay, with everything else of the same file.
@@ -232,10 +232,14 @@ type KeptCalls<'f> = &'f dyn Fn(&SmapsMapping<'_>, &[(usize, usize)]) -> Option<
 /// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
 /// the zero-initialised data right behind one; and most of the executable's own data and code, unless the C library is
 /// linked into it.
-fn ranges_to_hide(mappings: &[SmapsMapping<'_>], kept: &KeptAddresses, calls: KeptCalls<'_>) -> Vec<(usize, usize)> {
+fn ranges_to_hide(
+    mappings: &[SmapsMapping<'_>],
+    addresses: &KeptAddresses,
+    calls: KeptCalls<'_>,
+) -> Vec<(usize, usize)> {
     let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
-    let (executable, library) = (name_at(kept.executable), name_at(kept.library));
-    let files = [executable, library, name_at(kept.loader)];
+    let (executable, library) = (name_at(addresses.executable), name_at(addresses.library));
+    let files = [executable, library, name_at(addresses.loader)];
     let of_library = |mapping: &&SmapsMapping<'_>| mapping.code && files[1..].contains(&Some(mapping.name));
     let code: Vec<_> = mappings.iter().filter(of_library).map(|mapping| (mapping.from, mapping.to)).collect();
     let mut hidden = Vec::new();
@@ -243,7 +247,7 @@ fn ranges_to_hide(mappings: &[SmapsMapping<'_>], kept: &KeptAddresses, calls: Ke
     let mut behind = (0, false);
     for mapping in mappings {
         // Where the C library is linked in, children run that code too.
-        let children = kept.children.filter(|_| executable != library);
+        let children = addresses.children.filter(|_| executable != library);
         if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
             hidden.extend(parts_around(mapping, from, to));
         }
@@ -257,7 +261,7 @@ fn ranges_to_hide(mappings: &[SmapsMapping<'_>], kept: &KeptAddresses, calls: Ke
                 let (from, to) = bounds.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
                 hidden.extend(parts_around(mapping, from, to));
             }
-        } else if !(mapping.shared || special || kept.thread.iter().any(|&address| mapping.holds(address))) {
+        } else if !(mapping.shared || special || addresses.thread.iter().any(|&address| mapping.holds(address))) {
             hidden.push((mapping.from, mapping.to));
         }
         behind = if file { (mapping.to, of_executable) } else { (0, false) };
@@ -276,27 +280,27 @@ fn parts_around(mapping: &SmapsMapping<'_>, from: usize, to: usize) -> impl Iter
 fn kept_calls(mapping: &SmapsMapping<'_>, code: &[(usize, usize)]) -> Option<(usize, usize)> {
     let words = mapping.from as *const usize;
     let count = (mapping.to - mapping.from) / size_of::<usize>();
-    let calls = |at: &usize| {
+    let calls = |index: &usize| {
         // SAFETY: the mapping is data of this executable, which stays mapped and readable; the word lies in it, aligned.
         // Volatile, because other code may own it.
-        let word = unsafe { std::ptr::read_volatile(words.add(*at)) };
+        let word = unsafe { std::ptr::read_volatile(words.add(*index)) };
         code.iter().any(|&(from, to)| (from..to).contains(&word))
     };
-    let page_of = |at: usize| mapping.from + at * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
+    let page_of = |index: usize| mapping.from + index * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
     let (first, last) = ((0..count).find(calls)?, (0..count).rfind(calls)?);
     Some((page_of(first), page_of(last) + KEPT_DATA_BYTES))
 }
 
 /// Adds up what fork copies of the mappings of /proc/self/smaps.
 fn sum_fork_copy(smaps: &str) -> ForkCopy {
-    let mut all = ForkCopy::default();
+    let mut sum = ForkCopy::default();
     for mapping in mappings(smaps).iter().filter(|mapping| !mapping.is_left_out) {
-        all.mappings += 1;
+        sum.mappings += 1;
         if !mapping.shared && mapping.private > 0 {
-            all.resident += mapping.resident.bytes;
+            sum.resident += mapping.resident.bytes;
         }
     }
-    all
+    sum
 }
 
 #[cfg(test)]

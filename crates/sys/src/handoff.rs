@@ -98,7 +98,7 @@ impl HandoffChannel {
                 turn.store(from.other() as u32, Ordering::Release);
                 futex_wake(turn, *scope)
             }
-            HandoffState::Condvar(meeting) => meeting.hand_over(from),
+            HandoffState::Condvar(condvar) => condvar.hand_over(from),
             HandoffState::Yield(turns) => {
                 turns.turn.store(from.other() as u32, Ordering::Release);
                 Ok(())
@@ -111,27 +111,27 @@ impl HandoffChannel {
     /// # Errors
     /// Those of the system call, and the end of a closed pipe.
     #[inline(always)]
-    pub fn wait_for_turn(&self, at: HandoffSide) -> Result<()> {
+    pub fn wait_for_turn(&self, side: HandoffSide) -> Result<()> {
         match &self.0 {
-            HandoffState::Pipe { to_far, to_near } => match at {
+            HandoffState::Pipe { to_far, to_near } => match side {
                 HandoffSide::Near => to_near.read_byte(),
                 HandoffSide::Far => to_far.read_byte(),
             },
             HandoffState::Unix { near, far } => {
-                read_bytes::<1>(if at == HandoffSide::Near { near } else { far }.as_raw_fd())
+                read_bytes::<1>(if side == HandoffSide::Near { near } else { far }.as_raw_fd())
             }
             HandoffState::Eventfd { to_far, to_near } => {
-                read_bytes::<8>(if at == HandoffSide::Near { to_near } else { to_far }.as_raw_fd())
+                read_bytes::<8>(if side == HandoffSide::Near { to_near } else { to_far }.as_raw_fd())
             }
             HandoffState::Futex { turn, scope } => {
-                while turn.load(Ordering::Acquire) != at as u32 {
-                    futex_wait(turn, at.other() as u32, *scope)?;
+                while turn.load(Ordering::Acquire) != side as u32 {
+                    futex_wait(turn, side.other() as u32, *scope)?;
                 }
                 Ok(())
             }
-            HandoffState::Condvar(meeting) => meeting.wait_for_turn(at),
+            HandoffState::Condvar(condvar) => condvar.wait_for_turn(side),
             HandoffState::Yield(turns) => {
-                turns.wait_for_turn(at);
+                turns.wait_for_turn(side);
                 Ok(())
             }
         }
@@ -236,14 +236,14 @@ pub(crate) struct YieldTurn {
 impl YieldTurn {
     /// Yields the CPU until the turn is this side's.
     #[inline(always)]
-    fn wait_for_turn(&self, at: HandoffSide) {
+    fn wait_for_turn(&self, side: HandoffSide) {
         let mut yields = 0;
-        while self.turn.load(Ordering::Acquire) != at as u32 {
+        while self.turn.load(Ordering::Acquire) != side as u32 {
             // SAFETY: takes no pointers, and cannot fail on Linux.
             unsafe { libc::syscall(libc::SYS_sched_yield) };
             yields += 1;
         }
-        if at == HandoffSide::Near {
+        if side == HandoffSide::Near {
             self.near_yields.store(self.near_yields.load(Ordering::Relaxed) + yields, Ordering::Relaxed);
         }
     }
@@ -264,13 +264,13 @@ unsafe impl Send for CondvarTurn {}
 
 impl std::fmt::Debug for CondvarTurn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meeting").field("turn", &self.turn).finish_non_exhaustive()
+        f.debug_struct("CondvarTurn").field("turn", &self.turn).finish_non_exhaustive()
     }
 }
 
 impl CondvarTurn {
     fn new(scope: FutexScope) -> Result<Shared<Self>> {
-        let meeting = Shared::<Self>::new()?;
+        let condvar = Shared::<Self>::new()?;
         let shared = match scope {
             FutexScope::Threads => libc::PTHREAD_PROCESS_PRIVATE,
             FutexScope::Processes => libc::PTHREAD_PROCESS_SHARED,
@@ -281,15 +281,15 @@ impl CondvarTurn {
             let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
             check_code(libc::pthread_mutexattr_init(&raw mut attributes))?;
             check_code(libc::pthread_mutexattr_setpshared(&raw mut attributes, shared))?;
-            check_code(libc::pthread_mutex_init(meeting.mutex.get(), &raw const attributes))?;
+            check_code(libc::pthread_mutex_init(condvar.mutex.get(), &raw const attributes))?;
             libc::pthread_mutexattr_destroy(&raw mut attributes);
             let mut attributes: libc::pthread_condattr_t = std::mem::zeroed();
             check_code(libc::pthread_condattr_init(&raw mut attributes))?;
             check_code(libc::pthread_condattr_setpshared(&raw mut attributes, shared))?;
-            check_code(libc::pthread_cond_init(meeting.changed.get(), &raw const attributes))?;
+            check_code(libc::pthread_cond_init(condvar.changed.get(), &raw const attributes))?;
             libc::pthread_condattr_destroy(&raw mut attributes);
         }
-        Ok(meeting)
+        Ok(condvar)
     }
 
     /// Changes the turn and signals after releasing the mutex: a task woken while it is held would only sleep again,
@@ -306,11 +306,11 @@ impl CondvarTurn {
     }
 
     #[inline(always)]
-    fn wait_for_turn(&self, at: HandoffSide) -> Result<()> {
+    fn wait_for_turn(&self, side: HandoffSide) -> Result<()> {
         // SAFETY: both were initialised by `new`, and the mutex is held while waiting.
         unsafe {
             check_code(libc::pthread_mutex_lock(self.mutex.get()))?;
-            while self.turn.load(Ordering::Relaxed) != at as u32 {
+            while self.turn.load(Ordering::Relaxed) != side as u32 {
                 check_code(libc::pthread_cond_wait(self.changed.get(), self.mutex.get()))?;
             }
             check_code(libc::pthread_mutex_unlock(self.mutex.get()))

@@ -184,12 +184,12 @@ impl PointerRing {
     /// that every line is in the ring. The stride is at least the size of a pointer; up to a line it divides the line,
     /// and from there on it is a multiple of it.
     pub fn descending(bytes: usize, stride: usize, pages: PagePolicy) -> Result<Self> {
-        let whole = if stride <= LINE_BYTES {
+        let is_even = if stride <= LINE_BYTES {
             LINE_BYTES.is_multiple_of(stride.max(1))
         } else {
             stride.is_multiple_of(LINE_BYTES)
         };
-        if stride < size_of::<usize>() || !whole {
+        if stride < size_of::<usize>() || !is_even {
             return Err(Error::other(format!("stride {stride}: must divide {LINE_BYTES} or be a multiple of it")));
         }
         let strides = (bytes / stride).max(2);
@@ -290,10 +290,10 @@ impl ParallelChases {
 /// One load. Its place is kept in memory, not in a register, of which there are fewer than chases: that costs some cycles out of the
 /// hundreds that the load takes, and none of them is waited for.
 #[inline(always)]
-fn hop(at: &mut usize) {
-    // SAFETY: `at` is the address of a pointer of a ring in random order, one to a line, and every pointer holds the address of another one.
+fn hop(pointer: &mut usize) {
+    // SAFETY: `pointer` is the address of a pointer of a ring in random order, one to a line, and every pointer holds the address of another one.
     // Volatile, so that no load is left out.
-    *at = unsafe { std::ptr::read_volatile(*at as *const usize) };
+    *pointer = unsafe { std::ptr::read_volatile(*pointer as *const usize) };
 }
 
 /// The way to flush the cache line of the first byte from every cache, with write-back; what flushes it may be under way until a fence.

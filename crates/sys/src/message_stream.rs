@@ -123,7 +123,10 @@ unsafe impl Zeroed for BlockRing {}
 
 impl std::fmt::Debug for BlockRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blocks").field("sent", &self.sent.0).field("received", &self.received.0).finish_non_exhaustive()
+        f.debug_struct("BlockRing")
+            .field("sent", &self.sent.0)
+            .field("received", &self.received.0)
+            .finish_non_exhaustive()
     }
 }
 

@@ -33,12 +33,12 @@ impl NodeBinding {
     /// # Errors
     /// A node that is not there or that this process may not use, or a kernel without NUMA.
     pub fn bind(node: u32) -> Result<Self> {
-        let at = node as usize;
-        if at >= MAX_NODES {
+        let bit = node as usize;
+        if bit >= MAX_NODES {
             return Err(Error::other(format!("node {node} is beyond the maximum of {MAX_NODES}")));
         }
         let mut mask = [0u64; MAX_NODES / WORD_BITS];
-        mask[at / WORD_BITS] = 1 << (at % WORD_BITS);
+        mask[bit / WORD_BITS] = 1 << (bit % WORD_BITS);
         set_policy(libc::MPOL_BIND, mask.as_ptr(), MAX_NODES + 1)?;
         Ok(Self { of_thread: PhantomData })
     }
@@ -61,14 +61,14 @@ fn set_policy(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
     Ok(())
 }
 
-/// The nodes of up to `most` evenly spaced pages of an arena: each page's node, or why it has none as a negative error
+/// The nodes of up to `max_pages` evenly spaced pages of an arena: each page's node, or why it has none as a negative error
 /// number (move_pages, which moves nothing without a list of nodes).
 ///
 /// # Errors
 /// Those of move_pages: a kernel without it.
-pub fn page_nodes(arena: &Arena, most: usize) -> Result<Vec<i32>> {
+pub fn page_nodes(arena: &Arena, max_pages: usize) -> Result<Vec<i32>> {
     const PAGE: usize = 4096;
-    let count = (arena.len() / PAGE).clamp(1, most.max(1));
+    let count = (arena.len() / PAGE).clamp(1, max_pages.max(1));
     let apart = arena.len() / PAGE / count * PAGE;
     let pages: Vec<usize> = (0..count).map(|index| arena.address() + index * apart).collect();
     let mut nodes = vec![-1i32; count];

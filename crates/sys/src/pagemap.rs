@@ -45,8 +45,8 @@ pub fn page_states(address: usize, count: usize) -> Result<Vec<PageState>> {
     let mut pages: Vec<PageState> = entries.map(PageState::from_entry).collect();
     if let Some(regions) = scan(&file, address, count)? {
         for (number, page) in pages.iter_mut().enumerate() {
-            let at = (address + number * page_bytes()) as u64;
-            let categories = regions.iter().find(|region| (region.start..region.end).contains(&at));
+            let start = (address + number * page_bytes()) as u64;
+            let categories = regions.iter().find(|region| (region.start..region.end).contains(&start));
             let categories = categories.map_or(0, |region| region.categories);
             page.huge = Some(categories & PAGE_IS_HUGE != 0);
             page.zero = Some(categories & PAGE_IS_PFNZERO != 0);
@@ -108,21 +108,21 @@ struct ScanRegion {
 /// The huge and zero pages of a range, as regions; `None` where the kernel has no scan.
 fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<ScanRegion>>> {
     let mut regions = vec![ScanRegion::default(); count];
-    let wanted = PAGE_IS_PFNZERO | PAGE_IS_HUGE;
+    let categories = PAGE_IS_PFNZERO | PAGE_IS_HUGE;
     let mut request = ScanRequest {
         size: size_of::<ScanRequest>() as u64,
         start: address as u64,
         end: (address + count * page_bytes()) as u64,
         regions: regions.as_mut_ptr() as u64,
         regions_length: count as u64,
-        category_anyof_mask: wanted,
-        return_mask: wanted,
+        category_anyof_mask: categories,
+        return_mask: categories,
         ..ScanRequest::default()
     };
     // SAFETY: the request is laid out as the call has it, and the vector has room for as many regions as it says.
-    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut request) };
-    if let Ok(found) = usize::try_from(found) {
-        regions.truncate(found);
+    let count_written = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut request) };
+    if let Ok(count_written) = usize::try_from(count_written) {
+        regions.truncate(count_written);
         return Ok(Some(regions));
     }
     let error = Error::last_os_error();

@@ -45,7 +45,7 @@ pub struct PartnerStatus {
 unsafe impl Zeroed for PartnerStatus {}
 
 impl PartnerStatus {
-    /// An empty board.
+    /// No report yet.
     pub fn new() -> Result<Arc<Shared<Self>>> {
         Shared::new().map(Arc::new)
     }
@@ -117,7 +117,7 @@ enum Running {
 }
 
 impl PartnerTask {
-    /// Starts a partner pinned to a CPU, which runs `life` and reports its end and its context switches on the board.
+    /// Starts a partner pinned to a CPU, which runs `work` and reports its end and its context switches on the board.
     /// Returns when it is on its CPU. A process dies with the thread that started it.
     ///
     /// # Errors
@@ -125,23 +125,23 @@ impl PartnerTask {
     pub fn start(
         task: PartnerKind,
         cpu: u32,
-        board: &Arc<Shared<PartnerStatus>>,
-        life: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
+        status: &Arc<Shared<PartnerStatus>>,
+        work: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
-        let before = board.arrived.load(Ordering::Acquire);
-        let shared = Arc::clone(board);
-        let work = move || run_partner(cpu, &shared, life);
+        let before = status.arrived.load(Ordering::Acquire);
+        let shared = Arc::clone(status);
+        let run = move || run_partner(cpu, &shared, work);
         let partner = Self(Some(match task {
             PartnerKind::Process => Running::Process(fork_worker(|| {
-                work();
+                run();
                 0
             })?),
-            PartnerKind::Thread => Running::Thread(ThreadBuilder::named("partner").start(work)?),
+            PartnerKind::Thread => Running::Thread(ThreadBuilder::named("partner").start(run)?),
         }));
-        while board.arrived.load(Ordering::Acquire) == before {
-            futex_wait(&board.arrived, before, FutexScope::Processes)?;
+        while status.arrived.load(Ordering::Acquire) == before {
+            futex_wait(&status.arrived, before, FutexScope::Processes)?;
         }
-        board.check()?;
+        status.check()?;
         Ok(partner)
     }
 
@@ -149,7 +149,7 @@ impl PartnerTask {
     ///
     /// # Errors
     /// The error that it ended with, or that it crashed.
-    pub fn join(mut self, board: &PartnerStatus) -> Result<()> {
+    pub fn join(mut self, status: &PartnerStatus) -> Result<()> {
         match self.0.take() {
             Some(Running::Process(child)) => {
                 let end = child.wait()?;
@@ -162,7 +162,7 @@ impl PartnerTask {
             }
             None => {}
         }
-        board.check()
+        status.check()
     }
 }
 
@@ -177,26 +177,26 @@ impl Drop for PartnerTask {
 }
 
 /// A partner from its start to its report.
-fn run_partner(cpu: u32, board: &PartnerStatus, life: impl FnOnce(&PartnerStatus) -> Result<()>) {
+fn run_partner(cpu: u32, status: &PartnerStatus, work: impl FnOnce(&PartnerStatus) -> Result<()>) {
     let pinned = cpu::pin(&[cpu]);
     if let Err(error) = &pinned {
-        board.fail(error);
+        status.fail(error);
     }
     let before = read_usage(UsageScope::Thread);
-    board.arrived.fetch_add(1, Ordering::AcqRel);
-    let _ = futex_wake(&board.arrived, FutexScope::Processes);
+    status.arrived.fetch_add(1, Ordering::AcqRel);
+    let _ = futex_wake(&status.arrived, FutexScope::Processes);
     if pinned.is_err() {
         return;
     }
-    match catch_unwind(AssertUnwindSafe(|| life(board))) {
+    match catch_unwind(AssertUnwindSafe(|| work(status))) {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => board.fail(&error),
-        Err(_) => board.fail(&Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
+        Ok(Err(error)) => status.fail(&error),
+        Err(_) => status.fail(&Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
     }
     let after = read_usage(UsageScope::Thread);
     let switches =
         after.voluntary_switches + after.involuntary_switches - before.voluntary_switches - before.involuntary_switches;
-    board.switches.fetch_add(switches, Ordering::AcqRel);
+    status.switches.fetch_add(switches, Ordering::AcqRel);
 }
 
 #[cfg(test)]

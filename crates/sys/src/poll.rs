@@ -38,20 +38,20 @@ pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> 
 /// # Errors
 /// What the system call says.
 pub fn wait_any_readable(descriptors: &[BorrowedFd<'_>], within: Duration) -> Result<Vec<bool>> {
-    let mut wanted: Vec<_> = descriptors.iter().map(|one| PollFd::from_borrowed_fd(*one, PollFlags::IN)).collect();
-    poll_all(&mut wanted, within)?;
-    Ok(wanted.iter().map(|one| !one.revents().is_empty()).collect())
+    let mut polled: Vec<_> = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    poll_all(&mut polled, within)?;
+    Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
 /// What happened of that which was awaited.
 fn wait_for(events: PollFlags, descriptor: BorrowedFd<'_>, within: Duration) -> Result<PollFlags> {
-    let mut wanted = [PollFd::from_borrowed_fd(descriptor, events)];
-    poll_all(&mut wanted, within)?;
-    Ok(wanted[0].revents())
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, events)];
+    poll_all(&mut polled, within)?;
+    Ok(polled[0].revents())
 }
 
-fn poll_all(wanted: &mut [PollFd<'_>], within: Duration) -> Result<()> {
-    match rustix::event::poll(wanted, Some(&whole_milliseconds(within))) {
+fn poll_all(polled: &mut [PollFd<'_>], within: Duration) -> Result<()> {
+    match rustix::event::poll(polled, Some(&whole_milliseconds(within))) {
         Err(error) if error != Errno::INTR => Err(error.into()),
         _ => Ok(()),
     }

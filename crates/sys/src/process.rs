@@ -222,12 +222,12 @@ pub fn fork_worker(work: impl FnOnce() -> u8) -> Result<Child> {
 ///
 /// # Errors
 /// As [`fork_worker`].
-pub fn fork_worker_with(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Child> {
-    let mut kept: Vec<libc::c_uint> = kept.iter().map(|fd| fd.as_raw_fd() as libc::c_uint).collect();
-    kept.sort_unstable();
+pub fn fork_worker_with(open: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Child> {
+    let mut open: Vec<libc::c_uint> = open.iter().map(|fd| fd.as_raw_fd() as libc::c_uint).collect();
+    open.sort_unstable();
     fork_worker(|| {
         let mut first = libc::STDERR_FILENO as libc::c_uint + 1;
-        for next in kept.into_iter().chain([libc::c_uint::MAX]) {
+        for next in open.into_iter().chain([libc::c_uint::MAX]) {
             // SAFETY: takes no pointers. What owns these descriptors is the parent's: of its copies here, `work` uses none, and the
             // child runs no destructors of them.
             if next > first && unsafe { libc::syscall(libc::SYS_close_range, first, next - 1, 0) } != 0 {
@@ -338,7 +338,7 @@ impl SpawnProgram {
     }
 
     fn vector(&self) -> ArgVector {
-        let argument = |at: usize| self.arguments[at].map_or(std::ptr::null(), CStr::as_ptr);
+        let argument = |index: usize| self.arguments[index].map_or(std::ptr::null(), CStr::as_ptr);
         [self.path.as_ptr(), argument(0), argument(1), std::ptr::null()]
     }
 

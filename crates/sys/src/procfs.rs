@@ -108,7 +108,7 @@ impl CgroupMembership {
 
     /// Whether its hierarchy is that of a controller of version 1.
     pub fn has_controller(&self, controller: &str) -> bool {
-        self.controllers.split(',').any(|one| one == controller)
+        self.controllers.split(',').any(|name| name == controller)
     }
 
     /// Whether its hierarchy is that of version 2.
@@ -138,7 +138,7 @@ impl CgroupPath {
         mounts: &[MountInfo],
         controller: &str,
     ) -> std::result::Result<Option<Self>, String> {
-        if let Some(own) = memberships.iter().find(|one| one.has_controller(controller)) {
+        if let Some(own) = memberships.iter().find(|membership| membership.has_controller(controller)) {
             let is_mount = |mount: &&MountInfo| {
                 mount.kind == "cgroup" && mount.super_options.split(',').any(|option| option == controller)
             };
@@ -147,7 +147,7 @@ impl CgroupPath {
             })?;
             return Self::from_mount(1, mount, &own.path).map(Some);
         }
-        let Some(own) = memberships.iter().find(|one| one.is_unified()) else { return Ok(None) };
+        let Some(own) = memberships.iter().find(|membership| membership.is_unified()) else { return Ok(None) };
         let mount = mounts.iter().find(|mount| mount.kind == "cgroup2");
         let mount = mount.ok_or("cgroup v2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")?;
         Self::from_mount(2, mount, &own.path).map(Some)

@@ -52,10 +52,10 @@ pub fn check_output() -> Result<()> {
 fn check_descriptor(stream: &(impl AsFd + AsRawFd), wrong: OFlags, what_for: &str) -> Result<()> {
     // A child that was forked may have been given another since.
     if CLOSED_AT_START.load(Ordering::Relaxed) & 1 << stream.as_raw_fd() != 0 {
-        let found = rustix::fs::fstat(stream)?;
+        let status = rustix::fs::fstat(stream)?;
         // The number of /dev/null in the kernel's devices.txt.
         let null = rustix::fs::makedev(1, 3);
-        if FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice && found.st_rdev == null {
+        if FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice && status.st_rdev == null {
             return Err(Error::other("it is closed"));
         }
     }

@@ -138,11 +138,11 @@ pub fn lseek_loop(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> 
     let within = within.as_raw_fd() as usize;
     for place in places {
         // SAFETY: lseek takes no pointers.
-        let found = check_result(unsafe {
+        let position = check_result(unsafe {
             system_call(libc::SYS_lseek, [within, place as usize, libc::SEEK_SET as usize, 0, 0, 0])
         })?;
-        if found as u64 != place {
-            return Err(Error::other(format!("it seeked to {found} instead of {place}")));
+        if position as u64 != place {
+            return Err(Error::other(format!("it seeked to {position} instead of {place}")));
         }
     }
     Ok(())
@@ -175,10 +175,10 @@ pub fn stat_loop(path: &CStr, calls: u64) -> Result<()> {
 
 /// `calls` calls of fstat.
 #[inline(always)]
-pub fn fstat_loop(of: BorrowedFd<'_>, calls: u64) -> Result<()> {
+pub fn fstat_loop(file: BorrowedFd<'_>, calls: u64) -> Result<()> {
     // SAFETY: an all-zero stat is valid; the call fills it.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    let arguments = [of.as_raw_fd() as usize, (&raw mut status) as usize, 0, 0, 0, 0];
+    let arguments = [file.as_raw_fd() as usize, (&raw mut status) as usize, 0, 0, 0, 0];
     for _ in 0..calls {
         // SAFETY: the status lives to the end of the loop, and a stat is what the call fills.
         check_result(unsafe { system_call(libc::SYS_fstat, arguments) })?;

@@ -143,7 +143,7 @@ impl TaskLimits {
 
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.
 fn group_limits(memberships: &str, root: &Path) -> Vec<GroupLimit> {
-    let mut found = Vec::new();
+    let mut limits = Vec::new();
     for own in memberships.lines().filter_map(CgroupMembership::parse) {
         let hierarchy = match () {
             () if own.is_unified() => root.to_owned(),
@@ -154,11 +154,11 @@ fn group_limits(memberships: &str, root: &Path) -> Vec<GroupLimit> {
             let number =
                 |name: &str| std::fs::read_to_string(hierarchy.join(group).join(name)).ok()?.trim().parse::<u64>().ok();
             if let Some((limit, current)) = number("pids.max").zip(number("pids.current")) {
-                found.push(GroupLimit { file: hierarchy.join(group).join("pids.max"), limit, current });
+                limits.push(GroupLimit { file: hierarchy.join(group).join("pids.max"), limit, current });
             }
         }
     }
-    found
+    limits
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ impl<const K: usize> Default for SampleBuffer<K> {
 impl<const K: usize> SampleBuffer<K> {
     /// Whether there are enough after this many nanoseconds.
     pub(super) fn is_enough(&self, sampling: &SamplingSpec, spent: f64) -> bool {
-        let least = if spent < sampling.slice + MAX_SLICE_OVERRUN { MIN_SAMPLES } else { MIN_LONG_SAMPLES };
-        let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + least;
+        let min_samples = if spent < sampling.slice + MAX_SLICE_OVERRUN { MIN_SAMPLES } else { MIN_LONG_SAMPLES };
+        let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + min_samples;
         enough && spent >= sampling.slice || self.tags.len() >= sampling.max_samples
     }
 
@@ -92,7 +92,7 @@ impl<const K: usize> SampleBuffer<K> {
     /// Number of samples after warm-up that lie between two readings of an undisturbed core.
     pub(super) fn count_undisturbed(&self, quiet: &UndisturbedCriterion, stride: usize) -> usize {
         let is_quiet = quiet.is_quiet_reading(&self.canaries);
-        let groups = self.tags.chunks(stride).enumerate().filter(|&(at, _)| is_quiet(at) && is_quiet(at + 1));
+        let groups = self.tags.chunks(stride).enumerate().filter(|&(index, _)| is_quiet(index) && is_quiet(index + 1));
         groups.map(|(_, group)| group.iter().filter(|tags| !tags.intersects(SampleTags::WARM_UP)).count()).sum()
     }
 
@@ -146,7 +146,7 @@ impl UndisturbedCriterion {
     /// Whether the readings of a number do.
     fn is_quiet_reading<'c>(&'c self, canaries: &'c BTreeMap<Canary, Vec<f32>>) -> impl Fn(usize) -> bool + 'c {
         let [chain, block] =
-            [Canary::Chain, Canary::Block].map(|one| canaries.get(&one).map_or(&[][..], Vec::as_slice));
+            [Canary::Chain, Canary::Block].map(|canary| canaries.get(&canary).map_or(&[][..], Vec::as_slice));
         move |reading| match (chain.get(reading), block.get(reading)) {
             (Some(&chain), Some(&block)) => self.core.is_undisturbed(chain, block, self.treatment),
             _ => false,
@@ -173,8 +173,8 @@ pub(super) struct SamplingSpec {
 impl SamplingSpec {
     /// Every sample is a batch; canaries and counters are read after each.
     pub(super) fn batched(begun: u64, slice: f64, iterations: u64, work: f64) -> Self {
-        let (rewarm, most) = (iterations / 32, MAX_SAMPLES * 2);
-        Self { start: begun, slice, iterations, rewarm, stride: 1, max_samples: most, work, check_stride: 1 }
+        let (rewarm, max_samples) = (iterations / 32, MAX_SAMPLES * 2);
+        Self { start: begun, slice, iterations, rewarm, stride: 1, max_samples, work, check_stride: 1 }
     }
 }
 

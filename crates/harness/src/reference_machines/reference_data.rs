@@ -129,17 +129,18 @@ impl SizedCases {
 
     /// What is known of a metric at a case, or at the one in its place.
     pub(super) fn lookup<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
-        let exactly = known.iter().find(|(other, _)| other == case).map(|(_, value)| *value);
+        let exactly = known.iter().find(|(known_case, _)| known_case == case).map(|(_, value)| *value);
         exactly.or_else(|| {
-            let here = self.0.iter().find(|(id, _)| **id == *metric)?.1;
+            let planned = self.0.iter().find(|(id, _)| **id == *metric)?.1;
             case.iter().find_map(|(axis, _)| {
-                let mut own: Vec<&Case> = here.iter().filter(|other| differ_only_in(axis, other, case)).collect();
-                let mut theirs: Vec<&(Case, T)> =
-                    known.iter().filter(|(other, _)| differ_only_in(axis, other, case)).collect();
-                own.sort_by_key(|other| other.get(&axis));
-                theirs.sort_by_key(|(other, _)| other.get(&axis));
-                let place = own.iter().position(|other| *other == case)?;
-                (own.len() == theirs.len()).then(|| theirs[place].1)
+                let mut planned_cases: Vec<&Case> =
+                    planned.iter().filter(|known_case| differ_only_in(axis, known_case, case)).collect();
+                let mut measured: Vec<&(Case, T)> =
+                    known.iter().filter(|(known_case, _)| differ_only_in(axis, known_case, case)).collect();
+                planned_cases.sort_by_key(|known_case| known_case.get(&axis));
+                measured.sort_by_key(|(known_case, _)| known_case.get(&axis));
+                let place = planned_cases.iter().position(|known_case| *known_case == case)?;
+                (planned_cases.len() == measured.len()).then(|| measured[place].1)
             })
         })
     }
@@ -171,8 +172,8 @@ impl HeadlineTable {
 }
 
 /// Whether two cases are the same but for the number on one axis, at most.
-fn differ_only_in(axis: Name, one: &Case, other: &Case) -> bool {
+fn differ_only_in(axis: Name, first: &Case, second: &Case) -> bool {
     let is_number = |case: &Case| matches!(case.get(&axis), Some(Value::Integer(_)));
     let rest = |case: &Case| case.iter().filter(|(name, _)| *name != axis).collect::<Vec<_>>();
-    is_number(one) && is_number(other) && rest(one) == rest(other)
+    is_number(first) && is_number(second) && rest(first) == rest(second)
 }

@@ -59,8 +59,8 @@ pub(super) fn block_io_limits(context: &HazardContext<'_>) -> Option<Hazard> {
     let commands: Vec<String> =
         limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.unlimited, limit.file)).collect();
     let summary = format!("the control group limits block I/O: {}", descriptions.join(", "));
-    let found = hazard("block_io_limit", Severity::Serious, summary, first.file.as_str());
-    Some(with_command(found, commands.join("; ")))
+    let limited = hazard("block_io_limit", Severity::Serious, summary, first.file.as_str());
+    Some(with_command(limited, commands.join("; ")))
 }
 
 /// All limits in force on this process.

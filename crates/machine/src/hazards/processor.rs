@@ -25,9 +25,9 @@ pub fn busy_siblings(looked_at: &[(u32, f64)]) -> Option<Hazard> {
         .min_by(|a, b| a.1.total_cmp(&b.1))
         .filter(|worst| worst.1 < NOTE_UNDISTURBED_SHARE)?;
     let severity = if share < WARNING_UNDISTURBED_SHARE { Severity::Warning } else { Severity::Note };
-    let beside = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
+    let own = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
     let summary =
-        format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{beside}", percent(share));
+        format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{own}", percent(share));
     Some(hazard("neighbours", severity, summary, CANARY_SOURCE))
 }
 
@@ -68,9 +68,9 @@ pub(super) fn smt(context: &HazardContext<'_>) -> Option<Hazard> {
     let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
     let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
     let control = "/sys/devices/system/cpu/smt/control";
-    let found = hazard("smt", severity, summary, context.machine.topology.siblings.source_or_reason());
+    let warning = hazard("smt", severity, summary, context.machine.topology.siblings.source_or_reason());
     let can_change = context.root.text(control).as_deref() == Some("on");
-    Some(if can_change { with_command(found, format!("echo off | sudo tee {control}")) } else { found })
+    Some(if can_change { with_command(warning, format!("echo off | sudo tee {control}")) } else { warning })
 }
 
 pub(super) fn virtual_machine(context: &HazardContext<'_>) -> Option<Hazard> {
@@ -126,7 +126,7 @@ pub(super) fn cpuset(context: &HazardContext<'_>) -> Option<Hazard> {
 const MECHANISMS: &str = include_str!("../../data/mitigations.txt");
 
 /// The name and the cost of each mechanism that is in force.
-fn active_mechanisms(all: &[Mitigation]) -> Vec<[&'static str; 2]> {
+fn active_mechanisms(mitigations: &[Mitigation]) -> Vec<[&'static str; 2]> {
     // Parts of a status, without its first word: also of one that leaves the machine vulnerable, and mitigates in part.
     let parts = |status: &str, texts: &str| {
         let after = ["Mitigation: ", "Vulnerable: "].iter().find_map(|word| status.strip_prefix(word));
@@ -134,28 +134,31 @@ fn active_mechanisms(all: &[Mitigation]) -> Vec<[&'static str; 2]> {
     };
     let in_force = |row: &'static str| {
         let [name, cost, texts, vulnerabilities] = row.split('\t').collect::<Vec<_>>().try_into().ok()?;
-        let is_concerned = |one: &Mitigation| {
-            vulnerabilities == "*" || vulnerabilities.split(", ").any(|known| known == one.vulnerability)
+        let is_concerned = |entry: &Mitigation| {
+            vulnerabilities == "*" || vulnerabilities.split(", ").any(|known| known == entry.vulnerability)
         };
-        all.iter().any(|one| is_concerned(one) && parts(&one.status, texts)).then_some([name, cost])
+        mitigations.iter().any(|entry| is_concerned(entry) && parts(&entry.status, texts)).then_some([name, cost])
     };
     data_lines(MECHANISMS).filter_map(in_force).collect()
 }
 
 pub(super) fn active_mitigations(context: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &context.machine.cpu.mitigations;
-    let all = fact.get()?;
-    let names: Vec<&str> =
-        all.iter().filter(|one| one.status.starts_with("Mitigation")).map(|one| one.vulnerability.as_str()).collect();
-    let active = active_mechanisms(all);
-    let found = |summary: String| hazard("mitigations", Severity::Note, summary, fact.source_or_reason());
+    let mitigations = fact.get()?;
+    let names: Vec<&str> = mitigations
+        .iter()
+        .filter(|entry| entry.status.starts_with("Mitigation"))
+        .map(|entry| entry.vulnerability.as_str())
+        .collect();
+    let active = active_mechanisms(mitigations);
+    let note = |summary: String| hazard("mitigations", Severity::Note, summary, fact.source_or_reason());
     match (active.is_empty(), names.is_empty()) {
         (true, true) => None,
-        (true, false) => Some(found(format!("mitigations in force, none of them costly: {}", names.join(", ")))),
+        (true, false) => Some(note(format!("mitigations in force, none of them costly: {}", names.join(", ")))),
         (false, _) => {
             let [names, costs] = [(0, ", "), (1, "; ")]
                 .map(|(column, by)| active.iter().map(|mechanism| mechanism[column]).collect::<Vec<_>>().join(by));
-            Some(Hazard { effect: costs, ..found(format!("mitigations in force: {names}")) })
+            Some(Hazard { effect: costs, ..note(format!("mitigations in force: {names}")) })
         }
     }
 }
@@ -179,8 +182,8 @@ pub(super) fn idle_states(context: &HazardContext<'_>) -> Option<Hazard> {
     });
     let (latency, name) = states.max().filter(|(latency, _)| *latency >= MIN_EXIT_LATENCY)?;
     let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
-    let found = hazard("idle_states", Severity::Note, summary, directory);
-    Some(with_command(found, format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}")))
+    let note = hazard("idle_states", Severity::Note, summary, directory);
+    Some(with_command(note, format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}")))
 }
 
 pub(super) fn battery(context: &HazardContext<'_>) -> Option<Hazard> {

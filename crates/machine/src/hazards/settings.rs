@@ -36,9 +36,9 @@ pub(super) fn clock_source(context: &HazardContext<'_>) -> Option<Hazard> {
     }
     let available = context.root.text(&CLOCK_SOURCE_FILE.replace("current", "available")).unwrap_or_default();
     let summary = format!("the kernel's clock source is '{name}'");
-    let found = hazard("clock_source", Severity::Warning, summary, fact.source_or_reason());
-    let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
-    Some(if can_change { with_command(found, format!("echo tsc | sudo tee {CLOCK_SOURCE_FILE}")) } else { found })
+    let warning = hazard("clock_source", Severity::Warning, summary, fact.source_or_reason());
+    let can_change = available.split_ascii_whitespace().any(|word| word == "tsc");
+    Some(if can_change { with_command(warning, format!("echo tsc | sudo tee {CLOCK_SOURCE_FILE}")) } else { warning })
 }
 
 pub(super) fn transparent_huge_pages(context: &HazardContext<'_>) -> Option<Hazard> {

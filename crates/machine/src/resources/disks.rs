@@ -23,9 +23,9 @@ pub(crate) fn read_disks(
     served: Option<&str>,
     groups: Option<&ProcessCgroups<'_>>,
 ) -> Vec<DiskStats> {
-    let whole = root.names(BLOCK_DIRECTORY);
+    let whole_disks = root.names(BLOCK_DIRECTORY);
     let text = root.text("/proc/diskstats").unwrap_or_default();
-    let disks = text.lines().filter_map(parse_diskstats_line).filter(|(_, disk)| whole.contains(&disk.name));
+    let disks = text.lines().filter_map(parse_diskstats_line).filter(|(_, disk)| whole_disks.contains(&disk.name));
     let active = disks.filter(|(_, disk)| disk.reads > 0 || disk.writes > 0);
     let known = |(number, disk): (String, DiskStats)| {
         let holds_root = served == Some(&disk.name);

@@ -24,8 +24,9 @@ pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allow
     let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
     let own =
         || stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu)).map(|(_, ticks)| ticks);
-    let of_own =
-        |of: fn(&CpuTicks) -> u64| own().next().map(|_| own().map(|ticks| ticks_to_nanoseconds(of(ticks))).sum());
+    let of_own = |counter: fn(&CpuTicks) -> u64| {
+        own().next().map(|_| own().map(|ticks| ticks_to_nanoseconds(counter(ticks))).sum())
+    };
     CpuStats {
         user: ticks_to_nanoseconds(stat.all.user),
         system: ticks_to_nanoseconds(stat.all.system),
@@ -60,15 +61,15 @@ pub(crate) fn memory(root: FileRoot<'_>) -> MemoryStats {
 
 /// For how long tasks waited.
 pub(crate) fn pressure(root: FileRoot<'_>) -> PressureStall {
-    let of = |resource, waiting| {
-        counters::pressure(root, resource, waiting).map(|found| found.total_microseconds as f64 * 1e3)
+    let nanoseconds = |resource, waiting| {
+        counters::pressure(root, resource, waiting).map(|pressure| pressure.total_microseconds as f64 * 1e3)
     };
     PressureStall {
-        cpu: of("cpu", StallKind::Some),
-        io: of("io", StallKind::Some),
-        io_full: of("io", StallKind::Full),
-        memory: of("memory", StallKind::Some),
-        memory_full: of("memory", StallKind::Full),
+        cpu: nanoseconds("cpu", StallKind::Some),
+        io: nanoseconds("io", StallKind::Some),
+        io_full: nanoseconds("io", StallKind::Full),
+        memory: nanoseconds("memory", StallKind::Some),
+        memory_full: nanoseconds("memory", StallKind::Full),
     }
 }
 

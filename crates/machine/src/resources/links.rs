@@ -38,9 +38,10 @@ pub(crate) fn read_links(root: FileRoot<'_>, process: u32, known: &mut BTreeMap<
 
 /// Whether a process of this machine is in the network namespace of this thread.
 fn is_same_network_namespace(root: FileRoot<'_>, process: u32) -> bool {
-    let of = |path: &str| std::fs::read_link(path).ok();
+    let namespace = |path: &str| std::fs::read_link(path).ok();
     root.is_live()
-        && of(&format!("/proc/{process}/ns/net")).is_some_and(|its| of("/proc/thread-self/ns/net") == Some(its))
+        && namespace(&format!("/proc/{process}/ns/net"))
+            .is_some_and(|its| namespace("/proc/thread-self/ns/net") == Some(its))
 }
 
 /// A line of the file `dev`: eight counters of what was received, and eight of what was sent.
@@ -88,7 +89,7 @@ fn snmp_counter(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, figures) = (lines.next()?, lines.next()?);
     let mut both = names.split_ascii_whitespace().zip(figures.split_ascii_whitespace());
-    both.find(|(found, _)| *found == name)?.1.parse().ok()
+    both.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
 #[cfg(test)]

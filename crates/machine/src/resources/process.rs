@@ -38,17 +38,17 @@ impl ProcessTree {
                 threads: thread_ids(root, process).take(MAX_THREADS).collect(),
             }]));
         }
-        let mut family = None;
+        let mut tree = None;
         for _ in 0..MAX_READ_TRIES {
-            family = Self::read_once(root, process);
-            let found = family.as_ref()?.0[0].stat;
+            tree = Self::read_once(root, process);
+            let first = tree.as_ref()?.0[0].stat;
             // Those of a child are its parent's once it is reaped.
             let reaped = |stat: ProcessStat| (stat.children_user, stat.children_system);
-            if stat(root, process).is_none_or(|now| reaped(now) == reaped(found)) {
+            if stat(root, process).is_none_or(|now| reaped(now) == reaped(first)) {
                 break;
             }
         }
-        family
+        tree
     }
 
     fn read_once(root: FileRoot<'_>, process: u32) -> Option<Self> {
@@ -71,7 +71,7 @@ impl ProcessTree {
     pub(crate) fn usage(&self, root: FileRoot<'_>, threads: &mut ThreadTotals) -> ProcessStats {
         let stats = || self.0.iter().map(|member| member.stat);
         // Of a child that was waited for the time is among its parent's.
-        let total = |of: fn(ProcessStat) -> [u64; 2]| stats().flat_map(of).fold(0, u64::saturating_add);
+        let total = |counters: fn(ProcessStat) -> [u64; 2]| stats().flat_map(counters).fold(0, u64::saturating_add);
         let user = total(|stat| [stat.user, stat.children_user]);
         let system = total(|stat| [stat.system, stat.children_system]);
         let now = self.0.iter().flat_map(|member| member.schedules(root)).collect();
@@ -92,16 +92,16 @@ impl ProcessTree {
     }
 
     /// Threads in uninterruptible sleep, of at most this many of each process.
-    pub(crate) fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
-        self.0.iter().map(|member| member.blocked(root, most)).sum()
+    pub(crate) fn blocked(&self, root: FileRoot<'_>, max_threads: usize) -> u32 {
+        self.0.iter().map(|member| member.blocked(root, max_threads)).sum()
     }
 
     /// Bytes by a counter of proc_pid_io(5), which also counts those of ended threads and of children that were waited for.
     fn io_bytes(&self, root: FileRoot<'_>, counter: &str) -> Option<u64> {
-        let of =
+        let bytes =
             |member: &TreeProcess| value_of_key(&root.text(&member.file("io"))?, counter, ':')?.parse::<u64>().ok();
-        let others = self.0[1..].iter().filter_map(of);
-        of(&self.0[0]).map(|first| others.fold(first, u64::saturating_add))
+        let others = self.0[1..].iter().filter_map(bytes);
+        bytes(&self.0[0]).map(|first| others.fold(first, u64::saturating_add))
     }
 }
 
@@ -117,10 +117,10 @@ impl TreeProcess {
     }
 
     /// Its threads in uninterruptible sleep.
-    fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
+    fn blocked(&self, root: FileRoot<'_>, max_threads: usize) -> u32 {
         let stat = |thread: &u32| root.text(&self.file(&format!("task/{thread}/stat")));
         let is_blocked = |text: &String| ProcessStat::parse(text).is_some_and(|stat| stat.state == 'D');
-        self.threads.iter().take(most).filter_map(stat).filter(is_blocked).count() as u32
+        self.threads.iter().take(max_threads).filter_map(stat).filter(is_blocked).count() as u32
     }
 
     fn schedules(&self, root: FileRoot<'_>) -> impl Iterator<Item = (u32, SchedStat)> {
@@ -162,7 +162,7 @@ impl ThreadTotals {
         let ended = before.into_iter().filter(has_ended);
         self.ended = ended.fold(self.ended, |sum, (_, last)| sum.plus(last));
         let is_known = !self.now.is_empty() || self.ended != SchedStat::default();
-        is_known.then(|| self.now.values().fold(self.ended, |sum, one| sum.plus(*one)))
+        is_known.then(|| self.now.values().fold(self.ended, |sum, current| sum.plus(*current)))
     }
 
     fn cpu_by_thread(&self) -> BTreeMap<u32, f64> {

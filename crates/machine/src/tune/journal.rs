@@ -177,7 +177,7 @@ impl JournalLock {
             }
             // The previous holder removes the file at the end: a lock on a removed file guards nothing, so retry.
             let ours = file.metadata().map_err(locked)?.ino();
-            if fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
+            if fs::metadata(&path).is_ok_and(|current| current.ino() == ours) {
                 return Ok(Self { path, _file: file });
             }
         }

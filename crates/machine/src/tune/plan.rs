@@ -157,8 +157,8 @@ pub fn plan_changes(root: &Path) -> Vec<SettingChange> {
 /// The files of settings that are there and cannot be read: whether they are quiet is not known.
 pub fn unreadable_settings(root: &Path) -> Vec<String> {
     let root = FileRoot::new(root);
-    let all = SETTINGS.iter().flat_map(|setting| setting.files(root));
-    all.filter(|path| root.exists(path) && current_value(root, path).is_err()).collect()
+    let files = SETTINGS.iter().flat_map(|setting| setting.files(root));
+    files.filter(|path| root.exists(path) && current_value(root, path).is_err()).collect()
 }
 
 fn noisy_changes(root: FileRoot<'_>, setting: &TunableSetting) -> impl Iterator<Item = SettingChange> {

@@ -25,23 +25,23 @@ impl SettingSwitch {
     ///
     /// # Errors
     /// [`TuneError::Refused`] for a file that is no setting or cannot be read, a value that cannot be one; otherwise any [`TuneError`].
-    pub fn record(root: &Path, journal: &Path, wanted: &[(&str, &str)]) -> Result<Self, TuneError> {
-        let at = FileRoot::new(root);
-        let mut found: Vec<(String, String)> = Vec::new();
-        for &(path, value) in wanted {
+    pub fn record(root: &Path, journal: &Path, settings: &[(&str, &str)]) -> Result<Self, TuneError> {
+        let file_root = FileRoot::new(root);
+        let mut original_values: Vec<(String, String)> = Vec::new();
+        for &(path, value) in settings {
             validate_setting(path, value).map_err(TuneError::Refused)?;
-            if !found.iter().any(|(known, _)| known == path) {
-                let now = current_value(at, path).map_err(TuneError::Refused)?;
+            if !original_values.iter().any(|(known, _)| known == path) {
+                let now = current_value(file_root, path).map_err(TuneError::Refused)?;
                 validate_setting(path, &now).map_err(TuneError::Refused)?;
-                found.push((path.to_owned(), now));
+                original_values.push((path.to_owned(), now));
             }
         }
         let lock = JournalLock::acquire(journal)?;
         if Journal::read(journal)?.is_some() {
             return Err(TuneError::Pending(journal.to_owned()));
         }
-        let of = |&(path, value): &(&str, &str)| {
-            let (_, from) = found.iter().find(|(known, _)| known == path)?;
+        let changed = |&(path, value): &(&str, &str)| {
+            let (_, from) = original_values.iter().find(|(known, _)| known == path)?;
             let change = SettingChange {
                 path: path.to_owned(),
                 from: from.clone(),
@@ -52,11 +52,11 @@ impl SettingSwitch {
             };
             (!is_same_value(from, value)).then_some(change)
         };
-        let entries: Vec<SettingChange> = wanted.iter().filter_map(of).collect();
+        let entries: Vec<SettingChange> = settings.iter().filter_map(changed).collect();
         if !entries.is_empty() {
-            Journal::new(at, entries).write(journal)?;
+            Journal::new(file_root, entries).write(journal)?;
         }
-        Ok(Self { root: root.to_owned(), journal: journal.to_owned(), original_values: found, _lock: lock })
+        Ok(Self { root: root.to_owned(), journal: journal.to_owned(), original_values, _lock: lock })
     }
 
     /// The settings, each with its value as found.
@@ -70,13 +70,13 @@ impl SettingSwitch {
     /// [`TuneError::Refused`], with what the kernel says.
     pub fn apply(&self, to: &[(&str, &str)]) -> Result<(), TuneError> {
         let root = FileRoot::new(&self.root);
-        for (path, found) in &self.original_values {
-            let wanted = to.iter().find(|(known, _)| known == path).map_or(found.as_str(), |&(_, value)| value);
+        for (path, original) in &self.original_values {
+            let target = to.iter().find(|(known, _)| known == path).map_or(original.as_str(), |&(_, value)| value);
             let now = current_value(root, path).map_err(TuneError::Refused)?;
-            if is_same_value(&now, wanted) {
+            if is_same_value(&now, target) {
                 continue;
             }
-            if let ChangeResult::Refused(why) = write_and_verify(root, path, &now, wanted, &mut write_existing) {
+            if let ChangeResult::Refused(why) = write_and_verify(root, path, &now, target, &mut write_existing) {
                 return Err(TuneError::Refused(why));
             }
         }

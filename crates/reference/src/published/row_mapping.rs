@@ -98,7 +98,7 @@ pub(super) fn row_mapping(study: &str, row: &str) -> Option<&'static RowMapping>
 
 /// Why a row has no counterpart, if it has none.
 pub(super) fn unmatched_row(study: &str, row: &str) -> Option<&'static UnmatchedRow> {
-    UNMATCHED_ROWS.iter().find(|one| one.study == study && one.row == row)
+    UNMATCHED_ROWS.iter().find(|unmatched| unmatched.study == study && unmatched.row == row)
 }
 
 const ZENBOOK: &str = "zenbook-2011";

@@ -169,7 +169,7 @@ impl PublishedMachine {
     fn fact_lines(self) -> Vec<(String, String)> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
         let bytes = |bytes: u64| format!("{bytes} B");
-        let files = self.files.zip(self.file_bytes).map(|(files, each)| format!("{files} of {each} B"));
+        let files = self.files.zip(self.file_bytes).map(|(files, bytes_each)| format!("{files} of {bytes_each} B"));
         let lines = [
             ("Processor", self.cpu),
             ("Frequency", self.frequency_ghz.map(|ghz| format!("{ghz} GHz"))),
@@ -214,11 +214,11 @@ impl PublishedRow {
     /// The published figures, under the name of the row.
     fn published(&self, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let in_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
-        let at = |figures: &Option<RowFigures>| figures.as_ref().map(|figures| figures.figure_at(point));
-        let cycles = at(&self.cycles);
+        let figure = |figures: &Option<RowFigures>| figures.as_ref().map(|figures| figures.figure_at(point));
+        let cycles = figure(&self.cycles);
         let midpoint = self.cycles_range.map(|[low, high]| (low + high) / 2.0);
-        let value = at(&self.value).or_else(|| cycles.or(midpoint).map(in_time));
-        let std = at(&self.std).map(|std| if self.value.is_some() { std } else { in_time(std) });
+        let value = figure(&self.value).or_else(|| cycles.or(midpoint).map(in_time));
+        let std = figure(&self.std).map(|std| if self.value.is_some() { std } else { in_time(std) });
         ReferenceValue {
             metric: Name::intern(&self.id),
             case: Case::new(),
@@ -226,7 +226,7 @@ impl PublishedRow {
             cycles,
             std: std.or_else(|| self.std_cycles.map(in_time)),
             n: self.n,
-            predicted: at(&self.predicted).or_else(|| at(&self.predicted_cycles).map(in_time)),
+            predicted: figure(&self.predicted).or_else(|| figure(&self.predicted_cycles).map(in_time)),
             unit: self.unit(),
             range: self.spans.clone(),
             note: self.note(),

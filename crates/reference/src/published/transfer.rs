@@ -72,11 +72,11 @@ impl TransferStudyFile {
         figures: [f64; 3],
     ) -> Vec<ReferenceValue> {
         let case = self.case(table, cell);
-        let there = with_kernel_ends(&case).unwrap_or_else(|| panic!("{case} cannot be in the kernel"));
+        let kernel_case = with_kernel_ends(&case).unwrap_or_else(|| panic!("{case} cannot be in the kernel"));
         let value = |case, spans| self.value(case, spans, figures);
         match table.mode.as_str() {
-            BLOCKING_MODE => vec![value(case, KERNEL_ENDS_NOTE), value(there, OTHER_MODULE_NOTE)],
-            ASYNCHRONOUS_MODE => vec![value(there.with_word(WaitMode::Fasync), OTHER_MODULE_NOTE)],
+            BLOCKING_MODE => vec![value(case, KERNEL_ENDS_NOTE), value(kernel_case, OTHER_MODULE_NOTE)],
+            ASYNCHRONOUS_MODE => vec![value(kernel_case.with_word(WaitMode::Fasync), OTHER_MODULE_NOTE)],
             other => panic!("no cell has the mode {other}"),
         }
     }

@@ -56,11 +56,11 @@ pub(super) fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
         return alone;
     }
     // To the power of (n - 3) / 2, a whole number or one half more: several times as fast as any other power.
-    let whole = i32::try_from((n - 3) / 2).unwrap_or(i32::MAX);
+    let exponent = i32::try_from((n - 3) / 2).unwrap_or(i32::MAX);
     let has_half = n.is_multiple_of(2);
     let density = |angle: f64| {
         let base = (1.0 - (r / angle.cos()).powi(2)).max(0.0);
-        base.powi(whole) * if has_half { base.sqrt() } else { 1.0 }
+        base.powi(exponent) * if has_half { base.sqrt() } else { 1.0 }
     };
     let beyond = |before: f64| {
         let after = n as f64 - before;
@@ -75,24 +75,24 @@ pub(super) fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
 
 /// The sum of a smooth function over the whole numbers from one to another, which is the same on either side of the middle. Beyond the first
 /// [`EXACT_SUM_TERMS`] it is the integral whose midpoint rule it is, by Simpson's rule over the logarithm.
-fn symmetric_sum(of: impl Fn(f64) -> f64, first: usize, last: usize) -> f64 {
+fn symmetric_sum(term: impl Fn(f64) -> f64, first: usize, last: usize) -> f64 {
     let twice_middle = first + last;
-    let weight = |at: usize| if 2 * at == twice_middle { 1.0 } else { 2.0 };
-    let apart = (first..first + EXACT_SUM_TERMS).take_while(|&at| 2 * at <= twice_middle);
-    let one_by_one: f64 = apart.map(|at| weight(at) * of(at as f64)).sum();
+    let weight = |place: usize| if 2 * place == twice_middle { 1.0 } else { 2.0 };
+    let places = (first..first + EXACT_SUM_TERMS).take_while(|&place| 2 * place <= twice_middle);
+    let exact: f64 = places.map(|place| weight(place) * term(place as f64)).sum();
     let (from, to) = ((first + EXACT_SUM_TERMS) as f64 - 0.5, twice_middle as f64 / 2.0);
     if to <= from {
-        return one_by_one;
+        return exact;
     }
     let on_scale = |logarithm: f64| {
-        let at = from * logarithm.exp();
-        at * of(at)
+        let place = from * logarithm.exp();
+        place * term(place)
     };
-    one_by_one + 2.0 * simpson(on_scale, (to / from).ln(), SUM_INTEGRAL_STEPS)
+    exact + 2.0 * simpson(on_scale, (to / from).ln(), SUM_INTEGRAL_STEPS)
 }
 
 /// The integral from 0 to `end` by Simpson's rule, with an even number of steps.
-fn simpson(of: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
+fn simpson(function: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
     let step = end / steps as f64;
     let weight = |index: usize| match index {
         0 => 1.0,
@@ -100,7 +100,7 @@ fn simpson(of: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
         _ if index % 2 == 1 => 4.0,
         _ => 2.0,
     };
-    (0..=steps).map(|index| weight(index) * of(index as f64 * step)).sum::<f64>() * step / 3.0
+    (0..=steps).map(|index| weight(index) * function(index as f64 * step)).sum::<f64>() * step / 3.0
 }
 
 #[cfg(test)]

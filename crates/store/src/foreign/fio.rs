@@ -154,53 +154,53 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         false => error.to_string(),
     })?;
     let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
-    let mut found =
+    let mut results =
         ParsedResults { version: version_prefix(file.version.trim_start_matches("fio-")), ..ParsedResults::default() };
-    found.measured_at_ms = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
+    results.measured_at_ms = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
     let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
     let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
     for (index, job) in jobs.iter().enumerate() {
-        let mut others = jobs.iter().enumerate().filter(|(other, _)| *other != index);
-        let is_alone = groups_are_apart && others.all(|(_, other)| other.groupid != job.groupid);
+        let mut others = jobs.iter().enumerate().filter(|(number, _)| *number != index);
+        let is_alone = groups_are_apart && others.all(|(_, number)| number.groupid != job.groupid);
         // Its own options count before the global ones.
         let mut options = file.global.clone();
         options.extend(job.options.clone());
-        add_job(job, &options, is_alone, &mut found);
+        add_job(job, &options, is_alone, &mut results);
     }
-    Ok(found)
+    Ok(results)
 }
 
-fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: &mut ParsedResults) {
+fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, results: &mut ParsedResults) {
     let (work, depth) = match classify_job(job, options, is_alone) {
-        Err(NotImported::Row(row)) => return found.add_not_imported(row),
-        Err(NotImported::Option(name)) => return found.add_unknown_option(&UNKNOWN_OPTIONS, &name),
+        Err(NotImported::Row(row)) => return results.add_not_imported(row),
+        Err(NotImported::Option(name)) => return results.add_unknown_option(&UNKNOWN_OPTIONS, &name),
         Ok(asked) => asked,
     };
     let side = if matches!(work, MappedWork::Write) { &job.write } else { &job.read };
-    let Some(done) = side else { return found.add_not_imported(&MIXED_IO) };
+    let Some(done) = side else { return results.add_not_imported(&MIXED_IO) };
     for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED_JOBS), (is_brief(done), &TOO_SHORT)] {
         if is_other {
-            return found.add_not_imported(row);
+            return results.add_not_imported(row);
         }
     }
-    found.add_note(UNLISTED_OPTIONS_NOTE);
-    let keep_rate = |found: &mut ParsedResults, row: &MetricMapping| match done.bytes_a_second() {
-        Some(rate) => found.add_value(row, Case::new(), rate),
-        None => found.add_unreadable(row),
+    results.add_note(UNLISTED_OPTIONS_NOTE);
+    let keep_rate = |results: &mut ParsedResults, row: &MetricMapping| match done.bytes_a_second() {
+        Some(rate) => results.add_value(row, Case::new(), rate),
+        None => results.add_unreadable(row),
     };
     match work {
         MappedWork::RandomRead => {
-            let at = || Case::new().with_number(QUEUE_DEPTH, depth);
-            found.add_value(&RATE, at(), done.iops);
-            found.add_value(&LATENCY, at(), done.lat_ns.mean);
+            let case = || Case::new().with_number(QUEUE_DEPTH, depth);
+            results.add_value(&RATE, case(), done.iops);
+            results.add_value(&LATENCY, case(), done.lat_ns.mean);
             match depth {
-                1 => found.add_value(&DEPTH_1_LATENCY, Case::new(), done.lat_ns.mean),
-                64 => found.add_value(&DEPTH_64_RATE, Case::new(), done.iops),
+                1 => results.add_value(&DEPTH_1_LATENCY, Case::new(), done.lat_ns.mean),
+                64 => results.add_value(&DEPTH_64_RATE, Case::new(), done.iops),
                 _ => {}
             }
         }
-        MappedWork::Read => keep_rate(found, &SEQUENTIAL_READ),
-        MappedWork::Write => keep_rate(found, &SEQUENTIAL_WRITE),
+        MappedWork::Read => keep_rate(results, &SEQUENTIAL_READ),
+        MappedWork::Write => keep_rate(results, &SEQUENTIAL_WRITE),
     }
 }
 
@@ -246,7 +246,7 @@ fn classify_job(
     options: &BTreeMap<String, String>,
     is_alone: bool,
 ) -> Result<(MappedWork, u64), NotImported> {
-    let of = |names: &[&str], usual: &str| -> String {
+    let option = |names: &[&str], usual: &str| -> String {
         let named = names.iter().find_map(|name| options.get(*name));
         named.map_or(usual, String::as_str).to_ascii_lowercase()
     };
@@ -260,8 +260,8 @@ fn classify_job(
     // Without a backslash a colon parts names.
     let has_several = |names: &String| names.replace("\\:", "").contains(':');
     require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &SEVERAL_FILES)?;
-    require(of(&["numjobs"], "1") == "1", &SEVERAL_PROCESSES)?;
-    require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED_IO)?;
+    require(option(&["numjobs"], "1") == "1", &SEVERAL_PROCESSES)?;
+    require(["1", "true"].contains(&option(&["direct"], "0").as_str()), &CACHED_IO)?;
     for name in ["size", "filesize"] {
         let Some(size) = options.get(name) else { continue };
         match min_size(&size.to_ascii_lowercase()) {
@@ -269,13 +269,13 @@ fn classify_job(
             None => return Err(NotImported::Option(name.into())),
         }
     }
-    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotImported::Row(&OTHER_WORK))?;
-    match of(&["ioengine"], "psync").as_str() {
+    let depth: u64 = option(&["iodepth"], "1").parse().map_err(|_| NotImported::Row(&OTHER_WORK))?;
+    match option(&["ioengine"], "psync").as_str() {
         "libaio" | "io_uring" => require(has_reached_depth(job, depth), &DEPTH_NOT_REACHED)?,
         "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &SYNC_ENGINE_WITH_DEPTH)?,
         _ => return Err(NotImported::Row(&UNKNOWN_ENGINE)),
     }
-    match (of(&["rw", "readwrite"], "read").as_str(), parse_size(&of(&["bs", "blocksize"], "4k")), depth) {
+    match (option(&["rw", "readwrite"], "read").as_str(), parse_size(&option(&["bs", "blocksize"], "4k")), depth) {
         ("randread", Some(4096), 1..) => Ok((MappedWork::RandomRead, depth)),
         ("read", Some(1_048_576), 16) => Ok((MappedWork::Read, depth)),
         ("write", Some(1_048_576), 16) => Ok((MappedWork::Write, depth)),

@@ -204,12 +204,12 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         return Err("it says that the test failed (error)".into());
     }
     let test = start.test_start.as_ref().ok_or("start.test_start is missing")?;
-    let mut found = ParsedResults {
+    let mut results = ParsedResults {
         version: version_prefix(start.version.trim_start_matches("iperf ")),
         ..ParsedResults::default()
     };
-    found.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
-    add_machine(&start.system_info, &mut found);
+    results.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
+    add_machine(&start.system_info, &mut results);
     let role = match (&start.connecting_to, &start.accepted_connection) {
         (Some(_), None) => FileRole::Client,
         (None, Some(_)) => FileRole::Server,
@@ -222,14 +222,14 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     if let Some(row) = other_work(&start, test, &end)
         .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some(&SENDER_SIDE_FILE))
     {
-        found.add_not_imported(row);
-        return Ok(found);
+        results.add_not_imported(row);
+        return Ok(results);
     }
     let sum = end.sum_received.as_ref().ok_or("end.sum_received is missing: the receiver's count")?;
     let seconds = sum.seconds.ok_or("end.sum_received.seconds is missing")?;
     if seconds < MIN_SECONDS.max(0.9 * test.duration) {
-        found.add_not_imported(&TOO_SHORT);
-        return Ok(found);
+        results.add_not_imported(&TOO_SHORT);
+        return Ok(results);
     }
     // The client sends unless it is asked to receive.
     let direction = match role == FileRole::Client && test.reverse == 0 {
@@ -238,13 +238,14 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     };
     let not_said = possible_limits(&start, test, role);
     let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
-    found.add_value(if not_said.is_empty() { &TCP_STREAM } else { &MAYBE_LIMITED }, case, sum.bits_per_second / 8.0);
+    results.add_value(if not_said.is_empty() { &TCP_STREAM } else { &MAYBE_LIMITED }, case, sum.bits_per_second / 8.0);
     if !not_said.is_empty() {
         let options = not_said.join(" or ");
-        found.add_note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
+        results
+            .add_note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
-    found.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
-    Ok(found)
+    results.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
+    Ok(results)
 }
 
 /// The options that may have limited the stream and of which the file does not tell whether they were asked for.
@@ -269,12 +270,12 @@ fn parse(text: &str) -> Result<Iperf3Output, String> {
             parse_object(object).map_err(|error| error.to_string())
         }
         [start] => {
-            let of = |name| text.lines().find_map(|line| event(line, name));
-            let end = of("end").ok_or("the event \"end\" is missing: the test did not end")?;
+            let event_data = |name| text.lines().find_map(|line| event(line, name));
+            let end = event_data("end").ok_or("the event \"end\" is missing: the test did not end")?;
             Ok(Iperf3Output {
                 start: parse_object(start).map_err(|error| format!("event \"start\": {error}"))?,
                 end: parse_object(end).map_err(|error| format!("event \"end\": {error}"))?,
-                error: of("error").map(str::to_owned),
+                error: event_data("error").map(str::to_owned),
             })
         }
         _ => Err(format!("it holds {} results: keep one of them, alone in its file", starts.len())),
@@ -324,15 +325,15 @@ fn has_threads(version: &str) -> bool {
 
 /// Of what uname says, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
 /// ends with the operating system.
-fn add_machine(system_info: &str, found: &mut ParsedResults) {
+fn add_machine(system_info: &str, results: &mut ParsedResults) {
     const FACT_SOURCE: &str = "iperf3";
     let words: Vec<&str> = system_info.split_whitespace().collect();
     if let ["Linux", _host, release, ..] = words[..] {
-        found.machine.kernel.release = Fact::known(version_prefix(release), FACT_SOURCE);
+        results.machine.kernel.release = Fact::known(version_prefix(release), FACT_SOURCE);
     }
     // Behind the name of the host, which may be any word.
     if let Some(architecture) = words.iter().skip(3).rev().find_map(|word| architecture(word)) {
-        found.machine.architecture = architecture;
+        results.machine.architecture = architecture;
     }
 }
 

@@ -26,25 +26,25 @@ pub(crate) fn is_only_object(text: &str, is_signed: fn(&str) -> bool) -> bool {
 }
 
 fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, String> {
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     let mut broken: Option<String> = None;
-    let (mut at, mut beginnings) = (0, 0);
-    while at < text.len() {
-        let rest = &text[at..];
+    let (mut position, mut beginnings) = (0, 0);
+    while position < text.len() {
+        let rest = &text[position..];
         let line = rest.lines().next().unwrap_or_default();
-        let next = at + line.len() + usize::from(rest.len() > line.len());
+        let next = position + line.len() + usize::from(rest.len() > line.len());
         let indent = line.len() - line.trim_start().len();
         if !line.trim_start().starts_with('{') || beginnings >= MAX_OBJECT_STARTS {
-            at = next.max(at + 1);
+            position = next.max(position + 1);
             continue;
         }
-        let begin = at + indent;
+        let begin = position + indent;
         match serde_json::Deserializer::from_str(&text[begin..]).into_iter::<&RawValue>().next() {
             Some(Ok(object)) => {
                 if is_signed(object.get()) {
-                    found.push(object.get());
+                    objects.push(object.get());
                 }
-                at = begin + object.get().len();
+                position = begin + object.get().len();
             }
             Some(Err(error)) => {
                 beginnings += 1;
@@ -52,14 +52,14 @@ fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, 
                 broken.get_or_insert_with(|| {
                     format!("its JSON is broken near line {line}: {}", error_without_position(&error))
                 });
-                at = next.max(at + 1);
+                position = next.max(position + 1);
             }
-            None => at = text.len(),
+            None => position = text.len(),
         }
     }
-    match (found.is_empty(), broken) {
+    match (objects.is_empty(), broken) {
         (true, Some(problem)) => Err(problem),
-        _ => Ok(found),
+        _ => Ok(objects),
     }
 }
 
@@ -74,7 +74,10 @@ fn error_without_position(error: &serde_json::Error) -> String {
 /// # Errors
 /// If no line does, or several do, in words.
 pub(crate) fn from_line<'a>(text: &'a str, begins: &str) -> Result<&'a str, String> {
-    let mut places = text.match_indices(begins).map(|(at, _)| at).filter(|at| text[..*at].ends_with('\n') || *at == 0);
+    let mut places = text
+        .match_indices(begins)
+        .map(|(start, _)| start)
+        .filter(|start| text[..*start].ends_with('\n') || *start == 0);
     let first = places.next().ok_or_else(|| format!("no line begins with {begins:?}"))?;
     match places.count() {
         0 => Ok(&text[first..]),
@@ -84,7 +87,7 @@ pub(crate) fn from_line<'a>(text: &'a str, begins: &str) -> Result<&'a str, Stri
 
 /// Whether an object deserializes to something: what programs sign with.
 pub(crate) fn deserializes_to<'a, T: Deserialize<'a>>(text: &'a str, is_it: impl Fn(&T) -> bool) -> bool {
-    serde_json::from_str::<T>(text).is_ok_and(|found| is_it(&found))
+    serde_json::from_str::<T>(text).is_ok_and(|value| is_it(&value))
 }
 
 #[cfg(test)]

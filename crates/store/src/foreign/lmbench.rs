@@ -124,13 +124,13 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
         return Err("the line [LMBENCH_VER: ...] is missing".into());
     }
     let copies = header_value(text, "SYNC_MAX").ok_or("the line [SYNC_MAX: ...] is missing: how many ran at once")?;
-    let mut found = ParsedResults { measured_at_ms: text.lines().find_map(parse_date), ..ParsedResults::default() };
-    found.version =
+    let mut results = ParsedResults { measured_at_ms: text.lines().find_map(parse_date), ..ParsedResults::default() };
+    results.version =
         version_prefix(header_value(text, "LMBENCH VERSION").or(header_value(text, "LMBENCH_VER")).unwrap_or_default());
-    add_machine(text, &mut found);
+    add_machine(text, &mut results);
     if copies != "1" {
-        found.add_not_imported(&PARALLEL_COPIES);
-        return Ok(found);
+        results.add_not_imported(&PARALLEL_COPIES);
+        return Ok(results);
     }
     for line in text.lines().filter(|line| !line.starts_with('[')) {
         let Some(known) = MAPPINGS.iter().find(|known| line.starts_with(known.begins)) else { continue };
@@ -140,14 +140,14 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
                     rest.trim_end().strip_suffix(" microseconds").and_then(|number| number.parse::<f64>().ok())
                 });
                 match microseconds {
-                    Some(value) => found.add_value(&known.row, (known.case)(), value * 1e3),
-                    None => found.add_unreadable(&known.row),
+                    Some(value) => results.add_value(&known.row, (known.case)(), value * 1e3),
+                    None => results.add_unreadable(&known.row),
                 }
             }
-            None => found.add_not_imported(&known.row),
+            None => results.add_not_imported(&known.row),
         }
     }
-    Ok(found)
+    Ok(results)
 }
 
 /// The value of a line `[NAME: value]`.
@@ -156,18 +156,18 @@ fn header_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// What it says of the machine: architecture, kernel, and the frequency that its own loop shows. No name of the host.
-fn add_machine(text: &str, found: &mut ParsedResults) {
+fn add_machine(text: &str, results: &mut ParsedResults) {
     const FACT_SOURCE: &str = "lmbench";
-    let kept = |name| header_value(text, name).map(version_prefix).filter(|value| !value.is_empty());
-    if let Some(architecture) = kept("MACHINE").as_deref().and_then(architecture) {
-        found.machine.architecture = architecture;
+    let header = |name| header_value(text, name).map(version_prefix).filter(|value| !value.is_empty());
+    if let Some(architecture) = header("MACHINE").as_deref().and_then(architecture) {
+        results.machine.architecture = architecture;
     }
-    if let Some(release) = kept("RELEASE") {
-        found.machine.kernel.release = Fact::known(release, FACT_SOURCE);
+    if let Some(release) = header("RELEASE") {
+        results.machine.kernel.release = Fact::known(release, FACT_SOURCE);
     }
     let mhz = header_value(text, "MHZ").and_then(|line| line.split(' ').next()?.parse::<f64>().ok());
     if let Some(hertz) = mhz.map(|mhz| mhz * 1e6).filter(|hertz| hertz.is_finite() && *hertz > 0.0) {
-        found.machine.cpu.measured_hz = Fact::known(hertz, FACT_SOURCE);
+        results.machine.cpu.measured_hz = Fact::known(hertz, FACT_SOURCE);
     }
 }
 

@@ -101,8 +101,8 @@ impl ParsedResults {
     pub fn add_unknown_option(&mut self, row: &MetricMapping, option: &str) {
         let is_name =
             option.len() <= 40 && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-        let of = if is_name { format!(" ({option})") } else { String::new() };
-        self.push_note(format!("not imported: {}{of}: {}", row.theirs, row.why));
+        let name = if is_name { format!(" ({option})") } else { String::new() };
+        self.push_note(format!("not imported: {}{name}: {}", row.theirs, row.why));
     }
 
     fn push_note(&mut self, words: String) {

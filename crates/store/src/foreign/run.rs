@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 use kelvin_core::{
-    Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, HeadlineSamples, Measurement, Metric,
-    MetricReadings, Name, Overhead, OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome,
-    Run, RunHeader, RunSettings, RunStatus, SampleTags,
+    Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, Measurement, Metric, MetricReadings, Name,
+    OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunSettings,
+    RunStatus,
 };
 use sha2::{Digest, Sha256};
 
@@ -26,24 +26,24 @@ pub struct ImportInfo<'a> {
 const UNKNOWN_IDENTITY: &str = "unknown";
 
 /// The run: one probe named for the program, one round with one value of each metric.
-pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &ImportInfo<'_>) -> Run {
-    let said = found.measured_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let mut notes = found.not_imported.clone();
-    if said.is_none() {
+pub(crate) fn build_run(tool: Tool, file: &[u8], results: ParsedResults, import: &ImportInfo<'_>) -> Run {
+    let measured_at = results.measured_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let mut notes = results.not_imported.clone();
+    if measured_at.is_none() {
         notes.push(
             "the file does not say when it was measured: the run has the time at which the file was written".into(),
         );
     }
-    let started = said.unwrap_or(import.written);
+    let started = measured_at.unwrap_or(import.written);
     let started = started.round(Unit::Second).unwrap_or(started);
     let probe = Name::new(tool.name());
     let mut cases: BTreeMap<&Case, Vec<&ImportedValue>> = BTreeMap::new();
-    for value in &found.values {
+    for value in &results.values {
         cases.entry(&value.case).or_default().push(value);
     }
     let measurements: Vec<Measurement> =
         cases.into_iter().map(|(case, values)| build_measurement(probe, case, &values)).collect();
-    let mut machine = found.machine;
+    let mut machine = results.machine;
     // A word must stand there, and no machine has these.
     machine.identity = UNKNOWN_IDENTITY.into();
     if machine.architecture.is_empty() {
@@ -78,13 +78,13 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
         },
         machine,
         hazards: Vec::new(),
-        metrics: metrics(&found.values),
+        metrics: metrics(&results.values),
         plan: measurements.iter().map(|measurement| measurement.planned.clone()).collect(),
         spread_history: Vec::new(),
         core_ratio_history: Vec::new(),
         network_path: None,
         bounds: Vec::new(),
-        foreign: Some(Foreign { tool: probe, version: found.version }),
+        foreign: Some(Foreign { tool: probe, version: results.version }),
     };
     Run { measurements, status: RunStatus::Complete, notes, ..Run::from_header(header) }
 }
@@ -102,9 +102,7 @@ fn metrics(values: &[ImportedValue]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for value in values {
         if metrics.iter().all(|known| known.id != value.metric.id) {
-            let metric =
-                value.metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE).overhead(Overhead::None);
-            metrics.push(metric.contaminants(SampleTags::NONE));
+            metrics.push(value.metric.as_found());
         }
     }
     metrics

@@ -51,7 +51,7 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     }
     let has = |line: &str| text.lines().any(|known| known.trim() == line);
     let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
-    let mut found =
+    let mut results =
         ParsedResults { version: version_prefix(text["sysbench ".len()..].trim_start()), ..ParsedResults::default() };
     if begins("Extra file open flags:") {
         if ["total time:", "reads/s:", "read:"].iter().all(|label| value_of_label(text, label).is_none()) {
@@ -65,26 +65,26 @@ pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
             && !begins("Using checksums validation");
         let is_brief = duration_seconds(text).is_some_and(|seconds| seconds < MIN_SECONDS);
         match reads_per_second(text) {
-            _ if !is_same => found.add_not_imported(&OTHER_FILES),
-            Some(_) if begins("Target transaction rate:") => found.add_not_imported(&RATE_LIMITED),
-            Some(_) if is_brief => found.add_not_imported(&TOO_SHORT),
+            _ if !is_same => results.add_not_imported(&OTHER_FILES),
+            Some(_) if begins("Target transaction rate:") => results.add_not_imported(&RATE_LIMITED),
+            Some(_) if is_brief => results.add_not_imported(&TOO_SHORT),
             Some(_) if total_bytes(text).is_none_or(|bytes| bytes < MIN_FILE_BYTES as f64) => {
-                found.add_not_imported(&TOO_SMALL)
+                results.add_not_imported(&TOO_SMALL)
             }
             Some(rate) => {
-                found.add_value(&RANDOM_READS, Case::new().with_number(QUEUE_DEPTH, 1), rate);
-                found.add_not_imported(&LATENCY);
+                results.add_value(&RANDOM_READS, Case::new().with_number(QUEUE_DEPTH, 1), rate);
+                results.add_not_imported(&LATENCY);
             }
-            None => found.add_unreadable(&RANDOM_READS),
+            None => results.add_unreadable(&RANDOM_READS),
         }
     } else if has("CPU speed:") {
-        found.add_not_imported(&CPU_TEST);
+        results.add_not_imported(&CPU_TEST);
     } else if has("Running memory speed test with the following options:") {
-        found.add_not_imported(&MEMORY_TEST);
+        results.add_not_imported(&MEMORY_TEST);
     } else {
-        found.add_not_imported(&OTHER_TESTS);
+        results.add_not_imported(&OTHER_TESTS);
     }
-    Ok(found)
+    Ok(results)
 }
 
 /// Reads a second: `reads/s: 21783.60` up to version 1.0, `read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)` from 1.1 on.

@@ -65,10 +65,7 @@ impl TlsMode {
 impl ServerAddress {
     pub(crate) fn parse(url: &str, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
         let (rest, tls) = split_tls_options(url)?;
-        let bad = |problem: &dyn fmt::Display| LocationError::NotAUrl {
-            url: without_password(url),
-            problem: problem.to_string(),
-        };
+        let bad = |problem: &dyn fmt::Display| LocationError::NotAUrl(without_password(url), problem.to_string());
         let mut config = Config::from_str(&rest).map_err(|error| bad(&error))?;
         let host = match config.get_hosts() {
             [] => return Err(bad(&"it names no host")),
@@ -92,10 +89,10 @@ impl ServerAddress {
         {
             config.password(password);
         }
-        let at = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
+        let suffix = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
         let (name, key) = match host.starts_with('/') {
-            true => (format!("postgres://{user}@/{database}?host={host}"), format!("{host}{at}/{database}")),
-            false => (format!("postgres://{user}@{host}{at}/{database}"), format!("{host}{at}/{database}")),
+            true => (format!("postgres://{user}@/{database}?host={host}"), format!("{host}{suffix}/{database}")),
+            false => (format!("postgres://{user}@{host}{suffix}/{database}"), format!("{host}{suffix}/{database}")),
         };
         let name = if host.starts_with('/') && port != DEFAULT_PORT { format!("{name}&port={port}") } else { name };
         Ok(Self { config, tls, name, key: key.to_lowercase() })
@@ -165,7 +162,7 @@ struct PasswordKey<'a> {
 
 /// The password of the environment, or of a file of passwords as libpq has it.
 fn find_password(
-    wanted: &PasswordKey<'_>,
+    key: &PasswordKey<'_>,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<String>, LocationError> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
@@ -178,17 +175,17 @@ fn find_password(
     // One that is not there has no passwords; nor has one that is no file, as libpq has it.
     let Some(metadata) = fs::metadata(&file).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
     let Ok(lines) = fs::read_to_string(&file) else { return Ok(None) };
-    let found = lines.lines().find_map(|line| password_of_line(line, wanted));
+    let file_password = lines.lines().find_map(|line| password_of_line(line, key));
     let mode = metadata.permissions().mode();
-    match found {
+    match file_password {
         Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile(file)),
-        found => Ok(found),
+        file_password => Ok(file_password),
     }
 }
 
 /// The password of a line `host:port:database:user:password`, if it is for this one. `*` stands for any, `\` before a colon or
 /// another `\` for itself.
-fn password_of_line(line: &str, wanted: &PasswordKey<'_>) -> Option<String> {
+fn password_of_line(line: &str, key: &PasswordKey<'_>) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -202,12 +199,12 @@ fn password_of_line(line: &str, wanted: &PasswordKey<'_>) -> Option<String> {
         }
     }
     let [host, port, database, user, password] = &fields[..] else { return None };
-    let fits = |field: &String, wanted: &str| field == "*" || field == wanted;
-    let is_socket = wanted.host.starts_with('/') && host == "localhost";
-    let is_for_it = (is_socket || fits(host, wanted.host))
-        && fits(port, &wanted.port.to_string())
-        && fits(database, wanted.database)
-        && fits(user, wanted.user);
+    let fits = |field: &String, key: &str| field == "*" || field == key;
+    let is_socket = key.host.starts_with('/') && host == "localhost";
+    let is_for_it = (is_socket || fits(host, key.host))
+        && fits(port, &key.port.to_string())
+        && fits(database, key.database)
+        && fits(user, key.user);
     is_for_it.then(|| password.clone())
 }
 

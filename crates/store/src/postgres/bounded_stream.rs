@@ -217,14 +217,14 @@ impl MessageLimits {
         let kind = self.head[0];
         let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
         let body = length.checked_sub(4).ok_or_else(|| protocol_error("a message without a length"))?;
-        let most = match kind {
+        let limit = match kind {
             _ if !self.is_ready => MAX_STARTUP_MESSAGE_BYTES,
             b'D' => MAX_ROW_BYTES,
             _ => MAX_MESSAGE_BYTES,
         };
-        if body > most {
+        if body > limit {
             return Err(protocol_error(&format!(
-                "a message of {body} bytes, of which {most} are the most that is read"
+                "a message of {body} bytes, of which {limit} are the most that is read"
             )));
         }
         self.is_ready |= kind == b'Z';
@@ -246,8 +246,8 @@ impl MessageLimits {
     fn check_authentication(&mut self) -> io::Result<()> {
         const CLEAR_TEXT: [u8; 4] = [0, 0, 0, 3];
         if self.head[5..] == CLEAR_TEXT && !self.is_private {
-            let told = "the server asks for the password in clear text, without TLS: others could read it; sslmode=require wants TLS";
-            return Err(io::Error::new(ErrorKind::PermissionDenied, told));
+            let message = "the server asks for the password in clear text, without TLS: others could read it; sslmode=require wants TLS";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
         let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
         (self.left, self.header_bytes) = (length - 8, 0);

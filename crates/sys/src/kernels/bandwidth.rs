@@ -47,7 +47,7 @@ impl Operation {
     /// Its variants on this processor.
     pub fn kernels(self) -> Vec<BandwidthKernel> {
         let is_supported = |name: &str| name.split(' ').next().is_some_and(arch::is_supported);
-        let own = arch::kernels().filter(|(of, kernel)| *of == self && is_supported(kernel.name));
+        let own = arch::kernels().filter(|(operation, kernel)| *operation == self && is_supported(kernel.name));
         own.map(|(_, kernel)| kernel).collect()
     }
 }
@@ -113,14 +113,14 @@ unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usi
 /// The file that memcpy is in: `libc.so.6`, or this program, where the C library is linked into it.
 pub fn memcpy_library() -> String {
     // SAFETY: all fields may be zero, as dladdr leaves them of an address that it does not know.
-    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is only compared, and the structure is written to.
-    let is_known = unsafe { libc::dladdr(memcpy() as *const c_void, &raw mut found) } != 0;
-    if !is_known || found.dli_fname.is_null() {
+    let is_known = unsafe { libc::dladdr(memcpy() as *const c_void, &raw mut info) } != 0;
+    if !is_known || info.dli_fname.is_null() {
         return "this program".into();
     }
     // SAFETY: the loader's name of a file, which stays where it is as long as the file is loaded.
-    let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
@@ -192,15 +192,15 @@ impl Arrays {
     /// If the window is empty, not made of whole turns, or does not lie in the arrays: a bug of the caller.
     #[inline]
     pub fn run(&mut self, operation: Operation, kernel: &BandwidthKernel, window: ArrayWindow, passes: u64) {
-        let each = self.array_bytes(operation);
+        let array_bytes = self.array_bytes(operation);
         assert!(
             window.bytes > 0
                 && window.bytes.is_multiple_of(LOOP_BYTES)
                 && window.start.is_multiple_of(LOOP_BYTES)
-                && window.start + window.bytes <= each,
-            "{window:?} of arrays of {each} bytes"
+                && window.start + window.bytes <= array_bytes,
+            "{window:?} of arrays of {array_bytes} bytes"
         );
-        let distance = each.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
+        let distance = array_bytes.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
         let first = self.arena.as_mut_slice()[window.start..].as_mut_ptr();
         // The arrays of one operation: the one written to first, then those read from. A kernel uses as many as it has;
         // what reads or writes a single array is given that one.

@@ -145,13 +145,13 @@ pub fn branches(outcomes: &mut BranchOutcomes, iterations: u64) -> u64 {
 /// `address` and every pointer reached from it must be readable.
 #[inline(always)]
 pub(crate) unsafe fn chase(address: usize, hops: u64) -> usize {
-    let mut at = address;
+    let mut pointer = address;
     // SAFETY: the caller answers for the addresses.
     unsafe {
         asm!(
-            ".p2align 5", "2:", load!("at"), again!(),
-            at = inout(reg) at, n = inout(reg) hops.max(1) => _, options(readonly, nostack)
+            ".p2align 5", "2:", load!("pointer"), again!(),
+            pointer = inout(reg) pointer, n = inout(reg) hops.max(1) => _, options(readonly, nostack)
         );
     }
-    at
+    pointer
 }

@@ -79,29 +79,29 @@ impl Default for KernelAddress {
 
 impl From<SocketAddr> for KernelAddress {
     fn from(address: SocketAddr) -> Self {
-        let (mut whole, family) = (Self::default(), if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
-        whole.put(0, &(family as libc::sa_family_t).to_ne_bytes());
-        whole.put(2, &address.port().to_be_bytes());
+        let (mut packed, family) = (Self::default(), if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
+        packed.put(0, &(family as libc::sa_family_t).to_ne_bytes());
+        packed.put(2, &address.port().to_be_bytes());
         match address {
-            SocketAddr::V4(address) => whole.put(4, &address.ip().octets()),
+            SocketAddr::V4(address) => packed.put(4, &address.ip().octets()),
             SocketAddr::V6(address) => {
-                whole.put(4, &address.flowinfo().to_ne_bytes());
-                whole.put(8, &address.ip().octets());
-                whole.put(24, &address.scope_id().to_ne_bytes());
+                packed.put(4, &address.flowinfo().to_ne_bytes());
+                packed.put(8, &address.ip().octets());
+                packed.put(24, &address.scope_id().to_ne_bytes());
             }
         }
-        whole
+        packed
     }
 }
 
 impl KernelAddress {
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    fn put(&mut self, offset: usize, bytes: &[u8]) {
+        self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn bytes<const COUNT: usize>(&self, at: usize) -> [u8; COUNT] {
+    fn bytes<const COUNT: usize>(&self, offset: usize) -> [u8; COUNT] {
         let mut bytes = [0; COUNT];
-        bytes.copy_from_slice(&self.0[at..at + COUNT]);
+        bytes.copy_from_slice(&self.0[offset..offset + COUNT]);
         bytes
     }
 

@@ -52,27 +52,27 @@ pub fn name(number: u32) -> Result<String> {
 ///
 /// # Errors
 /// What the system call says.
-pub fn with_address(wanted: SocketAddr) -> Result<Option<String>> {
-    if zone(wanted) != 0 {
-        return name(zone(wanted)).map(Some);
+pub fn with_address(target: SocketAddr) -> Result<Option<String>> {
+    if zone(target) != 0 {
+        return name(zone(target)).map(Some);
     }
-    let wanted = match wanted.ip().to_canonical() {
+    let target = match target.ip().to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    let mut found = None;
+    let mut interface = None;
     let request = NetlinkRequest { kind: RTM_GETADDR, flags: NLM_F_DUMP, body: &[0; IFADDRMSG_BYTES] };
     netlink::query(&netlink::open()?, request, |kind, body| {
         let attributes = body.get(IFADDRMSG_BYTES..).filter(|_| kind == RTM_NEWADDR).unwrap_or_default();
         // The address of a point-to-point link is that of the other end, and the local one is told beside it.
         let own = find_attribute(attributes, IFA_LOCAL).or_else(|| find_attribute(attributes, IFA_ADDRESS));
-        if own != Some(wanted.as_slice()) {
+        if own != Some(target.as_slice()) {
             return ControlFlow::Continue(());
         }
-        found = u32_at(body, INDEX_OFFSET);
+        interface = u32_at(body, INDEX_OFFSET);
         ControlFlow::Break(())
     })?;
-    found.map(name).transpose()
+    interface.map(name).transpose()
 }
 
 /// The MTU of an interface, in bytes.

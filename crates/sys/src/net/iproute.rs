@@ -39,8 +39,8 @@ pub fn configure(program: &str, arguments: &[&str]) -> Result<(), ConfigureError
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), said })
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), said: stderr })
 }
 
 /// Limits what an interface sends to this many bits a second, by a token bucket filter.

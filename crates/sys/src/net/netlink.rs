@@ -70,11 +70,11 @@ pub(super) fn query(
 }
 
 /// The content of the first attribute of this type.
-pub(super) fn find_attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    while let Some(one) = take_padded(&mut attributes, |bytes| u16_at(bytes, 0).map(usize::from)) {
+pub(super) fn find_attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    while let Some(attribute) = take_padded(&mut attributes, |bytes| u16_at(bytes, 0).map(usize::from)) {
         // The upper two bits say how its content is written.
-        if u16_at(one, 2)? & 0x3fff == wanted {
-            return one.get(4..);
+        if u16_at(attribute, 2)? & 0x3fff == kind {
+            return attribute.get(4..);
         }
     }
     None
@@ -83,22 +83,22 @@ pub(super) fn find_attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]
 /// Takes what is next: it begins with its own length, and what follows begins at a multiple of four bytes.
 fn take_padded<'a>(rest: &mut &'a [u8], length: fn(&[u8]) -> Option<usize>) -> Option<&'a [u8]> {
     let length = length(rest).filter(|&length| length >= 4)?;
-    let one = rest.get(..length)?;
+    let item = rest.get(..length)?;
     *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some(one)
+    Some(item)
 }
 
 /// The half word at a place.
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes.get(offset..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 /// The word at a place.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// The double word at a place.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    bytes.get(offset..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
 }

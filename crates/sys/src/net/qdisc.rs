@@ -54,8 +54,8 @@ impl TcQuery {
         body[INTERFACE_OFFSET..HANDLE_OFFSET].copy_from_slice(&interface.to_ne_bytes());
         netlink::query(kernel, NetlinkRequest { kind: self.get, flags: NLM_F_DUMP, body: &body }, |kind, body| {
             let words = [INTERFACE_OFFSET, HANDLE_OFFSET, PARENT_OFFSET].map(|place| u32_at(body, place));
-            if let ([Some(of), Some(handle), Some(parent)], Some(attributes)) = (words, body.get(TCMSG_BYTES..))
-                && (kind, of) == (self.new, interface)
+            if let ([Some(index), Some(handle), Some(parent)], Some(attributes)) = (words, body.get(TCMSG_BYTES..))
+                && (kind, index) == (self.new, interface)
             {
                 see(TcNode { handle, parent, attributes });
             }
@@ -103,14 +103,14 @@ impl Qdisc {
     /// # Errors
     /// Those of the kernel; `NotFound` if there is no such discipline.
     pub fn counts(&mut self) -> Result<QdiscCounts> {
-        let mut found = None;
+        let mut counted = None;
         DISCIPLINES.for_each_node(&self.kernel, self.interface, |node| {
-            if node.parent == TC_H_ROOT && found.is_none() {
-                found = counts(node.attributes);
+            if node.parent == TC_H_ROOT && counted.is_none() {
+                counted = counts(node.attributes);
             }
         })?;
         let missing = "the interface has no queueing discipline with counters";
-        found.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))
+        counted.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))
     }
 }
 

@@ -26,9 +26,9 @@ const RTA_OIF: u16 = 4;
 /// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of different IP versions.
 pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<String> {
     let (family, [to, from], by) = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
-        (IpAddr::V4(to), IpAddr::V4(from)) => (libc::AF_INET, [to, from].map(|one| one.octets().to_vec()), 0),
+        (IpAddr::V4(to), IpAddr::V4(from)) => (libc::AF_INET, [to, from].map(|address| address.octets().to_vec()), 0),
         (IpAddr::V6(to), IpAddr::V6(from)) => {
-            (libc::AF_INET6, [to, from].map(|one| one.octets().to_vec()), interface::zone(destination))
+            (libc::AF_INET6, [to, from].map(|address| address.octets().to_vec()), interface::zone(destination))
         }
         _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses have different IP versions")),
     };
@@ -39,16 +39,16 @@ pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<Strin
     if by != 0 {
         body.extend(attribute_bytes(RTA_OIF, &by.to_ne_bytes()));
     }
-    let mut found = None;
+    let mut interface_index = None;
     netlink::query(&netlink::open()?, NetlinkRequest { kind: RTM_GETROUTE, flags: 0, body: &body }, |kind, body| {
         if kind != RTM_NEWROUTE {
             return ControlFlow::Continue(());
         }
-        found = outgoing_interface(body);
+        interface_index = outgoing_interface(body);
         ControlFlow::Break(())
     })?;
     let missing = "the kernel names no interface for that route";
-    interface::name(found.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))?)
+    interface::name(interface_index.ok_or_else(|| Error::new(std::io::ErrorKind::NotFound, missing))?)
 }
 
 /// An attribute. Addresses are multiples of four bytes, so there is no padding.

@@ -29,7 +29,7 @@ const NETEM_HEAD_BYTES: usize = 24;
 pub fn interface_rate(interface: &str) -> Result<Option<f64>> {
     let index = interface::number(interface)?;
     let disciplines = read_nodes(DISCIPLINES, index)?;
-    let is_tree = disciplines.iter().any(|one| one.parent == TC_H_ROOT && one.kind == "htb");
+    let is_tree = disciplines.iter().any(|node| node.parent == TC_H_ROOT && node.kind == "htb");
     let classes = if is_tree { read_nodes(CLASSES, index)? } else { Vec::new() };
     Ok(shaped_rate(&disciplines, &classes).map(|bytes| bytes * 8.0))
 }
@@ -46,54 +46,54 @@ struct QueueNode {
 
 /// Bytes a second of all that is sent.
 fn shaped_rate(disciplines: &[QueueNode], classes: &[QueueNode]) -> Option<f64> {
-    let root = disciplines.iter().find(|one| one.parent == TC_H_ROOT)?;
+    let root = disciplines.iter().find(|child| child.parent == TC_H_ROOT)?;
     if root.kind == "htb" {
         return class_ceiling(classes);
     }
     // Of those below each other, the slowest. The major number of a parent's class is that of the parent.
-    let (mut at, mut least) = (root, None::<f64>);
+    let (mut node, mut lowest) = (root, None::<f64>);
     for _ in 0..disciplines.len() {
         // All that passes an interface passes one queue of these.
-        if !matches!(at.kind.as_str(), "tbf" | "netem" | "cake") {
-            return least;
+        if !matches!(node.kind.as_str(), "tbf" | "netem" | "cake") {
+            return lowest;
         }
-        least = least.into_iter().chain(at.rate).reduce(f64::min);
-        let below = |one: &&QueueNode| one.parent != TC_H_ROOT && one.parent >> 16 == at.handle >> 16;
+        lowest = lowest.into_iter().chain(node.rate).reduce(f64::min);
+        let below = |child: &&QueueNode| child.parent != TC_H_ROOT && child.parent >> 16 == node.handle >> 16;
         let Some(next) = disciplines.iter().find(below) else { break };
-        at = next;
+        node = next;
     }
-    least
+    lowest
 }
 
 fn class_ceiling(classes: &[QueueNode]) -> Option<f64> {
-    let is_leaf = |one: &&QueueNode| classes.iter().all(|other| other.parent != one.handle);
-    let leaves = classes.iter().filter(is_leaf).map(|one| one.rate);
-    let most = leaves.reduce(|one, other| Some(one?.max(other?)))??;
-    let mut tops = classes.iter().filter(|one| one.parent == TC_H_ROOT || one.parent & 0xffff == 0);
+    let is_leaf = |class: &&QueueNode| classes.iter().all(|child| child.parent != class.handle);
+    let leaves = classes.iter().filter(is_leaf).map(|class| class.rate);
+    let highest = leaves.reduce(|highest, rate| Some(highest?.max(rate?)))??;
+    let mut tops = classes.iter().filter(|class| class.parent == TC_H_ROOT || class.parent & 0xffff == 0);
     let top = match (tops.next(), tops.next()) {
         (Some(top), None) => top.rate,
         _ => None,
     };
-    Some(top.map_or(most, |top| most.min(top)))
+    Some(top.map_or(highest, |top| highest.min(top)))
 }
 
 /// All disciplines, or classes, of an interface.
 fn read_nodes(question: TcQuery, interface: u32) -> Result<Vec<QueueNode>> {
-    let mut found = Vec::new();
+    let mut nodes = Vec::new();
     question.for_each_node(&netlink::open()?, interface, |node| {
         let Some(kind) = kind_name(node.attributes) else { return };
         let rate = find_attribute(node.attributes, OPTIONS).and_then(|options| rate_of(&kind, options));
         let rate = rate.filter(|&rate| rate > 0.0);
-        found.push(QueueNode { kind, handle: node.handle, parent: node.parent, rate });
+        nodes.push(QueueNode { kind, handle: node.handle, parent: node.parent, rate });
     })?;
-    Ok(found)
+    Ok(nodes)
 }
 
 /// Bytes a second among the options of a discipline or a class. The kernel tells the wide figure where the narrow one cannot hold it.
 fn rate_of(kind: &str, options: &[u8]) -> Option<f64> {
     let wide = |options: &[u8], number| Some(u64_at(find_attribute(options, number)?, 0)? as f64);
-    let either = |options: &[u8], (narrow, broad): (u16, u16), at: usize| {
-        wide(options, broad).or_else(|| u32_at(find_attribute(options, narrow)?, at).map(f64::from))
+    let either = |options: &[u8], (narrow, broad): (u16, u16), offset: usize| {
+        wide(options, broad).or_else(|| u32_at(find_attribute(options, narrow)?, offset).map(f64::from))
     };
     match kind {
         "tbf" => either(options, TBF, RATE_OFFSET),

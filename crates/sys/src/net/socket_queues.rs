@@ -233,17 +233,17 @@ impl TcpInfoBytes {
         }
     }
 
-    fn word(&self, at: usize) -> u32 {
-        u32::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    fn word(&self, offset: usize) -> u32 {
+        u32::from_ne_bytes(std::array::from_fn(|index| self.0[offset + index]))
     }
 
-    fn long(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    fn long(&self, offset: usize) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|index| self.0[offset + index]))
     }
 
     fn send_time(&self) -> SendTime {
-        let [busy, by_window, by_buffer] =
-            [BUSY_OFFSET, WINDOW_LIMITED_OFFSET, BUFFER_LIMITED_OFFSET].map(|at| self.long(at).saturating_mul(1000));
+        let [busy, by_window, by_buffer] = [BUSY_OFFSET, WINDOW_LIMITED_OFFSET, BUFFER_LIMITED_OFFSET]
+            .map(|offset| self.long(offset).saturating_mul(1000));
         SendTime { busy, limited: LimitedTime { by_window, by_buffer } }
     }
 }

@@ -140,15 +140,15 @@ pub struct ZeroCopyCompletions {
 
 /// Asks how many calls were completed, without waiting.
 pub fn take_completions(socket: &impl AsFd) -> Result<ZeroCopyCompletions> {
-    let mut all = ZeroCopyCompletions::default();
+    let mut total = ZeroCopyCompletions::default();
     while let Some((numbers, copied)) = next_completion(socket)? {
         let calls = numbers.end().wrapping_sub(*numbers.start()).wrapping_add(1);
-        all.calls += calls;
+        total.calls += calls;
         if copied {
-            all.copied += calls;
+            total.copied += calls;
         }
     }
-    Ok(all)
+    Ok(total)
 }
 
 /// The next calls to be completed, without waiting: the numbers of the first and the last of them, counted from 0 on this socket

@@ -63,16 +63,16 @@ impl ProvidedBuffers {
 
     /// Like `chunk`, of a message with this header, which the kernel puts before its bytes.
     pub(super) fn timed_chunk(&mut self, flags: u32, bytes: usize, header: &libc::msghdr) -> Option<ReceivedChunk> {
-        let whole = self.chunk(flags, bytes)?;
-        let (begin, bytes, at) = RecvMsgOut::parse(self.bytes(&whole), header).map_or((0, 0, None), |message| {
+        let received = self.chunk(flags, bytes)?;
+        let (begin, bytes, at) = RecvMsgOut::parse(self.bytes(&received), header).map_or((0, 0, None), |message| {
             let content = message.payload_data();
-            (whole.bytes - content.len(), content.len(), parse_time(message.control_data()))
+            (received.bytes - content.len(), content.len(), parse_time(message.control_data()))
         });
         if bytes == 0 {
-            self.give_back(whole);
+            self.give_back(received);
             return None;
         }
-        Some(ReceivedChunk { buffer: whole.buffer, begin, bytes, at })
+        Some(ReceivedChunk { buffer: received.buffer, begin, bytes, at })
     }
 
     pub(super) fn bytes(&self, chunk: &ReceivedChunk) -> &[u8] {

@@ -205,9 +205,10 @@ impl<F: AsFd> SocketRing<F> {
     /// # Errors
     /// As above.
     pub fn cancel(&mut self, id: RequestId) -> Result<()> {
-        let is_there = self.requests.get(slot_of(id)).is_some_and(|one| one.as_ref().is_some_and(|one| one.id == id));
+        let request = self.requests.get(slot_of(id)).and_then(Option::as_ref);
+        let is_pending = request.is_some_and(|request| request.id == id);
         let entry = opcode::AsyncCancel::new(id.0).build().user_data(CANCEL_TOKEN);
-        if is_there { self.queue(&entry) } else { Ok(()) }
+        if is_pending { self.queue(&entry) } else { Ok(()) }
     }
 
     /// Submits what is queued, and waits until something has happened, at most so long.

@@ -68,13 +68,13 @@ impl FileWindow {
         self.region.address()
     }
 
-    /// Shows as many bytes of a file as fit of the `wanted` ones that begin at `offset`, a multiple of the page, and returns how
+    /// Shows as many bytes of a file as fit of the `length` ones that begin at `offset`, a multiple of the page, and returns how
     /// many that are.
     ///
     /// # Errors
     /// Those of mmap: EINVAL for another offset, EACCES for a file that is not open for it; those of madvise.
-    pub fn map_part(&mut self, file: &File, offset: u64, wanted: u64) -> Result<usize> {
-        let bytes = usize::try_from(wanted).unwrap_or(usize::MAX).min(self.region.bytes());
+    pub fn map_part(&mut self, file: &File, offset: u64, length: u64) -> Result<usize> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX).min(self.region.bytes());
         self.mapped_bytes = 0;
         if bytes > 0 {
             let protection = match self.access {
@@ -129,9 +129,9 @@ impl FileWindow {
     ///
     /// # Panics
     /// If they leave what is shown, or it is only to be read.
-    pub fn copy_in(&mut self, at: usize, bytes: &[u8]) {
+    pub fn copy_in(&mut self, start: usize, bytes: &[u8]) {
         assert!(self.access == PageAccess::Write, "a window that is only to be read");
-        let place = self.part_ptr(&(at..at.saturating_add(bytes.len())));
+        let place = self.part_ptr(&(start..start.saturating_add(bytes.len())));
         // SAFETY: the place lies in the mapping, which is writable and borrowed exclusively, and so is no part of `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }

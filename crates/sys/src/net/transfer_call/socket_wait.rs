@@ -15,7 +15,7 @@ use crate::{Error, Result, check};
 /// How to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketWaitMode {
-    /// In the call itself, which gives up after the patience (SO_RCVTIMEO, SO_SNDTIMEO).
+    /// In the call itself, which gives up after the timeout (SO_RCVTIMEO, SO_SNDTIMEO).
     InCall,
     /// By epoll; calls do not block.
     Epoll,
@@ -53,14 +53,14 @@ enum Waiter {
 }
 
 impl WaitingSocket {
-    /// Sets the socket's options and flags; calls that block give up after the patience.
+    /// Sets the socket's options and flags; calls that block give up after the timeout.
     ///
     /// # Errors
-    /// Those of the calls; no patience at all.
-    pub fn new(stream: TcpStream, waiting: SocketWaitMode, patience: Duration) -> Result<Self> {
+    /// Those of the calls; a timeout of zero.
+    pub fn new(stream: TcpStream, waiting: SocketWaitMode, timeout: Duration) -> Result<Self> {
         stream.set_nonblocking(waiting != SocketWaitMode::InCall)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         let waiter = match waiting {
             SocketWaitMode::InCall => Waiter::InCall,
             SocketWaitMode::Epoll => {
@@ -70,9 +70,9 @@ impl WaitingSocket {
             }
             SocketWaitMode::Signal => {
                 // Held first, so that no signal can end the process.
-                let held = SignalBlock::new()?;
+                let block = SignalBlock::new()?;
                 enable_signals(&stream)?;
-                Waiter::Signal(held)
+                Waiter::Signal(block)
             }
         };
         Ok(Self { waiter, stream, _of_this_thread: std::marker::PhantomData })
@@ -88,8 +88,8 @@ impl WaitingSocket {
     ///
     /// # Errors
     /// Those of the calls, an interruption not among them.
-    pub fn wait(&mut self, awaited: SocketEvent, patience: Duration) -> Result<bool> {
-        let within = whole_milliseconds(patience);
+    pub fn wait(&mut self, awaited: SocketEvent, timeout: Duration) -> Result<bool> {
+        let within = whole_milliseconds(timeout);
         let awaited = match awaited {
             SocketEvent::Readable => EventFlags::IN | EventFlags::RDHUP,
             SocketEvent::Writable => EventFlags::OUT,
@@ -111,7 +111,7 @@ impl WaitingSocket {
                 let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }];
                 epoll::wait(&*set, &mut events, Some(&within)).map(|ready| ready > 0).map_err(Error::from)
             }
-            Waiter::Signal(held) => held.wait(patience),
+            Waiter::Signal(block) => block.wait(timeout),
         };
         match woken {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),

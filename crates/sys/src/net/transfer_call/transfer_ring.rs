@@ -271,11 +271,11 @@ impl TransferRing {
     ///
     /// # Panics
     /// If other requests are in flight.
-    pub fn execute(&mut self, mut call: TransferCall<'_>, socket: &impl AsFd, patience: Duration) -> Result<usize> {
+    pub fn execute(&mut self, mut call: TransferCall<'_>, socket: &impl AsFd, timeout: Duration) -> Result<usize> {
         assert_eq!(self.in_flight, 0, "other requests are in flight");
         let begun = Instant::now();
         loop {
-            let left = call.awaited().map(|_| patience.saturating_sub(begun.elapsed()));
+            let left = call.awaited().map(|_| timeout.saturating_sub(begun.elapsed()));
             let entry = call.submission_entry(socket).ok_or(ErrorKind::Unsupported)?;
             // SAFETY: what the call borrows is borrowed until this function returns, and the request is done before that.
             unsafe { self.push(&entry.user_data(CALL_NAME)) };
@@ -292,7 +292,7 @@ impl TransferRing {
     }
 
     /// Waits until the one call is done, called back if need be: what it moved, and whether it was in time.
-    fn wait_for_call(&mut self, patience: Option<Duration>) -> (Result<usize>, Result<bool>) {
+    fn wait_for_call(&mut self, timeout: Option<Duration>) -> (Result<usize>, Result<bool>) {
         let begun = Instant::now();
         let mut waited = Ok(true);
         loop {
@@ -301,7 +301,7 @@ impl TransferRing {
             if let Some(entry) = place.and_then(|place| self.ended.remove(place)) {
                 return (completion_result(&entry), waited);
             }
-            waited = self.wait_in_kernel(patience.map(|patience| patience.saturating_sub(begun.elapsed())));
+            waited = self.wait_in_kernel(timeout.map(|timeout| timeout.saturating_sub(begun.elapsed())));
             if !matches!(waited, Ok(true)) {
                 self.cancel_all();
             }
