@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Canaries, Canary, HeadlineSamples};
 
-/// How far a case has come, judged by all rounds of the run so far, as the report would judge them.
+/// How far a case has come, by all rounds of the run so far, as the report would state it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CaseStatus {
     /// Rounds that count for the headlines of all its metrics: of an undisturbed headline those with enough undisturbed samples.

@@ -64,7 +64,7 @@ impl Run {
         let mut run: Option<Self> = None;
         for event in events {
             match event {
-                Event::Started(outline) => run = Some(Self::from_header(*outline)),
+                Event::Started(header) => run = Some(Self::from_header(*header)),
                 event => run.as_mut()?.apply(event),
             }
         }

@@ -62,7 +62,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// A duration in nanoseconds, lower is better, timed in batches on one CPU, judged by undisturbed batches.
+    /// A duration in nanoseconds, lower is better, timed in batches on one CPU, with a headline of undisturbed batches.
     pub const fn duration(id: &'static str, summary: &'static str) -> Self {
         Self {
             id: Name::new(id),
@@ -87,7 +87,7 @@ impl Metric {
         }
     }
 
-    /// A rate in bytes per second, higher is better, judged by undisturbed batches.
+    /// A rate in bytes per second, higher is better, with a headline of undisturbed batches.
     pub const fn rate(id: &'static str, summary: &'static str) -> Self {
         Self { unit: Unit::BytesPerSecond, better: Better::Higher, cycles: false, ..Self::duration(id, summary) }
     }

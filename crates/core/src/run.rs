@@ -188,10 +188,10 @@ pub struct Run {
 
 impl Run {
     /// A run that has only begun.
-    pub fn from_header(outline: RunHeader) -> Self {
-        let measurements = outline.plan.iter().cloned().map(Measurement::from_plan).collect();
+    pub fn from_header(header: RunHeader) -> Self {
+        let measurements = header.plan.iter().cloned().map(Measurement::from_plan).collect();
         Self {
-            header: outline,
+            header,
             measurements,
             predictions: Vec::new(),
             explanations: Vec::new(),

@@ -40,7 +40,7 @@ fn is_variation_selector(before: Option<char>, c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
 }
 
-/// Whether all characters stay, of which each is judged by itself and the one before it.
+/// Whether all characters stay, each by itself and the one before it.
 fn all_allowed(text: &str, stays: impl Fn(char) -> bool) -> bool {
     let mut before = None;
     text.chars().all(|c| {

@@ -197,22 +197,22 @@ impl<'a> PredictionInputs<'a> {
         case: &Case,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        let first = self.references.filter(|elsewhere| elsewhere.prefers_proxy(metric, case));
+        let first = self.references.filter(|references| references.prefers_proxy(metric, case));
         let without = || NoPrediction::new("the figure of other machines tells more than its formula");
-        match first.map(|elsewhere| elsewhere.predict_from_peers(self, metric, case, without())) {
+        match first.map(|references| references.predict_from_peers(self, metric, case, without())) {
             Some(Ok(prediction)) => return Ok(prediction),
-            // Its yardstick was not measured: by the formula it would have another prediction than where it was.
+            // Its proxy was not measured: by the formula it would have another prediction than where it was.
             Some(Err(reason)) if reason != without() => return Err(reason),
             Some(Err(_)) | None => {}
         }
         match (self.predict_by_formula(formula), self.references) {
-            (Ok(FormulaPrediction { prediction, log_half_range: Some(inputs) }), Some(elsewhere)) => {
-                Ok(elsewhere.calibrate(prediction, metric, case, inputs))
+            (Ok(FormulaPrediction { prediction, log_half_range: Some(inputs) }), Some(references)) => {
+                Ok(references.calibrate(prediction, metric, case, inputs))
             }
             (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
             (Err(why), Some(_)) if self.inputs_seen.borrow().missing_reasons.contains(&why.0) => Err(why),
-            (Err(why), Some(elsewhere)) => elsewhere.predict_from_peers(self, metric, case, why),
+            (Err(why), Some(references)) => references.predict_from_peers(self, metric, case, why),
             (Err(why), None) => Err(why),
         }
     }

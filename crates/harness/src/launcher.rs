@@ -78,7 +78,7 @@ fn join_lines(complaint: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {}", words.join(" ")) }
 }
 
-/// How many times its limit a round may take that shows signs of life: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
+/// How many times its limit a round may take that shows activity: on a disk of 7 MB/s, under a quota of a tenth of a CPU, or in
 /// an emulator the same work takes so much longer.
 pub(crate) const LIVE_ROUND_FACTOR: u32 = 12;
 

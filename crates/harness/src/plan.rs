@@ -219,8 +219,8 @@ impl Plan {
         sources: &PlanContext<'_>,
         can_be_had: &BTreeSet<(Name, Case)>,
     ) -> BTreeSet<(Name, Case)> {
-        let PlanContext { probes, machine, references: elsewhere } = *sources;
-        let elsewhere = elsewhere.map(|read| read(machine, &self.planned()));
+        let PlanContext { probes, machine, references } = *sources;
+        let references = references.map(|read| read(machine, &self.planned()));
         let asked_for = RefCell::new(BTreeSet::new());
         let measured = |id: &str, case: &Case| {
             let figure = (Name::intern(id), case.clone());
@@ -229,7 +229,7 @@ impl Plan {
         };
         for unit in &mut self.units {
             let facts = PredictionInputs::new(machine, &measured);
-            let facts = elsewhere.iter().fold(facts, |facts, elsewhere| facts.with_references(elsewhere));
+            let facts = references.iter().fold(facts, |facts, references| facts.with_references(references));
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_measured_at(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
                 let _ = facts.predict(metric, &unit.case, |facts| (unit.probe.predict)(facts, metric, &unit.case));

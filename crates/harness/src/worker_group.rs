@@ -10,10 +10,10 @@ use kelvin_sys::cpu;
 use crate::canary::CanaryReader;
 use crate::probe::ProbeError;
 
-/// A crew of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
+/// A group of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
 pub(crate) struct WorkerGroup {
     size: usize,
-    /// Number of the round that may start; [`STOP_ROUND`] ends the crew.
+    /// Number of the round that may start; [`STOP_ROUND`] ends the group.
     round: AtomicU64,
     iterations: AtomicU64,
     finished: AtomicUsize,

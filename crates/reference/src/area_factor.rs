@@ -18,7 +18,7 @@ use crate::class_range::{ASSUMED_WITHIN_VARIANCE, MIN_KNOWN_MEMBERS, method_bias
 use crate::library::ReferenceLibrary;
 use crate::machine::{LibraryMachine, PublishedFigure};
 
-/// A figure of the machine that is judged, in base units of the SI.
+/// A figure of the machine that is compared, in base units of the SI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineFigure {
     /// Id of the metric.
@@ -88,11 +88,11 @@ impl ReferenceLibrary {
         &self,
         class: &MachineClass,
         area: &str,
-        judged: &[MachineFigure],
+        figures: &[MachineFigure],
         share: f64,
     ) -> Option<AreaFactor<'_>> {
         let members: Vec<&LibraryMachine> = self.machines().iter().filter(|machine| class.contains(machine)).collect();
-        let own = figure_columns(area, judged, &members);
+        let own = figure_columns(area, figures, &members);
         let slower: Vec<f64> = own.iter().filter_map(|column| column.excess_slowness(column.slowness, None)).collect();
         if slower.is_empty() {
             return None;
@@ -100,7 +100,7 @@ impl ReferenceLibrary {
         let of_class = member_factors(&own, &members);
         let of_kind = self.related_classes(class).into_iter();
         let of_kind: Vec<f64> =
-            of_kind.flat_map(|members| member_factors(&figure_columns(area, judged, &members), &members)).collect();
+            of_kind.flat_map(|members| member_factors(&figure_columns(area, figures, &members), &members)).collect();
         let ids: BTreeSet<Name> =
             own.iter().flat_map(|column| &column.members).map(|(machine, ..)| machine.id).collect();
         let members: Vec<&LibraryMachine> = members.into_iter().filter(|machine| ids.contains(&machine.id)).collect();
@@ -131,8 +131,8 @@ impl ReferenceLibrary {
 }
 
 /// The figures of an area that count, each with the members that have it.
-fn figure_columns<'a>(area: &str, judged: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
-    let of_area = judged
+fn figure_columns<'a>(area: &str, figures: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
+    let of_area = figures
         .iter()
         .filter(|figure| kelvin_core::is_dotted_prefix(area, &figure.metric) && !is_of_all_cpus(&figure.case));
     let column = |figure: &MachineFigure| {

@@ -5,7 +5,7 @@
 //! differs and the factor within which the two agree in nine of ten cases.
 //!
 //! [`built_in_library`] reads them once. [`MachineClass`] is what machines must share to be compared, by the area of a metric, and [`ReferenceLibrary::class_range`] is
-//! where a figure of one more machine of a class lies; [`ReferenceLibrary::area_factor`] judges all figures of an area as one.
+//! where a figure of one more machine of a class lies; [`ReferenceLibrary::area_factor`] compares all figures of an area as one.
 #![forbid(unsafe_code)]
 
 mod area_factor;

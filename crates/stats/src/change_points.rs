@@ -1,6 +1,6 @@
 //! The course of a figure over many runs: steps from one level to another, drifts, and neither.
 //!
-//! A run is one value, few and far between, and nobody waits for thirty of them before a step is told. So a step is judged by how far it
+//! A run is one value, and runs are few: a step must show after three of them, not thirty. So a step is tested by how far it
 //! goes, not by ranks alone, which three runs after it cannot make convincing among hundreds of figures; and what makes that safe is done
 //! first: outliers are set aside, lasting states of the machine widen the error, and a level that comes and goes is no new one.
 

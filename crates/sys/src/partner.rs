@@ -117,7 +117,7 @@ enum Running {
 }
 
 impl PartnerTask {
-    /// Starts a partner pinned to a CPU, which runs `work` and reports its end and its context switches on the board.
+    /// Starts a partner pinned to a CPU, which runs `work` and reports its end and its context switches in `status`.
     /// Returns when it is on its CPU. A process dies with the thread that started it.
     ///
     /// # Errors

@@ -274,7 +274,7 @@ const fn core_to_core_metric(id: &'static str, summary: &'static str) -> Metric 
         .needs(Need::SecondCpu)
 }
 
-/// Core-to-core latency within the crew that moves memory.
+/// Core-to-core latency within the group of threads that moves memory.
 pub static BANDWIDTH_CORE_TO_CORE: Metric = core_to_core_metric(
     "mem.bandwidth.core_to_core",
     "From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory",

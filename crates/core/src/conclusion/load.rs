@@ -88,7 +88,7 @@ pub enum LoadClaim {
     MoreWorkers(MoreWorkersClaim),
     /// What changes from one sweep to another that differs in one property.
     Comparison(Box<LoadComparison>),
-    /// A published study, judged from its capacities alone, is as it was seen.
+    /// A published study, predicted from its capacities alone, is as it was seen.
     Published(PublishedLoadCase),
 }
 

@@ -51,7 +51,7 @@ impl Proxy {
     }
 }
 
-/// The cases of a yardstick.
+/// The cases of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyCases {
     /// That of the figure.
@@ -61,7 +61,7 @@ pub enum ProxyCases {
 }
 
 impl ProxyCases {
-    /// Whether one of a yardstick's cases counts for a figure at a case.
+    /// Whether one of a proxy's cases counts for a figure at a case.
     pub(super) fn includes(self, of_figure: &Case, case: &Case) -> bool {
         match self {
             Self::SameCase => case == of_figure,
