@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -18,10 +17,10 @@ use crate::lock;
 use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
-use crate::serve::limits::ServerLimits;
+use crate::serve::event_loop::ClientStep;
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::server::{ServerTotals, Service};
-use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, SendProgress, WorkerContext};
+use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, WorkerContext};
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
 const WORKER_THREAD: ThreadBuilder<'static> = ThreadBuilder::named("serve").stack_bytes(256 << 10);
@@ -195,16 +194,9 @@ pub fn serve_connection(
     let mut state = context.new_client(socket, tracker, Instant::now());
     let mut buffers = std::mem::take(&mut context.buffers);
     state.connection.attach_buffers(&mut buffers);
-    let limits = context.site.limits();
-    let send_timeout = limits.idle_timeout.min(limits.min_progress.within).max(MIN_SOCKET_TIMEOUT);
-    let is_ready = set_socket_timeout(socket, Timeout::Recv, Some(limits.idle_timeout))
-        .and_then(|()| set_socket_timeout(socket, Timeout::Send, Some(send_timeout)));
-    let (partial_request, is_sending) = (None, false);
-    let mut client = BlockingClient { socket, state, shutdown, partial_request, is_sending, send_timeout };
-    if is_ready.is_ok() {
-        // Whatever it is, it is the end.
-        let _ = client.run(context);
-    }
+    let mut client = BlockingClient { socket, state, shutdown, timeouts: [Duration::ZERO; 2] };
+    // Whatever it is, it is the end.
+    let _ = client.run(context);
     client.state.connection.detach_buffers(&mut buffers);
     context.buffers = buffers;
 }
@@ -213,25 +205,8 @@ struct BlockingClient<'a> {
     socket: &'a OwnedFd,
     state: ClientState,
     shutdown: &'a AtomicBool,
-    partial_request: Option<PartialRequest>,
-    /// Whether a part of an answer was sent.
-    is_sending: bool,
-    /// How long a call that sends waits at most.
-    send_timeout: Duration,
-}
-
-/// When a request began to arrive that is not whole, and how many were answered before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PartialRequest {
-    started_at: Instant,
-    answered_before: u64,
-}
-
-impl PartialRequest {
-    /// The one that was known, if it is of the same request: each has its own time, also where one arrives with a part of the next.
-    fn start_or_continue(known: Option<Self>, after: u64, now: Instant) -> Self {
-        known.filter(|known| known.answered_before == after).unwrap_or(Self { started_at: now, answered_before: after })
-    }
+    /// How long a call that receives and one that sends wait at most, once that was set.
+    timeouts: [Duration; 2],
 }
 
 impl BlockingClient<'_> {
@@ -240,91 +215,68 @@ impl BlockingClient<'_> {
             let goes_on = match self.state.connection.next_io() {
                 NextIo::Send => self.send(context)?,
                 NextIo::Advance => {
-                    context.site.tick(Instant::now());
                     context.site.is_draining = self.shutdown.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
-                    true
+                    if self.state.connection.next_io() == NextIo::Send {
+                        self.state.last_active = context.site.now();
+                    }
+                    continue;
                 }
                 NextIo::Receive => self.receive(context)?,
                 NextIo::End => return self.linger(),
             };
-            if !goes_on {
+            if !goes_on || self.state.check_deadlines(&context.site, false) == ClientStep::Gone {
                 return Ok(());
             }
         }
     }
 
-    /// Sends some; `false` if its client takes too little of an answer, of which more is to be sent. The call waits no longer than
-    /// until that is known.
-    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
-        let ServerLimits { idle_timeout, min_progress, .. } = *context.site.limits();
-        let Self { state, .. } = self;
-        let patience = if self.is_sending {
-            let now = Instant::now();
-            state.progress.time_left(now, min_progress).min(idle_timeout.saturating_sub(now - state.last_active))
-        } else {
-            // The answer was made just now.
-            state.last_active = context.site.now();
-            state.progress = SendProgress::start(state.last_active, state.connection.bytes_sent);
-            idle_timeout.min(min_progress.within)
-        };
-        let patience = patience.max(MIN_SOCKET_TIMEOUT);
-        // The call waits no longer.
-        if patience != self.send_timeout {
-            set_socket_timeout(self.socket, Timeout::Send, Some(patience))?;
-            self.send_timeout = patience;
+    /// Has a call wait no longer than until a limit is over.
+    fn limit_wait(&mut self, direction: Timeout, context: &WorkerContext) -> rustix::io::Result<()> {
+        let time_left = self.state.time_left(&context.site).max(MIN_SOCKET_TIMEOUT);
+        let timeout = &mut self.timeouts[usize::from(direction == Timeout::Send)];
+        if *timeout != time_left {
+            set_socket_timeout(self.socket, direction, Some(time_left))?;
+            *timeout = time_left;
         }
-        let sent = match context.sender.send_some(&mut state.connection, self.socket) {
+        Ok(())
+    }
+
+    /// Sends some.
+    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
+        self.limit_wait(Timeout::Send, context)?;
+        let sent = match context.sender.send_some(&mut self.state.connection, self.socket) {
             Ok(sent) => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
             Err(error) => return Err(error),
         };
         context.stats.bytes += sent as u64;
-        self.is_sending = state.connection.next_io() == NextIo::Send;
-        if !self.is_sending {
-            return Ok(true);
+        // The call may have waited, which the next one to receive shows by itself.
+        if !matches!(self.state.connection.next_io(), NextIo::Receive | NextIo::End) {
+            context.site.tick(Instant::now());
         }
-        let now = Instant::now();
         if sent > 0 {
-            state.last_active = now;
+            self.state.last_active = context.site.now();
         }
-        let is_slow = state.progress.is_too_slow((now, state.connection.bytes_sent), min_progress);
-        Ok(!is_slow && now - state.last_active < idle_timeout)
+        Ok(true)
     }
 
     /// Receives what comes; `false` at the end.
     fn receive(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
-        if !self.is_in_time(context)? {
-            self.state.connection.refuse(StatusCode::REQUEST_TIMEOUT, &context.site);
-            return Ok(true);
-        }
-        match context.receive(&mut self.state.connection, self.socket) {
-            Ok(received) => Ok(received > 0),
-            Err(Errno::INTR) => Ok(true),
-            // The time of a request that has begun is over, which is said; of one that has not, nothing is.
-            Err(Errno::AGAIN) if self.partial_request.is_some() => Ok(true),
+        self.limit_wait(Timeout::Recv, context)?;
+        let had_begun = self.state.connection.has_partial_request();
+        let received = context.receive(&mut self.state.connection, self.socket);
+        context.site.tick(Instant::now());
+        match received {
+            Ok(received) => {
+                if !had_begun {
+                    self.state.last_active = context.site.now();
+                }
+                Ok(received > 0)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(true),
             Err(error) => Err(error),
         }
-    }
-
-    /// Whether a request that has begun to arrive may go on arriving. Then no call waits longer than that.
-    fn is_in_time(&mut self, context: &WorkerContext) -> rustix::io::Result<bool> {
-        let limits = context.site.limits();
-        if !self.state.connection.has_partial_request() {
-            if self.partial_request.take().is_some() {
-                set_socket_timeout(self.socket, Timeout::Recv, Some(limits.idle_timeout))?;
-            }
-            return Ok(true);
-        }
-        let answered = self.state.connection.answered;
-        let begun = PartialRequest::start_or_continue(self.partial_request, answered, Instant::now());
-        self.partial_request = Some(begun);
-        let left = limits.request_timeout.saturating_sub(begun.started_at.elapsed());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(MIN_SOCKET_TIMEOUT)))?;
-        Ok(true)
     }
 
     /// Sends no more, and drops what still comes.
@@ -344,13 +296,38 @@ impl BlockingClient<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
+    use crate::serve::server::{Server, ServerAccess, ServerSetup};
 
     #[test]
     fn each_request_has_own_deadline() {
-        let (first, later) = (Instant::now(), Instant::now() + Duration::from_secs(9));
-        let begun = PartialRequest::start_or_continue(None, 0, first);
-        assert_eq!(PartialRequest::start_or_continue(Some(begun), 0, later).started_at, first);
-        assert_eq!(PartialRequest::start_or_continue(Some(begun), 1, later).started_at, later);
+        const REQUEST: &str = "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let top = tempfile::tempdir().unwrap();
+        let mut setup = ServerSetup::with_threads(1);
+        setup.limits.request_timeout = Duration::from_millis(600);
+        let server =
+            Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup, ServerAccess::default()).unwrap();
+        let mut client = TcpStream::connect(server.address().unwrap()).unwrap();
+        server.service.listener.set_nonblocking(false).unwrap();
+        let socket = OwnedFd::from(server.service.listener.accept().unwrap().0);
+        let mut context = WorkerContext::new(&server.service);
+        let served = std::thread::spawn(move || {
+            serve_connection(&socket, None, &mut context, &AtomicBool::new(false));
+            context.take_stats().requests
+        });
+        let (begin, end) = REQUEST.split_at(20);
+        client.write_all(begin.as_bytes()).unwrap();
+        // Each arrives with the begin of the next one, and all of them take longer than one may.
+        for _ in 0..4 {
+            std::thread::sleep(setup.limits.request_timeout / 3);
+            client.write_all(format!("{end}{begin}").as_bytes()).unwrap();
+        }
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).unwrap();
+        let statuses: Vec<&str> = answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
+        assert_eq!((statuses, served.join().unwrap()), (vec!["404", "404", "404", "404", "408"], 4));
     }
 }

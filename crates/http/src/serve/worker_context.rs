@@ -175,6 +175,20 @@ impl ClientState {
         (self.is_lingering, self.last_active) = (true, now);
     }
 
+    /// Time until a limit is over, since when the site said what time it is, if the client takes and sends nothing until then.
+    pub fn time_left(&self, site: &Site) -> Duration {
+        let limits = site.limits();
+        let limit = match self.connection.next_io() {
+            NextIo::Receive if self.connection.has_partial_request() => limits.request_timeout,
+            _ => limits.idle_timeout,
+        };
+        let left = limit.saturating_sub(site.now().saturating_duration_since(self.last_active));
+        match self.connection.next_io() {
+            NextIo::Send => left.min(self.progress.time_left(site.now(), limits.min_progress)),
+            _ => left,
+        }
+    }
+
     /// Whether its time is over, now that the site says what time it is, or that of its request, of which the answer says so. Of a client
     /// that waits for an operation, no request is read.
     pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> ClientStep {
