@@ -175,12 +175,13 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     }
 
     fn send(&mut self, number: u32, due: DueRequest, now: u64) {
-        let mut possible = due.at;
+        let mut possible = due.time;
         if self.starved {
-            self.waited += u64::from(self.pool.stats.window.contains(&due.at));
+            self.waited += u64::from(self.pool.stats.window.contains(&due.time));
             possible = possible.max(self.pool.connections[number as usize].free_since);
         }
-        let times = RequestTimestamps { due: due.at, sent: now, ended: now, generator_delay: now - possible.min(now) };
+        let times =
+            RequestTimestamps { due: due.time, sent: now, ended: now, generator_delay: now - possible.min(now) };
         self.pool.stats.add_sent(times);
         if let Some(over) = self.pool.send_request(number, self.chooser.choose(), times) {
             self.on_request_end(number, over, now);

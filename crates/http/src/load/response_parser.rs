@@ -340,7 +340,9 @@ fn parse_with_headers<'b>(
         100..200 => BodyFraming::Head,
         204 | 304 => BodyFraming::Length(0),
         _ if head_only => BodyFraming::Length(0),
-        _ => fields.framing(),
+        // RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.
+        _ if fields.chunked => BodyFraming::Chunked(ChunkedDecoder::Size),
+        _ => fields.length.map_or(BodyFraming::UntilClosed, BodyFraming::Length),
     };
     // HTTP/1.0 closes unless it says otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
     let stays = if response.version == Some(0) { fields.keep_alive } else { !fields.close };
@@ -394,15 +396,6 @@ impl FramingFields {
             }
         }
         Ok(())
-    }
-
-    /// RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.
-    fn framing(&self) -> BodyFraming {
-        match self.length {
-            _ if self.chunked => BodyFraming::Chunked(ChunkedDecoder::Size),
-            Some(length) => BodyFraming::Length(length),
-            None => BodyFraming::UntilClosed,
-        }
     }
 }
 

@@ -16,7 +16,7 @@ const NANOSECONDS_PER_SECOND: f64 = 1e9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueRequest {
     /// When, in nanoseconds.
-    pub at: u64,
+    pub time: u64,
     /// Who asks; nobody of whom it must be, in an open loop.
     pub user: Option<u32>,
 }
@@ -30,7 +30,7 @@ pub trait RequestSchedule {
     fn take_due(&mut self) -> Option<DueRequest>;
 
     /// A user of a closed loop has got an answer, or has given up, at this time.
-    fn on_answer(&mut self, _user: u32, _at: u64) {}
+    fn on_answer(&mut self, _user: u32, _time: u64) {}
 }
 
 /// How times are drawn around their mean.
@@ -63,84 +63,34 @@ pub struct ThinkTime {
     pub distribution: TimeDistribution,
 }
 
-/// Users of whom each waits for its answer, thinks, and asks again.
-#[derive(Debug)]
-pub struct ClosedLoop {
-    due: BinaryHeap<Reverse<(u64, u32)>>,
-    think: ThinkTime,
-    random: Random,
-    startup: StartupUsers,
-}
-
-impl ClosedLoop {
-    /// This many users from `start` on, who behave from the beginning as they go on.
-    pub fn new(users: u32, think: ThinkTime, start: u64, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let beginners = StartupUsers::new(users, think, start, &mut random);
-        Self { due: BinaryHeap::new(), think, random, startup: beginners }
-    }
-}
-
-impl RequestSchedule for ClosedLoop {
-    fn next_due(&self) -> Option<u64> {
-        let again = self.due.peek().map(|Reverse((at, _))| *at);
-        self.startup.next_start().into_iter().chain(again).min()
-    }
-
-    fn take_due(&mut self) -> Option<DueRequest> {
-        let again = self.due.peek().map(|Reverse((at, _))| *at);
-        let first = self.startup.next_start().filter(|first| again.is_none_or(|again| *first <= again));
-        let (at, user) = match first {
-            Some(at) => {
-                let user = self.startup.started_count();
-                let share = self.startup.shares.pop();
-                self.startup.first = self.startup.first.or(share);
-                (at, user)
-            }
-            None => self.due.pop()?.0,
-        };
-        if !self.startup.shares.is_empty() {
-            self.startup.asked[user as usize] = at;
-        }
-        Some(DueRequest { at, user: Some(user) })
-    }
-
-    fn on_answer(&mut self, user: u32, at: u64) {
-        if !self.startup.shares.is_empty() {
-            self.startup.responses += at.saturating_sub(self.startup.asked[user as usize]) as f64;
-            self.startup.answers += 1;
-        }
-        let thought =
-            if self.think.mean > 0.0 { self.think.distribution.draw(self.think.mean, &mut self.random) } else { 0.0 };
-        self.due.push(Reverse((at + thought as u64, user)));
-    }
-}
-
-/// Users who have not asked yet. They begin in the steady state: at each moment as many as ask in any other.
+/// Users of whom each waits for its answer, thinks, and asks again. They begin in the steady state: at each moment as many as ask in any
+/// other.
 ///
 /// A user asks again after a cycle of response and thought. Whoever looks at him finds him anywhere in a cycle, in a long one more
 /// likely, and the time until he asks next has the distribution of the residual life of renewal theory (D. R. Cox, "Renewal Theory",
 /// 1962, section 5.2). Users who all began with thought alone would ask too much at first: of those in a steady state, some wait for
 /// answers.
 #[derive(Debug)]
-struct StartupUsers {
-    start: u64,
+pub struct ClosedLoop {
+    due: BinaryHeap<Reverse<(u64, u32)>>,
     think: ThinkTime,
-    /// For each of them, which share of all residual times is shorter than his; the next one is the last.
+    random: Random,
+    start: u64,
+    /// For each user who has not asked yet, which share of all residual times is shorter than his; the next one is the last.
     shares: Vec<f64>,
-    /// How many there were.
-    users: u32,
     /// The share of the first one, once he has asked.
     first: Option<f64>,
     /// When each user asked last, as long as some have not.
     asked: Vec<u64>,
-    /// Response times so far, of how many answers.
+    /// Response times as long as some have not asked, of how many answers.
     responses: f64,
     answers: u64,
 }
 
-impl StartupUsers {
-    fn new(users: u32, think: ThinkTime, start: u64, random: &mut Random) -> Self {
+impl ClosedLoop {
+    /// This many users from `start` on, who behave from the beginning as they go on.
+    pub fn new(users: u32, think: ThinkTime, start: u64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
         let mut share = |user: u32| match think.distribution {
             // Constant thought keeps the distances between users for ever: they are left to chance.
             TimeDistribution::Constant => random.uniform(),
@@ -149,19 +99,24 @@ impl StartupUsers {
         };
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|first, second| second.total_cmp(first));
-        let asked = vec![start; users as usize];
-        Self { start, think, shares, users, first: None, asked, responses: 0.0, answers: 0 }
+        let (due, asked) = (BinaryHeap::new(), vec![start; users as usize]);
+        Self { due, think, random, start, shares, first: None, asked, responses: 0.0, answers: 0 }
     }
 
     /// How many have asked.
     fn started_count(&self) -> u32 {
-        self.users - self.shares.len() as u32
+        (self.asked.len() - self.shares.len()) as u32
     }
 
-    /// When the next one asks.
+    /// When the next one asks who has not yet.
     fn next_start(&self) -> Option<u64> {
         let after = self.start_offset(*self.shares.last()?);
         Some(self.start + u64::from(self.started_count()) * USER_START_SPACING + after as u64)
+    }
+
+    /// When the next one asks who has an answer.
+    fn next_return(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((time, _))| *time)
     }
 
     /// Nanoseconds after the start before which this share of users ask for the first time.
@@ -190,6 +145,39 @@ impl StartupUsers {
             // No cycle is shorter than a response, so that all times up to it are alike; of constant thought up to the cycle.
             _ => after,
         }
+    }
+}
+
+impl RequestSchedule for ClosedLoop {
+    fn next_due(&self) -> Option<u64> {
+        self.next_start().into_iter().chain(self.next_return()).min()
+    }
+
+    fn take_due(&mut self) -> Option<DueRequest> {
+        let start = self.next_start().filter(|start| self.next_return().is_none_or(|again| *start <= again));
+        let (time, user) = match start {
+            Some(time) => {
+                let user = self.started_count();
+                let share = self.shares.pop();
+                self.first = self.first.or(share);
+                (time, user)
+            }
+            None => self.due.pop()?.0,
+        };
+        if !self.shares.is_empty() {
+            self.asked[user as usize] = time;
+        }
+        Some(DueRequest { time, user: Some(user) })
+    }
+
+    fn on_answer(&mut self, user: u32, time: u64) {
+        if !self.shares.is_empty() {
+            self.responses += time.saturating_sub(self.asked[user as usize]) as f64;
+            self.answers += 1;
+        }
+        let thought =
+            if self.think.mean > 0.0 { self.think.distribution.draw(self.think.mean, &mut self.random) } else { 0.0 };
+        self.due.push(Reverse((time + thought as u64, user)));
     }
 }
 
@@ -228,9 +216,9 @@ impl<I: Iterator<Item = u64>> RequestSchedule for OpenLoop<I> {
     }
 
     fn take_due(&mut self) -> Option<DueRequest> {
-        let at = self.next_due()?;
+        let time = self.next_due()?;
         self.next = self.times.next();
-        Some(DueRequest { at, user: None })
+        Some(DueRequest { time, user: None })
     }
 }
 
@@ -239,7 +227,7 @@ mod tests {
     use super::*;
 
     fn taken(schedule: &mut impl RequestSchedule, count: usize) -> Vec<u64> {
-        (0..count).map(|_| schedule.take_due().unwrap().at).collect()
+        (0..count).map(|_| schedule.take_due().unwrap().time).collect()
     }
 
     #[test]
@@ -247,11 +235,11 @@ mod tests {
         let think = ThinkTime { mean: 1000.0, distribution: TimeDistribution::Constant };
         let mut closed = ClosedLoop::new(2, think, 0, 1);
         let (one, other) = (closed.take_due().unwrap(), closed.take_due().unwrap());
-        assert!(one.user != other.user && one.at <= other.at);
+        assert!(one.user != other.user && one.time <= other.time);
         assert_eq!((closed.next_due(), closed.take_due()), (None, None));
         closed.on_answer(other.user.unwrap(), 90_000);
         closed.on_answer(one.user.unwrap(), 95_000);
-        assert_eq!(closed.take_due(), Some(DueRequest { at: 91_000, user: other.user }));
+        assert_eq!(closed.take_due(), Some(DueRequest { time: 91_000, user: other.user }));
         assert_eq!(closed.next_due(), Some(96_000));
     }
 
@@ -318,7 +306,7 @@ mod tests {
         let first = taken(&mut closed, 50);
         assert!(first.is_sorted() && first[49] > 500_000_000 && first[49] < 2_000_000_000, "{first:?}");
         // Half of them ask in a response that takes as long as the thought.
-        assert_eq!(closed.startup.started_count(), 50);
+        assert_eq!(closed.started_count(), 50);
     }
 
     /// Nothing has been asked, so no response can be long: a user alone begins within one thought.
@@ -352,7 +340,7 @@ mod tests {
         let drawn: Vec<f64> = (0..100_000)
             .map(|_| {
                 closed.on_answer(0, 0);
-                closed.take_due().unwrap().at as f64
+                closed.take_due().unwrap().time as f64
             })
             .collect();
         let mean = kelvin_stats::mean(&drawn);

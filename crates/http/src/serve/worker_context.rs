@@ -45,7 +45,7 @@ pub struct WorkerContext {
     /// Where connections are registered, if they are watched.
     pub sampler: Option<Arc<InFlightSampler>>,
     /// Who was turned away, and when: one whose request is still to come must not be reset before it has read why.
-    lingering: VecDeque<(Instant, OwnedFd)>,
+    lingering: VecDeque<(Instant, RejectedClient)>,
 }
 
 impl WorkerContext {
@@ -115,27 +115,32 @@ impl WorkerContext {
         let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         let _ = shutdown(&socket, Shutdown::Write);
         if self.lingering.len() >= MAX_LINGERING {
-            self.lingering.pop_front().into_iter().for_each(close_rejected);
+            self.lingering.pop_front();
         }
-        self.lingering.push_back((now, socket));
+        self.lingering.push_back((now, RejectedClient(socket)));
     }
 
     /// Lets go whoever was turned away long enough ago.
     pub fn close_lingering(&mut self, now: Instant) {
         while self.lingering.front().is_some_and(|(when, _)| now.saturating_duration_since(*when) >= LINGER_TIMEOUT) {
-            self.lingering.pop_front().into_iter().for_each(close_rejected);
+            self.lingering.pop_front();
         }
     }
 
     /// Lets go all of them, because descriptors are lacking.
     pub fn close_all_lingering(&mut self) {
-        self.lingering.drain(..).for_each(close_rejected);
+        self.lingering.clear();
     }
 }
 
-impl Drop for WorkerContext {
+/// A client that was turned away.
+#[derive(Debug)]
+struct RejectedClient(OwnedFd);
+
+impl Drop for RejectedClient {
     fn drop(&mut self) {
-        self.close_all_lingering();
+        // What has arrived is taken, so that the end is no reset, which would drop an answer that is not read yet.
+        let _ = recv(&self.0, &mut [0; 4096], RecvFlags::DONTWAIT);
     }
 }
 
@@ -147,11 +152,6 @@ pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
     let own: SocketAddr = getsockname(&socket)?.try_into()?;
     let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
     Ok(own.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
-}
-
-fn close_rejected((_, socket): (Instant, OwnedFd)) {
-    // What has arrived is taken, so that the end is no reset, which would drop an answer that is not read yet.
-    let _ = recv(&socket, &mut [0; 4096], RecvFlags::DONTWAIT);
 }
 
 /// A client.

@@ -19,7 +19,7 @@ use crate::sweep::load_step::{StatsClient, StepResult, StepRunner, StepSpec};
 use crate::sweep::readings::StudyConditions;
 use crate::sweep::setup::{ExistingServer, KnownFiles, OwnServer, SweepLoad};
 use crate::sweep::study_server::{ServerProcess, ServerSide};
-use crate::sweep::topology::LoadTopology;
+use crate::sweep::topology::{LinkedNamespaces, LoadTopology};
 
 /// Rounds of each capacity.
 pub const CAPACITY_ROUNDS: u32 = 3;
@@ -73,8 +73,8 @@ pub(crate) type StreamResults = Vec<(RequestPattern, Vec<StepResult>)>;
 /// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
 pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
     let topology = match own.network {
-        NetworkSetup::Namespaces => LoadTopology::with_link(own.link)?,
-        NetworkSetup::Loopback | NetworkSetup::Hosts => LoadTopology::default(),
+        NetworkSetup::Namespaces => Some(LinkedNamespaces::with_link(own.link)?),
+        NetworkSetup::Loopback | NetworkSetup::Hosts => None,
     };
     let mut servers = Vec::new();
     for &cache in &own.caches {

@@ -101,7 +101,7 @@ impl LoadStudy {
         let _pinned = PinnedThread::pin(&setup.cpus)?;
         let (mut servers, topology) = match &setup.target {
             StudyTarget::Own(own) => start_servers(own, before_files)?,
-            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], LoadTopology::default()),
+            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], None),
         };
         let longest = max_stream_time(setup.max_duration);
         let streaming = Instant::now();

@@ -22,7 +22,7 @@ use crate::sweep::error::{Error, Result};
 use crate::sweep::file_set::FileList;
 use crate::sweep::load_step::StatsClient;
 use crate::sweep::setup::OwnServer;
-use crate::sweep::topology::{LoadTopology, PinnedThread};
+use crate::sweep::topology::{LoadTopology, PinnedThread, run_at_server, server_address};
 
 /// Time in which a server says where it listens.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl<'s> ServerSide<'s> {
         let mut words = self.options.program.iter().map(String::as_str);
         let program = words.next().unwrap_or_default();
         let program_arguments: Vec<&str> = words.chain(arguments.iter().copied()).collect();
-        let process = self.topology.run_at_server(|| {
+        let process = run_at_server(self.topology, || {
             let _pinned = PinnedThread::pin(&self.options.cpus)?;
             spawn(program, &program_arguments)
         })??;
@@ -106,7 +106,7 @@ impl<'s> ServerSide<'s> {
     /// # Errors
     /// A server that does not say where it listens.
     pub fn serve(&self, root: &Path, (extension, options): (&str, &[String])) -> Result<ServerProcess> {
-        let listen = SocketAddr::new(self.topology.address(), 0);
+        let listen = SocketAddr::new(server_address(self.topology), 0);
         let command = ServeCommand { root, token_file: &root.with_extension(extension), listen, options };
         let mut server = command.start(|words| self.start(words))?;
         // One that forks may have done so before it was in its groups.

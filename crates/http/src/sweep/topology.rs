@@ -15,21 +15,19 @@ const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 78, 2);
 const SERVER_INTERFACE: &str = "server";
 const CLIENT_INTERFACE: &str = "client";
 
-/// Where either end is: on this host, or in two namespaces. The calling thread is at the client's until this is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct LoadTopology {
-    namespaces: Option<LinkedNamespaces>,
-}
+/// Where either end is: on this host, or in two namespaces.
+pub(crate) type LoadTopology = Option<LinkedNamespaces>;
 
-/// Two namespaces joined by a link. They end with the last thread or descriptor in them.
+/// Two namespaces joined by a link. They end with the last thread or descriptor in them. The calling thread is at the client's until this
+/// is dropped.
 #[derive(Debug)]
-struct LinkedNamespaces {
+pub(crate) struct LinkedNamespaces {
     home: Namespace,
     server: Namespace,
     client: Namespace,
 }
 
-impl LoadTopology {
+impl LinkedNamespaces {
     /// Two new namespaces, joined by a link of this many bits a second, or as fast as it is. The calling thread is in the client's.
     ///
     /// # Errors
@@ -41,7 +39,7 @@ impl LoadTopology {
         let client = Namespace::enter_new().and_then(|client| server.enter().map(|()| client));
         let client = client.inspect_err(|_| drop(home.enter())).map_err(forbidden)?;
         let client_path = client.path();
-        let topology = Self { namespaces: Some(LinkedNamespaces { home, server, client }) };
+        let namespaces = Self { home, server, client };
         // The calling thread is in the server's namespace, and goes to the client's.
         let peer = ["peer", "name", CLIENT_INTERFACE, "netns", &client_path];
         configure("ip", &[&["link", "add", SERVER_INTERFACE, "type", "veth"][..], &peer].concat())?;
@@ -49,35 +47,33 @@ impl LoadTopology {
         if let Some(rate) = link {
             limit_rate(SERVER_INTERFACE, rate)?;
         }
-        topology.namespaces.as_ref().map_or(Ok(()), |namespaces| namespaces.client.enter())?;
+        namespaces.client.enter()?;
         bring_up(CLIENT_INTERFACE, CLIENT_ADDRESS)?;
-        Ok(topology)
-    }
-
-    /// The address at which the server is to listen.
-    pub fn address(&self) -> IpAddr {
-        if self.namespaces.is_some() { SERVER_ADDRESS.into() } else { Ipv4Addr::LOCALHOST.into() }
-    }
-
-    /// Does something at the server's place.
-    ///
-    /// # Errors
-    /// If the calling thread cannot go there or come back.
-    pub fn run_at_server<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        let Some(LinkedNamespaces { server, client, .. }) = &self.namespaces else { return Ok(work()) };
-        server.enter()?;
-        let done = work();
-        client.enter()?;
-        Ok(done)
+        Ok(namespaces)
     }
 }
 
-impl Drop for LoadTopology {
+/// The address at which the server is to listen.
+pub(crate) fn server_address(topology: &LoadTopology) -> IpAddr {
+    if topology.is_some() { SERVER_ADDRESS.into() } else { Ipv4Addr::LOCALHOST.into() }
+}
+
+/// Does something at the server's place.
+///
+/// # Errors
+/// If the calling thread cannot go there or come back.
+pub(crate) fn run_at_server<T>(topology: &LoadTopology, work: impl FnOnce() -> T) -> Result<T> {
+    let Some(LinkedNamespaces { server, client, .. }) = topology else { return Ok(work()) };
+    server.enter()?;
+    let done = work();
+    client.enter()?;
+    Ok(done)
+}
+
+impl Drop for LinkedNamespaces {
     fn drop(&mut self) {
-        if let Some(LinkedNamespaces { home, .. }) = &self.namespaces {
-            // A thread that cannot go home can do nothing else either: the caller's next connection fails.
-            let _ = home.enter();
-        }
+        // A thread that cannot go home can do nothing else either: the caller's next connection fails.
+        let _ = self.home.enter();
     }
 }
 
