@@ -2,8 +2,8 @@
 //! order, with the use of every resource at either end.
 //!
 //! A [`LoadStudy`] is prepared before anything is stored: its server runs, its files exist, its capacities are known, and so are the
-//! numbers of users. [`LoadStudy::run`] makes the visits and tells what each brought. What follows from it is the business of whoever
-//! has the run.
+//! numbers of users. [`LoadStudy::run`] makes the visits and reports what each brought. Conclusions are drawn by
+//! who has the run.
 mod capacity;
 mod disk;
 mod error;

@@ -11,7 +11,7 @@ use kelvin_transfer::wire::Hasher;
 use rustix::event::epoll::EventFlags;
 
 use crate::load::error::Result;
-use crate::load::poll::{ConnectionToken, Poller};
+use crate::load::poll::{Poller, connection_number};
 use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
@@ -26,7 +26,7 @@ const READ_BUFFER_BYTES: usize = 256 << 10;
 /// One request of this many is looked at when it leaves, which costs some calls.
 const DEPARTURE_SAMPLING: u32 = 100;
 
-/// How often in turn a socket may be ready without anything to be done. It would be so for ever, and take a CPU.
+/// How often in a row a socket may be ready with nothing to be done. It would be ready for ever, and take a CPU.
 pub(crate) const MAX_FUTILE_WAKEUPS: u32 = 1000;
 
 const FUTILE_WAKEUPS_ERROR: &str = "its socket is ready again and again, and has nothing";
@@ -77,7 +77,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Default)]
 pub(crate) struct LoadConnection {
     pub(crate) transport: Option<HttpTransport>,
-    pub(crate) token: ConnectionToken,
+    /// What its events carry: see [`connection_number`].
+    pub(crate) token: u64,
     pub(crate) phase: Phase,
     pub(crate) parser: ResponseParser,
     /// Which request, and how many bytes of it were sent.
@@ -91,7 +92,7 @@ pub(crate) struct LoadConnection {
     pub(crate) was_used: bool,
     /// Whether the request was sent before, over a socket that the server had closed.
     pub(crate) is_retry: bool,
-    /// How often in turn its socket was ready and there was nothing to be done.
+    /// How often in a row its socket was ready with nothing to be done.
     pub(crate) futile_wakeups: u32,
     /// When it was last free to take a request.
     pub(crate) free_since: u64,
@@ -100,9 +101,8 @@ pub(crate) struct LoadConnection {
 
 impl LoadConnection {
     pub(crate) fn new(number: u32, head_only: bool, hashes: bool) -> Self {
-        let token = ConnectionToken { connection: number, generation: 0 };
         let (parser, hasher) = (ResponseParser::new(head_only), hashes.then(Box::default));
-        Self { token, parser, hasher, ..Self::default() }
+        Self { token: u64::from(number), parser, hasher, ..Self::default() }
     }
 
     /// Nothing is sent of the request, and nothing has come.
@@ -120,13 +120,7 @@ impl LoadConnection {
         self.was_used = false;
         self.watches_writable = false;
         self.futile_wakeups = 0;
-        self.token.generation = self.token.generation.wrapping_add(1);
-    }
-
-    /// Whether a lost request may be sent again: the server closed a used connection before any byte of an answer, as it may at any
-    /// time while it is idle (RFC 9112 9.3.1).
-    pub(crate) fn can_retry(&self) -> bool {
-        self.was_used && !self.is_retry && !self.parser.has_begun()
+        self.token = self.token.wrapping_add(1 << 32);
     }
 }
 
@@ -139,7 +133,7 @@ pub(crate) struct ConnectionPool {
     checker: BodyChecker,
     peer: ServerEndpoint,
     buffer: Vec<u8>,
-    /// When the kernel told of what is being read.
+    /// When the kernel reported the bytes that are being read.
     woken_at: u64,
     /// Connections that were made.
     pub(crate) opened: u64,
@@ -222,33 +216,28 @@ impl ConnectionPool {
 
     /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
     /// if it did.
-    pub(crate) fn handle_ready(
-        &mut self,
-        token: ConnectionToken,
-        flags: EventFlags,
-        woken: u64,
-    ) -> Option<(RequestEnd, u64)> {
+    pub(crate) fn handle_ready(&mut self, token: u64, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
         let had_acted = std::mem::take(&mut self.has_acted);
         let over = self.handle_event(token, flags, woken);
         let has_acted = std::mem::replace(&mut self.has_acted, true);
-        let connection = self.connection(token.connection);
+        let connection = self.connection(connection_number(token));
         let is_futile = !has_acted && connection.token == token;
         connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
         if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
             self.has_acted = had_acted || has_acted;
             return over;
         }
-        let over = self.on_failure(token.connection, woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
+        let over = self.on_failure(connection_number(token), woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
         over.map(|over| (over, woken))
     }
 
-    fn handle_event(&mut self, token: ConnectionToken, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
-        let number = token.connection;
+    fn handle_event(&mut self, token: u64, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
+        let number = connection_number(token);
         let connection = self.connection(number);
         if connection.token != token {
             return None;
         }
-        // What the kernel tells of when requests left is taken, if that is what there is: it would be an event of the socket for ever.
+        // A message of the kernel about when a request left is taken: it would be an event of the socket for ever.
         // There is more than one message where the kernel sends a request again.
         if flags.contains(EventFlags::ERR)
             && connection.transport.as_ref().is_some_and(|transport| transport.transit_time().is_some())
@@ -312,7 +301,7 @@ impl ConnectionPool {
         let begun = if is_timed { monotonic() } else { now };
         let written = if rest.is_empty() { wire.flush().map(|()| 0) } else { wire.write(rest) };
         if is_timed {
-            // Where requests leave later than they are sent, this one tells so by an event of its socket, and no other is asked.
+            // Where requests leave later than they are sent, this one shows it by an event of its socket, and no further one is timed.
             let left = wire.transit_time().map(|ago| monotonic().saturating_sub(ago));
             self.until_timed = if left.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
             left.into_iter().for_each(|left| self.departure_delay.add(left.saturating_sub(begun)));
@@ -452,7 +441,8 @@ impl ConnectionPool {
     fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, text: impl Display) -> Option<RequestEnd> {
         let is_repeatable = failure == RequestFailure::Closed && self.requests.is_idempotent;
         let connection = self.connection(number);
-        let again = is_repeatable && connection.can_retry();
+        // The server closed a used connection before any byte of an answer, as it may at any time while it is idle (RFC 9112 9.3.1).
+        let again = is_repeatable && connection.was_used && !connection.is_retry && !connection.parser.begun;
         connection.close();
         if again {
             connection.rewind();

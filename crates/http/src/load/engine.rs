@@ -9,6 +9,7 @@ use crate::load::access_pattern::FileChooser;
 use crate::load::connection_pool::{ConnectionPool, RequestEnd};
 use crate::load::error::Result;
 use crate::load::generator_usage::{self, ThreadUsage, WindowUsage};
+use crate::load::poll::connection_number;
 use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestTimestamps, latency_summary};
 use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, RequestSchedule, TimeDistribution, arrival_times};
 use crate::load::setup::{Demand, LoadSetup};
@@ -36,7 +37,7 @@ const RECONNECT_PAUSE: u64 = NANOSECONDS_PER_SECOND / 10;
 /// What the two sequences of random numbers have apart from each other, from one seed.
 const FILE_SEED_OFFSET: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Measures a load. `watch` is told the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
+/// Measures a load. `watch` gets the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
 /// for ends it early.
 ///
 /// # Errors
@@ -117,7 +118,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         Ok(self.into_result(used, now))
     }
 
-    /// Gives up requests whose time is over, and tells how far the measurement is.
+    /// Gives up requests whose time is over, and reports how far the measurement is.
     fn tick(&mut self, now: u64, watch: &mut dyn FnMut(&[SecondResult])) {
         let limit = self.setup.timeout.as_nanos() as u64;
         for number in 0..self.pool.connections.len() as u32 {
@@ -228,7 +229,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             let Some((token, flags)) = self.pool.poller.ready(one) else { continue };
             sockets += 1;
             if let Some((over, now)) = self.pool.handle_ready(token, flags, woken) {
-                self.on_request_end(token.connection, over, now);
+                self.on_request_end(connection_number(token), over, now);
             }
         }
         let is_futile = sockets > 0 || looked && !self.setup.spin;

@@ -76,7 +76,7 @@ pub(crate) fn generator_report(
 ) -> GeneratorStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let spin_seconds = seconds(used.spun);
-    // A thread that asks for anything takes CPU time: none that was seen is less than the kernel tells of in so short a time.
+    // A thread that asks for anything takes CPU time: none that was seen is less than the kernel counts in so short a time.
     let is_seen = used.wall > 0 && used.cpu > 0;
     let cpu = is_seen.then(|| (seconds(used.cpu) - spin_seconds).max(0.0));
     let off_cpu = used.without_cpu.map(seconds);

@@ -17,11 +17,10 @@ const MAX_EVENTS: usize = 512;
 /// What the timer's events carry, which no connection has.
 const TIMER_TOKEN: u64 = u64::MAX;
 
-/// Which connection an event belongs to. The generation tells a socket from an earlier one of the same connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConnectionToken {
-    pub(crate) connection: u32,
-    pub(crate) generation: u32,
+/// The number of the connection that an event with this token belongs to. The upper half of a token distinguishes a socket from an
+/// earlier one of the same connection.
+pub(crate) fn connection_number(token: u64) -> u32 {
+    token as u32
 }
 
 /// Waits for sockets and for points in time.
@@ -46,19 +45,15 @@ impl Poller {
     }
 
     /// Watches a socket for bytes and for room to write.
-    pub(crate) fn add(&self, transport: &HttpTransport, token: ConnectionToken) -> std::io::Result<()> {
-        Ok(epoll::add(&self.epoll, &transport.socket, token.into(), EventFlags::IN | EventFlags::OUT)?)
+    pub(crate) fn add(&self, transport: &HttpTransport, token: u64) -> std::io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::OUT;
+        Ok(epoll::add(&self.epoll, &transport.socket, EventData::new_u64(token), flags)?)
     }
 
     /// Watches it for bytes, and for room to write if that is wanted.
-    pub(crate) fn change(
-        &self,
-        transport: &HttpTransport,
-        token: ConnectionToken,
-        wants_room: bool,
-    ) -> std::io::Result<()> {
+    pub(crate) fn change(&self, transport: &HttpTransport, token: u64, wants_room: bool) -> std::io::Result<()> {
         let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-        Ok(epoll::modify(&self.epoll, &transport.socket, token.into(), flags)?)
+        Ok(epoll::modify(&self.epoll, &transport.socket, EventData::new_u64(token), flags)?)
     }
 
     /// Ends the next wait at this time, in nanoseconds of CLOCK_MONOTONIC.
@@ -82,21 +77,13 @@ impl Poller {
         }
     }
 
-    /// One of those that are ready, and what of it is; `None` for the timer.
-    pub(crate) fn ready(&self, number: usize) -> Option<(ConnectionToken, EventFlags)> {
+    /// The token of one of those that are ready, and what of it is; `None` for the timer.
+    pub(crate) fn ready(&self, number: usize) -> Option<(u64, EventFlags)> {
         let Event { flags, data, .. } = self.events[number];
-        let token = data.u64();
-        let connection = ConnectionToken { connection: token as u32, generation: (token >> 32) as u32 };
-        (token != TIMER_TOKEN).then_some((connection, flags))
+        Some((data.u64(), flags)).filter(|&(token, _)| token != TIMER_TOKEN)
     }
 }
 
 fn timespec(nanoseconds: u64) -> Timespec {
     Timespec::try_from(Duration::from_nanos(nanoseconds)).unwrap_or_default()
-}
-
-impl From<ConnectionToken> for EventData {
-    fn from(token: ConnectionToken) -> Self {
-        Self::new_u64(u64::from(token.generation) << 32 | u64::from(token.connection))
-    }
 }

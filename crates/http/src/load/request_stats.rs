@@ -87,7 +87,7 @@ impl RequestStats {
         }
     }
 
-    /// This many bytes of a body were read, whatever becomes of its answer.
+    /// This many bytes of a body were read, also of an answer that fails later.
     pub(crate) fn add_received(&mut self, time: u64, bytes: u64) {
         self.quiet_until(time);
         if self.window.contains(&time) {

@@ -89,8 +89,10 @@ pub struct ResponseParser {
     partial: Vec<u8>,
     /// Bytes of a head from which on it is read again although its end has not come.
     reparse_at: usize,
-    answer: ParsedResponse,
-    begun: bool,
+    /// The response as far as it has come: its status once the head has.
+    pub answer: ParsedResponse,
+    /// Whether any byte of it has come.
+    pub begun: bool,
 }
 
 impl ResponseParser {
@@ -105,16 +107,6 @@ impl ResponseParser {
         self.partial.clear();
         self.answer.body = 0;
         self.begun = false;
-    }
-
-    /// Whether any byte of the response has come.
-    pub fn has_begun(&self) -> bool {
-        self.begun
-    }
-
-    /// The status, once the head has come.
-    pub fn status(&self) -> u16 {
-        self.answer.status
     }
 
     /// Takes bytes; `body` is given those of the body. Returns the answer once it is whole.

@@ -17,7 +17,7 @@ const NANOSECONDS_PER_SECOND: f64 = 1e9;
 pub struct DueRequest {
     /// When, in nanoseconds.
     pub time: u64,
-    /// Who asks; nobody of whom it must be, in an open loop.
+    /// The user who asks; none in an open loop.
     pub user: Option<u32>,
 }
 
@@ -63,7 +63,7 @@ pub struct ThinkTime {
     pub distribution: TimeDistribution,
 }
 
-/// Users of whom each waits for its answer, thinks, and asks again. They begin in the steady state: at each moment as many as ask in any
+/// Users who each wait for an answer, think, and ask again. They begin in the steady state: at each moment as many as ask in any
 /// other.
 ///
 /// A user asks again after a cycle of response and thought. Whoever looks at him finds him anywhere in a cycle, in a long one more

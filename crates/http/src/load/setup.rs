@@ -40,8 +40,8 @@ pub struct LoadSetup {
     pub tls: Option<TlsConfig>,
     /// Whether to look at the clock without sleeping shortly before a request is due.
     pub spin: bool,
-    /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for whoever has yet to look at
-    /// the server as it was under the load. An open loop ends when what was due is answered.
+    /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for a sample of the
+    /// server under the load. An open loop ends when what was due is answered.
     pub extension: Option<Arc<AtomicBool>>,
 }
 

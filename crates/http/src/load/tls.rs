@@ -186,7 +186,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         };
         match authorities.verify_server_cert(shown, others, name, ocsp, now) {
-            // The rule is told of by no error of its own. The time is looked at before it, and has one.
+            // The rule has no error of its own. The time is checked before it, and has one.
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if pinned.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())

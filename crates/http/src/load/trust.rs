@@ -10,6 +10,6 @@ pub enum Trust<'f> {
     System,
     /// Those of the authorities in this file (PEM), and each certificate in it when a server shows that very one.
     File(&'f Path),
-    /// All, of any name and time: whoever is on the way can be the server.
+    /// All, of any name and time: anybody on the path can be the server.
     Anybody,
 }

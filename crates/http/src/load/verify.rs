@@ -34,7 +34,7 @@ impl ExpectedBody {
     }
 }
 
-/// The right body of each file, told before or learnt from the first one that came.
+/// The right body of each file, known before or learnt from the first one that came.
 #[derive(Debug)]
 pub(crate) struct BodyChecker {
     pub(crate) verify: Verify,

@@ -56,14 +56,14 @@ pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut dispatch: im
     BatchEnd::Full
 }
 
-/// Accepts whoever waits at the end, batch by batch, and refuses further connections.
+/// Accepts the connections that wait at the end, batch by batch, and refuses further ones.
 pub fn accept_final(listener: &TcpListener, mut accept_batch: impl FnMut() -> BatchEnd) {
     let _ = (0..FINAL_BATCHES).find(|_| accept_batch() != BatchEnd::Full);
     // One that is closed already refuses them, too.
     let _ = shutdown(listener, Shutdown::Both);
 }
 
-/// A thread or process that accepts connections for others, each of whom serves one at a time.
+/// A thread or process that accepts connections for others, which each serve one at a time.
 pub trait Acceptor {
     /// Has a connection served; it comes back if there is no place for it.
     fn dispatch(&mut self, socket: OwnedFd, context: &mut WorkerContext) -> Option<OwnedFd>;
@@ -71,7 +71,7 @@ pub trait Acceptor {
     /// Does what is to be done from time to time.
     fn poll(&mut self) {}
 
-    /// Accepts until it is to end, then who waits, and refuses further connections.
+    /// Accepts until it is to end, then those that wait, and refuses further connections.
     ///
     /// # Errors
     /// That it cannot be waited for connections.

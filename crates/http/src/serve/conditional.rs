@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::serve::request::RequestFields;
 
-/// What tells one content of a file from another.
+/// What distinguishes one content of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
     /// The strong entity tag, in its quotation marks.
@@ -43,7 +43,7 @@ impl Validators {
         is_known.then_some(StatusCode::NOT_MODIFIED)
     }
 
-    /// Whether a range is still one of the content that the client has a part of. A date tells only contents apart that are
+    /// Whether a range is still one of the content that the client has a part of. A date distinguishes only contents that are
     /// a second from each other, so it counts once the file is older than that (section 13.1.5, by 8.8.2.2).
     pub fn matches_if_range(&self, if_range: Option<&str>, now: SystemTime) -> bool {
         let Some(known) = if_range else { return true };

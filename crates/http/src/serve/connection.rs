@@ -39,7 +39,7 @@ pub struct Connection {
     /// Requests that were answered, and bytes that were sent.
     pub(crate) answered: u64,
     pub(crate) bytes_sent: u64,
-    /// Who is told what it does, if anybody is.
+    /// What counts its requests, if it is tracked.
     pub(crate) tracker: Option<RequestTracker>,
     /// Whether its client is on this host.
     pub(crate) is_local: bool,

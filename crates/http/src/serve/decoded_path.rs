@@ -54,7 +54,7 @@ impl DecodedPath {
     }
 
     /// As the path of a directory in a header field: encoded, with one slash at either end, so that it leads to this server
-    /// whatever the names in it are.
+    /// with any names in it.
     pub fn location(&self) -> String {
         let mut location = String::from("/");
         for name in self.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {

@@ -40,7 +40,7 @@ pub enum RootEntry {
     Directory,
 }
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     device_and_inode: (u64, u64),

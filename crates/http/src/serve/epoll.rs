@@ -67,7 +67,7 @@ impl EpollWorker {
                 let Some(client) = self.core.clients.get_mut(number as usize) else { return };
                 client.is_readable |=
                     flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                // An error hangs up too. Alone it tells of a message in the error queue, which is the sampler's.
+                // An error hangs up too. Alone it reports a message in the error queue, which is the sampler's.
                 client.state.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
                 if !client.is_queued {
                     self.drive_client(number as usize);

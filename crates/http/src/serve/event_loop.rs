@@ -43,7 +43,7 @@ pub struct WorkerCore<C> {
     pub context: WorkerContext,
     /// The clients by number. The number of one that has gone is used again.
     pub clients: Slab<C>,
-    /// Whether it was told to end, and has ended what is idle.
+    /// Whether it is to end, and has ended what is idle.
     pub has_drained: bool,
     last_sweep: Instant,
 }
@@ -70,7 +70,8 @@ impl<C> WorkerCore<C> {
     /// Whether the thread may go, once it accepts nobody: nobody is left, or there is no more time.
     pub fn is_done(&self) -> bool {
         let is_empty = || self.clients.is_empty() && self.inbox().try_close();
-        self.has_drained && (self.shared.is_past_deadline(self.context.site.now()) || is_empty())
+        let is_late = || self.shared.deadline.get().is_none_or(|deadline| self.context.site.now() >= *deadline);
+        self.has_drained && (is_late() || is_empty())
     }
 
     /// Whether it is time again to look whose time is over.
@@ -160,7 +161,7 @@ pub trait EventLoop: Sized {
         accept_batch(&listener, Self::SOCKET_FLAGS, |socket| self.dispatch(socket))
     }
 
-    /// Once it was told to end, takes whoever has connected, accepts nobody further, and ends connections that are between two requests.
+    /// Once it is to end, takes the connections that wait, accepts no further ones, and ends those that are between two requests.
     /// From then on every answer is the last one of its connection.
     fn drain_on_shutdown(&mut self) {
         let core = self.core();
@@ -223,8 +224,8 @@ pub(crate) fn serve_with_workers<W: EventLoop>(service: &Service, is_over: &dyn 
     served.try_fold(ServerTotals::default(), |sum, served| Ok(sum + served?))
 }
 
-/// Connections that a thread may have more than another one, because their clients are on one CPU: a client that has no more than so
-/// many is not worth two threads.
+/// Connections that a thread may have more than another one, because their clients are on one CPU: a client that has no more than
+/// these is not worth two threads.
 const AFFINITY_SLACK: u32 = 4;
 
 /// What the threads share.
@@ -266,7 +267,7 @@ impl SharedState {
         };
         let inboxes =
             (0..threads).map(inbox).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
-        // Without them clients are told apart by nothing.
+        // Without them nothing distinguishes clients.
         let cpus = if threads > 1 { kelvin_sys::cpu::allowed().unwrap_or_default() } else { Vec::new() };
         Ok(Self {
             listener,
@@ -283,11 +284,6 @@ impl SharedState {
         let _ = self.deadline.set(deadline);
         self.shutdown.store(true, Ordering::Release);
         self.inboxes.iter().for_each(Inbox::wake);
-    }
-
-    /// Whether the time of those is over that have not ended by themselves.
-    pub fn is_past_deadline(&self, now: Instant) -> bool {
-        self.deadline.get().is_none_or(|deadline| now >= *deadline)
     }
 
     /// Gives a connection that this thread has accepted to the one that is to serve it. It comes back if that is this one.
@@ -312,8 +308,8 @@ impl SharedState {
         self.inboxes.iter().map(|inbox| inbox.load.load(Ordering::Relaxed)).sum()
     }
 
-    /// The thread that has fewest connections, this one if it has as few as any; before it the one that affinity such connections, if
-    /// it has not many more.
+    /// The thread that has fewest connections, this one if it has as few as any; before it the one that affinity names, if it has not
+    /// many more.
     fn choose_thread(&self, own: usize, affinity: Option<usize>) -> usize {
         let load = |number: usize| self.inboxes[number].load.load(Ordering::Relaxed);
         let least_loaded = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(own);
@@ -324,7 +320,7 @@ impl SharedState {
         }
     }
 
-    /// The thread that affinity the connections of a client on this host that are on the same CPU. A CPU that the threads may not use
+    /// The thread for the connections of a client on this host that are on the same CPU. A CPU that the threads may not use
     /// is none where a client and its thread could meet.
     fn affinity_thread(&self, socket: impl AsFd) -> Option<usize> {
         if self.cpus.is_empty() || !is_local(&socket).unwrap_or(false) {

@@ -1,7 +1,7 @@
 //! A process for each connection: one process accepts and forks, and each of its children serves one client, with calls that wait.
 //!
 //! The process that forks is forked itself at the beginning, from a process of one thread, and starts none: so no child has a copy
-//! of a lock that another thread held, whatever threads the program starts later. Each of them is killed when its parent ends.
+//! of a lock that another thread held, even if the program starts threads later. Each of them is killed when its parent ends.
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -35,7 +35,7 @@ use crate::serve::worker_context::WorkerContext;
 /// How often it is looked at the end whether the last children have ended.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What the processes tell each other: what was done, and in the words behind that, what is to be done.
+/// What the processes share: what was done, and in the words behind that, what is to be done.
 #[derive(Clone, Debug)]
 pub struct ForkStatus(Arc<Shared<[AtomicU64; ServerTotals::WORDS + 2]>>);
 
@@ -210,13 +210,13 @@ impl Acceptor for ForkAcceptor<'_> {
     fn poll(&mut self) {
         self.reap();
         if self.status.0[REOPEN_WORD].swap(0, Ordering::AcqRel) != 0 {
-            // The parent has told whether its own could be opened.
+            // The parent has reported whether its own could be opened.
             let _ = self.service.root.reopen();
         }
     }
 }
 
-/// Where the process that accepts says who has come and gone.
+/// Where the process that accepts passes connections, and says which have ended.
 #[derive(Debug)]
 pub struct FdSender(OwnedFd);
 
@@ -262,7 +262,7 @@ impl FdSender {
 }
 
 impl FdReceiver {
-    /// Has those watched of whom it is told, until it is over or the other end is closed.
+    /// Has the connections watched that it receives, until it is over or the other end is closed.
     pub fn run(&self, watch: &InFlightSampler, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Acquire) {
             let is_ready = kelvin_sys::poll::wait_readable(self.0.as_fd(), SHUTDOWN_POLL_INTERVAL);
@@ -275,8 +275,8 @@ impl FdReceiver {
         }
     }
 
-    /// The next of whom it is told, with the socket of one who has come; nobody at the end. Without a descriptor for it there is no
-    /// socket: that one is not watched.
+    /// The slot of the next message, with the socket of a connection that has come; nothing at the end. Without a descriptor for it
+    /// there is no socket, and the connection is not watched.
     fn next_message(&self) -> rustix::io::Result<Option<(usize, Option<OwnedFd>)>> {
         let mut slot = [0; size_of::<usize>()];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];

@@ -1,9 +1,9 @@
-//! What a server knows of its requests while it runs, for whoever may ask.
+//! What a server knows of its requests while it runs, for its statistics.
 //!
 //! There is one only with the statistics endpoint; without it a connection pays nothing. A model registers each connection that it accepts
 //! and gives what it gets to [`Connection::with_tracker`](crate::serve::connection::Connection::with_tracker), which does the rest: from when a request
 //! has arrived, by the kernel's time, until its answer was given to the kernel, all is counted at the moments at which it changes. Then
-//! an answer is on its way until it has arrived, of which nobody is told: that is sampled. And a call that gives an answer to the kernel
+//! an answer is on its way until it has arrived, of which there is no event: that is sampled. And a call that gives an answer to the kernel
 //! is over later than the answer has left, since it wakes up a client of this host: of some answers it is found out how much later.
 
 use std::hash::BuildHasher;
@@ -56,7 +56,7 @@ const DEPARTURES_PER_SAMPLE: usize = 8;
 /// Fewest answers from when that is asked for until it is found out. By chance they are up to twice as many: where two clients are served in
 /// turn, and only the first answer of each turn wakes up who sends the requests of both, it would always be found out of the same one.
 const MIN_ANSWERS_BETWEEN: u64 = 8;
-/// Answers in turn that left later than they were given, after which no further one of the connection is asked for.
+/// Answers in a row that left later than they were given, after which no further one of the connection is sampled.
 const MAX_LATER_DEPARTURES: u32 = 5;
 
 /// All connections, and what is known of those that have ended.
@@ -180,7 +180,7 @@ impl TrackedConnection {
     }
 }
 
-/// Whether an answer that was given to the kernel so long ago has not arrived in full.
+/// Whether an answer that was given to the kernel this many nanoseconds ago has not arrived in full.
 ///
 /// What is not acknowledged need not be on its way: a receiver may wait 40 ms (TCP_DELACK_MIN) to acknowledge its last bytes along
 /// with its next request, though it must acknowledge every second full segment at once (RFC 9293, 3.8.6.3). So two segments and less
@@ -196,7 +196,7 @@ struct SampleInterval {
     from: u64,
     to: u64,
     /// Whether a quota kept the sampler from running meanwhile, and so the server: it is not at a random moment that they go on, and what
-    /// is found then tells little of the time before it.
+    /// is found then says little of the time before it.
     was_throttled: bool,
 }
 
@@ -424,7 +424,7 @@ fn add_sending(first: SendTime, second: SendTime) -> SendTime {
     SendTime { busy: first.busy + second.busy, limited: LimitedTime { by_window, by_buffer } }
 }
 
-/// How long to wait after a sample that cost so much: evenly from half to one and a half of the mean.
+/// How long to wait after a sample of this cost: evenly from half to one and a half of the mean.
 fn sample_pause(cost: Duration, random: u64) -> Duration {
     let mean = SAMPLE_PERIOD.max(cost.saturating_mul(PAUSE_COST_FACTOR));
     mean / 2 + mean.mul_f64((random >> 40) as f64 / (1u64 << 24) as f64)

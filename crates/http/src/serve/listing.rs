@@ -12,7 +12,7 @@ use rustix::fs::{Dir, FileType};
 use crate::lock;
 use crate::serve::decoded_path::{DecodedPath, percent_encode};
 use crate::serve::document_root::DocumentRoot;
-use crate::serve::open_file_cache::{FileBudget, OpenFile};
+use crate::serve::open_file_cache::OpenFile;
 
 /// Most names on a page: a directory of millions must not become memory.
 const MAX_NAMES: usize = 10_000;
@@ -26,20 +26,15 @@ const MAX_INLINE_PAGE: usize = 16 << 10;
 /// Most different larger pages that a server holds at one time: 32 MiB, and a descriptor each. Of processes each holds its own.
 const MAX_HELD_PAGES: u32 = 64;
 
-/// The larger pages that are being sent: whoever does not read one holds no more than others who read it, and all of them together
-/// no more than this many.
-#[derive(Debug)]
+/// The larger pages that are being sent: a client that does not read one holds no more than others who read it, and all of them together
+/// hold no more than [`MAX_HELD_PAGES`].
+#[derive(Debug, Default)]
 pub struct ListingCache {
-    budget: Arc<FileBudget>,
+    /// One for each page, where several processes hold some.
+    slots: Option<Arc<SharedSlots>>,
     /// By a hash of their text that nobody can know before.
     pages: Mutex<Vec<(u64, Weak<OpenFile>)>>,
     random: RandomState,
-}
-
-impl Default for ListingCache {
-    fn default() -> Self {
-        Self::with_limit(FileBudget::new(MAX_HELD_PAGES as usize))
-    }
 }
 
 impl ListingCache {
@@ -48,11 +43,7 @@ impl ListingCache {
     /// # Errors
     /// Those of memfd_create.
     pub fn for_processes() -> std::io::Result<Self> {
-        SharedSlots::new(MAX_HELD_PAGES).map(|slots| Self::with_limit(Arc::new(FileBudget::Processes(slots))))
-    }
-
-    fn with_limit(budget: Arc<FileBudget>) -> Self {
-        Self { budget, pages: Mutex::default(), random: RandomState::new() }
+        Ok(Self { slots: Some(SharedSlots::new(MAX_HELD_PAGES)?), ..Self::default() })
     }
 
     /// Holds a page that is sent as a file is, to all who ask for the same at one time; nothing if it is so small that it goes with its head.
@@ -70,8 +61,11 @@ impl ListingCache {
             return Ok(same);
         }
         pages.retain(|(_, page)| page.strong_count() > 0);
-        let permit = self.budget.try_acquire().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        let page = OpenFile::from_text(text, permit, SystemTime::now());
+        let slot = self.slots.as_ref().map(SharedSlots::acquire);
+        if pages.len() >= MAX_HELD_PAGES as usize || slot.as_ref().is_some_and(Option::is_none) {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        let page = OpenFile::from_text(text, slot.flatten(), SystemTime::now());
         let page = page.map(Arc::new).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         pages.push((hash, Arc::downgrade(&page)));
         Ok(Some(page))

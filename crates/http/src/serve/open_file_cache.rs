@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::StatusCode;
 use kelvin_sys::fs::FileSystemKind;
-use kelvin_sys::shared_slots::{SharedSlot, SharedSlots};
+use kelvin_sys::shared_slots::SharedSlot;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{pread, retry_on_intr};
 
@@ -33,7 +33,7 @@ pub struct OpenFile {
     pub file: File,
     /// What it was when it was opened.
     pub identity: FileIdentity,
-    /// What tells its content from others.
+    /// What distinguishes its content from others.
     pub validators: Validators,
     /// Its media type.
     pub media_type: &'static str,
@@ -43,8 +43,8 @@ pub struct OpenFile {
     common_head_bytes: usize,
     /// Whether it states no bytes and may have some all the same, as those of /proc do.
     pub may_exceed_stated_size: bool,
-    /// Of a page, which is not a file of the root.
-    _permit: Option<FilePermit>,
+    /// Of a page that one of several processes holds, which is not a file of the root.
+    _slot: Option<SharedSlot>,
 }
 
 impl OpenFile {
@@ -57,18 +57,18 @@ impl OpenFile {
         head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
         let is_exact = || kelvin_sys::fs::kind_of(&file).is_ok_and(FileSystemKind::has_true_sizes);
         let may_exceed_stated_size = identity.size == 0 && !is_exact();
-        Self { file, identity, validators, media_type, head, common_head_bytes, may_exceed_stated_size, _permit: None }
+        Self { file, identity, validators, media_type, head, common_head_bytes, may_exceed_stated_size, _slot: None }
     }
 
-    /// A page that is in memory alone, and was made at this time. It counts as one of an allowance until nobody sends it any more.
+    /// A page that is in memory alone, and was made at this time. It has the slot until nobody sends it any more.
     ///
     /// # Errors
     /// Those of memfd_create and write.
-    pub fn from_text(text: &str, permit: FilePermit, now: SystemTime) -> std::io::Result<Self> {
+    pub fn from_text(text: &str, slot: Option<SharedSlot>, now: SystemTime) -> std::io::Result<Self> {
         let mut file = File::from(memfd_create("page", MemfdFlags::CLOEXEC)?);
         file.write_all(text.as_bytes())?;
         let identity = FileIdentity::of_file(&file)?;
-        Ok(Self { _permit: Some(permit), ..Self::new(file, identity, b"page.html", now) })
+        Ok(Self { _slot: slot, ..Self::new(file, identity, b"page.html", now) })
     }
 
     /// The header fields of an answer with all of it, and the empty line.
@@ -97,7 +97,7 @@ impl OpenFile {
         is_same
     }
 
-    /// The content of a file that states no bytes; nothing if that is longer than so much.
+    /// The content of a file that states no bytes; nothing if it has more bytes than this.
     ///
     /// # Errors
     /// Those of pread.
@@ -115,7 +115,7 @@ impl OpenFile {
     }
 
     /// The content of a file that states more bytes than it has, as those of /sys do, which state a page; nothing of one that changed, or
-    /// that is longer than so much.
+    /// that has more bytes than this.
     pub fn read_overstated(&self, max_bytes: usize) -> Option<Vec<u8>> {
         let content = self.read_unstated(max_bytes).ok().flatten()?;
         ((content.len() as u64) < self.identity.size && self.is_unchanged()).then_some(content)
@@ -168,49 +168,30 @@ impl CacheEntry {
     }
 }
 
-/// How many files several may still hold open together.
+/// How many files the threads of a process may still hold open together.
 #[derive(Debug)]
-pub enum FileBudget {
-    /// The threads of this process.
-    Threads(AtomicUsize),
-    /// Processes, each of which may be killed.
-    Processes(Arc<SharedSlots>),
-}
+pub struct FileBudget(AtomicUsize);
 
 /// To hold a file: dropped, it may be another one's.
 #[derive(Debug)]
-pub enum FilePermit {
-    /// One of an allowance.
-    Threads(Arc<FileBudget>),
-    /// One of those of several processes.
-    Processes(SharedSlot),
-}
+struct FilePermit(Arc<FileBudget>);
 
 impl FileBudget {
-    /// This many of the threads of this process.
+    /// This many.
     pub fn new(files: usize) -> Arc<Self> {
-        Arc::new(Self::Threads(AtomicUsize::new(files)))
+        Arc::new(Self(AtomicUsize::new(files)))
     }
 
     /// One of what is left.
-    pub fn try_acquire(self: &Arc<Self>) -> Option<FilePermit> {
-        match &**self {
-            Self::Threads(left) => {
-                let taken = left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-                taken.is_ok().then(|| FilePermit::Threads(Arc::clone(self)))
-            }
-            Self::Processes(slots) => slots.acquire().map(FilePermit::Processes),
-        }
+    fn try_acquire(self: &Arc<Self>) -> Option<FilePermit> {
+        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then(|| FilePermit(Arc::clone(self)))
     }
 }
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
-        if let Self::Threads(budget) = self
-            && let FileBudget::Threads(left) = &**budget
-        {
-            left.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -409,8 +390,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
         let (allowance, now) = (FileBudget::new(3), Instant::now());
-        let FileBudget::Threads(free) = &*allowance else { panic!("{allowance:?}") };
-        let left = || free.load(Ordering::Relaxed);
+        let left = || allowance.0.load(Ordering::Relaxed);
         let budget = || Arc::clone(&allowance);
         let mut both = [0, 1].map(|_| OpenFileCache { budget: budget(), ..files(directory.path(), 4) });
         let held = |files: &OpenFileCache| files.young.len() + files.old.len();

@@ -23,7 +23,7 @@ pub struct HttpRequest<'a> {
     pub query: Option<&'a str>,
     /// The host that it is meant for, without the port; version 1.0 need not name one.
     pub host: Option<&'a str>,
-    /// Whether the client can be told more than version 1.0 knows.
+    /// Whether the client knows more than version 1.0.
     pub is_http_1_1: bool,
     /// Whether the connection stays open.
     pub keep_alive: bool,
@@ -108,7 +108,7 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     Some(&bytes[begin..begin + end])
 }
 
-/// Makes a request of HTTP/1.2 or later one of 1.1, which means the same to whoever knows no later one (RFC 9110, section 6.2); whether
+/// Makes a request of HTTP/1.2 or later one of 1.1, which means the same to a program that knows no later one (RFC 9110, section 6.2); whether
 /// it was one.
 pub fn downgrade_to_1_1(bytes: &mut [u8]) -> bool {
     if !names_a_version(bytes) {
@@ -144,7 +144,7 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
     if (is_http_1_1 && host.is_none()) || !is_clear {
         return Err(StatusCode::BAD_REQUEST);
     }
-    // What is coded has an end that only its coding tells.
+    // What is coded has an end that only its coding shows.
     if seen.has_coding {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
@@ -196,7 +196,7 @@ struct HeaderScan<'a> {
 }
 
 impl<'a> HeaderScan<'a> {
-    /// Fields are told apart by their lengths first: most of what browsers send is none of these.
+    /// Fields are distinguished by their lengths first: most of what browsers send is none of these.
     fn add(&mut self, header: &Header<'a>) -> Result<(), StatusCode> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {

@@ -1,4 +1,4 @@
-//! What connections do, counted by whoever serves them, in words that the processes share which serve them and which tell of them.
+//! What connections do, counted by the thread that serves them, in words that the serving and the reporting process share.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PROMPT_SEND_NANOSECONDS: u64 = 1_000_000;
 pub struct RequestTracker {
     slot: CounterSlot,
     socket: Arc<OwnedFd>,
-    /// Who is told of its end; nobody where another process finds out.
+    /// What tracks it until its end; none where another process finds out.
     sampler: Option<Arc<InFlightSampler>>,
     /// Requests that were answered, and whose answers are not all with the kernel.
     pending_answers: u64,
@@ -45,7 +45,7 @@ enum DepartureProbe {
     After(u64),
     /// Of this answer the kernel keeps when it leaves.
     Armed,
-    /// It left so much earlier, and took so long; the next one shows what the finding out took of that.
+    /// It left this much earlier, and took this long; the next one shows how much of that the sampling took.
     Left { ahead: u64, took: u64 },
 }
 
@@ -179,7 +179,7 @@ pub enum SlotWord {
     /// How often all was with the kernel.
     Submissions = 10,
     /// From after how many answers on it is to be found out how much earlier one leaves than it was given, or not any more (0), or it
-    /// could not be ([`LEFT_LATER`]). Whoever watches writes it, and whoever serves: of all words this one alone.
+    /// could not be ([`LEFT_LATER`]). Of all words this one alone is written by the sampler and by the thread that serves.
     SampleAfter,
     /// How often it was found out, and the nanoseconds together.
     Samples,
@@ -336,7 +336,7 @@ impl CounterSlot {
         self.end(TimedState::Arrived, time);
     }
 
-    /// It was found out of an answer that took so long, and the one after it so long.
+    /// An answer left this much ahead and took this long, and the one after it took as long as `control`.
     pub fn record_lead(&self, ahead: u64, took: u64, control: u64) {
         let words =
             [(SlotWord::Samples, 1), (SlotWord::Lead, ahead), (SlotWord::Sampled, took), (SlotWord::Control, control)];
@@ -387,7 +387,7 @@ impl CounterSlot {
         sum + if start == 0 { 0 } else { now.saturating_sub(start) }
     }
 
-    /// Nobody has it any more, whatever was going on.
+    /// Nobody has it any more: all that was going on ends.
     pub fn release(&self, time: u64) {
         [TimedState::Arrived, TimedState::InService, TimedState::WithWorker]
             .into_iter()

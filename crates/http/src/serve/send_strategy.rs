@@ -155,7 +155,7 @@ impl FileSender {
         self.chooser.is_some()
     }
 
-    /// More has been received on a connection, or its end: whoever has the answer before has taken it.
+    /// More has been received on a connection, or its end: its client has taken the answer before.
     #[inline]
     pub fn on_received(&mut self, connection: &mut Connection) {
         if connection.next_io() != NextIo::Send

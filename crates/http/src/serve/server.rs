@@ -201,7 +201,7 @@ impl RootReopener {
 /// What a server did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerTotals {
-    /// Requests that were answered, in whatever way.
+    /// Requests that were answered, by any status.
     pub requests: u64,
     /// Bytes that were sent, heads included.
     pub bytes: u64,

@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most bytes of a file that states none: each connection has its own, as it has small files.
 const MAX_UNSIZED_BYTES: usize = 16 << 10;
 
-/// What else a client is told that asks by a name that the server was not given.
+/// What an answer says besides its status to a client that asks by a name that the server was not given.
 const MISDIRECTED_HELP: &str = ": this server is asked for over http:// by an IP address, by localhost, or by a name that it was given \
                                 (kelvin serve --host NAME)";
 

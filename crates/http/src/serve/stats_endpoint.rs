@@ -1,7 +1,7 @@
 //! What host and server have used, answered on a socket of its own.
 //!
-//! It is not the server's socket, so that whoever holds all its connections, workers or places in its queue keeps nobody from asking, and
-//! so that no such request is among those that are counted.
+//! It is not the server's socket, so that a client that holds all its connections, workers or places in its queue keeps nobody from
+//! asking, and so that no such request is among those that are counted.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ impl StatsServer {
         Ok(Self { listener: bind_listener(access.address).map_err(Error::ListenStats)?, access })
     }
 
-    /// Answers for a server, and has samples taken, until what is returned is dropped. The receiver is told of connections that another
+    /// Answers for a server, and has samples taken, until what is returned is dropped. The receiver gets the connections that another
     /// process serves; `workers` are the connections that the server serves at one time, if that is bounded.
     pub(crate) fn start(
         self,

@@ -96,7 +96,7 @@ pub struct UringClient {
 pub struct UringWorker {
     core: WorkerCore<UringClient>,
     ring: RingState,
-    /// Clients so far, which tells one from another that had its number.
+    /// Clients so far, which distinguishes one from another that had its number.
     next_serial: u32,
     /// The request by which connections come; none while there are no descriptors for them.
     accepting: Option<RequestId>,

@@ -28,7 +28,7 @@ use crate::serve::stats_endpoint::RESERVED_NAME;
 pub const RECEIVE_CHUNK: usize = 16 << 10;
 /// How long an ended connection is read from or held, so that its last answer is not lost with what it still sends (RFC 9112, 9.6).
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most connections that are held so long after they were turned away: of a crowd, the oldest are let go.
+/// Most connections that are held open after they were turned away: of more, the oldest are closed.
 const MAX_LINGERING: usize = 16;
 
 /// What a thread needs to serve any client.
@@ -120,14 +120,14 @@ impl WorkerContext {
         self.lingering.push_back((now, RejectedClient(socket)));
     }
 
-    /// Lets go whoever was turned away long enough ago.
+    /// Closes connections that were turned away long enough ago.
     pub fn close_lingering(&mut self, now: Instant) {
         while self.lingering.front().is_some_and(|(when, _)| now.saturating_duration_since(*when) >= LINGER_TIMEOUT) {
             self.lingering.pop_front();
         }
     }
 
-    /// Lets go all of them, because descriptors are lacking.
+    /// Closes all of them, because descriptors are lacking.
     pub fn close_all_lingering(&mut self) {
         self.lingering.clear();
     }
@@ -184,7 +184,7 @@ impl ClientState {
         };
         let left = limit.saturating_sub(site.now().saturating_duration_since(self.last_active));
         match self.connection.next_io() {
-            NextIo::Send => left.min(self.progress.time_left(site.now(), limits.min_progress)),
+            NextIo::Send => left.min(limits.min_progress.within.saturating_sub(site.now() - self.progress.since)),
             _ => left,
         }
     }
@@ -225,11 +225,6 @@ impl SendProgress {
     /// Of one who is sent something from now on; this many bytes were sent to it before.
     pub fn start(now: Instant, sent: u64) -> Self {
         Self { since: now, sent }
-    }
-
-    /// Time until that is asked next.
-    pub fn time_left(&self, now: Instant, required: MinProgress) -> Duration {
-        required.within.saturating_sub(now.saturating_duration_since(self.since))
     }
 
     /// Whether a client to whom this many bytes were sent by now, and who is being sent more, has taken too few of them. Each time that

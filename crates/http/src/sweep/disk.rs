@@ -37,7 +37,7 @@ pub(crate) fn device_rate(disk: DiskRateReport) -> Option<f64> {
     [disk.read_per_second, Some(disk.bytes_per_second)].into_iter().flatten().find(|rate| *rate > 0.0)
 }
 
-/// Reads whole files of a directory in random order for so long, each out of the page cache before, and then for half as long a little of
+/// Reads whole files of a directory in random order for this long, each out of the page cache before, and then for half as long a little of
 /// each past the page cache, and says how fast the disk gave them: of those that a [`HostedServer`](crate::sweep::HostedServer) server would name.
 ///
 /// # Errors
@@ -85,7 +85,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Disk(error.to_string())
 }
 
-/// Has several readers work at the same time for so long: what they count together, and the seconds that it took. Each has files of its
+/// Has several readers work at the same time for this long: what they count together, and the seconds that it took. Each has files of its
 /// own: one that another reads cannot be dropped from the page cache.
 fn run_readers(
     targets: &[Target],

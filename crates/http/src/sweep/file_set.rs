@@ -134,7 +134,7 @@ impl FileList {
         self
     }
 
-    /// Has its files, in this directory, in a state, from this one on, for so long, and at least one more; returns the first that was not
+    /// Has its files, in this directory, in a state, from this one on, for this long, and at least one more; returns the first that was not
     /// reached.
     ///
     /// # Errors

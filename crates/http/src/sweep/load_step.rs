@@ -33,7 +33,7 @@ pub(crate) struct StepResult {
     pub load: LoadResult,
     pub server: UsageDelta,
     pub client: UsageDelta,
-    /// What it took beside the time that it was to take.
+    /// What it took more than the time that it was to take.
     pub overhead: Duration,
 }
 
@@ -167,7 +167,7 @@ const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of its head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Where a server tells what it uses, to whoever knows the token.
+/// Where a server reports what it uses, to a client with the token.
 #[derive(Clone, Debug)]
 pub(crate) struct StatsClient {
     pub address: SocketAddr,
@@ -208,7 +208,7 @@ fn response_body(answer: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let (mut parser, mut body) = (ResponseParser::new(false), Vec::new());
     let whole = parser.feed(answer, &mut |bytes| body.extend_from_slice(bytes));
     let is_whole = whole.map_err(|error| format!("its answer is {error}"))?.is_some() || parser.finish().is_ok();
-    match parser.status() {
+    match parser.answer.status {
         200 if is_whole => Ok(body),
         0 | 200 => Err("its answer is not whole".into()),
         status => Err(format!("it answers {status}")),

@@ -115,7 +115,7 @@ fn resource_use(visited: &StepResult, capacities: &Capacities, resource: Resourc
             server.disk_use().zip(capacities.disk_requests).map(|(disk, limit)| disk.own_reads / limit)
         }
         Resource::Link => {
-            // By the interface's own count where it has one, which has headers and whatever else passes; else by the bytes that arrived.
+            // By the interface's own count where it has one, which has headers and all else that passes; else by the bytes that arrived.
             let interface = capacities.interface.as_deref().zip(capacities.interface_bytes);
             let used = interface.and_then(|(name, limit)| Some(server.link_send_rate(name)? / limit));
             capacity(resource).map(|bytes| used.unwrap_or(visited.bytes_per_second() / bytes))
@@ -210,7 +210,7 @@ fn is_client_owned(scope: FigureScope, network: NetworkSetup) -> bool {
     }
 }
 
-/// What is told of each host, by what a visit brought: the same in each.
+/// What is reported of each host, by what a visit brought: each visit reports the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReportedMetrics(Vec<(LoadHost, Vec<Name>)>);
 
@@ -221,12 +221,12 @@ impl ReportedMetrics {
         Self(host_readings(visited, network).into_iter().map(|(host, readings)| (host, names(readings))).collect())
     }
 
-    /// The hosts of which something is told.
+    /// The hosts of which something is reported.
     pub fn hosts(&self) -> impl Iterator<Item = LoadHost> {
         self.0.iter().map(|(host, _)| *host)
     }
 
-    /// What is planned, without what no host tells.
+    /// What is planned, without what no host reports.
     pub fn restrict(&self, mut planned: PlannedMeasurement) -> PlannedMeasurement {
         if let Some((_, reported)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
             planned.metrics.retain(|metric| reported.contains(metric));

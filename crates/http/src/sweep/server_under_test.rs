@@ -37,7 +37,7 @@ const MAX_WORKERS: u64 = 1024;
 /// Longest time of a visit and of its warm-up, however slow the server is.
 pub(crate) const MAX_STEP_TIME: Duration = Duration::from_secs(120);
 
-/// Longest time of a round of a capacity in a study that may take so long.
+/// Longest time of a round of a capacity in a study that may take this long.
 pub(crate) fn max_stream_time(max_duration: Option<Duration>) -> Duration {
     max_duration.map_or(MAX_STEP_TIME, |time| (time / STREAM_TIME_DIVISOR).clamp(CAPACITY_ROUND_TIME, MAX_STEP_TIME))
 }
@@ -98,7 +98,7 @@ impl ServerUnderTest {
         // On the server's side, in its control groups.
         let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
         let disk = (0..rounds).map(|_| side.disk_rate(&directory)).collect::<Result<_>>()?;
-        // Pages that whoever made the files has left in memory would not count against the server's limit.
+        // Pages that are in memory since the files were made would not count against the server's limit.
         let is_cached = cache == CacheState::Cached;
         let state = if is_cached { PageCacheState::Cached } else { PageCacheState::Uncached };
         files.set_cache_state(&directory, state, (0, Duration::MAX))?;
@@ -145,7 +145,7 @@ impl ServerUnderTest {
         if self.is_in_memory { pattern } else { RequestPattern::Fixed }
     }
 
-    /// Has a few users ask by each pattern of these loads, each time for so long at most.
+    /// Has a few users ask by each pattern of these loads, each time for this long at most.
     pub fn run_streams(&mut self, loads: &[SweepLoad], seed: u64, longest: Duration) -> Result<StreamResults> {
         let mut streams = StreamResults::new();
         for load in loads {

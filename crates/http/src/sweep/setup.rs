@@ -17,7 +17,7 @@ pub struct StudySetup {
     pub target: StudyTarget,
     /// What is asked for: one sweep for each.
     pub loads: Vec<SweepLoad>,
-    /// Numbers of users, where they were told.
+    /// Numbers of users, where they were given.
     pub users: Option<Vec<u64>>,
     /// Visits to each.
     pub visits: u32,
@@ -27,7 +27,7 @@ pub struct StudySetup {
     pub max_duration: Option<Duration>,
     /// Whether the budget is of all that is measured, and not of the visits' load alone, whose time may be that of a published study.
     pub budget_is_total: bool,
-    /// Time of a visit that counts, where it was told.
+    /// Time of a visit that counts, where it was given.
     pub duration: Option<Duration>,
     /// CPUs of the load generator.
     pub cpus: Vec<u32>,
@@ -57,7 +57,7 @@ pub struct SweepLoad {
 pub enum StudyTarget {
     /// A server that is started for the study, with files that are made for it.
     Own(OwnServer),
-    /// One that runs already, and tells what it uses.
+    /// One that runs already, and reports what it uses.
     Running(ExistingServer),
 }
 
@@ -68,7 +68,7 @@ pub struct ExistingServer {
     pub url: String,
     /// Paths of files in it.
     pub paths: Vec<String>,
-    /// Where it tells what it uses.
+    /// Where it reports what it uses.
     pub stats_address: SocketAddr,
     /// The token for that.
     pub token: String,
@@ -97,11 +97,11 @@ impl OwnServer {
 /// A server of the study's own.
 #[derive(Clone, Debug)]
 pub struct OwnServer {
-    /// The program, and its arguments before those that the study adds.
-    pub program: Vec<String>,
+    /// The program.
+    pub program: String,
     /// More arguments of the server: its model.
     pub arguments: Vec<String>,
-    /// Directory for the files, which is emptied by whoever made it.
+    /// Directory for the files, which is emptied by its maker.
     pub directory: PathBuf,
     /// The files, for which there is room: see [`FileSetSpec::fit`].
     pub files: FileSetSpec,

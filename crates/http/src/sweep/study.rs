@@ -44,7 +44,7 @@ pub struct LoadStudy {
     sweeps: Vec<LoadSweep>,
     /// The visits, in their order.
     steps: Vec<PlannedStep>,
-    /// What is told of either host.
+    /// What is reported of either host.
     reported: ReportedMetrics,
     /// What the reader should know.
     notes: Vec<String>,
@@ -69,11 +69,11 @@ struct LoadSweep {
     users: Vec<u64>,
     /// Time of a visit to each of them.
     times: Vec<StepTimes>,
-    /// What a visit took beside that before the study: connections are made, both ends looked at, and the last answers awaited.
+    /// What a visit took more than that before the study: connections are made, both ends looked at, and the last answers awaited.
     step_overhead: Duration,
     /// What was measured in each round.
     rounds: Vec<Capacities>,
-    /// The medians of these rounds, by which utilisation is told.
+    /// The medians of these rounds, of which utilisation is a share.
     capacities: Capacities,
     /// The resources whose use is known.
     measured_resources: Vec<Resource>,
@@ -193,7 +193,7 @@ impl LoadStudy {
         self.sweeps.iter().filter_map(LoadSweep::left_out_text).collect()
     }
 
-    /// Tells what the capacities are, makes all visits, and tells what each brought.
+    /// Reports what the capacities are, makes all visits, and reports what each brought.
     pub fn run(&mut self, outline: &RunHeader, sink: &mut dyn EventSink) -> RunStatus {
         let planned = outline.plan.iter().map(|planned| self.reported.restrict(planned.clone())).collect();
         sink.event(&Event::Started(Box::new(RunHeader { plan: planned, ..outline.clone() })));
@@ -307,7 +307,7 @@ const OVERRUN_FACTOR: f64 = 1.05;
 const MIN_SPENT_SHARE: f64 = 0.1;
 
 impl TimeEstimate {
-    /// How long they take instead, with so much time spent and so much still needed as was said, where that is to be told: the first time.
+    /// How long they take instead, with this time spent and the rest as was said, where that is to be reported: the first time.
     fn corrected_total(&mut self, spent: Duration, left: Duration) -> Option<Duration> {
         let planned = self.total.saturating_sub(left);
         let is_known = planned.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !planned.is_zero();

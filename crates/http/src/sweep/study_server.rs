@@ -36,7 +36,7 @@ const SIGKILL: i32 = 9;
 pub(crate) struct ServerProcess {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Where it tells what it uses.
+    /// Where it reports what it uses.
     pub stats_client: StatsClient,
     process: GuardedChild,
     /// Processes of its group that had been killed for want of memory before it started.
@@ -71,12 +71,9 @@ impl<'s> ServerSide<'s> {
     /// # Errors
     /// A program that does not start; a group that it cannot enter.
     pub fn start(&self, arguments: &[&str]) -> Result<GuardedChild> {
-        let mut words = self.options.program.iter().map(String::as_str);
-        let program = words.next().unwrap_or_default();
-        let program_arguments: Vec<&str> = words.chain(arguments.iter().copied()).collect();
         let process = run_at_server(self.topology, || {
             let _pinned = PinnedThread::pin(&self.options.cpus)?;
-            spawn(program, &program_arguments)
+            spawn(&self.options.program, arguments)
         })??;
         self.enter(process.id())?;
         Ok(process)
@@ -144,7 +141,7 @@ fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedC
     })
 }
 
-/// What `kelvin serve` is told.
+/// A command line of `kelvin serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeCommand<'w> {
     /// The directory.
@@ -174,7 +171,7 @@ impl ServeCommand<'_> {
         let fixed = ["serve", root, "--listen", &listen, "--expose-stats", "--token-file", secret];
         let more: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let mut process = start(&[&fixed[..], &more].concat())?;
-        // It says where it serves files and where it tells what it uses: the ends of its first two lines.
+        // The ends of its first two lines say where it serves files, and where it reports what it uses.
         let lines = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
         let ports: Vec<u16> = lines.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
         let ports: [u16; 2] = ports.try_into().map_err(|_| {
@@ -207,7 +204,7 @@ impl ServerProcess {
             }
             ExitKind::Signalled(signal) => format!("it was killed by signal {signal}"),
         };
-        // Of a process that is killed nothing that it has said tells why.
+        // A process that is killed has said nothing about why.
         let complaint = if ended == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
         let suffix = if complaint.is_empty() { String::new() } else { format!(": {complaint}") };
         Some(Error::ServerEnded(format!("the server ended: {how}{suffix}")))
@@ -223,7 +220,7 @@ fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
 }
 
-/// Time in which files are brought into memory before the client is told how far that is.
+/// Time in which files are brought into memory before the client gets an answer that says how far that is.
 const CACHE_FILL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A server that an agent starts for a client. Dropped, it is killed.

@@ -119,7 +119,7 @@ impl UsageDelta {
         own.or_else(|| self.disk_use().map(|disk| disk.read_bytes))
     }
 
-    /// Bytes a second that the process wrote to files, where the kernel tells.
+    /// Bytes a second that the process wrote to files, where the kernel counts them.
     pub fn write_rate(&self) -> Option<f64> {
         self.from.process.written_bytes?;
         self.rate(|look| look.process.written_bytes)

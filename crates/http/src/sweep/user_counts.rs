@@ -2,15 +2,15 @@
 
 use kelvin_stats::Random;
 
-/// The numbers of users that are visited, in a study that is not told, to at least this.
+/// The numbers of users that are visited, where none are given, go to at least this.
 const MIN_TOP_USERS: u64 = 20;
 /// A sweep goes on to this many times the knee that is expected: what more users bring is seen only beyond it.
 const KNEE_MULTIPLE: u64 = 3;
 /// Numbers of users of a sweep that show a knee, at least.
 const MIN_COUNTS: usize = 4;
-/// No more users are visited than this, unless told: each has a connection.
+/// No more users are visited than this, unless given: each has a connection.
 const MAX_USERS: u64 = 1000;
-/// Visits to a server with more workers: their errors are told by those of all visits to as many users.
+/// Visits to a server with more workers: their errors are those of all visits to as many users.
 pub(crate) const WORKER_TEST_STEPS: u32 = 3;
 /// The first numbers.
 const FIRST_COUNTS: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];

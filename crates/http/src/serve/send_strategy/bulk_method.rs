@@ -98,7 +98,7 @@ pub struct BulkResponse {
 }
 
 impl BulkResponse {
-    /// The same by sendfile, because its file cannot be mapped: it is no part of a trial.
+    /// This answer by sendfile, because its file cannot be mapped: it is no part of a trial.
     pub fn with_sendfile(self) -> Self {
         Self { method: BulkMethod::SendFile, trial_start: None, ..self }
     }

@@ -148,7 +148,7 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
     let files = file_set.fit(&directory, caches.len()).map_err(to_cli_error)?;
     let cpus = if others.is_empty() { plan.setup.placement.allowed.clone() } else { others };
     Ok(OwnServer {
-        program: vec![program],
+        program,
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
         directory,
         files,
