@@ -293,18 +293,20 @@ impl ConnectionPool {
     /// Sends as much of the request as the socket takes.
     fn write_request(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
-        let wire = connection.transport.as_mut()?;
+        let transport = connection.transport.as_mut()?;
         connection.phase = Phase::InFlight;
         let rest = &self.requests.get(connection.request)[connection.written..];
-        let is_timed =
-            self.until_timed == 0 && connection.was_used && connection.written == 0 && wire.enable_departure_times();
+        let is_timed = self.until_timed == 0
+            && connection.was_used
+            && connection.written == 0
+            && transport.enable_departure_times();
         let begun = if is_timed { monotonic() } else { now };
-        let written = if rest.is_empty() { wire.flush().map(|()| 0) } else { wire.write(rest) };
+        let written = if rest.is_empty() { transport.flush().map(|()| 0) } else { transport.write(rest) };
         if is_timed {
             // Where requests leave later than they are sent, this one shows it by an event of its socket, and no further one is timed.
-            let left = wire.transit_time().map(|ago| monotonic().saturating_sub(ago));
-            self.until_timed = if left.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
-            left.into_iter().for_each(|left| self.departure_delay.add(left.saturating_sub(begun)));
+            let left_at = transport.transit_time().map(|ago| monotonic().saturating_sub(ago));
+            self.until_timed = if left_at.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
+            left_at.into_iter().for_each(|left_at| self.departure_delay.add(left_at.saturating_sub(begun)));
         } else if self.until_timed < u32::MAX {
             self.until_timed = self.until_timed.saturating_sub(1);
         }
@@ -321,15 +323,15 @@ impl ConnectionPool {
     /// Watches the socket for room exactly while there is something to send.
     fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
-        let wire = connection.transport.as_ref()?;
-        let wants = connection.written < self.requests.get(connection.request).len()
-            || wire.session.as_ref().is_some_and(TlsSession::wants_write);
-        if wants == connection.watches_writable {
+        let transport = connection.transport.as_ref()?;
+        let needs_room = connection.written < self.requests.get(connection.request).len()
+            || transport.session.as_ref().is_some_and(TlsSession::wants_write);
+        if needs_room == connection.watches_writable {
             return None;
         }
-        connection.watches_writable = wants;
+        connection.watches_writable = needs_room;
         self.has_acted = true;
-        match self.poller.change(wire, connection.token, wants) {
+        match self.poller.change(transport, connection.token, needs_room) {
             Ok(()) => None,
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
         }
@@ -371,9 +373,9 @@ impl ConnectionPool {
         let arrived_at = if is_timed { now - unread } else { now };
         let connection = &mut self.connections[number as usize];
         let hasher = &mut connection.hasher;
-        let tally = &mut self.stats;
+        let stats = &mut self.stats;
         let fed = connection.parser.feed(&self.buffer[..length], &mut |body| {
-            tally.add_received(arrived_at, body.len() as u64);
+            stats.add_received(arrived_at, body.len() as u64);
             if let Some(hasher) = hasher {
                 hasher.update(body);
             }

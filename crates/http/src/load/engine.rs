@@ -225,8 +225,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             self.spun_nanoseconds += woken - now;
         }
         let mut sockets = 0;
-        for one in 0..ready {
-            let Some((token, flags)) = self.pool.poller.ready(one) else { continue };
+        for index in 0..ready {
+            let Some((token, flags)) = self.pool.poller.ready(index) else { continue };
             sockets += 1;
             if let Some((over, now)) = self.pool.handle_ready(token, flags, woken) {
                 self.on_request_end(connection_number(token), over, now);

@@ -57,18 +57,23 @@ pub struct RequestSet {
 
 impl RequestSet {
     /// One for each path of the server.
-    pub fn new(target: &ServerUrl, form: &RequestTemplate, paths: &[String]) -> Self {
+    pub fn new(target: &ServerUrl, template: &RequestTemplate, paths: &[String]) -> Self {
         // What follows the path is the same for all.
-        let rest = common_tail(target, form);
+        let rest = common_tail(target, template);
         let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
         for path in paths {
             let start = bytes.len();
-            for part in [form.method.as_str().as_bytes(), b" ", path.as_bytes(), &rest] {
+            for part in [template.method.as_str().as_bytes(), b" ", path.as_bytes(), &rest] {
                 bytes.extend_from_slice(part);
             }
             ranges.push(start..bytes.len());
         }
-        Self { bytes, ranges, head_only: form.method == Method::HEAD, is_idempotent: form.method.is_idempotent() }
+        Self {
+            bytes,
+            ranges,
+            head_only: template.method == Method::HEAD,
+            is_idempotent: template.method.is_idempotent(),
+        }
     }
 
     /// The bytes of one.
@@ -78,14 +83,14 @@ impl RequestSet {
 }
 
 /// What follows the path: the same for all.
-fn common_tail(target: &ServerUrl, form: &RequestTemplate) -> Vec<u8> {
+fn common_tail(target: &ServerUrl, template: &RequestTemplate) -> Vec<u8> {
     let mut rest = b" HTTP/1.1\r\n".to_vec();
     let mut line = |name: &str, value: &[u8]| {
         for part in [name.as_bytes(), b": ", value, b"\r\n"] {
             rest.extend_from_slice(part);
         }
     };
-    let has = |name: &str| form.headers.iter().any(|(given, _)| given == name);
+    let has = |name: &str| template.headers.iter().any(|(given, _)| given == name);
     if !has("host") {
         line("Host", target.authority.as_bytes());
     }
@@ -93,15 +98,15 @@ fn common_tail(target: &ServerUrl, form: &RequestTemplate) -> Vec<u8> {
         line("User-Agent", concat!("kelvin/", env!("CARGO_PKG_VERSION")).as_bytes());
     }
     // A body of no bytes is said as well, where one is expected (RFC 9110 8.6).
-    let has_body = !form.body.is_empty() || matches!(form.method, Method::POST | Method::PUT | Method::PATCH);
+    let has_body = !template.body.is_empty() || matches!(template.method, Method::POST | Method::PUT | Method::PATCH);
     if has_body {
-        line("Content-Length", form.body.len().to_string().as_bytes());
+        line("Content-Length", template.body.len().to_string().as_bytes());
     }
-    for (name, value) in &form.headers {
+    for (name, value) in &template.headers {
         line(name.as_str(), value.as_bytes());
     }
     rest.extend_from_slice(b"\r\n");
-    rest.extend_from_slice(&form.body);
+    rest.extend_from_slice(&template.body);
     rest
 }
 

@@ -210,9 +210,9 @@ impl RateBisection {
     pub fn next_rate(&self) -> Option<f64> {
         match (self.highest_kept, self.lowest_missed) {
             (None, None) => Some(INITIAL_RATE),
-            (Some(kept), None) => Some(kept * 2.0).filter(|&rate| rate <= MAX_RATE),
+            (Some(met), None) => Some(met * 2.0).filter(|&rate| rate <= MAX_RATE),
             (None, Some(missed)) => Some(missed / 2.0).filter(|&rate| rate >= MIN_RATE),
-            (Some(kept), Some(missed)) => (missed / kept > STOP_RATIO).then(|| (kept * missed).sqrt()),
+            (Some(met), Some(missed)) => (missed / met > STOP_RATIO).then(|| (met * missed).sqrt()),
         }
     }
 

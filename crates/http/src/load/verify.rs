@@ -47,8 +47,8 @@ impl BodyChecker {
         if self.verify == Verify::Nothing {
             return true;
         }
-        let known = self.expected[file].get_or_insert(body);
-        known.length == body.length && (known.hash.is_none() || known.hash == body.hash)
+        let expected = self.expected[file].get_or_insert(body);
+        expected.length == body.length && (expected.hash.is_none() || expected.hash == body.hash)
     }
 }
 

@@ -63,10 +63,8 @@ impl MultipartRanges {
 
     fn heading(&self, range: &Range<u64>) -> String {
         let (boundary, media_type) = (&self.boundary, self.opened.media_type);
-        format!(
-            "\r\n--{boundary}\r\nContent-Type: {media_type}\r\n{}\r\n",
-            content_range(range, self.opened.identity.size)
-        )
+        let range = content_range(range, self.opened.identity.size);
+        format!("\r\n--{boundary}\r\nContent-Type: {media_type}\r\n{range}\r\n")
     }
 
     fn ending(&self) -> String {

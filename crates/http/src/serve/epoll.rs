@@ -107,8 +107,8 @@ impl EventLoop for EpollWorker {
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.ok().as_ref());
         self.core.context.site.tick(Instant::now());
         self.drain_on_shutdown();
-        for place in 0..self.events.len() {
-            let Event { data, flags } = self.events[place];
+        for index in 0..self.events.len() {
+            let Event { data, flags } = self.events[index];
             self.handle_event(data.u64(), flags);
         }
         for _ in 0..self.run_queue.len() {

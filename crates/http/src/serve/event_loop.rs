@@ -269,14 +269,8 @@ impl SharedState {
             (0..threads).map(inbox).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
         // Without them nothing distinguishes clients.
         let cpus = if threads > 1 { kelvin_sys::cpu::allowed().unwrap_or_default() } else { Vec::new() };
-        Ok(Self {
-            listener,
-            inboxes,
-            shutdown: AtomicBool::new(false),
-            max_connections,
-            cpus,
-            deadline: OnceLock::new(),
-        })
+        let (shutdown, deadline) = Default::default();
+        Ok(Self { listener, inboxes, shutdown, max_connections, cpus, deadline })
     }
 
     /// Has all threads end, at the latest at this time.

@@ -165,10 +165,8 @@ impl<'s> ForkAcceptor<'s> {
     /// Reaps children that have ended, and says how many are left.
     fn reap(&mut self) -> usize {
         let mut ended = Vec::new();
-        let left = self.children.reap(|child| ended.push(child));
-        for slot in ended.iter().filter_map(|child| self.slots.remove(child)).collect::<Vec<_>>() {
-            self.release_slot(&slot);
-        }
+        let left = self.children.reap(|child| ended.extend(self.slots.remove(&child)));
+        ended.iter().for_each(|slot| self.release_slot(slot));
         left
     }
 }
@@ -263,13 +261,13 @@ impl FdSender {
 
 impl FdReceiver {
     /// Has the connections watched that it receives, until it is over or the other end is closed.
-    pub fn run(&self, watch: &InFlightSampler, is_over: &AtomicBool) {
+    pub fn run(&self, sampler: &InFlightSampler, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Acquire) {
             let is_ready = kelvin_sys::poll::wait_readable(self.0.as_fd(), SHUTDOWN_POLL_INTERVAL);
             match is_ready.map(|is_ready| is_ready.then(|| self.next_message())) {
                 Ok(None | Some(Err(Errno::INTR))) => {}
-                Ok(Some(Ok(Some((slot, Some(socket)))))) => watch.track(slot, Arc::new(socket)),
-                Ok(Some(Ok(Some((slot, None))))) => watch.untrack(slot),
+                Ok(Some(Ok(Some((slot, Some(socket)))))) => sampler.track(slot, Arc::new(socket)),
+                Ok(Some(Ok(Some((slot, None))))) => sampler.untrack(slot),
                 Ok(Some(Ok(None) | Err(_))) | Err(_) => return,
             }
         }

@@ -319,8 +319,8 @@ impl InFlightSampler {
         let interval = sums.interval(monotonic(), || self.process.throttled_nanoseconds().unwrap_or(0.0));
         (sums.in_flight, sums.samples) = (0, sums.samples + 1);
         let (mut seen, from) = (0, sums.next_probed);
-        for part in &self.shards {
-            for entry in lock(part).entries.iter_mut().flatten() {
+        for shard in &self.shards {
+            for entry in lock(shard).entries.iter_mut().flatten() {
                 let (is_in_flight, on_the_way) = entry.sample(interval);
                 sums.in_flight += u32::from(is_in_flight);
                 sums.in_transit += on_the_way;

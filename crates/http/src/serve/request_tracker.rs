@@ -51,11 +51,11 @@ enum DepartureProbe {
 
 impl RequestTracker {
     /// One whose words are in this slot.
-    pub fn new(slot: CounterSlot, socket: Arc<OwnedFd>, watch: Option<Arc<InFlightSampler>>) -> Self {
+    pub fn new(slot: CounterSlot, socket: Arc<OwnedFd>, sampler: Option<Arc<InFlightSampler>>) -> Self {
         Self {
             slot,
             socket,
-            sampler: watch,
+            sampler,
             pending_answers: 0,
             head_bytes_left: 0,
             last_activity: 0,

@@ -217,8 +217,7 @@ impl Site {
         out: &mut Vec<u8>,
     ) -> Option<Body> {
         let path = format!("{}index.html", request.path);
-        let index = self.files.lookup(&path, self.clock.now);
-        if let Ok(ResolvedPath::File(opened)) = index {
+        if let Ok(ResolvedPath::File(opened)) = self.files.lookup(&path, self.clock.now) {
             let begin = out.len();
             if let Ok(body) = self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out) {
                 return body;

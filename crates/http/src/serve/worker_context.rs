@@ -109,7 +109,7 @@ impl WorkerContext {
     /// Says to a connection that there are too many, without waiting for anything.
     pub fn reject(&mut self, socket: OwnedFd, now: Instant) {
         self.stats.refused += 1;
-        self.sampler.iter().for_each(|watch| watch.count_refused());
+        self.sampler.iter().for_each(|sampler| sampler.count_refused());
         let mut answer = Vec::new();
         self.site.refuse(StatusCode::SERVICE_UNAVAILABLE, &mut answer);
         let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

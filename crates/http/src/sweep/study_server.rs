@@ -57,13 +57,13 @@ impl<'s> ServerSide<'s> {
     ///
     /// # Errors
     /// A limit of memory that cannot be had.
-    pub fn new(own: &'s OwnServer, topology: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
+    pub fn new(options: &'s OwnServer, topology: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
         let refused = |error: kelvin_file::Error| Error::MemoryGroup(error.to_string());
         let memory = bytes.map(|_| Cgroup::create(Controller::Memory)).transpose().map_err(refused)?;
         if let Some((group, bytes)) = memory.as_ref().zip(bytes) {
             group.limit_memory(bytes).map_err(refused)?;
         }
-        Ok(Self { options: own, topology, memory })
+        Ok(Self { options, topology, memory })
     }
 
     /// Starts a process there, with the server's CPUs, namespace and control groups.

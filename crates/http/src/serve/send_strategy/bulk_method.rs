@@ -200,27 +200,27 @@ impl BulkChooser {
     /// By which calls an answer of this many bytes goes that begins now, by a clock in nanoseconds.
     pub fn begin(&mut self, peer: PeerLocality, bytes: u64, clock: impl Fn() -> u64) -> BulkResponse {
         let class = SizeClass::for_bytes(bytes);
-        let contest = &mut self.trials[peer as usize][class as usize];
-        let (path, begun) = contest.next_method(peer.methods(), clock);
-        self.stats.0[BulkStats::first_word(peer, class, path)] += 1;
-        BulkResponse { method: path, peer, class, bytes, trial_start: begun }
+        let trial = &mut self.trials[peer as usize][class as usize];
+        let (method, trial_start) = trial.next_method(peer.methods(), clock);
+        self.stats.0[BulkStats::first_word(peer, class, method)] += 1;
+        BulkResponse { method, peer, class, bytes, trial_start }
     }
 
     /// The client of an answer sends more now, or has ended the connection.
     pub fn record(&mut self, answer: BulkResponse, clock: impl Fn() -> u64) {
-        let BulkResponse { method: path, peer, class, bytes, trial_start: begun } = answer;
-        let Some(begun) = begun else { return };
+        let BulkResponse { method, peer, class, bytes, trial_start: started } = answer;
+        let Some(started) = started else { return };
         let now = clock();
         // One that ends in a later slice counts for neither: of both alike.
-        if now / SLICE_NANOSECONDS != begun / SLICE_NANOSECONDS {
+        if now / SLICE_NANOSECONDS != started / SLICE_NANOSECONDS {
             return;
         }
-        let sent = BulkTotals { answers: 1, bytes, nanoseconds: now - begun };
+        let sent = BulkTotals { answers: 1, bytes, nanoseconds: now - started };
         if let BulkTrial::Running { pair, sums, .. } = &mut self.trials[peer as usize][class as usize]
-            && *pair == Some(slice_at(begun).0)
+            && *pair == Some(slice_at(started).0)
         {
-            sums[slice_at(begun).1] += sent;
-            let first = BulkStats::first_word(peer, class, path);
+            sums[slice_at(started).1] += sent;
+            let first = BulkStats::first_word(peer, class, method);
             self.stats.0[first + 1] += sent.bytes;
             self.stats.0[first + 2] += sent.nanoseconds;
         }
