@@ -28,4 +28,4 @@ mod uring;
 mod worker_context;
 
 pub use error::{Error, Result};
-pub use server::{RootReopener, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
+pub use server::{Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};

@@ -177,27 +177,6 @@ pub struct Server {
     fork_server: Option<ForkServer>,
 }
 
-/// Opens the directory of a server anew while it serves.
-#[derive(Debug)]
-pub struct RootReopener {
-    root: Arc<DocumentRoot>,
-    /// What the process that forks looks at, under [`ServerModel::Fork`].
-    fork_status: Option<ForkStatus>,
-}
-
-impl RootReopener {
-    /// Opens what the path of the directory names now. Connections go on; a file of the former directory may be sent for a second more,
-    /// and under [`ServerModel::Fork`] until the connections that there are have ended.
-    ///
-    /// # Errors
-    /// A path that is no directory any more: the former one is served on.
-    pub fn reopen(&self) -> Result<()> {
-        self.root.reopen()?;
-        self.fork_status.iter().for_each(ForkStatus::request_reopen);
-        Ok(())
-    }
-}
-
 /// What a server did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerTotals {
@@ -285,10 +264,17 @@ impl Server {
         Ok(Self { service, model: setup.model, stats, fork_server })
     }
 
-    /// What opens its directory anew.
-    pub fn reopener(&self) -> RootReopener {
+    /// What opens its directory anew while it serves: what the path of the directory names then. Connections go on; a file of the former
+    /// directory may be sent for a second more, and under [`ServerModel::Fork`] until the connections that there are have ended. The error
+    /// is a path that is no directory any more: the former one is served on.
+    pub fn reopener(&self) -> impl Fn() -> Result<()> + use<> {
+        let root = Arc::clone(&self.service.root);
         let fork_status = self.fork_server.as_ref().map(|server| server.status.clone());
-        RootReopener { root: Arc::clone(&self.service.root), fork_status }
+        move || {
+            root.reopen()?;
+            fork_status.iter().for_each(ForkStatus::request_reopen);
+            Ok(())
+        }
     }
 
     /// Where it answers what it uses, if it does.

@@ -362,11 +362,11 @@ impl CachedDate {
     #[inline]
     fn tick(&mut self, now: Instant) -> bool {
         self.now = now;
-        let is_another = now >= self.next;
-        if is_another {
-            self.format(now);
+        if now < self.next {
+            return false;
         }
-        is_another
+        self.format(now);
+        true
     }
 
     fn format(&mut self, now: Instant) {

@@ -109,7 +109,7 @@ impl StepRunner {
         let planned = spec.warm_up + spec.duration;
         let before = self.sample()?;
         let begun = Instant::now();
-        let (load, from, to) = std::thread::scope(|scope| {
+        let (load, (from, to)) = std::thread::scope(|scope| {
             let generator = ThreadBuilder::named("load")
                 .start_in(scope, || run_load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
             let looks = {
@@ -118,8 +118,7 @@ impl StepRunner {
             };
             let load =
                 generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
-            let (load, (from, to)) = (load?, looks?);
-            Ok::<_, Error>((load, from, to))
+            Ok::<_, Error>((load?, looks?))
         })?;
         if let Some(signal) = load.interrupted {
             return Err(Error::Interrupted(signal));

@@ -151,10 +151,9 @@ impl UsageDelta {
     /// The interface other than loopback that sent most.
     pub fn busiest_link(&self) -> Option<String> {
         let links = self.to.links.iter().filter(|link| !link.is_loopback);
-        links
-            .filter_map(|link| Some((self.link_send_rate(&link.name)?, link)))
-            .max_by(|first, second| first.0.total_cmp(&second.0))
-            .map(|(_, link)| link.name.clone())
+        let rates = links.filter_map(|link| Some((self.link_send_rate(&link.name)?, link)));
+        let busiest = rates.max_by(|(first, _), (second, _)| first.total_cmp(second));
+        busiest.map(|(_, link)| link.name.clone())
     }
 
     /// Bytes a second that an interface sent, headers included.
@@ -179,6 +178,7 @@ impl UsageDelta {
         let in_flight = since(|server| server.in_flight);
         // Time for which answers were up to the network.
         let network_time = since(|server| server.sending - server.window_limited - server.send_buffer_limited);
+        let without_cpu = to.sampling_without_cpu.zip(from.sampling_without_cpu);
         // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
         let time = (to.at - from.at).max(1.0);
         Some(ServerUse {
@@ -190,10 +190,7 @@ impl UsageDelta {
             window: share(since(|server| server.window_limited), in_flight),
             in_network: share(network_time, in_flight),
             blocked: since(|server| server.blocked) / time,
-            sampling_without_cpu: to
-                .sampling_without_cpu
-                .zip(from.sampling_without_cpu)
-                .map(|(to, from)| (to - from).max(0.0) / time),
+            sampling_without_cpu: without_cpu.map(|(to, from)| (to - from).max(0.0) / time),
             accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
         })
     }

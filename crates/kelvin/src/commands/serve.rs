@@ -36,10 +36,10 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     if let Some(stats) = stats {
         log.note(format_args!("telling whoever has the token what it uses at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
-    let reopener = server.reopener();
+    let reopen = server.reopener();
     let served = server.serve(|| {
         if stop_signals::take_reopen_request() {
-            match reopener.reopen() {
+            match reopen() {
                 Ok(()) => log.note(format_args!("opened {root} anew")),
                 Err(error) => log.note(format_args!("serving what was opened before: {error}")),
             }
