@@ -213,7 +213,7 @@ impl BlockingClient<'_> {
     fn run(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
             let goes_on = match self.state.connection.next_io() {
-                NextIo::Send => self.send(context)?,
+                NextIo::Send => self.send(context).is_ok(),
                 NextIo::Advance => {
                     context.site.is_draining = self.shutdown.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
@@ -243,7 +243,7 @@ impl BlockingClient<'_> {
     }
 
     /// Sends some.
-    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
+    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         self.limit_wait(Timeout::Send, context)?;
         let sent = match context.sender.send_some(&mut self.state.connection, self.socket) {
             Ok(sent) => sent,
@@ -251,14 +251,15 @@ impl BlockingClient<'_> {
             Err(error) => return Err(error),
         };
         context.stats.bytes += sent as u64;
-        // The call may have waited, which the next one to receive shows by itself.
-        if !matches!(self.state.connection.next_io(), NextIo::Receive | NextIo::End) {
+        // The call may have waited. Between two requests the next call to receive shows how long.
+        let connection = &self.state.connection;
+        if !matches!(connection.next_io(), NextIo::Receive | NextIo::End) || connection.has_partial_request() {
             context.site.tick(Instant::now());
         }
         if sent > 0 {
             self.state.last_active = context.site.now();
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Receives what comes; `false` at the end.

@@ -126,11 +126,13 @@ impl LoadStudy {
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
-        let mut counted = streams.iter().filter_map(|streams| streams[0].1[0].server.to.server.as_ref());
+        // The first round of the first pattern at each server.
+        let first_rounds: Vec<&StepResult> = streams.iter().map(|streams| &streams[0].1[0]).collect();
+        let mut counted = first_rounds.iter().filter_map(|round| round.server.to.server.as_ref());
         let congestion_control = counted.find_map(|server| server.congestion_control.as_deref());
         Ok(Self {
             steps: step_order(&users, &tested, setup.visits, setup.seed),
-            reported: ReportedMetrics::from_step(&streams[0][0].1[0], servers[0].conditions.network),
+            reported: ReportedMetrics::from_step(first_rounds[0], servers[0].conditions.network),
             notes: notes(&sweeps, congestion_control),
             sweeps,
             seed: setup.seed,
