@@ -124,87 +124,51 @@ impl Series {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AxisKind {
-    /// Nanoseconds.
-    Nanoseconds,
-    /// Cycles.
-    Cycles,
-    /// Hertz.
-    Hertz,
-    /// Bytes, in binary units.
-    Bytes,
-    /// Bytes per second.
-    BytesPerSecond,
-    /// Operations per second.
-    PerSecond,
-    /// A pure number.
+    /// A pure number, or a count.
     Number,
     /// Seconds of the run.
     Seconds,
+    /// Values of metrics in another unit.
+    #[serde(untagged)]
+    Unit(Unit),
 }
 
 impl From<Unit> for AxisKind {
     fn from(unit: Unit) -> Self {
-        match unit {
-            Unit::Nanoseconds => Self::Nanoseconds,
-            Unit::Cycles => Self::Cycles,
-            Unit::Hertz => Self::Hertz,
-            Unit::Bytes => Self::Bytes,
-            Unit::BytesPerSecond => Self::BytesPerSecond,
-            Unit::PerSecond => Self::PerSecond,
-            Unit::Ratio | Unit::Count => Self::Number,
-        }
+        if matches!(unit, Unit::Ratio | Unit::Count) { Self::Number } else { Self::Unit(unit) }
     }
 }
 
 impl AxisKind {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Nanoseconds,
-        Self::Cycles,
-        Self::Hertz,
-        Self::Bytes,
-        Self::BytesPerSecond,
-        Self::PerSecond,
-        Self::Number,
-        Self::Seconds,
-    ];
-
-    /// The metric unit behind it, if there is one.
-    fn unit(self) -> Option<Unit> {
-        [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes, Unit::BytesPerSecond, Unit::PerSecond]
-            .into_iter()
-            .find(|unit| Self::from(*unit) == self)
-    }
-
     /// Its scales: from which size, divided by what, with which symbol; smallest first.
     pub fn scales(self) -> Vec<(f64, f64, &'static str)> {
-        match (self.unit(), self) {
-            (Some(unit), _) => {
-                units::reading_scales(unit).map(|(least, scale)| (least, scale.factor, scale.symbol)).collect()
+        match self {
+            Self::Unit(unit) => {
+                units::reading_scales(unit).map(|(start, scale)| (start, scale.factor, scale.symbol)).collect()
             }
-            (None, Self::Seconds) => vec![(0.0, 1.0, "s")],
-            (None, _) => vec![(0.0, 1.0, "")],
+            Self::Number => vec![(0.0, 1.0, "")],
+            Self::Seconds => vec![(0.0, 1.0, "s")],
         }
     }
 
     /// A range as text, in one unit where its ends lie close together.
     pub fn span(self, low: f64, high: f64) -> String {
-        match self.unit() {
-            Some(unit) => units::span(low, high, unit),
-            None if low == high => self.text(low),
-            None => format!("{} to {}", self.text(low), self.text(high)),
+        match self {
+            Self::Unit(unit) => units::span(low, high, unit),
+            _ if low == high => self.text(low),
+            _ => format!("{} to {}", self.text(low), self.text(high)),
         }
     }
 
     /// A number of this axis as text, with its unit.
     pub fn text(self, value: f64) -> String {
         let is_whole = value >= 0.0 && value.fract() == 0.0;
-        match (self.unit(), self) {
-            (Some(Unit::Bytes), _) if is_whole => units::bytes(value as u64),
-            (Some(unit), _) => units::value_text(value, unit),
-            (None, Self::Number) if is_whole => units::count(value as u64),
-            (None, Self::Seconds) => units::value_text(value * 1e9, Unit::Nanoseconds),
-            (None, _) => units::value_text(value, Unit::Ratio),
+        match self {
+            Self::Unit(Unit::Bytes) if is_whole => units::bytes(value as u64),
+            Self::Unit(unit) => units::value_text(value, unit),
+            Self::Number if is_whole => units::count(value as u64),
+            Self::Number => units::value_text(value, Unit::Ratio),
+            Self::Seconds => units::value_text(value * 1e9, Unit::Nanoseconds),
         }
     }
 }

@@ -15,6 +15,7 @@ mod summary;
 use std::collections::BTreeMap;
 use std::io;
 
+use kelvin_core::Unit;
 use serde::Serialize;
 
 use crate::escape::{HtmlPiece, Markup, html};
@@ -67,9 +68,11 @@ impl<'f> PageData<'f> {
             Drawing::Plot(plot) => FigureData::Plot(PlotLayout::new(plot).into()),
             Drawing::Heat(heat) => FigureData::Heat(heat),
         };
+        let units = [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes, Unit::BytesPerSecond, Unit::PerSecond];
+        let kinds = units.map(AxisKind::Unit).into_iter().chain([AxisKind::Number, AxisKind::Seconds]);
         Self {
-            scales: AxisKind::ALL.map(|kind| (kind, kind.scales())).into(),
-            binary: [AxisKind::Bytes],
+            scales: kinds.map(|kind| (kind, kind.scales())).collect(),
+            binary: [AxisKind::Unit(Unit::Bytes)],
             line_styles: SeriesRole::ALL.map(|role| (role, LineStyle::for_role(role))).into(),
             max_ranges: MAX_PREDICTED_BANDS,
             margins: svg::MARGINS,

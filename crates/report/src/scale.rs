@@ -1,5 +1,6 @@
 //! Axes: the place of a value, linear or logarithmic, and the ticks.
 
+use kelvin_core::Unit;
 use serde::{Serialize, Serializer};
 
 use crate::figures::{AxisKind, FigureAxis, Sig6};
@@ -129,7 +130,7 @@ fn padded_range(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
 fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
     let (from, to) = (10f64.powf(low), 10f64.powf(high));
     // Small fractions are no round numbers in powers of two: 0.0625.
-    let by_two = kind == AxisKind::Bytes || kind == AxisKind::Number && from >= 0.1;
+    let by_two = kind == AxisKind::Unit(Unit::Bytes) || kind == AxisKind::Number && from >= 0.1;
     if by_two && to / from >= 4.0 {
         return powers_of_two(from.log2().ceil() as i32, to.log2().floor() as i32);
     }
@@ -155,7 +156,7 @@ fn powers_of_two(from: i32, to: i32) -> Vec<f64> {
 /// Ticks at 1, 2 or 5 times a power of ten (of two for sizes).
 fn linear_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
     let rough = (high - low) / LINEAR_TICKS;
-    let step = if kind == AxisKind::Bytes {
+    let step = if kind == AxisKind::Unit(Unit::Bytes) {
         2f64.powf(rough.log2().ceil())
     } else {
         let power = 10f64.powf(rough.log10().floor());
@@ -197,13 +198,13 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_ticks_only() {
-        let ticks = labels(&[4096.0, 268_435_456.0], AxisKind::Bytes, true);
+        let ticks = labels(&[4096.0, 268_435_456.0], AxisKind::Unit(Unit::Bytes), true);
         assert_eq!(ticks, ["4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB"]);
     }
 
     #[test]
     fn zero_is_on_logarithmic_axis() {
-        let scale = scale_over(&[0.0, 4096.0, 16_384.0], &axis(AxisKind::Bytes, true));
+        let scale = scale_over(&[0.0, 4096.0, 16_384.0], &axis(AxisKind::Unit(Unit::Bytes), true));
         assert_eq!(scale.share_of_value(0.0), 0.0);
         assert!((scale.share_of_value(4096.0) - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(scale.ticks()[0].label, "0");
@@ -212,10 +213,13 @@ mod tests {
     #[test]
     fn times_have_decimal_ticks() {
         assert_eq!(
-            labels(&[1.0, 100_000.0], AxisKind::Nanoseconds, true),
+            labels(&[1.0, 100_000.0], AxisKind::Unit(Unit::Nanoseconds), true),
             ["1 ns", "10 ns", "100 ns", "1 µs", "10 µs", "100 µs"]
         );
-        assert_eq!(labels(&[0.0, 10.0], AxisKind::Nanoseconds, false), ["0", "2 ns", "4 ns", "6 ns", "8 ns", "10 ns"]);
+        assert_eq!(
+            labels(&[0.0, 10.0], AxisKind::Unit(Unit::Nanoseconds), false),
+            ["0", "2 ns", "4 ns", "6 ns", "8 ns", "10 ns"]
+        );
         assert_eq!(labels(&[0.0, 0.3], AxisKind::Number, false), ["0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3"]);
     }
 

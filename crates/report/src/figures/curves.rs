@@ -271,7 +271,7 @@ pub(super) fn lines_of(curve: &Curve<'_>) -> Vec<(Name, String)> {
 
 /// The axis that a curve runs over.
 pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
-    let kind = if curve.axis.scale == AxisScale::Bytes { AxisKind::Bytes } else { AxisKind::Number };
+    let kind = if curve.axis.scale == AxisScale::Bytes { AxisKind::Unit(Unit::Bytes) } else { AxisKind::Number };
     FigureAxis::new(curve.axis.label.as_str(), kind).logarithmic(curve.axis.scale != AxisScale::Linear)
 }
 

@@ -308,13 +308,16 @@ mod tests {
         );
         assert_eq!((steps.step_of(10.0), steps.step_of(1280.0)), (0, 6));
         assert!((steps.lower_bound(3) - 80.0).abs() < 1e-9);
-        assert_eq!(steps.labels(AxisKind::Nanoseconds)[6], "640 ns to 1.28 µs");
+        assert_eq!(steps.labels(AxisKind::Unit(Unit::Nanoseconds))[6], "640 ns to 1.28 µs");
     }
 
     #[test]
     fn equal_values_have_one_step() {
         let steps = ColorSteps { low: 5.0, high: 5.0 };
-        assert_eq!((steps.step_of(5.0), steps.labels(AxisKind::Nanoseconds)), (0, vec!["5.00 ns".to_owned()]));
+        assert_eq!(
+            (steps.step_of(5.0), steps.labels(AxisKind::Unit(Unit::Nanoseconds))),
+            (0, vec!["5.00 ns".to_owned()])
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The distributions of round trips: the time that 1 in N exceeds, by protocol and placement.
 
 use kelvin_analysis::{MetricResult, samples_as_found};
-use kelvin_core::{AxisScale, Case, Name, Value};
+use kelvin_core::{AxisScale, Case, Name, Unit, Value};
 use kelvin_stats::Samples;
 
 use super::curves::name_with_suffix;
@@ -40,7 +40,7 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
     let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
     let x = FigureAxis::new("1 in N round trips takes longer: N", AxisKind::Number);
-    let y = FigureAxis::new("time of a round trip", AxisKind::Nanoseconds);
+    let y = FigureAxis::new("time of a round trip", Unit::Nanoseconds);
     let mut description: Vec<String> = lines.iter().map(TailLine::describe).collect();
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
@@ -103,7 +103,7 @@ impl TailLine {
 
     /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
     fn describe(&self) -> String {
-        let text = |point: Point| AxisKind::Nanoseconds.text(point.y);
+        let text = |point: Point| units::value_text(point.y, Unit::Nanoseconds);
         let times = MARKED_QUANTILES.iter().filter_map(|&(one_in, _)| {
             let time = text(self.point_at(one_in)?);
             Some(if one_in == 2.0 { format!("half exceed {time}") } else { format!("one in {one_in} {time}") })

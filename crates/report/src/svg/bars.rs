@@ -105,6 +105,7 @@ mod tests {
     use kelvin_core::Unit;
 
     use super::*;
+    use crate::svg::CHARACTER_WIDTH;
 
     /// The bars of rows with labels of these lengths.
     fn drawn(lengths: [usize; 3]) -> String {
@@ -123,7 +124,7 @@ mod tests {
             metrics: Vec::new(),
             bars: Some([0, 1]),
         };
-        inline(&table).into_string()
+        inline(&table).as_str().to_owned()
     }
 
     /// The numbers that stand after this text.

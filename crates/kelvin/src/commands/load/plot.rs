@@ -1,5 +1,6 @@
 //! Several loads on one server as one figure: throughput against response time, users and rates as lines of their own.
 
+use kelvin_core::Unit;
 use kelvin_core::load::{LatencySummary, LoadResult, OfferedLoad};
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole};
 
@@ -27,8 +28,8 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
         description: loads.iter().map(text::load_sentence).collect(),
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
-            x: figure_axis("right answers a second", AxisKind::PerSecond, false),
-            y: figure_axis("response time", AxisKind::Nanoseconds, slowest > LOG_AXIS_RATIO * fastest),
+            x: figure_axis("right answers a second", AxisKind::Unit(Unit::PerSecond), false),
+            y: figure_axis("response time", AxisKind::Unit(Unit::Nanoseconds), slowest > LOG_AXIS_RATIO * fastest),
             guides: Vec::new(),
             marks: Vec::new(),
             series,
