@@ -257,6 +257,11 @@ impl<'a> DataTable<'a> {
         Self { label: title, class: "plain numbers", caption: title, shows_caption: false, columns, rows }
     }
 
+    /// A table of words below its caption.
+    fn of_words(label: &'a str, caption: &'a str, columns: &'a [&'a str], rows: Markup) -> Self {
+        Self { label, class: "plain", caption, shows_caption: true, columns, rows }
+    }
+
     pub(crate) fn markup(&self) -> Markup {
         let Self { label, class, caption, shows_caption, columns, rows } = self;
         let unseen = (!shows_caption).then(|| html!(" class=\"unseen\""));

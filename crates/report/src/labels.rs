@@ -11,22 +11,22 @@ pub use kelvin_core::units::plural;
 use crate::scale::min_max;
 use crate::{Report, units};
 
-/// The title of an area, by its id; an unknown area is its own title.
-pub fn area(id: &str) -> String {
-    match id {
-        "cpu" => "CPU".into(),
-        "os" => "Operating system services".into(),
-        "mem" => "Memory".into(),
-        "file" => "Files and disks".into(),
-        "net" => "Network".into(),
-        "transfer" => "File transfer".into(),
-        "load" => "Server under load".into(),
-        other => other.into(),
-    }
-}
+/// The areas in the order of reports, with their titles.
+const AREAS: [(&str, &str); 7] = [
+    ("cpu", "CPU"),
+    ("os", "Operating system services"),
+    ("mem", "Memory"),
+    ("file", "Files and disks"),
+    ("net", "Network"),
+    ("transfer", "File transfer"),
+    ("load", "Server under load"),
+];
 
-/// The areas in the order of reports.
-pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "load"];
+/// The place of an area and its title, by its id; an unknown area comes last, and is its own title.
+pub fn area(id: &str) -> (usize, String) {
+    let place = AREAS.iter().position(|(area, _)| *area == id).unwrap_or(AREAS.len());
+    (place, AREAS.get(place).map_or(id, |(_, title)| title).to_owned())
+}
 
 /// A measurement against its prediction, in one word.
 pub use kelvin_analysis::wording::verdict_word;

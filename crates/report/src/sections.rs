@@ -310,10 +310,10 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     // Comparisons with rivals have their own table.
     let results = report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result));
     let mut areas = grouped(results.map(|result| (result.metric.area(), result)));
-    areas.sort_by_key(|(area, _)| labels::AREAS.iter().position(|known| known == area).unwrap_or(usize::MAX));
+    areas.sort_by_key(|(area, _)| labels::area(area).0);
     let section = |(area, results): (&'static str, Vec<&'a MetricResult>)| Section {
         area,
-        title: labels::area(area),
+        title: labels::area(area).1,
         common_axes: CommonAxes::of_results(&results),
         entries: entries(&results),
     };

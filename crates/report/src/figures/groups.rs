@@ -69,7 +69,7 @@ fn own_name(curve: &Curve<'_>) -> &'static str {
 fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
     match (group, delay_against_rate(group)) {
         ([curve], _) => curve_figures(report, curve),
-        (_, Some(pair)) => loaded_figure(&pair).into_iter().collect(),
+        (_, Some(pair)) => loaded_figure(pair).into_iter().collect(),
         _ => family_figures(report, group),
     }
 }
@@ -126,8 +126,8 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &Named
 /// The family's id and what sets this figure apart; without that the members, for the bare id may be a metric's.
 fn family_id(family: &[&Curve<'_>], label: &str) -> String {
     let id = family.first().and_then(|curve| parent_id(curve)).unwrap_or_default();
-    let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
-    safe_file_name(&format!("{id} {}", if label.is_empty() { names.join(" ") } else { label.to_owned() }))
+    let names = family.iter().map(|curve| own_name(curve)).collect::<Vec<_>>().join(" ");
+    safe_file_name(&format!("{id} {}", if label.is_empty() { &names } else { label }))
 }
 
 /// `Bandwidth of read, write and copy over working set, cpus=one`.
@@ -156,40 +156,34 @@ fn capitalized(part: &str) -> String {
 
 // ---- A delay against its rate: both are measured, the parameter only sets them.
 
-/// A duration and a rate over the same parameters.
-struct DelayAgainstRate<'c, 'a> {
-    delay: &'c Curve<'a>,
-    rate: &'c Curve<'a>,
-}
-
-fn delay_against_rate<'c, 'a>(group: &[&'c Curve<'a>]) -> Option<DelayAgainstRate<'c, 'a>> {
+/// The duration and the rate of a group of just these two.
+fn delay_against_rate<'c, 'a>(group: &[&'c Curve<'a>]) -> Option<[&'c Curve<'a>; 2]> {
     let [a, b] = group else { return None };
-    let is = |curve: &Curve<'_>, unit| curve.metric.unit == unit;
-    let pair = |delay, rate| {
-        (is(delay, Unit::Nanoseconds) && is(rate, Unit::BytesPerSecond)).then_some(DelayAgainstRate { delay, rate })
+    let is_pair = |delay: &Curve<'_>, rate: &Curve<'_>| {
+        delay.metric.unit == Unit::Nanoseconds && rate.metric.unit == Unit::BytesPerSecond
     };
-    pair(*a, *b).or_else(|| pair(*b, *a))
+    [[*a, *b], [*b, *a]].into_iter().find(|[delay, rate]| is_pair(delay, rate))
 }
 
-fn loaded_figure(pair: &DelayAgainstRate<'_, '_>) -> Option<Figure> {
+fn loaded_figure(pair: [&Curve<'_>; 2]) -> Option<Figure> {
+    let [delay, rate] = pair;
     let (mut series, mut description) = (Vec::new(), Vec::new());
-    for (style, line) in pair.delay.series.iter().enumerate() {
-        let Some(rates) = pair.rate.series.iter().find(|rates| rates.label == line.label) else { continue };
+    for (style, line) in delay.series.iter().enumerate() {
+        let Some(rates) = rate.series.iter().find(|rates| rates.label == line.label) else { continue };
         series.extend(loaded_series(line, rates, style));
         description.extend(describe_loaded(pair, line, rates));
     }
     if !is_measured(&series) {
         return None;
     }
-    let (delay, rate) = (pair.delay.metric, pair.rate.metric);
-    let (what, by) = (own_name(pair.delay), own_name(pair.rate));
-    let y = FigureAxis::new(what, delay.unit).logarithmic(needs_log_axis(y_values(&series)));
-    let x = FigureAxis::new(format!("measured {by}"), rate.unit);
+    let (what, by) = (own_name(delay), own_name(rate));
+    let y = FigureAxis::new(what, delay.metric.unit).logarithmic(needs_log_axis(y_values(&series)));
+    let x = FigureAxis::new(format!("measured {by}"), rate.metric.unit);
     Some(Figure {
-        id: safe_file_name(&format!("{}.{what}-{by}", parent_id(pair.delay)?)),
-        title: format!("{} against the {by} at which it was measured, by {}", capitalized(what), pair.delay.axis.label),
+        id: safe_file_name(&format!("{}.{what}-{by}", parent_id(delay)?)),
+        title: format!("{} against the {by} at which it was measured, by {}", capitalized(what), delay.axis.label),
         description,
-        shows: [lines_of(pair.delay), lines_of(pair.rate)].concat(),
+        shows: pair.map(lines_of).concat(),
         drawing: Drawing::Plot(Plot::new(x, y, series)),
     })
 }
@@ -211,22 +205,17 @@ fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) 
 }
 
 /// Both ends of a line in words, and how far the delay rose.
-fn describe_loaded(pair: &DelayAgainstRate<'_, '_>, line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
+fn describe_loaded([delay, rate]: [&Curve<'_>; 2], line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
     let both = |(position, result): &(u64, &MetricResult)| {
-        let [delay, ..] = headline(result)?;
-        let [rate, ..] = headline(result_at(rates, *position)?)?;
-        Some((*position, delay, rate))
+        let rate = headline(result_at(rates, *position)?)?;
+        Some((*position, headline(result)?[0], rate[0]))
     };
     let points: Vec<(u64, f64, f64)> = line.points.iter().filter_map(both).collect();
     let (first, last) = (points.first()?, points.last()?);
-    let end = |(position, delay, rate): &(u64, f64, f64)| {
-        format!(
-            "{} at {} ({} {})",
-            units::value_text(*delay, pair.delay.metric.unit),
-            units::value_text(*rate, pair.rate.metric.unit),
-            pair.delay.axis.name,
-            units::axis_value(Value::Integer(*position), pair.delay.axis.scale)
-        )
+    let end = |&(position, time, bytes): &(u64, f64, f64)| {
+        let bytes = units::value_text(bytes, rate.metric.unit);
+        let position = units::axis_value(Value::Integer(position), delay.axis.scale);
+        format!("{} at {bytes} ({} {position})", units::value_text(time, delay.metric.unit), delay.axis.name)
     };
     Some(format!(
         "{}from {} to {}, {} times as long{}.",

@@ -101,7 +101,7 @@ fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
             let title = if case.is_empty() { "Causes".to_owned() } else { format!("Causes at {case}") };
             boxed(&title, crate::why::sum_and_notes(explanation))
         }
-        None if results.len() == 1 => not_tried(result),
+        None if results.len() == 1 && labels::is_gap(result.verdict) => not_tried(result),
         None => Markup::new(),
     };
     results.iter().map(causes).collect()
@@ -115,27 +115,16 @@ fn inputs(prediction: &Prediction) -> Markup {
         let value = units::value_text(input.value, input.unit);
         html!("<tr><th>{}</th><td class=\"number\">{}</td><td>{}</td></tr>", input.name, value, input.source)
     };
-    DataTable {
-        label: "Inputs of the prediction",
-        class: "plain",
-        caption: "Inputs",
-        shows_caption: true,
-        columns: &["Input", "Value", "From"],
-        rows: prediction.inputs.iter().map(row).collect(),
-    }
-    .markup()
+    let rows = prediction.inputs.iter().map(row).collect();
+    DataTable::of_words("Inputs of the prediction", "Inputs", &["Input", "Value", "From"], rows).markup()
 }
 
 /// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
 fn not_tried(result: &MetricResult) -> Markup {
-    if !labels::is_gap(result.verdict) {
-        return Markup::new();
-    }
     if result.explained_by.is_empty() {
         return html!("<p>Nothing was shown to explain the gap.</p>");
     }
-    let link = |id: &kelvin_core::Name| html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), id);
-    let links: Vec<Markup> = result.explained_by.iter().map(link).collect();
+    let links = result.explained_by.iter().map(|id| html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), id));
     html!(
         "<p>Nothing was shown to explain the gap. Hazards of this run that touch such figures, none of them tried: {}.</p>",
         Markup::joined(links, ", ")
@@ -315,15 +304,8 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     if rows.is_empty() {
         return rows;
     }
-    DataTable {
-        label: "Published values",
-        class: "plain",
-        caption: "Published on other machines",
-        shows_caption: true,
-        columns: &["Machine", "Case", "Value", "Remarks"],
-        rows,
-    }
-    .markup()
+    let columns = ["Machine", "Case", "Value", "Remarks"];
+    DataTable::of_words("Published values", "Published on other machines", &columns, rows).markup()
 }
 
 /// A link to the method, if it is in the report.

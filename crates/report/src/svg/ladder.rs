@@ -3,7 +3,7 @@
 pub(crate) mod compared;
 mod frame;
 
-use kelvin_core::{Estimate, PredictionVerdict, Rung};
+use kelvin_core::{Estimate, OverviewFigure, PredictionVerdict, Rung};
 
 use self::frame::{LadderFrame, LadderMark, LadderRow, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond};
 use super::{SvgFile, path, title_lines};
@@ -104,24 +104,20 @@ impl<'a> Ladder<'a> {
 
     /// The marks that are there, and what they mean.
     fn legend_entries(&self) -> Vec<(LadderMark, &str)> {
-        let has = |against| self.rungs.iter().any(|rung| rung.figure.verdict == against);
-        let mut marks = vec![(LadderMark::Range, "predicted"), (LadderMark::Circle("ladder-dot"), "measured")];
-        if self.rungs.iter().any(|rung| rung.figure.class_range.is_some()) {
-            marks.push((LadderMark::Line("ladder-class"), labels::CLASS_LABEL));
-        }
-        if has(PredictionVerdict::Slower) {
-            marks.push((LadderMark::Circle("ladder-dot slower"), "slower than predicted"));
-        }
-        if has(PredictionVerdict::Faster) {
-            marks.push((LadderMark::Circle("ladder-dot faster"), "faster"));
-        }
-        if self.rungs.iter().any(|rung| rung.figure.as_found.is_some()) {
-            marks.push((LadderMark::Diamond(AS_FOUND_CLASS), labels::AS_FOUND_LABEL));
-        }
-        if let Some((_, title)) = compared_reference(self.report) {
-            marks.push((LadderMark::Circle("ladder-published"), title));
-        }
-        marks
+        let any = |is: &dyn Fn(&OverviewFigure) -> bool| self.rungs.iter().any(|rung| is(&rung.figure));
+        let has = |verdict| any(&|figure| figure.verdict == verdict);
+        let (slower, faster) = ("ladder-dot slower", "ladder-dot faster");
+        let marks = [
+            (true, LadderMark::Range, "predicted"),
+            (true, LadderMark::Circle("ladder-dot"), "measured"),
+            (any(&|figure| figure.class_range.is_some()), LadderMark::Line("ladder-class"), labels::CLASS_LABEL),
+            (has(PredictionVerdict::Slower), LadderMark::Circle(slower), "slower than predicted"),
+            (has(PredictionVerdict::Faster), LadderMark::Circle(faster), "faster"),
+            (any(&|figure| figure.as_found.is_some()), LadderMark::Diamond(AS_FOUND_CLASS), labels::AS_FOUND_LABEL),
+        ];
+        let marks = marks.into_iter().filter(|(is_shown, ..)| *is_shown).map(|(_, mark, text)| (mark, text));
+        let published = compared_reference(self.report);
+        marks.chain(published.map(|(_, title)| (LadderMark::Circle("ladder-published"), title))).collect()
     }
 }
 

@@ -27,6 +27,8 @@ const ASCII_MARKS: [char; 4] = ['o', '*', '#', 'x'];
 
 /// The points of one curve.
 pub(super) struct PointTable<'a> {
+    terminal: &'a Terminal,
+    unicode: bool,
     curve: &'a Curve<'a>,
     title: String,
     /// The lines of which a point was measured.
@@ -41,7 +43,7 @@ type TextGrid = Vec<Vec<String>>;
 
 impl<'a> PointTable<'a> {
     /// The table of a curve.
-    pub fn new(curve: &'a Curve<'a>) -> Self {
+    pub fn new(curve: &'a Curve<'a>, terminal: &'a Terminal, unicode: bool) -> Self {
         // What has no figure at all is said below the table.
         let measured = |line: &&CurveSeries<'a>| line.points.iter().any(|point| point.1.outcome.summary().is_some());
         let lines: Vec<&CurveSeries<'a>> = curve.series.iter().filter(measured).collect();
@@ -54,13 +56,16 @@ impl<'a> PointTable<'a> {
             title: if common.is_empty() { clean(summary) } else { clean(&format!("{summary}, {common}")) },
             names: lines.iter().map(|line| clean(&line_name(curve, &alike.rest_of(&line.held)))).collect(),
             positions: positions.into_iter().collect(),
+            terminal,
+            unicode,
             curve,
             lines,
         }
     }
 
     /// The table in at most this many rows.
-    pub fn lines(&self, terminal: &Terminal, unicode: bool, max_rows: usize) -> Vec<String> {
+    pub fn lines(&self, max_rows: usize) -> Vec<String> {
+        let terminal = self.terminal;
         let mut lines = vec![String::new()];
         lines.extend(wrap(&self.title, terminal.width()));
         if self.positions.is_empty() {
@@ -74,7 +79,7 @@ impl<'a> PointTable<'a> {
         let upright = self.grid(&shown);
         let turned = transposed(&self.grid(&self.positions));
         if width(&upright) <= terminal.width() {
-            lines.extend(self.with_plot(&upright, &shown, (terminal, unicode)));
+            lines.extend(self.with_plot(&upright, &shown));
         } else if width(&turned) <= terminal.width() {
             shown.clone_from(&self.positions);
             lines.extend(aligned(&turned, terminal));
@@ -108,10 +113,10 @@ impl<'a> PointTable<'a> {
     }
 
     /// The table with its picture to the right, if there is room.
-    fn with_plot(&self, grid: &TextGrid, shown: &[u64], (terminal, unicode): (&Terminal, bool)) -> Vec<String> {
-        let table = aligned(grid, terminal);
-        let room = terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
-        let marks = if unicode { UNICODE_MARKS } else { ASCII_MARKS };
+    fn with_plot(&self, grid: &TextGrid, shown: &[u64]) -> Vec<String> {
+        let table = aligned(grid, self.terminal);
+        let room = self.terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
+        let marks = if self.unicode { UNICODE_MARKS } else { ASCII_MARKS };
         let headlines = self.curve.results().filter_map(|result| Some(result.outcome.summary()?.headline));
         let headlines: Vec<f64> = headlines.collect();
         let is_log = needs_log_axis(headlines.iter().copied());
@@ -124,23 +129,23 @@ impl<'a> PointTable<'a> {
         for (index, line) in table.into_iter().enumerate() {
             let picture = match index.checked_sub(1) {
                 None => track.title(self.curve.metric.unit),
-                Some(row) => self.track(shown[row], &track, (marks, unicode)),
+                Some(row) => self.track(shown[row], &track, marks),
             };
             // All lines are as wide as the grid, whatever styles they have.
             lines.push(format!("{line}{:gap$}{picture}", "").trim_end().to_owned());
         }
-        lines.push(terminal.paint(TextStyle::Faint, &self.legend(marks, unicode)));
+        lines.push(self.terminal.paint(TextStyle::Faint, &self.legend(marks)));
         lines
     }
 
     /// The marks of all lines at one position; of a line alone also the range that was predicted.
-    fn track(&self, position: u64, track: &PlotTrack, (marks, unicode): ([char; 4], bool)) -> String {
+    fn track(&self, position: u64, track: &PlotTrack, marks: [char; 4]) -> String {
         let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == position).map(|point| point.1);
         let range = match self.lines[..] {
             [line] => result(line).and_then(|result| result.prediction.as_ref()),
             _ => None,
         };
-        let range = range.map(|range| ([range.low, range.high], predicted_mark(unicode)));
+        let range = range.map(|range| ([range.low, range.high], self.predicted_mark()));
         let headline = |(line, mark): (&&CurveSeries<'a>, char)| {
             let headline = result(line)?.outcome.summary()?.headline;
             Some(([headline; 2], mark))
@@ -148,13 +153,17 @@ impl<'a> PointTable<'a> {
         track.row(range.into_iter().chain(self.lines.iter().zip(marks).filter_map(headline)))
     }
 
-    fn legend(&self, marks: [char; 4], unicode: bool) -> String {
+    fn predicted_mark(&self) -> char {
+        if self.unicode { '━' } else { '=' }
+    }
+
+    fn legend(&self, marks: [char; 4]) -> String {
         let named =
             |(name, mark): (&String, char)| format!("{mark} {}", if name.is_empty() { "measured" } else { name });
         let mut parts: Vec<String> = self.names.iter().zip(marks).map(named).collect();
         let is_predicted = self.curve.results().any(|result| result.prediction.is_some());
         if self.names.len() == 1 && is_predicted {
-            parts.insert(0, format!("{} predicted", predicted_mark(unicode)));
+            parts.insert(0, format!("{} predicted", self.predicted_mark()));
         }
         parts.join("  ")
     }
@@ -199,10 +208,6 @@ fn point_list(points: &[String]) -> String {
         0 => named,
         more => format!("{named} and {more} more"),
     }
-}
-
-fn predicted_mark(unicode: bool) -> char {
-    if unicode { '━' } else { '=' }
 }
 
 /// A case in words: words alone, numbers with their names.

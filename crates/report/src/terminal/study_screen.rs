@@ -77,7 +77,7 @@ impl StudyScreen<'_> {
             for entry in &section.entries {
                 let SectionEntry::Curve(curve) = entry else { continue };
                 let max_lines = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
-                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, max_lines));
+                lines.extend(PointTable::new(curve, terminal, self.options.unicode).lines(max_lines));
                 let results: Vec<&MetricResult> = curve.results().collect();
                 lines.extend(terminal.missing_points(&results, &section.common_axes));
             }
