@@ -131,9 +131,9 @@ impl CompareTerminal<'_> {
             lines.truncate(2);
             lines[1] = shortened(&format!("{} …", lines[1]), room);
         }
+        let labels = std::iter::once(shortened(&clean(&label), LABEL_WIDTH)).chain(std::iter::repeat(String::new()));
         let lines = lines.into_iter().map(|line| if self.full { line } else { shortened(&line, room) });
-        let label = |index| if index == 0 { shortened(&clean(&label), LABEL_WIDTH) } else { String::new() };
-        lines.enumerate().map(|(index, line)| format!("  {} {line}", pad_right(&label(index), LABEL_WIDTH))).collect()
+        lines.zip(labels).map(|(line, label)| format!("  {} {line}", pad_right(&label, LABEL_WIDTH))).collect()
     }
 
     fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
@@ -164,18 +164,12 @@ impl CompareTerminal<'_> {
 
     /// The title of a table, and those of its columns.
     fn title(&self, title: &str, comparison: &Comparison) -> String {
-        // Of two settings the letter is enough: what it stands for is told above.
-        let short = |name: &str| match comparison.interleaving {
-            Some(_) => setting_letter(name).to_owned(),
-            None => name.to_owned(),
-        };
-        let name = |name: &str| shortened(&clean(&short(name)), VALUE_WIDTH - 1);
+        // Of two settings the letter is enough: what it stands for is said above.
+        let short = |name| if comparison.interleaving.is_some() { setting_letter(name) } else { name };
+        let name = |name| shortened(&clean(short(name)), VALUE_WIDTH - 1);
         let (base, other) = (name(&comparison.base.name), name(&comparison.other.name));
         let (label, width) = (shortened(title, 1 + self.label_width()), 2 + self.label_width());
-        format!(
-            "{label:width$}{base:>VALUE_WIDTH$}{other:>VALUE_WIDTH$}{:>RATIO_WIDTH$}{:>INTERVAL_WIDTH$}",
-            "ratio", "95 %"
-        )
+        format!("{label:width$}{}", columns_text([&base, &other, "ratio", "95 %"]))
     }
 
     /// A figure of one of the tables. On a screen a cause is told only of what is known to differ.
@@ -184,10 +178,7 @@ impl CompareTerminal<'_> {
         let names = wrap(&row.figure, self.label_width());
         let mut lines: Vec<String> =
             names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
-        lines[0].push_str(&format!(
-            "{:>VALUE_WIDTH$}{:>VALUE_WIDTH$}{:>RATIO_WIDTH$}{:>INTERVAL_WIDTH$}",
-            row.base, row.other, row.ratio, row.interval
-        ));
+        lines[0].push_str(&columns_text([&row.base, &row.other, &row.ratio, &row.interval]));
         let missing = control_missing(figure, comparison).filter(|_| self.full);
         let cause = Some(row.cause).filter(|_| self.full || table < UNDECIDED_TABLE);
         let below = [Some(row.compared_by), Some(row.needs), cause, missing].into_iter().flatten();
@@ -239,6 +230,11 @@ fn differences_title(comparison: &Comparison) -> &'static str {
 /// A fact of the base and of the other side.
 fn fact_texts(fact: &FactDifference) -> [String; 2] {
     [&fact.base, &fact.other].map(|side| side.clone().unwrap_or_else(|| "none".into()))
+}
+
+/// Both sides, their ratio and its interval in their columns.
+fn columns_text([base, other, ratio, interval]: [&str; 4]) -> String {
+    format!("{base:>VALUE_WIDTH$}{other:>VALUE_WIDTH$}{ratio:>RATIO_WIDTH$}{interval:>INTERVAL_WIDTH$}")
 }
 
 /// A text cut to this many columns.

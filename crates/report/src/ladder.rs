@@ -65,6 +65,17 @@ pub(crate) fn label(rung: &Rung) -> String {
     if rung.continues { format!("  {}", rung.label) } else { rung.label.clone() }
 }
 
+/// The names of rungs by themselves: one that continues another has the name of that before its own.
+pub(crate) fn full_labels<'a>(rungs: impl Iterator<Item = (&'a str, bool)>) -> impl Iterator<Item = String> {
+    rungs.scan("", |heading, (label, continues)| {
+        if continues {
+            return Some(format!("{heading}, {label}"));
+        }
+        *heading = label;
+        Some(label.to_owned())
+    })
+}
+
 /// The published machine that a ladder shows, with its name: the first of the report's that has one of its times.
 pub(crate) fn compared_reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
     let rungs = &report.analysis.overview.as_ref()?.rungs;

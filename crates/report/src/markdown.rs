@@ -111,13 +111,10 @@ fn other_programs(report: &Report<'_>) -> MarkdownText {
         page.push(MarkdownText::row(what.into_iter().chain(figures).chain([(*verdict).into()])));
     }
     page.push(md!("\n"));
-    let missing = rivals::missing(&rows);
-    for (which, word, reason) in &missing {
-        page.push(md!("- {} **{}**: {}\n", which.join("; "), word, reason));
-    }
-    if !missing.is_empty() {
-        page.push(md!("\n"));
-    }
+    let missing = rivals::missing(&rows).into_iter();
+    let missing: MarkdownText =
+        missing.map(|(which, word, reason)| md!("- {} **{}**: {}\n", which.join("; "), word, reason)).collect();
+    page.push((!missing.is_empty()).then(|| md!("{}\n", missing)).unwrap_or_default());
     page
 }
 

@@ -48,12 +48,9 @@ pub struct CommonAxes {
 
 impl CommonAxes {
     fn of_results(results: &[&MetricResult]) -> Self {
-        match results {
-            [first, ..] if results.len() >= MIN_COMMON_RESULTS => {
-                Self::of_cases(&first.metric, results.iter().map(|result| &result.case))
-            }
-            _ => Self::default(),
-        }
+        let first = results.first().filter(|_| results.len() >= MIN_COMMON_RESULTS);
+        let cases = results.iter().map(|result| &result.case);
+        first.map_or_else(Self::default, |first| Self::of_cases(&first.metric, cases))
     }
 
     /// Of cases of a metric.

@@ -11,7 +11,7 @@ use kelvin_analysis::wording::compare::{
     gate_finding, gate_resolved_issue, gate_undetectable, no_difference_text, not_compared_by_reason, remarks,
     side_text, verdict_counts,
 };
-use kelvin_core::{ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
+use kelvin_core::{ComparedRung, ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;
@@ -20,7 +20,8 @@ use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
 use crate::html::{DataTable, list, table_row};
 use crate::labels;
-use crate::svg::ladder::compared::{ComparedLadders, rung_outcome};
+use crate::ladder::full_labels;
+use crate::svg::ladder::compared::{self, rung_outcome};
 
 const STYLE: &str = include_str!("../../assets/compare.css");
 /// Facts that differ, and misses of a gate, of which more are folded away.
@@ -60,23 +61,19 @@ fn ladder(comparison: &Comparison) -> Markup {
     html!(
         "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
          ladder as a table</summary>{}</details></section>",
-        ComparedLadders::new(comparison).inline(anchor),
+        compared::inline(comparison, anchor),
         rungs(comparison)
     )
 }
 
 /// The ladder for who does not see it.
 fn rungs(comparison: &Comparison) -> Markup {
-    let mut begun = "";
-    let mut rows = Markup::new();
-    for rung in &comparison.ladder {
-        let what = if rung.continues { format!("{begun}, {}", rung.label) } else { rung.label.clone() };
-        if !rung.continues {
-            begun = &rung.label;
-        }
+    let labels = full_labels(comparison.ladder.iter().map(|rung| (rung.label.as_str(), rung.continues)));
+    let row = |(rung, what): (&ComparedRung, String)| {
         let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text).unwrap_or_default());
-        rows.push(table_row(what, [base, other, rung_outcome(rung, comparison)]));
-    }
+        table_row(what, [base, other, rung_outcome(rung, comparison)])
+    };
+    let rows = comparison.ladder.iter().zip(labels).map(row).collect();
     DataTable::of_figures("The ladder", &["What", "A", "B", "B over A"], rows).markup()
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use kelvin_analysis::wording::compare::{
-    change_word, comparison_row, figure_name, gate_finding, not_compared_by_reason,
+    ComparisonRow, change_word, comparison_row, figure_name, gate_finding, not_compared_by_reason,
 };
 use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateResult};
 
@@ -21,13 +21,9 @@ impl JUnit {
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
         let gate = GateFindings::from_gated(comparison.gate.as_ref());
-        let cases: Vec<(TestStatus, Markup)> = comparison
-            .figures
-            .iter()
-            .map(|figure| gate.case(figure, comparison))
-            .chain(gate.not_compared(comparison))
-            .collect();
-        let count = |outcome: TestStatus| cases.iter().filter(|(one, _)| *one == outcome).count();
+        let cases = comparison.figures.iter().map(|figure| gate.case(figure, comparison));
+        let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
+        let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
         let suite = html!(
             "<testsuite name=\"kelvin compare {} {}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
             comparison.base.name,
@@ -58,7 +54,8 @@ struct GateFindings<'a> {
 
 impl<'a> GateFindings<'a> {
     fn from_gated(gated: Option<&'a GateResult>) -> Self {
-        let by_name = |found: &'a [GateFinding]| found.iter().map(|one| (one.figure.as_str(), one)).collect();
+        let by_name =
+            |findings: &'a [GateFinding]| findings.iter().map(|finding| (finding.figure.as_str(), finding)).collect();
         let [missed, known] = gated.map_or([&[][..], &[]], |gated| [&gated.failures, &gated.known]).map(by_name);
         Self { missed, known }
     }
@@ -66,19 +63,14 @@ impl<'a> GateFindings<'a> {
     fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (TestStatus, Markup) {
         let (row, name) = (comparison_row(figure, comparison), figure_name(figure));
         let cause = if row.cause.is_empty() { String::new() } else { format!("; {}", row.cause) };
-        let text = format!(
-            "{}: {} against {}, ratio {}, 95 % {}{cause}",
-            change_word(&figure.verdict),
-            row.other,
-            row.base,
-            row.ratio,
-            row.interval
-        );
-        let [missed, known] = [&self.missed, &self.known].map(|found| found.get(&*name));
+        let ComparisonRow { base, other, ratio, interval, needs, .. } = &row;
+        let verdict = change_word(&figure.verdict);
+        let text = format!("{verdict}: {other} against {base}, ratio {ratio}, 95 % {interval}{cause}");
+        let [missed, known] = [&self.missed, &self.known].map(|findings| findings.get(&*name));
         let (status, inside) = match (missed, known, &figure.verdict) {
             (Some(finding), ..) => failure(finding, &text),
             (_, Some(finding), _) => skipped(&gate_finding(finding)),
-            (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {}", row.needs)),
+            (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {needs}")),
             _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", text)),
         };
         (status, testcase(&figure.metric.id, &name, &inside))

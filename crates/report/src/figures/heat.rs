@@ -196,7 +196,11 @@ fn heat_map(matrix: &Matrix<'_>, best: Option<&BestCell>) -> Option<(Heat, Vec<S
     let cell = |&MatrixCell { row, column, result }: &MatrixCell<'_>| {
         let [value, low, high] = headline(result)?;
         let predicted = predicted_interval(result).map(|[value, ..]| value);
-        let standing = best.map_or(CellRank::Other, |best| cell_rank(best, &result.case));
+        let standing = match best {
+            Some(best) if best.best == result.case => CellRank::Best,
+            Some(best) if best.equivalent.contains(&result.case) => CellRank::AsGood,
+            _ => CellRank::Other,
+        };
         let is_finite = [value, low, high].iter().all(|value| value.is_finite());
         is_finite.then_some(HeatCell { row, column, step: 0, value, low, high, predicted, standing })
     };
@@ -254,16 +258,6 @@ fn describe(matrix: &Matrix<'_>, cells: &[HeatCell]) -> Vec<String> {
         sentences.push(format!("No value for {}{which}.", labels::plural(missing.len() as u64, matrix.cell_word())));
     }
     sentences
-}
-
-fn cell_rank(best: &BestCell, case: &Case) -> CellRank {
-    if *case == best.best {
-        CellRank::Best
-    } else if best.equivalent.contains(case) {
-        CellRank::AsGood
-    } else {
-        CellRank::Other
-    }
 }
 
 /// Equal ratios from the lowest to the highest value, so that twice as long looks the same at either end; equal

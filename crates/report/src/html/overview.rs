@@ -4,7 +4,7 @@ use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateR
 
 use super::{DataTable, anchor, definition_list, list, table_row, why};
 use crate::escape::{Markup, html};
-use crate::ladder::{compared_reference, label, published_seconds};
+use crate::ladder::{compared_reference, full_labels, published_seconds};
 use crate::sections::Section;
 use crate::svg::ladder::Ladder;
 use crate::{Report, labels};
@@ -63,14 +63,11 @@ impl OverviewSection<'_> {
     /// The ladder for who does not see it.
     fn table(&self) -> Markup {
         let (screen, published) = (self.screen, compared_reference(self.report));
-        let row = |(index, rung): (usize, &Rung)| {
-            let what = match rung.continues {
-                true => format!("{}, {}", rung_heading(&screen.rungs, index), rung.label),
-                false => label(rung),
-            };
+        let labels = full_labels(screen.rungs.iter().map(|rung| (rung.label.as_str(), rung.continues)));
+        let row = |(rung, what): (&Rung, String)| {
             let what = match self.target(&rung.figure) {
                 Some(target) => html!("<a href=\"#{}\">{}</a>", target, what),
-                None => html!("{}", what),
+                None => what.into(),
             };
             let mut cells = vec![
                 labels::figure(&rung.figure),
@@ -83,7 +80,7 @@ impl OverviewSection<'_> {
         };
         let mut columns = vec!["What", "Measured", "Predicted", "Verdict"];
         columns.extend(published.map(|(_, title)| title));
-        DataTable::of_figures("The ladder", &columns, screen.rungs.iter().enumerate().map(row).collect()).markup()
+        DataTable::of_figures("The ladder", &columns, screen.rungs.iter().zip(labels).map(row).collect()).markup()
     }
 
     fn rates(&self) -> Markup {
@@ -157,9 +154,4 @@ impl OverviewSection<'_> {
         let remedies = list("do-first", self.screen.remedies.iter().map(remedy));
         if remedies.is_empty() { remedies } else { html!("<h2>Do first</h2>{}", remedies) }
     }
-}
-
-/// The name that a rung continues.
-fn rung_heading(rungs: &[Rung], at: usize) -> &str {
-    rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.label)
 }

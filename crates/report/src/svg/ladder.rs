@@ -42,14 +42,9 @@ impl<'a> Ladder<'a> {
         })
     }
 
-    /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one; `link` is where a rung leads to. A
-    /// table beside it says the same to who does not see it.
+    /// For the inside of a page; `link` is where a rung leads to.
     pub(crate) fn inline(&self, link: impl Fn(&Rung) -> Option<String>) -> Markup {
-        let drawing = |class, layout| {
-            let ladder = Self { frame: LadderFrame { layout, ..self.frame }, ..*self };
-            ladder.frame.inline(class, &ladder.body(&link), &ladder.legend_entries())
-        };
-        html!("{}{}", drawing("wide", WIDE_LAYOUT), drawing("narrow", NARROW_LAYOUT))
+        self.frame.inline([WIDE_LAYOUT, NARROW_LAYOUT], &self.legend_entries(), |frame| self.body(frame, &link))
     }
 
     /// As a file of its own, with title, colours and a white ground.
@@ -59,31 +54,31 @@ impl<'a> Ladder<'a> {
         let above = TITLE_HEIGHT * title.len() as f64;
         let title = title_lines(&title, [0.0, 0.7 * TITLE_HEIGHT - above], TITLE_HEIGHT, "title");
         let legend = self.legend_entries();
-        let drawn = html!("{}{}{}", title, self.body(&|_: &Rung| None), self.frame.legend(&legend));
+        let drawn = html!("{}{}{}", title, self.body(&self.frame, &|_| None), self.frame.legend(&legend));
         let size = [self.frame.layout.width + 2.0 * MARGIN, self.frame.height(&legend) + above];
         SvgFile { title: &machine, description: None, margin: MARGIN, above, size, drawn }.text()
     }
 
-    fn body(&self, link: &impl Fn(&Rung) -> Option<String>) -> Markup {
+    fn body(&self, frame: &LadderFrame, link: &dyn Fn(&Rung) -> Option<String>) -> Markup {
         let rows = self.rungs.iter().enumerate();
-        self.frame.body(rows.map(|(row, rung)| (link(rung), self.row(rung, LadderFrame::row_middle(row)))))
+        frame.body(rows.map(|(row, rung)| (link(rung), self.row(frame, rung, LadderFrame::row_middle(row)))))
     }
 
-    fn row(&self, rung: &Rung, middle: f64) -> Markup {
+    fn row(&self, frame: &LadderFrame, rung: &Rung, middle: f64) -> Markup {
         let figure = &rung.figure;
         let range = figure.predicted.as_ref().map(|predicted| {
-            let (low, high) = (self.frame.x_of(predicted.low), self.frame.x_of(predicted.high));
+            let (low, high) = (frame.x_of(predicted.low), frame.x_of(predicted.high));
             let width = (high - low).max(MIN_RANGE_WIDTH);
             let from = f64::midpoint(low, high) - width / 2.0;
             path::element("ladder-range", path::rectangle(from, middle - RANGE_HEIGHT / 2.0, width, RANGE_HEIGHT))
         });
-        let line = |low, high| path::horizontal(self.frame.x_of(low), self.frame.x_of(high), middle);
+        let line = |low, high| path::horizontal(frame.x_of(low), frame.x_of(high), middle);
         let class = figure.class_range.as_ref();
         let class = class.map(|class| path::element("ladder-class", line(class.low, class.high)));
         let published = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
-        let published = published.map(|seconds| circle("ladder-published", self.frame.x_of(seconds), middle));
+        let published = published.map(|seconds| circle("ladder-published", frame.x_of(seconds), middle));
         let drawn = figure.drawn_value().map(|Estimate { value, low, high, .. }| {
-            let x = self.frame.x_of(value);
+            let x = frame.x_of(value);
             let mark = match figure.measured {
                 Some(_) => circle(dot_class(figure.verdict), x, middle),
                 None => diamond(AS_FOUND_CLASS, x, middle),
@@ -96,10 +91,10 @@ impl<'a> Ladder<'a> {
         let text = html!(
             "{}<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>",
             figure.drawn_text(),
-            self.frame.layout.width - VERDICT_WIDTH + 5.0,
+            frame.layout.width - VERDICT_WIDTH + 5.0,
             labels::as_found_suffix(figure)
         );
-        self.frame.row(&row, &html!("{}{}{}{}", range, class, published, drawn), (&text, VERDICT_WIDTH))
+        frame.row(&row, &html!("{}{}{}{}", range, class, published, drawn), (&text, VERDICT_WIDTH))
     }
 
     /// The marks that are there, and what they mean.

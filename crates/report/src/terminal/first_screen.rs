@@ -4,7 +4,8 @@
 use std::io;
 
 use kelvin_core::{
-    Estimate, MissingReason, Overview, OverviewFigure, PredictionVerdict, RateRow, Remedy, RunStatus, Rung,
+    Estimate, MissingFigures, MissingReason, Overview, OverviewFigure, PredictionVerdict, RateRow, Remedy, RunStatus,
+    Rung,
 };
 
 use super::study_screen::StudyScreen;
@@ -407,9 +408,9 @@ impl ScreenDrawing<'_> {
         if names.is_empty() {
             return Vec::new();
         }
-        let is_bad = |why| matches!(why, MissingReason::Failed | MissingReason::Invalid);
-        let paint =
-            if self.screen.missing.iter().any(|one| is_bad(one.reason)) { TextStyle::Bad } else { TextStyle::Title };
+        let is_bad =
+            |missing: &MissingFigures| matches!(missing.reason, MissingReason::Failed | MissingReason::Invalid);
+        let paint = if self.screen.missing.iter().any(is_bad) { TextStyle::Bad } else { TextStyle::Title };
         self.hanging((paint, "No figure"), WORD_WIDTH, &names.join("; "), MAX_MISSING_LINES)
     }
 }

@@ -9,8 +9,9 @@ use crate::escape::{Markup, html};
 use crate::labels;
 use crate::ladder::LadderAxis;
 
-/// Room behind the axis for a ratio and a verdict, on a wide ladder and on a narrow one, which has verdicts of changes only.
-const FIGURE_WIDTHS: [f64; 2] = [124.0, 84.0];
+/// With room behind the axis for a ratio and a verdict.
+const LAYOUTS: [LadderLayout; 2] =
+    [LadderLayout { figures: 124.0, ..WIDE_LAYOUT }, LadderLayout { figures: 84.0, ..NARROW_LAYOUT }];
 
 /// How it looks where nothing changed, or nobody knows.
 const OPEN_CLASS: &str = "open";
@@ -19,67 +20,37 @@ const OPEN_CLASS: &str = "open";
 const LEGEND_MARKS: [(LadderMark, &str); 2] =
     [(LadderMark::Ring("ladder-base"), "A"), (LadderMark::Circle("ladder-dot"), "B")];
 
-/// The ladders of two sides.
-pub(crate) struct ComparedLadders<'a> {
-    comparison: &'a Comparison,
-    frame: LadderFrame,
+/// The ladders of the sides of a comparison for the inside of a page; `link` is where a figure leads to.
+pub(crate) fn inline(comparison: &Comparison, link: impl Fn(usize) -> String) -> Markup {
+    let rungs = &comparison.ladder;
+    let axis = LadderAxis::for_times(rungs.iter().flat_map(|rung| rung.seconds).flatten());
+    let frame = LadderFrame { axis, rows: rungs.len(), layout: WIDE_LAYOUT };
+    frame.inline(LAYOUTS, &LEGEND_MARKS, |frame| {
+        let row = |(index, rung): (usize, &ComparedRung)| {
+            (rung.figure.map(&link), draw_row(comparison, frame, rung, LadderFrame::row_middle(index)))
+        };
+        frame.body(rungs.iter().enumerate().map(row))
+    })
 }
 
-impl<'a> ComparedLadders<'a> {
-    /// Those of a comparison.
-    pub(crate) fn new(comparison: &'a Comparison) -> Self {
-        let rungs = &comparison.ladder;
-        let axis = LadderAxis::for_times(rungs.iter().flat_map(|rung| rung.seconds).flatten());
-        Self { comparison, frame: LadderFrame { axis, rows: rungs.len(), layout: WIDE_LAYOUT } }
-    }
-
-    /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one; `link` is where a figure leads to. A
-    /// table beside it says the same to who does not see it.
-    pub(crate) fn inline(&self, link: impl Fn(usize) -> String) -> Markup {
-        let drawing = |class, layout: LadderLayout, figures: f64| {
-            let layout = LadderLayout { figures, ..layout };
-            let ladder = Self { frame: LadderFrame { layout, ..self.frame }, ..*self };
-            ladder.frame.inline(class, &ladder.body(&link), &LEGEND_MARKS)
-        };
-        html!(
-            "{}{}",
-            drawing("wide", WIDE_LAYOUT, FIGURE_WIDTHS[0]),
-            drawing("narrow", NARROW_LAYOUT, FIGURE_WIDTHS[1])
-        )
-    }
-
-    fn body(&self, link: &impl Fn(usize) -> String) -> Markup {
-        let rows = self.comparison.ladder.iter().enumerate();
-        let row = |(index, rung)| self.row(rung, LadderFrame::row_middle(index));
-        self.frame.body(rows.map(|(index, rung)| (rung.figure.map(link), row((index, rung)))))
-    }
-
-    fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {
-        let figure = rung.figure.map(|figure| &self.comparison.figures[figure]);
-        let class = figure.map_or(OPEN_CLASS, |figure| verdict_class(&figure.verdict));
-        let [base, other] = rung.seconds.map(|seconds| seconds.map(|seconds| self.frame.x_of(seconds)));
-        let shift = base.zip(other).map(|(base, other)| {
-            path::element(&format!("ladder-shift {class}"), path::horizontal(base, other, middle))
-        });
-        let marks = html!(
-            "{}{}{}",
-            shift,
-            base.map(|x| ring("ladder-base", x, middle)),
-            other.map(|x| circle(&format!("ladder-dot {class}"), x, middle))
-        );
-        let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover: hover_text(rung), class };
-        self.frame.row(&row, &marks, (&self.outcome(rung).into(), 2.0))
-    }
-
-    /// What became of a rung, as far as there is room for it.
-    fn outcome(&self, rung: &ComparedRung) -> String {
-        match ratio_and_verdict(rung, self.comparison) {
-            _ if self.frame.layout.width >= WIDE_LAYOUT.width => rung_outcome(rung, self.comparison),
-            None => "–".into(),
-            Some((ratio, verdict)) if verdict_class(verdict) == OPEN_CLASS => ratio,
-            Some(_) => rung_outcome(rung, self.comparison),
-        }
-    }
+fn draw_row(comparison: &Comparison, frame: &LadderFrame, rung: &ComparedRung, middle: f64) -> Markup {
+    let figure = rung.figure.map(|figure| &comparison.figures[figure]);
+    let class = figure.map_or(OPEN_CLASS, |figure| verdict_class(&figure.verdict));
+    let [base, other] = rung.seconds.map(|seconds| seconds.map(|seconds| frame.x_of(seconds)));
+    let shift = base
+        .zip(other)
+        .map(|(base, other)| path::element(&format!("ladder-shift {class}"), path::horizontal(base, other, middle)));
+    let base = base.map(|x| ring("ladder-base", x, middle));
+    let other = other.map(|x| circle(&format!("ladder-dot {class}"), x, middle));
+    // On a narrow ladder there is room for the verdicts of changes only.
+    let outcome = match ratio_and_verdict(rung, comparison) {
+        _ if frame.layout.width >= WIDE_LAYOUT.width => rung_outcome(rung, comparison),
+        None => "–".into(),
+        Some((ratio, verdict)) if verdict_class(verdict) == OPEN_CLASS => ratio,
+        Some(_) => rung_outcome(rung, comparison),
+    };
+    let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover: hover_text(rung), class };
+    frame.row(&row, &html!("{}{}{}", shift, base, other), (&outcome.into(), 2.0))
 }
 
 /// What became of a rung: the time in B over that in A, whatever the figure is in, and the verdict of that; none where not both have one.

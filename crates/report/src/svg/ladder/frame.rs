@@ -60,10 +60,20 @@ pub(super) enum LadderMark {
 }
 
 impl LadderFrame {
-    /// What is drawn in it above a legend of these marks, for the inside of a page.
-    pub fn inline(&self, class: &str, drawn: &Markup, marks: &[(LadderMark, &str)]) -> Markup {
-        let drawn = html!("{}{}", drawn, self.legend(marks));
-        unlabelled(&format!("drawing {class}"), [self.layout.width, self.height(marks)], drawn)
+    /// What is drawn above a legend of these marks, for the inside of a page: a wide one and a narrow one, of which the style sheet shows
+    /// one. A table beside it says the same to readers who do not see it.
+    pub fn inline(
+        &self,
+        layouts: [LadderLayout; 2],
+        marks: &[(LadderMark, &str)],
+        drawn: impl Fn(&Self) -> Markup,
+    ) -> Markup {
+        let drawing = |(class, layout)| {
+            let frame = Self { layout, ..*self };
+            let drawn = html!("{}{}", drawn(&frame), frame.legend(marks));
+            unlabelled(class, [layout.width, frame.height(marks)], drawn)
+        };
+        ["drawing wide", "drawing narrow"].into_iter().zip(layouts).map(drawing).collect()
     }
 
     /// The lines of the axis with their times, and the rows, of which some lead to an element.
