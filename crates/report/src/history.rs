@@ -159,11 +159,11 @@ impl HistoryTerminal<'_> {
         let mut lines: Vec<String> =
             names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
         let last = series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()));
+        let picture = sparkline(series, SPARKLINE_WIDTH, self.unicode);
+        let (latest, first) =
+            (brief_value(series.latest(), None, series.metric.unit), share_text(series.since_first()));
         lines[0].push_str(&format!(
-            " {:SPARKLINE_WIDTH$}{:>LATEST_WIDTH$}{:>RATIO_WIDTH$}{last:>RATIO_WIDTH$}",
-            sparkline(series, SPARKLINE_WIDTH, self.unicode),
-            brief_value(series.latest(), None, series.metric.unit),
-            share_text(series.since_first())
+            " {picture:SPARKLINE_WIDTH$}{latest:>LATEST_WIDTH$}{first:>RATIO_WIDTH$}{last:>RATIO_WIDTH$}"
         ));
         lines.extend(self.change_lines(series, history));
         lines

@@ -197,11 +197,9 @@ fn navigation(parts: &[PageSection]) -> Markup {
 }
 
 fn foot(report: &Report<'_>) -> Markup {
-    html!(
-        "<footer><p>kelvin {}, run {}. Charts by Apache ECharts (Apache-2.0). This file needs no network.</p></footer>",
-        report.run.header.kelvin,
-        report.run.header.id
-    )
+    let (kelvin, run) = (&report.run.header.kelvin, &report.run.header.id);
+    let charts = "Charts by Apache ECharts (Apache-2.0). This file needs no network.";
+    html!("<footer><p>kelvin {}, run {}. {}</p></footer>", kelvin, run, charts)
 }
 
 /// The one script of the page.

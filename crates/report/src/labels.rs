@@ -1,9 +1,9 @@
 //! The words of every format: areas, verdicts, severities, reasons.
 
-use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
+use kelvin_analysis::{Analysis, ImpossibleValue, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
 use kelvin_core::{
     Better, Canary, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason, OverviewFigure,
-    PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunStatus, Unit, UsualRange,
+    PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader, RunStatus, Unit, UsualRange,
 };
 
 pub use kelvin_core::units::plural;
@@ -79,31 +79,24 @@ pub(crate) fn gap_counts(results: &[&MetricResult]) -> Option<String> {
 }
 
 /// Why a metric has no number: one or two words, and the reason.
-pub fn missing_reason(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, String)> {
-    match outcome {
-        Outcome::Measured(_) => None,
-        Outcome::NotKnown(summary) => Some((
-            "not known",
-            format!(
-                "only {} of the samples were undisturbed, too few; as found {}",
-                units::share(summary.undisturbed_share),
-                units::figure_text(&summary.as_found, metric_unit)
-            ),
-        )),
-        Outcome::Invalid(ceiling) => Some((
-            "invalid",
-            format!(
-                "{} is beyond what is possible ({}{}); likely cause: {}",
-                units::value_text(ceiling.value, metric_unit),
-                units::value_text(ceiling.bound, metric_unit),
-                ceiling.derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}")),
-                ceiling.likely_cause
-            ),
-        )),
-        Outcome::Skipped(reason) => Some(("skipped", reason.to_string())),
-        Outcome::Failed(reason) => Some(("failed", reason.clone())),
-        Outcome::NotReached => Some(("not reached", "the run ended first".into())),
-    }
+pub fn missing_reason(outcome: &Outcome, unit: Unit) -> Option<(&'static str, String)> {
+    Some(match outcome {
+        Outcome::Measured(_) => return None,
+        Outcome::NotKnown(summary) => {
+            let share = units::share(summary.undisturbed_share);
+            let as_found = units::figure_text(&summary.as_found, unit);
+            ("not known", format!("only {share} of the samples were undisturbed, too few; as found {as_found}"))
+        }
+        Outcome::Invalid(ImpossibleValue { value, bound, derivation, likely_cause, .. }) => {
+            let [value, bound] = [value, bound].map(|value| units::value_text(*value, unit));
+            let source = derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}"));
+            let why = format!("{value} is beyond what is possible ({bound}{source}); likely cause: {likely_cause}");
+            ("invalid", why)
+        }
+        Outcome::Skipped(reason) => ("skipped", reason.to_string()),
+        Outcome::Failed(reason) => ("failed", reason.clone()),
+        Outcome::NotReached => ("not reached", "the run ended first".into()),
+    })
 }
 
 /// Stable word for an outcome, for data.
@@ -166,28 +159,20 @@ pub fn interval(interval: Interval) -> String {
 
 /// One line about a run: when, how long, which mode.
 pub fn run_line(run: &Run) -> String {
+    let RunHeader { id, started, settings, .. } = &run.header;
     if let Some(foreign) = &run.header.foreign {
         let program = kelvin_analysis::wording::compare::program_text(foreign);
-        return format!(
-            "foreign run {} of {}, measured by {program}, not by kelvin",
-            run.header.id, run.header.started
-        );
+        return format!("foreign run {id} of {started}, measured by {program}, not by kelvin");
     }
-    let settings = &run.header.settings;
     let status = match &run.status {
         RunStatus::Complete => String::new(),
         RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
     };
     let causes: f64 = run.explanations.iter().map(|explanation| explanation.seconds).sum();
     let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
-    format!(
-        "run {} started {}, {} mode, took {}{causes} {}{status}",
-        run.header.id,
-        run.header.started,
-        settings.mode,
-        units::seconds(run.seconds),
-        budget_text(run.seconds, settings.budget_seconds),
-    )
+    let (mode, time) = (settings.mode, units::seconds(run.seconds));
+    let budget = budget_text(run.seconds, settings.budget_seconds);
+    format!("run {id} started {started}, {mode} mode, took {time}{causes} {budget}{status}")
 }
 
 /// Share of a budget by which a run may end late and still be within it.
@@ -212,12 +197,8 @@ pub fn run_extent(report: &Report<'_>) -> String {
     };
     let quiet = report.analysis.undisturbed_share.map(units::share);
     let quiet = quiet.map_or_else(String::new, |share| format!(", {share} undisturbed"));
-    format!(
-        "{}, {}, {}{mode}{quiet}",
-        plural(figures, "figure"),
-        plural(run.header.settings.rounds.into(), "round"),
-        units::seconds(run.seconds)
-    )
+    let (figures, rounds) = (plural(figures, "figure"), plural(run.header.settings.rounds.into(), "round"));
+    format!("{figures}, {rounds}, {}{mode}{quiet}", units::seconds(run.seconds))
 }
 
 /// How precise the figures of a run are; nothing where none has an interval.

@@ -77,13 +77,9 @@ impl WhyTerminal {
         for line in 0..what.len().max(shown_by.len()) {
             let part = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
             let (amount, share) = if line == 0 { (row.amount.as_str(), row.share.as_str()) } else { ("", "") };
-            let text = format!(
-                "  {}{}{}  {}",
-                pad_right(&format!("{}{}", " ".repeat(inset), part(&what)), WHAT_WIDTH),
-                pad_left(amount, AMOUNT_WIDTH),
-                pad_left(share, SHARE_WIDTH),
-                part(&shown_by)
-            );
+            let what = format!("{}{}", " ".repeat(inset), part(&what));
+            let shown_by = part(&shown_by);
+            let text = format!("  {what:WHAT_WIDTH$}{amount:>AMOUNT_WIDTH$}{share:>SHARE_WIDTH$}  {shown_by}");
             writeln!(out, "{}", text.trim_end())?;
         }
         Ok(())

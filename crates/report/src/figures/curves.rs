@@ -170,12 +170,9 @@ impl<'a> CurveDrawing<'a> {
             let [value, lower, upper] = [value, lower, upper].map(|end| units::value_text(100.0 * end, Unit::Ratio));
             format!("{value} % ({lower} to {upper})")
         };
-        Some(format!(
-            "{}dotted is the fitted universal scalability law, no prediction: contention {}, coherency {}.",
-            prefix(&line.name),
-            share(law.sigma),
-            share(law.kappa)
-        ))
+        let (name, sigma, kappa) = (prefix(&line.name), share(law.sigma), share(law.kappa));
+        let law = "the fitted universal scalability law, no prediction";
+        Some(format!("{name}dotted is {law}: contention {sigma}, coherency {kappa}."))
     }
 
     /// The memory levels, for the curve from which they were derived.

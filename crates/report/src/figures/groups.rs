@@ -217,12 +217,7 @@ fn describe_loaded([delay, rate]: [&Curve<'_>; 2], line: &CurveSeries<'_>, rates
         let position = units::axis_value(Value::Integer(position), delay.axis.scale);
         format!("{} at {bytes} ({} {position})", units::value_text(time, delay.metric.unit), delay.axis.name)
     };
-    Some(format!(
-        "{}from {} to {}, {} times as long{}.",
-        prefix(&line.label),
-        end(first),
-        end(last),
-        units::ratio(last.1 / first.1),
-        verdict_counts(line.points.iter().map(|(_, result)| *result))
-    ))
+    let (name, ratio) = (prefix(&line.label), units::ratio(last.1 / first.1));
+    let verdicts = verdict_counts(line.points.iter().map(|(_, result)| *result));
+    Some(format!("{name}from {} to {}, {ratio} times as long{verdicts}.", end(first), end(last)))
 }

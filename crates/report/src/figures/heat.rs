@@ -108,18 +108,13 @@ impl Heat {
     /// A cell in words: `from CPU 0 to CPU 1: 42.1 ns (41.8 to 42.5), predicted 40.0 ns, best`.
     pub fn cell_text(&self, cell: &HeatCell) -> String {
         let text = |value: f64| self.unit.text(value);
+        let Self { row_label, column_label, .. } = self;
+        let (row, column, value) = (&self.rows[cell.row], &self.columns[cell.column], text(cell.value));
         let spread = format!(" ({})", self.unit.span(cell.low, cell.high));
-        format!(
-            "{} {} {} {}: {}{}{}{}",
-            self.row_label,
-            self.rows[cell.row],
-            self.column_label,
-            self.columns[cell.column],
-            text(cell.value),
-            if cell.low == cell.high { "" } else { &spread },
-            cell.predicted.map(|value| format!(", predicted {}", text(value))).unwrap_or_default(),
-            cell.standing.labels().map(|(_, words)| format!(", {words}")).unwrap_or_default()
-        )
+        let spread = if cell.low == cell.high { "" } else { &spread };
+        let predicted = cell.predicted.map(|value| format!(", predicted {}", text(value))).unwrap_or_default();
+        let standing = cell.standing.labels().map(|(_, words)| format!(", {words}")).unwrap_or_default();
+        format!("{row_label} {row} {column_label} {column}: {value}{spread}{predicted}{standing}")
     }
 
     /// A value in a cell: three significant digits in the unit of all cells.
@@ -243,14 +238,10 @@ fn describe(matrix: &Matrix<'_>, cells: &[HeatCell]) -> Vec<String> {
     let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
         return Vec::new();
     };
-    let mut sentences = vec![format!(
-        "{}lowest {}, highest {}, of {}{}.",
-        prefix(&matrix.label),
-        text(lowest),
-        text(highest),
-        labels::plural(cells.len() as u64, matrix.cell_word()),
-        verdict_counts(matrix.results())
-    )];
+    let (lowest, highest) = (text(lowest), text(highest));
+    let count = labels::plural(cells.len() as u64, matrix.cell_word());
+    let (name, verdicts) = (prefix(&matrix.label), verdict_counts(matrix.results()));
+    let mut sentences = vec![format!("{name}lowest {lowest}, highest {highest}, of {count}{verdicts}.")];
     let without = matrix.cells.iter().filter(|cell| cell.result.outcome.summary().is_none());
     let missing: Vec<String> = without.map(|cell| position(cell.row, cell.column)).collect();
     if !missing.is_empty() {

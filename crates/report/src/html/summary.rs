@@ -2,7 +2,7 @@
 
 use kelvin_analysis::wording::measured_cost;
 use kelvin_analysis::{Outcome, RangeVerdict};
-use kelvin_core::{FactRow, RunStatus, Severity};
+use kelvin_core::{FactRow, Hazard, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;
@@ -71,41 +71,35 @@ fn tiles(report: &Report<'_>) -> Markup {
 
 /// Hazards, the most severe first.
 pub(super) fn hazards(report: &Report<'_>) -> Markup {
-    let mut page = heading("hazards", "Hazards");
     let hazards = labels::hazards(report.run);
-    if hazards.is_empty() {
-        page.push(html!("<p>None found.</p>"));
-    }
-    page.push(html!("<ul class=\"hazards\">"));
-    for hazard in hazards {
+    let none = hazards.is_empty().then(|| html!("<p>None found.</p>"));
+    let item = |hazard: &Hazard| {
         let class = match hazard.severity {
             Severity::Serious => "bad",
             Severity::Warning => "odd",
             Severity::Note => "quiet",
         };
-        let affects: Vec<Markup> =
-            hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix.trim_end_matches('.'))).collect();
-        let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
+        let affects = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix.trim_end_matches('.')));
+        let affects = Markup::joined(affects, ", ");
         let remedy = hazard.remedy.as_ref().map(|remedy| match hazard.remedy_is_command {
             true => html!("<p>Remedy: <code>{}</code></p>", remedy),
             false => html!("<p>Remedy: {}.</p>", remedy),
         });
-        let cost = measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
-        page.push(html!(
+        html!(
             "<li id=\"{}\" class=\"{}\"><p>{} <strong>{}</strong></p><p>{}{}. Affects {}. {}</p>{}</li>",
             anchor("hazard", &hazard.id),
             class,
             pill(class, hazard.severity.name()),
             hazard.summary,
             hazard.effect.trim_end_matches('.'),
-            cost,
-            affects,
+            measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost)),
+            if affects.is_empty() { "everything".into() } else { affects },
             why(&hazard.source),
             remedy
-        ));
-    }
-    page.push(html!("</ul>"));
-    page
+        )
+    };
+    let items: Markup = hazards.into_iter().map(item).collect();
+    html!("{}{}<ul class=\"hazards\">{}</ul>", heading("hazards", "Hazards"), none, items)
 }
 
 /// Machine facts by group, each with its source or the reason why it is unknown.

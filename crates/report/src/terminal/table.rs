@@ -173,13 +173,10 @@ impl Terminal {
         let unit = result.metric.unit;
         let Outcome::Measured(summary) = &result.outcome else { return self.without_number(label, result, columns) };
         let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
-        let gap = columns.gap;
-        let middle = format!(
-            "{gap}{:>CYCLES_WIDTH$}{gap}{:>PREDICTED_WIDTH$}{gap}{:>RATIO_WIDTH$}",
-            units::cycles_text(result),
-            predicted.unwrap_or_default(),
-            result.ratio.map(units::ratio).unwrap_or_default()
-        );
+        let (gap, cycles, predicted) = (columns.gap, units::cycles_text(result), predicted.unwrap_or_default());
+        let ratio = result.ratio.map(units::ratio).unwrap_or_default();
+        let middle =
+            format!("{gap}{cycles:>CYCLES_WIDTH$}{gap}{predicted:>PREDICTED_WIDTH$}{gap}{ratio:>RATIO_WIDTH$}");
         let distance = half_width_count(result).map_or_else(String::new, |times| format!(" {times}"));
         let verdict = format!("{}{distance}", labels::verdict_word(result));
         let paint = match result.verdict {
