@@ -110,7 +110,7 @@ impl<'a> FigureRow<'a> {
         self.result.outcome.found_summary()
     }
 
-    /// The interval of the headline; a metric that is not known has neither, whatever its samples.
+    /// The interval of the headline; a metric that is not known has neither, even with samples.
     fn interval(&self) -> Option<Interval> {
         self.result.outcome.summary()?.interval
     }

@@ -172,7 +172,7 @@ impl CompareTerminal<'_> {
         format!("{label:width$}{}", columns_text([&base, &other, "ratio", "95 %"]))
     }
 
-    /// A figure of one of the tables. On a screen a cause is told only of what is known to differ.
+    /// A figure of one of the tables. On a screen only figures that are known to differ have a cause.
     fn row(&self, table: usize, figure: &ComparedFigure, comparison: &Comparison) -> Vec<String> {
         let row = comparison_row(figure, comparison);
         let names = wrap(&row.figure, self.label_width());

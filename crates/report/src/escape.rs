@@ -219,7 +219,7 @@ impl MarkdownText {
         md!("| {} |\n", Self::joined(cells.into_iter().map(Into::into), " | "))
     }
 
-    /// What is opened by who wants it.
+    /// A part that a reader opens.
     pub(crate) fn folded(summary: &str, body: Self) -> Self {
         md!("<details><summary>{}</summary>\n\n{}\n</details>\n\n", summary, body)
     }

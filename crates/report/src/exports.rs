@@ -115,7 +115,7 @@ fn unit_names(unit: Unit) -> UnitNames {
     }
 }
 
-/// What tells a unit whose metric has not the usual direction from the one whose metric has: these tools know no direction of a
+/// A suffix for the unit of a metric that has not the usual direction of the unit: these tools know no direction of a
 /// benchmark, only one of a unit.
 pub(crate) fn direction(metric: &Metric) -> &'static str {
     match (metric.better, metric.unit) {

@@ -187,7 +187,7 @@ pub struct Guide {
 /// A vertical line with a band around it: a position on the horizontal axis that is known to within the band.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// What ends there, short enough for a label beside the line.
+    /// What ends there, short enough for a label next to the line.
     pub label: String,
     /// Where.
     pub at: f64,

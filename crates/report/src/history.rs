@@ -29,7 +29,7 @@ const WIDTH_RANGE: [usize; 2] = [80, 120];
 const SPARKLINE_WIDTH: usize = 16;
 const LATEST_WIDTH: usize = 11;
 const RATIO_WIDTH: usize = 9;
-/// Lines of a screen that tell of a change below its series.
+/// Lines of a screen for the changes of a series, below it.
 const MAX_CHANGE_LINES: usize = 2;
 /// Lines of a screen that are kept for each section to come.
 const RESERVED_LINES: usize = 6;

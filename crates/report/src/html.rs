@@ -54,7 +54,7 @@ struct PageData<'f> {
     figures: Vec<FigureData<'f>>,
 }
 
-/// A figure without its words, which are beside the drawing.
+/// A figure without its words, which are next to the drawing.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FigureData<'f> {
@@ -243,7 +243,7 @@ pub(crate) struct DataTable<'a> {
     pub label: &'a str,
     pub class: &'a str,
     pub caption: &'a str,
-    /// Not where the caption repeats what stands above: then it is there for who does not see that.
+    /// Not where the caption repeats the heading above: then it is only for screen readers.
     pub shows_caption: bool,
     pub columns: &'a [&'a str],
     pub rows: Markup,
@@ -294,7 +294,7 @@ fn why(text: impl HtmlPiece) -> Markup {
     html!("<span class=\"why\">{}</span>", text)
 }
 
-/// What is opened by who wants it.
+/// A part that a reader opens.
 pub(crate) fn folded(summary: impl HtmlPiece, body: Markup) -> Markup {
     html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary, body)
 }

@@ -83,7 +83,7 @@ fn title_lines(lines: &[String], [x, top]: [f64; 2], height: f64, class: &str) -
     lines.iter().enumerate().map(line).collect()
 }
 
-/// A drawing beside which the page has its contents in words or as a table.
+/// A drawing whose contents the page also has in words or as a table.
 pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl HtmlPiece) -> Markup {
     let height = number(height);
     html!("<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>", class, width, height, drawn)
@@ -92,7 +92,7 @@ pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl Htm
 /// A file of its own, with colours and a white ground.
 pub(crate) struct SvgFile<'f> {
     pub title: &'f str,
-    /// What it shows, for who does not see it.
+    /// What it shows, for readers who do not see it.
     pub description: Option<String>,
     /// White to the left and right, above, and in all.
     pub margin: f64,
@@ -224,7 +224,7 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
     )
 }
 
-/// A drawing with a name for who does not see it.
+/// A drawing with a name for readers who do not see it.
 pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl HtmlPiece) -> Markup {
     html!(
         "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",

@@ -30,7 +30,7 @@ const MIN_WIDTH: usize = 80;
 /// Maximum columns: more are a mistake.
 const MAX_WIDTH: usize = 1000;
 
-/// What tells a command from advice in words.
+/// The mark that distinguishes a command from advice in words.
 const PROMPT: &str = "$ ";
 
 /// Column widths of the comparisons with a published machine.

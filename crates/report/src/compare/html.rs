@@ -66,7 +66,7 @@ fn ladder(comparison: &Comparison) -> Markup {
     )
 }
 
-/// The ladder for who does not see it.
+/// The ladders as a table, for readers who do not see the drawing.
 fn rungs(comparison: &Comparison) -> Markup {
     let labels = full_labels(comparison.ladder.iter().map(|rung| (rung.label.as_str(), rung.continues)));
     let row = |(rung, what): (&ComparedRung, String)| {
@@ -101,7 +101,7 @@ fn differences(comparison: &Comparison) -> Markup {
     html!("<section id=\"differs\"><h2>{}</h2>{}</section>", title, tables)
 }
 
-/// The first of these, and the rest for who wants it.
+/// The first of these, and the rest folded.
 fn first_and_folded<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
     let (first, rest) = all.split_at(all.len().min(MAX_SHOWN));
     let more = || folded(false, &html!("and {} more", rest.len()), &shown(rest));
@@ -162,7 +162,7 @@ fn figures(comparison: &Comparison) -> Markup {
     )
 }
 
-/// What is shown to who wants it, or to all.
+/// A part that a reader opens, or that is open already.
 fn folded(is_open: bool, title: &Markup, body: &Markup) -> Markup {
     let open = if is_open { html!(" open") } else { Markup::new() };
     html!("<details class=\"fold\"{}><summary>{}</summary>{}</details>", open, title, body)

@@ -75,7 +75,7 @@ pub(super) struct FigureLines<'a> {
 }
 
 impl<'a> FigureLines<'a> {
-    /// Lines by their labels; where one is too long, by what tells them apart.
+    /// Lines by their labels; where one is too long, by what distinguishes them.
     pub(super) fn new(curve: &Curve<'_>, lines: impl Iterator<Item = &'a CurveSeries<'a>> + Clone) -> Self {
         let alike = match lines.clone().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
             true => CommonAxes::default(),
@@ -353,7 +353,7 @@ pub(super) fn series_over(line: &NamedLine<'_>, x: impl Fn(SeriesRole, u64) -> O
     SERIES_ROLES.into_iter().filter_map(series).collect()
 }
 
-/// Published values of the same quantity of one line; values that span something else are never drawn beside ours.
+/// Published values of the same quantity of one line; values that span something else are never drawn with ours.
 pub(super) fn reference_series(curve: &Curve<'_>, line: &NamedLine<'_>, reference: &Reference) -> Option<Series> {
     let metric = curve.metric;
     let comparable = reference.values.iter().filter(|value| {

@@ -1,7 +1,5 @@
 //! The details of a row: derivation, samples, warnings, proofs, published values, and the method.
 
-use std::collections::BTreeSet;
-
 use kelvin_analysis::wording as analysis_words;
 use kelvin_analysis::{MetricResult, RangeVerdict, Summary, Warning};
 use kelvin_core::{Case, Input, Metric, Prediction, Unit};
@@ -10,6 +8,7 @@ use super::group::ResultGroup;
 use super::{DataTable, anchor, cells, definition_list, list, pill, plots, text_cell, why};
 use crate::escape::{Markup, html};
 use crate::scale::min_max;
+use crate::text::grouped;
 use crate::{ProbeDocs, Report, labels, units};
 
 /// The details of one metric at one case.
@@ -256,7 +255,7 @@ fn shared_text_cell(texts: &[&str], index: usize) -> Markup {
     html!("<td class=\"text\"{}>{}</td>", span, texts[index])
 }
 
-/// Warnings, each with the case where there are several; of wide intervals, which stand beside the values, one for all.
+/// Warnings, each with the case where there are several; of wide intervals, which the values show, one for all.
 fn warnings(results: &[&MetricResult]) -> Markup {
     let warnings = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
     let wide: Vec<(f64, f64)> = warnings().filter_map(|(_, warning)| wide_warning(warning)).collect();
@@ -323,9 +322,8 @@ fn method(report: &Report<'_>, result: &MetricResult) -> Markup {
 
 /// The methods of a run's probes, each once, in the order of the results.
 pub(super) fn methods(report: &Report<'_>) -> Markup {
-    let mut seen = BTreeSet::new();
-    let probes = report.analysis.results.iter().map(|result| result.probe).filter(|probe| seen.insert(*probe));
-    probes.filter_map(|probe| report.probe(&probe)).map(method_text).collect()
+    let probes = grouped(report.analysis.results.iter().map(|result| (result.probe, ()))).into_iter();
+    probes.filter_map(|(probe, _)| report.probe(&probe)).map(method_text).collect()
 }
 
 fn method_text(probe: &ProbeDocs) -> Markup {

@@ -21,7 +21,9 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
         page.push(conclusions(study));
         page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
-        page.push(figure_links(&study.id, figures));
+        let figures = figures.iter().filter(|figure| is_of_study(&study.id, figure));
+        let links = Markup::joined(figures.map(|figure| html!("<a href=\"#figure-{}\">{0}</a>", figure.id)), ", ");
+        page.push((!links.is_empty()).then(|| html!("<p>Figures: {}.</p>", links)).unwrap_or_default());
     }
     page
 }
@@ -109,14 +111,6 @@ fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> M
 /// Whether a figure is of a study: of a metric whose id begins with that of the study.
 fn is_of_study(study: &str, figure: &Figure) -> bool {
     figure.id.strip_prefix(study).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
-}
-
-/// Links to the figures of a study.
-fn figure_links(study: &str, figures: &[Figure]) -> Markup {
-    let belongs = |figure: &&Figure| is_of_study(study, figure);
-    let link = |figure: &Figure| html!("<a href=\"#figure-{}\">{0}</a>", figure.id);
-    let links: Vec<Markup> = figures.iter().filter(belongs).map(link).collect();
-    if links.is_empty() { Markup::new() } else { html!("<p>Figures: {}.</p>", Markup::joined(links, ", ")) }
 }
 
 /// Rival programs, with how each side was timed and verified.

@@ -60,7 +60,7 @@ impl OverviewSection<'_> {
         )
     }
 
-    /// The ladder for who does not see it.
+    /// The ladder as a table, for readers who do not see the drawing.
     fn table(&self) -> Markup {
         let (screen, published) = (self.screen, compared_reference(self.report));
         let labels = full_labels(screen.rungs.iter().map(|rung| (rung.label.as_str(), rung.continues)));

@@ -1,4 +1,4 @@
-//! A page without scripts: one style, beside which no other takes effect, and what it says.
+//! A page without scripts: one style, the only one that takes effect, and the body.
 
 use std::io;
 

@@ -136,7 +136,7 @@ impl ResultRow {
     }
 }
 
-/// What is beside the name.
+/// The cells after the name.
 enum ResultCells {
     /// A number and its comparison: measured, cycles, predicted, ratio and verdict.
     Number([Markup; 5]),
@@ -278,13 +278,10 @@ fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_
 
 /// The verdicts of a line's points in one word.
 fn line_verdict(results: &[&MetricResult]) -> Markup {
-    match labels::gap_counts(results) {
-        Some(gaps) => html!("<b class=\"odd\">◆ {}</b>", gaps),
-        None => results
-            .iter()
-            .find(|result| result.verdict == RangeVerdict::AsPredicted)
-            .or(results.iter().find(|result| result.verdict == RangeVerdict::NotPredicted))
-            .map(|result| detail::verdict(result))
-            .unwrap_or_default(),
+    if let Some(gaps) = labels::gap_counts(results) {
+        return html!("<b class=\"odd\">◆ {}</b>", gaps);
     }
+    let verdicts = [RangeVerdict::AsPredicted, RangeVerdict::NotPredicted].into_iter();
+    let result = verdicts.flat_map(|verdict| results.iter().find(move |result| result.verdict == verdict)).next();
+    result.map(|result| detail::verdict(result)).unwrap_or_default()
 }

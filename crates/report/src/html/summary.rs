@@ -6,7 +6,7 @@ use kelvin_core::{FactRow, Hazard, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;
-use super::{anchor, figure, heading, pill, scrollable, why};
+use super::{anchor, cells, figure, heading, pill, scrollable, why};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::sections::Section;
@@ -120,19 +120,14 @@ fn facts(group: &str, rows: &[&FactRow]) -> Markup {
     let unknown = rows.iter().filter(|row| row.text.is_none()).count();
     let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
     let fact = |row: &&FactRow| {
-        let value = match &row.text {
-            Some(text) => html!("<td>{}</td>", text),
-            None => html!("<td class=\"why\">unknown</td>"),
-        };
+        let unknown = || html!("<td class=\"why\">unknown</td>");
+        let value = row.text.as_ref().map_or_else(unknown, |text| cells([text]));
         html!("<tr><th>{}</th>{}<td class=\"why\">{}</td></tr>", row.label, value, row.source)
     };
-    let lines: Markup = rows.iter().map(fact).collect();
-    let table = html!(
-        "<table class=\"plain\"><caption class=\"unseen\">{}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
-         <th>Value</th><th>Source</th></tr></thead><tbody>{}</tbody></table>",
-        group,
-        lines
-    );
+    let head = html!("<thead class=\"unseen\"><tr><th>Fact</th><th>Value</th><th>Source</th></tr></thead>");
+    let (caption, rows_of_group) = (html!("<caption class=\"unseen\">{}</caption>", group), rows.iter().map(fact));
+    let body = rows_of_group.collect::<Markup>();
+    let table = html!("<table class=\"plain\">{}{}<tbody>{}</tbody></table>", caption, head, body);
     let count = why(format!("{}{unknown}", labels::plural(rows.len() as u64, "fact")));
     let table = scrollable(&format!("{group}, facts"), table);
     html!("<details><summary>{} {}</summary>{}</details>", group, count, table)

@@ -1,4 +1,4 @@
-//! Bars with intervals: one for each row of a study's table, with a mark for the figure beside it.
+//! Bars with intervals: one for each row of a study's table, with a mark for the figure that it is compared with.
 
 use kelvin_analysis::{Figure, StudyTable};
 
@@ -18,7 +18,7 @@ const BAR_HEIGHT: f64 = 11.0;
 const WHISKER_HEIGHT: f64 = 7.0;
 /// Below the rows: the legend.
 const LEGEND_HEIGHT: f64 = 26.0;
-/// Half of a mark beside a bar.
+/// Half of the mark of a compared figure.
 const HALF_MARK_SIZE: f64 = 7.0;
 
 /// The bars of a table; nothing without figures. A mark that would make all bars short lies at the edge, as a triangle.

@@ -52,10 +52,10 @@ impl<'h> HeatGrid<'h> {
 
     /// The cells with their axes; a pair without a value has no cell.
     fn body(&self) -> Markup {
-        let cells: Markup = self.heat.cells.iter().map(|cell| self.cell(cell)).collect();
+        let cells = self.heat.cells.iter().map(|cell| self.cell(cell));
         // Over all cells, so that no neighbour hides a part of a frame.
-        let frames: Markup = self.heat.cells.iter().filter_map(|cell| self.frame(cell)).collect();
-        html!("{}{}{}", self.axes(), cells, frames)
+        let frames = self.heat.cells.iter().filter_map(|cell| self.frame(cell));
+        std::iter::once(self.axes()).chain(cells).chain(frames).collect()
     }
 
     fn cell(&self, cell: &HeatCell) -> Markup {

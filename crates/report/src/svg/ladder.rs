@@ -116,7 +116,7 @@ impl<'a> Ladder<'a> {
     }
 }
 
-/// What a pointer that rests on a rung is told.
+/// The text shown while a pointer rests on a rung.
 fn hover_text(report: &Report<'_>, rung: &Rung) -> String {
     let figure = &rung.figure;
     let mut lines = vec![format!("{}: {}", label(rung).trim_start(), labels::figure(figure))];

@@ -291,25 +291,26 @@ impl ScreenDrawing<'_> {
     /// What the marks mean, below the axis if there is room.
     fn legend(&self, named: usize) -> String {
         let marks = self.marks();
-        let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
-        if self.screen.rungs.iter().any(|rung| rung.figure.class_range.is_some()) {
-            parts.push(format!("{} {}", marks.class, labels::CLASS_LABEL));
-        }
-        if let Some((_, title)) = compared_reference(self.report) {
-            let machine: String = title.chars().take(MAX_TITLE_CHARS).collect();
-            parts.push(format!("{} {}", marks.published, clean(&machine)));
-        }
+        let has_class = self.screen.rungs.iter().any(|rung| rung.figure.class_range.is_some());
+        let machine = compared_reference(self.report).map(|(_, title)| title.chars().take(MAX_TITLE_CHARS).collect());
+        let has_as_found = self.figures().any(|figure| figure.as_found.is_some());
+        let parts = [
+            (marks.predicted, Some("predicted".to_owned())),
+            (marks.measured, Some("measured".into())),
+            (marks.class, has_class.then(|| labels::CLASS_LABEL.into())),
+            (marks.published, machine.map(|machine: String| clean(&machine))),
+            (marks.as_found, has_as_found.then(|| labels::AS_FOUND_LABEL.into())),
+        ];
+        let parts = parts.into_iter().filter_map(|(mark, text)| Some(format!("{mark} {}", text?)));
         let verdicts = [PredictionVerdict::Slower, PredictionVerdict::Faster].into_iter();
         let verdicts = verdicts.filter(|verdict| self.figures().any(|figure| figure.verdict == *verdict));
         let words: Vec<&str> = verdicts.map(labels::against_prediction).collect();
-        if self.figures().any(|figure| figure.as_found.is_some()) {
-            parts.push(format!("{} {}", marks.as_found, labels::AS_FOUND_LABEL));
-        }
         // A word is clear without the legend, which has it if there is room.
         let words = if words.is_empty() { String::new() } else { format!("  {}: than predicted", words.join(", ")) };
-        let legend = parts.join("  ");
-        let legend =
-            if display_width(&legend) + display_width(&words) <= self.width() { legend + &words } else { legend };
+        let mut legend = parts.collect::<Vec<String>>().join("  ");
+        if display_width(&legend) + display_width(&words) <= self.width() {
+            legend.push_str(&words);
+        }
         let indent = named.min(self.width().saturating_sub(display_width(&legend)));
         format!("{}{}", " ".repeat(indent), self.paint(TextStyle::Faint, &legend))
     }
@@ -387,7 +388,7 @@ impl ScreenDrawing<'_> {
         lines
     }
 
-    /// A command stands on a line of its own, beside what it removes if there is room; advice goes on from that.
+    /// A command is on a line of its own, followed by what it removes if there is room; advice follows what it removes.
     fn remedy(&self, remedy: &Remedy, word: &str) -> Vec<String> {
         let against = remedy.problems.join("; ");
         if !remedy.is_command {

@@ -1,8 +1,7 @@
-//! The points of a curve as a table: a row for each position, a column for each line, and beside them a picture of both.
+//! The points of a curve as a table: a row for each position, a column for each line, and to the right a picture of both.
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::MetricResult;
 use kelvin_analysis::wording::verdict_word;
 use kelvin_core::{AxisScale, Case, Unit, Value};
 
@@ -16,7 +15,7 @@ use crate::{labels, units};
 
 /// Between columns.
 const COLUMN_GAP: usize = 2;
-/// Points that are shown at least, whatever room there is.
+/// Points that are shown at least, even where there is no room.
 const LEAST_ROWS: usize = 4;
 /// Columns of the picture.
 const MIN_PLOT_WIDTH: usize = 16;
@@ -131,7 +130,7 @@ impl<'a> PointTable<'a> {
                 None => track.title(self.curve.metric.unit),
                 Some(row) => self.track(shown[row], &track, marks),
             };
-            // All lines are as wide as the grid, whatever styles they have.
+            // All lines are as wide as the grid; styles take no columns.
             lines.push(format!("{line}{:gap$}{picture}", "").trim_end().to_owned());
         }
         lines.push(self.terminal.paint(TextStyle::Faint, &self.legend(marks)));
@@ -170,31 +169,23 @@ impl<'a> PointTable<'a> {
 
     /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
     fn against_predictions(&self) -> Option<String> {
-        let side = |result: &MetricResult| {
-            let word = verdict_word(result);
-            labels::GAP_SIDES.iter().find(|(verdict, _)| *verdict == word).map_or("", |(_, side)| *side)
-        };
-        let of_line = |(line, name): (&&'a CurveSeries<'a>, &'_ String)| {
-            let compared = line.points.iter().filter(|(_, result)| result.ratio.is_some());
-            let name = name.clone();
-            compared.map(move |(at, result)| (*at, name.clone(), side(result))).collect::<Vec<_>>()
-        };
-        let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
-        let count = labels::plural(compared.len() as u64, "point");
-        let outside = compared.iter().filter(|(.., side)| !side.is_empty());
-        let sides = grouped(outside.map(|(at, line, side)| {
-            let point = format!("{} {line}", units::axis_value(Value::Integer(*at), self.curve.axis.scale));
-            (*side, point.trim_end().to_owned())
-        }));
-        match (compared.is_empty(), sides.is_empty()) {
-            (true, _) => None,
-            (_, true) => Some(format!("all as predicted: {count}")),
-            _ => {
-                let counts =
-                    sides.iter().map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(points)));
-                Some(format!("of {count} {}", counts.collect::<Vec<_>>().join(", ")))
-            }
-        }
+        let compared = |line: &&'a CurveSeries<'a>| line.points.iter().filter(|(_, result)| result.ratio.is_some());
+        let outside = self.lines.iter().zip(&self.names).flat_map(|(line, name)| {
+            compared(line).filter_map(move |(position, result)| {
+                let (_, side) = labels::GAP_SIDES.iter().find(|(verdict, _)| *verdict == verdict_word(result))?;
+                let point = format!("{} {name}", units::axis_value(Value::Integer(*position), self.curve.axis.scale));
+                Some((*side, point.trim_end().to_owned()))
+            })
+        });
+        let sides = grouped(outside).into_iter();
+        let sides: Vec<String> =
+            sides.map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(&points))).collect();
+        let count = self.lines.iter().flat_map(compared).count() as u64;
+        let points = labels::plural(count, "point");
+        (count > 0).then(|| match sides.is_empty() {
+            true => format!("all as predicted: {points}"),
+            false => format!("of {points} {}", sides.join(", ")),
+        })
     }
 }
 

@@ -55,8 +55,7 @@ impl StudyScreen<'_> {
             lines.extend(terminal.answer(answer));
             lines.pop();
         }
-        let room = MAX_ANSWER_LINES.saturating_sub(lines.len());
-        lines.extend(self.conclusions(room));
+        lines.extend(self.conclusions(MAX_ANSWER_LINES.saturating_sub(lines.len())));
         lines
     }
 
@@ -123,11 +122,11 @@ impl StudyScreen<'_> {
     /// The serious hazards in words, and where more is.
     fn footer(&self) -> Vec<String> {
         let serious = self.report.run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
-        let serious: Vec<&str> = serious.map(|hazard| hazard.summary.as_str()).collect();
+        let serious = serious.map(|hazard| hazard.summary.as_str()).collect::<Vec<&str>>().join("; ");
         let mut lines = Vec::new();
         if !serious.is_empty() {
             lines.push(String::new());
-            lines.extend(self.options.terminal.hanging((TextStyle::Bad, "serious"), 9, &serious.join("; ")));
+            lines.extend(self.options.terminal.hanging((TextStyle::Bad, "serious"), 9, &serious));
         }
         lines.extend(self.options.more_lines());
         lines

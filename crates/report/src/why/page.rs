@@ -49,7 +49,7 @@ fn notes(text: &ExplanationText) -> Markup {
     definition_list(text.notes.iter().map(|(label, note)| (*label, note.into())))
 }
 
-/// The sum as a table, for who does not see the drawing.
+/// The sum as a table, for readers who do not see the drawing.
 fn sum(text: &ExplanationText) -> Markup {
     let row = |row: &ExplanationRow| {
         // Not by a style alone: who has the table read out has to know.

@@ -53,7 +53,7 @@ fn draw_row(comparison: &Comparison, frame: &LadderFrame, rung: &ComparedRung, m
     frame.row(&row, &html!("{}{}{}", shift, base, other), (&outcome.into(), 2.0))
 }
 
-/// What became of a rung: the time in B over that in A, whatever the figure is in, and the verdict of that; none where not both have one.
+/// The time of a rung in B over that in A, also where the figure is a rate, and its verdict; none where a side has no time.
 fn ratio_and_verdict<'c>(rung: &ComparedRung, comparison: &'c Comparison) -> Option<(String, &'c ChangeVerdict)> {
     let (base, other) = rung.seconds[0].zip(rung.seconds[1])?;
     Some((ratio_text(other / base), &comparison.figures[rung.figure?].verdict))
@@ -65,7 +65,7 @@ pub(crate) fn rung_outcome(rung: &ComparedRung, comparison: &Comparison) -> Stri
         .map_or_else(|| "not compared".into(), |(ratio, of_figure)| format!("{ratio} {}", change_word(of_figure)))
 }
 
-/// What a pointer that rests on a rung is told.
+/// The text shown while a pointer rests on a rung.
 fn hover_text(rung: &ComparedRung) -> String {
     let [base, other] = rung.seconds.map(|seconds| seconds.map_or_else(|| "not known".to_owned(), labels::time_text));
     format!("{}\nA: {base}\nB: {other}", rung.label)

@@ -43,7 +43,7 @@ pub(super) struct LadderRow<'r> {
     /// Whether it continues the row above.
     pub continues: bool,
     pub middle: f64,
-    /// What a pointer that rests on it is told.
+    /// The text shown while a pointer rests on it.
     pub hover: String,
     /// How the text behind the axis looks.
     pub class: &'r str,
@@ -61,7 +61,7 @@ pub(super) enum LadderMark {
 
 impl LadderFrame {
     /// What is drawn above a legend of these marks, for the inside of a page: a wide one and a narrow one, of which the style sheet shows
-    /// one. A table beside it says the same to readers who do not see it.
+    /// one. A table next to it has its contents for readers who do not see it.
     pub fn inline(
         &self,
         layouts: [LadderLayout; 2],
