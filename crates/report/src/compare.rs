@@ -66,14 +66,21 @@ fn table_of_verdict(verdict: &ChangeVerdict) -> usize {
     }
 }
 
-/// The tables that have a figure: their number and title, and the figures with their places among all.
-fn verdict_tables(comparison: &Comparison) -> Vec<(usize, &'static str, Vec<(usize, &ComparedFigure)>)> {
-    let figures = |table| {
+/// A table of a comparison: its number and title, and its figures with their places among all.
+struct VerdictTable<'c> {
+    index: usize,
+    title: &'static str,
+    figures: Vec<(usize, &'c ComparedFigure)>,
+}
+
+/// The tables that have a figure.
+fn verdict_tables(comparison: &Comparison) -> impl Iterator<Item = VerdictTable<'_>> {
+    let table = move |(index, title): (usize, &&'static str)| {
         let figures = comparison.figures.iter().enumerate();
-        figures.filter(|(_, figure)| table_of_verdict(&figure.verdict) == table).collect::<Vec<_>>()
+        let figures = figures.filter(|(_, figure)| table_of_verdict(&figure.verdict) == index).collect();
+        VerdictTable { index, title, figures }
     };
-    let tables = TABLE_TITLES.iter().enumerate().map(|(table, title)| (table, *title, figures(table)));
-    tables.filter(|(.., figures)| !figures.is_empty()).collect()
+    TABLE_TITLES.iter().enumerate().map(table).filter(|table| !table.figures.is_empty())
 }
 
 impl CompareTerminal<'_> {
@@ -138,7 +145,7 @@ impl CompareTerminal<'_> {
 
     fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        for (index, title, figures) in verdict_tables(comparison) {
+        for VerdictTable { index, title, figures } in verdict_tables(comparison) {
             // Where nothing is known a few figures of which nothing is known say nothing.
             let is_left_out = index >= HIDDEN_TABLE || index == UNDECIDED_TABLE && is_all_undecided(comparison);
             if !self.full && is_left_out {

@@ -115,6 +115,12 @@ impl<L> FromIterator<Self> for Escaped<L> {
     }
 }
 
+impl<L> Extend<Self> for Escaped<L> {
+    fn extend<I: IntoIterator<Item = Self>>(&mut self, parts: I) {
+        parts.into_iter().for_each(|part| self.push(part));
+    }
+}
+
 /// A value that can be written in a language.
 pub(crate) trait EscapedPiece<L> {
     fn write(&self, out: &mut Formatter<'_>) -> fmt::Result;

@@ -114,7 +114,7 @@ fn other_programs(report: &Report<'_>) -> MarkdownText {
     let missing = rivals::missing(&rows).into_iter();
     let missing: MarkdownText =
         missing.map(|(which, word, reason)| md!("- {} **{}**: {}\n", which.join("; "), word, reason)).collect();
-    page.push((!missing.is_empty()).then(|| md!("{}\n", missing)).unwrap_or_default());
+    page.extend((!missing.is_empty()).then(|| md!("{}\n", missing)));
     page
 }
 
@@ -158,10 +158,10 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
     let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
     let alike = &section.common_axes;
-    page.push(md!("{}", alike.sentence().map(|said| md!("{}\n\n", said))));
+    page.extend(alike.sentence().map(|sentence| md!("{}\n\n", sentence)));
     if !measured.is_empty() {
         page.push(md!("| metric | measured | cycles | predicted | ratio | verdict |\n|:--|--:|--:|--:|--:|:--|\n"));
-        page.push(measured.iter().map(|result| row(result, alike)).collect());
+        page.extend(measured.iter().map(|result| row(result, alike)));
         page.push(md!("\n"));
     }
     // Where there is no table each reason is said once.
@@ -169,10 +169,10 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
         true => MissingResults::group(missing.iter().copied()),
         false => missing.iter().flat_map(|result| MissingResults::group([*result])).collect(),
     };
-    page.push(reasons.iter().map(|reason| without_numbers(reason, alike)).collect());
+    page.extend(reasons.iter().map(|reason| without_numbers(reason, alike)));
     for result in &measured {
         let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text);
-        page.push(result.warnings.iter().map(line).collect());
+        page.extend(result.warnings.iter().map(line));
     }
     if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {
         page.push(md!("\n"));
@@ -212,11 +212,11 @@ fn studies(report: &Report<'_>) -> MarkdownText {
     let mut page = MarkdownText::new();
     for study in &report.analysis.studies {
         page.push(md!("## Study {}\n\n", MarkdownText::code(&study.id)));
-        page.push(study.answers.iter().map(answer).collect());
-        page.push(study.tables.iter().map(study_table).collect());
+        page.extend(study.answers.iter().map(answer));
+        page.extend(study.tables.iter().map(study_table));
         page.push(md!("{}\n\n", study.design));
         let (leading, rest) = leading_conclusions(study);
-        page.push(leading.into_iter().map(conclusion).collect());
+        page.extend(leading.into_iter().map(conclusion));
         page.push(md!("\n"));
         if !rest.is_empty() {
             page.push(MarkdownText::folded("More conclusions", rest.into_iter().map(conclusion).collect()));

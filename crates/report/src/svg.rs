@@ -12,6 +12,7 @@ use crate::escape::{HtmlPiece, Markup, html};
 use crate::figures::{Drawing, Figure, Guide, Mark, Point, SeriesRole};
 use crate::palette::{self, HEAT_COLORS, SERIES_COLORS};
 use crate::plot_layout::{LineStyle, Marker, PlotLayout, PlotLine};
+use crate::scale::Tick;
 use crate::text::wrap;
 use path::number;
 
@@ -336,13 +337,10 @@ fn text_anchor(x: f64, width: f64) -> &'static str {
 /// The grid as one path, and the labels of its lines.
 fn axes(picture: &PlotLayout<'_>) -> Markup {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
-    let (mut grid, mut labels) = (String::new(), Markup::new());
     let (x, y) = (picture.x.scale(), picture.y.scale());
-    for tick in y.ticks() {
-        let y = TOP + (1.0 - y.share(tick.position)) * PLOT_HEIGHT;
-        grid.push_str(&path::horizontal(LEFT, right, y));
-        labels.push(text_at(LEFT - 8.0, y + 4.0, &tick.label));
-    }
+    let y_of = |tick: &Tick| TOP + (1.0 - y.share(tick.position)) * PLOT_HEIGHT;
+    let mut grid: String = y.ticks().iter().map(|tick| path::horizontal(LEFT, right, y_of(tick))).collect();
+    let labels: Markup = y.ticks().iter().map(|tick| text_at(LEFT - 8.0, y_of(tick) + 4.0, &tick.label)).collect();
     let ticks = x.ticks().iter().map(|tick| (LEFT + x.share(tick.position) * (right - LEFT), tick.label.clone()));
     let (lines, below) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
     grid.push_str(&lines);
@@ -409,21 +407,35 @@ fn outline(marker: Marker, hollow: bool, x: f64, y: f64) -> String {
 /// The legend, in lines as wide as the figure, below the axis; and how many lines it takes. A single line of the plot
 /// needs none.
 fn legend(picture: &PlotLayout<'_>) -> (Markup, f64) {
-    let (mut svg, mut x, mut lines) = (Markup::new(), LEFT, 1.0);
+    let (mut svg, mut lines) = (Markup::new(), 0.0);
     if picture.lines.len() < 2 {
-        return (svg, 0.0);
+        return (svg, lines);
     }
-    for line in &picture.lines {
-        let width = 34.0 + text_width(line.label) + 14.0;
-        if x > LEFT && x + width > WIDTH - RIGHT {
-            (x, lines) = (LEFT, lines + 1.0);
-        }
-        let y = TOP + PLOT_HEIGHT + BOTTOM + (lines - 1.0) * LEGEND_LINE_HEIGHT + 8.0;
+    let widths = picture.lines.iter().map(|line| 34.0 + text_width(line.label) + 14.0);
+    for (line, (x, row)) in picture.lines.iter().zip(legend_positions(LEFT, WIDTH - RIGHT, widths)) {
+        let y = TOP + PLOT_HEIGHT + BOTTOM + row * LEGEND_LINE_HEIGHT + 8.0;
         svg.push(swatch(line, x, y));
         svg.push(text_at(x + 34.0, y + 4.0, line.label));
-        x += width;
+        lines = row + 1.0;
     }
     (svg, lines)
+}
+
+/// Where each entry of a legend begins, and in which line: from the left edge, in as many lines as it takes.
+pub(crate) fn legend_positions(
+    left: f64,
+    right: f64,
+    widths: impl Iterator<Item = f64>,
+) -> impl Iterator<Item = (f64, f64)> {
+    let (mut next, mut line) = (left, 0.0);
+    widths.map(move |width| {
+        if next > left && next + width > right {
+            (next, line) = (left, line + 1.0);
+        }
+        let x = next;
+        next += width;
+        (x, line)
+    })
 }
 
 /// A short piece of a line with its marker, 26 wide.

@@ -251,9 +251,7 @@ impl Terminal {
     fn conclusions(&self, study: &Study) -> Vec<String> {
         let mut lines: Vec<String> = study.answers.iter().flat_map(|answer| self.answer(answer)).collect();
         lines.extend(study.conclusions.iter().flat_map(|conclusion| self.conclusion(conclusion, true)));
-        if !study.conclusions.is_empty() {
-            lines.push(String::new());
-        }
+        lines.extend((!study.conclusions.is_empty()).then(String::new));
         lines.extend(self.paragraph(&study.design));
         lines.extend(study.tables.iter().flat_map(|table| self.study_table(table)));
         lines
@@ -312,11 +310,10 @@ impl Terminal {
             lines.push(String::new());
             lines.extend(self.paragraph(DISTANCE_NOTE));
         }
-        let is_elsewhere =
-            |entry: &SectionEntry<'_>| entry.results().iter().all(|result| study_tables::has_result(report, result));
-        for section in sections {
-            lines.extend(section.with_entries(|entry| !is_elsewhere(entry)).iter().flat_map(|it| self.section(it)));
-        }
+        let is_own =
+            |entry: &SectionEntry<'_>| !entry.results().iter().all(|result| study_tables::has_result(report, result));
+        let own = sections.iter().filter_map(|section| section.with_entries(is_own));
+        lines.extend(own.flat_map(|section| self.section(&section)));
         lines
     }
 }

@@ -15,7 +15,7 @@ use kelvin_core::{ComparedRung, ComparedSide, Comparison, FactDifference, GateFi
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;
-use super::{UNDECIDED_TABLE, differences_title, fact_texts, verdict_tables};
+use super::{UNDECIDED_TABLE, VerdictTable, differences_title, fact_texts, verdict_tables};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
 use crate::html::{DataTable, list, table_row};
@@ -142,7 +142,7 @@ fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
 /// The tables of figures, the most consequential first; those of what nobody has to act on are folded, unless there is nothing else.
 fn figures(comparison: &Comparison) -> Markup {
     let mut page = Markup::new();
-    for (index, title, figures) in verdict_tables(comparison) {
+    for VerdictTable { index, title, figures } in verdict_tables(comparison) {
         let forest = Forest::for_figures(figures.iter().map(|(_, figure)| *figure), comparison.threshold);
         let rows: Markup = figures.iter().map(|numbered| figure(*numbered, comparison, &forest)).collect();
         let title = html!("<h2>{} ({})</h2>", title, figures.len());

@@ -8,7 +8,7 @@ use kelvin_analysis::wording::compare::{
 };
 use kelvin_core::{Comparison, FactDifference, GateFinding, GateResult};
 
-use super::{UNDECIDED_TABLE, fact_texts, verdict_tables};
+use super::{UNDECIDED_TABLE, VerdictTable, fact_texts, verdict_tables};
 use crate::escape::{MarkdownText, md};
 
 /// A comparison as Markdown (GitHub's flavour: tables, and what folds).
@@ -21,7 +21,7 @@ impl CompareMarkdown {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let tables = verdict_tables(comparison).into_iter().map(|(index, title, figures)| {
+        let tables = verdict_tables(comparison).map(|VerdictTable { index, title, figures }| {
             let rows = figures.into_iter().map(|(_, figure)| comparison_row(figure, comparison));
             table(title, index >= UNDECIDED_TABLE, &rows.collect::<Vec<_>>(), comparison)
         });

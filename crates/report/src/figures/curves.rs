@@ -282,14 +282,9 @@ pub(super) fn measured_axis(unit: Unit, series: &[Series]) -> FigureAxis {
 /// Whether this run measured a line of at least two points; a single point is in the table.
 pub(super) fn is_measured(series: &[Series]) -> bool {
     let is_ours = |line: &&Series| matches!(line.role, SeriesRole::Measured | SeriesRole::AsFound);
-    let points_of = |style: usize| {
-        series.iter().filter(is_ours).filter(move |line| line.style == style).flat_map(|line| &line.points)
-    };
-    let is_line = |line: &Series| {
-        let first = points_of(line.style).next().map(|point| point.x);
-        points_of(line.style).any(|point| Some(point.x) != first)
-    };
-    series.iter().filter(is_ours).any(is_line)
+    let points = |line: &'_ Series| line.points.iter().map(|point| (line.style, point.x)).collect::<Vec<_>>();
+    let lines = grouped(series.iter().filter(is_ours).flat_map(points));
+    lines.iter().any(|(_, positions)| positions.iter().any(|x| *x != positions[0]))
 }
 
 /// The label of a series: its name, what it is, or both.

@@ -11,6 +11,7 @@ use super::heat::{grid_figures, heat_figure};
 use super::tails;
 use super::{Drawing, Figure, FigureAxis, Plot, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
 use crate::sections::{Curve, CurveSeries, SectionEntry};
+use crate::text::grouped;
 use crate::{Report, study_tables, units};
 
 /// Fewest parts of an id whose children can be a family: below an area alone, everything would be related.
@@ -77,14 +78,9 @@ fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
 // ---- A family: one figure for each combination of the other parameters, one series for each member.
 
 fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
-    let mut lines: Vec<&CurveSeries<'_>> = Vec::new();
-    for line in family.iter().flat_map(|curve| &curve.series) {
-        if lines.iter().all(|known| known.label != line.label) {
-            lines.push(line);
-        }
-    }
     let Some(first) = family.first() else { return Vec::new() };
-    let lines = FigureLines::new(first, lines.into_iter());
+    let lines = grouped(family.iter().flat_map(|curve| &curve.series).map(|line| (&line.label, line)));
+    let lines = FigureLines::new(first, lines.iter().map(|(_, lines)| lines[0]));
     let figure = |combination| {
         let mut figure = family_figure(report, family, combination)?;
         figure.description.extend(lines.common_axes_text());
@@ -114,34 +110,23 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: &Named
     series.extend(published);
     let first = family.first()?;
     let y = measured_axis(first.metric.unit, &series);
-    Some(Figure {
-        id: family_id(family, which),
-        title: family_title(family, which),
-        description,
-        shows,
-        drawing: Drawing::Plot(Plot::new(x_axis(first), y, series)),
-    })
+    let (id, title) = family_id_and_title(first, family, which)?;
+    Some(Figure { id, title, description, shows, drawing: Drawing::Plot(Plot::new(x_axis(first), y, series)) })
 }
 
-/// The family's id and what sets this figure apart; without that the members, for the bare id may be a metric's.
-fn family_id(family: &[&Curve<'_>], label: &str) -> String {
-    let id = family.first().and_then(|curve| parent_id(curve)).unwrap_or_default();
-    let names = family.iter().map(|curve| own_name(curve)).collect::<Vec<_>>().join(" ");
-    safe_file_name(&format!("{id} {}", if label.is_empty() { &names } else { label }))
-}
-
-/// `Bandwidth of read, write and copy over working set, cpus=one`.
-fn family_title(family: &[&Curve<'_>], label: &str) -> String {
-    let what =
-        family.first().and_then(|curve| parent_id(curve)).and_then(|id| id.rsplit_once('.')).map_or("", |(_, own)| own);
+/// The family's id with what sets this figure apart, and its title: `Bandwidth of read, write and copy over working set, cpus=one`.
+/// Where nothing sets it apart the id has the members, for the bare id may be a metric's.
+fn family_id_and_title(first: &Curve<'_>, family: &[&Curve<'_>], which: &str) -> Option<(String, String)> {
+    let id = parent_id(first)?;
     let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
-    let names = match names.split_last() {
+    let members = match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
     };
-    let over = family.first().map_or("", |curve| curve.axis.label.as_str());
-    let which = if label.is_empty() { String::new() } else { format!(", {label}") };
-    format!("{} of {names} over {over}{which}", capitalized(what))
+    let what = capitalized(id.rsplit_once('.').map_or("", |(_, own)| own));
+    let (suffix, ending) = if which.is_empty() { (names.join(" "), "") } else { (which.to_owned(), ", ") };
+    let title = format!("{what} of {members} over {}{ending}{which}", first.axis.label);
+    Some((safe_file_name(&format!("{id} {suffix}")), title))
 }
 
 /// The part of an id as the beginning of a title.

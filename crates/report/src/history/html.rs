@@ -15,7 +15,7 @@ use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
 use crate::html::page_shell::PageShell;
 use crate::html::pill;
-use crate::scale::AxisScaling;
+use crate::scale::{AxisScaling, Tick};
 use crate::svg::{anchored_text, labelled, path, text_at};
 
 const STYLE: &str = include_str!("../../assets/history.css");
@@ -119,12 +119,10 @@ fn series_svg(series: &SeriesHistory, history: &History) -> Markup {
 fn axes(ground: &PlotArea<'_>) -> Markup {
     let ticks = ground.values.ticks();
     let step = ticks.len().div_ceil(MAX_LABELLED_TICKS).max(1);
-    let (mut grid, mut labels) = (String::new(), Markup::new());
-    for tick in ticks.iter().step_by(step) {
-        let y = TOP + (1.0 - ground.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
-        grid.push_str(&path::horizontal(LEFT, WIDTH - RIGHT, y));
-        labels.push(text_at(LEFT - 6.0, y + 4.0, &tick.label));
-    }
+    let y_of = |tick: &Tick| TOP + (1.0 - ground.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
+    let ticks = || ticks.iter().step_by(step);
+    let grid: String = ticks().map(|tick| path::horizontal(LEFT, WIDTH - RIGHT, y_of(tick))).collect();
+    let labels: Markup = ticks().map(|tick| text_at(LEFT - 6.0, y_of(tick) + 4.0, &tick.label)).collect();
     let runs = &ground.history.runs;
     let first = runs.first().map(|run| text_at(LEFT, HEIGHT - 4.0, run_day(run)));
     let last = runs.last().filter(|_| runs.len() > 1);

@@ -15,17 +15,15 @@ use crate::{ProbeDocs, Report, labels, units};
 pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     let mut page = html!("<p class=\"lead\">{}</p><div class=\"columns\">", result.metric.summary);
     page.push(boxed("Prediction", prediction(result)));
-    if let Some(text) = analysis_words::class_comparison::figure_class_text(result) {
-        page.push(boxed("Normal for its class", html!("<p>{}.</p>", text)));
-    }
-    if let Some(summary) = result.outcome.found_summary() {
-        page.push(boxed("Samples", samples(summary, &result.metric)));
-    }
+    let class = analysis_words::class_comparison::figure_class_text(result);
+    page.extend(class.map(|text| boxed("Normal for its class", html!("<p>{}.</p>", text))));
+    let summary = result.outcome.found_summary();
+    page.extend(summary.map(|summary| boxed("Samples", samples(summary, &result.metric))));
     page.push(html!("</div>"));
     page.push(causes(report, &[result]));
     page.push(warnings(&[result]));
     page.push(published(report, &result.metric, Some(&result.case)));
-    page.push(method(report, result));
+    page.extend(method(report, result));
     page
 }
 
@@ -47,8 +45,8 @@ pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, first: bool) -
     if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
         page.push(definition_list([
             ("Formula", html!("<code>{}</code>", prediction.formula)),
-            ("Basis", Markup::from(labels::basis(prediction.basis))),
-            ("Sources", Markup::from(prediction.sources.join("; "))),
+            ("Basis", labels::basis(prediction.basis).into()),
+            ("Sources", prediction.sources.join("; ").into()),
         ]));
     }
     page.push(points(group));
@@ -56,9 +54,7 @@ pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, first: bool) -
     page.push(warnings(&results));
     if first {
         page.push(published(report, group.metric, None));
-        if let Some(result) = results.first() {
-            page.push(method(report, result));
-        }
+        page.extend(results.first().and_then(|result| method(report, result)));
     }
     page
 }
@@ -308,16 +304,11 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
 }
 
 /// A link to the method, if it is in the report.
-fn method(report: &Report<'_>, result: &MetricResult) -> Markup {
-    match report.probe(&result.probe) {
-        Some(_) => html!(
-            "<p class=\"to-method\"><a href=\"#{}\">Method of <code>{}</code></a>, version {}</p>",
-            anchor("method", &result.probe),
-            result.probe,
-            result.metric.version
-        ),
-        None => Markup::new(),
-    }
+fn method(report: &Report<'_>, result: &MetricResult) -> Option<Markup> {
+    let id = report.probe(&result.probe)?.id;
+    let (anchor, version) = (anchor("method", &id), result.metric.version);
+    let link = html!("<a href=\"#{}\">Method of <code>{}</code></a>", anchor, id);
+    Some(html!("<p class=\"to-method\">{}, version {}</p>", link, version))
 }
 
 /// The methods of a run's probes, each once, in the order of the results.
@@ -330,9 +321,8 @@ fn method_text(probe: &ProbeDocs) -> Markup {
     let ProbeDocs { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
     let mut page =
         html!("<p class=\"lead\">{}</p><p>{}</p><p><strong>Prediction:</strong> {}</p>", summary, method, prediction);
-    if let Some(never) = must_not_be_used_for {
-        page.push(html!("<p><strong>Must not be used for:</strong> {}.</p>", never.trim_end_matches('.')));
-    }
+    let never = must_not_be_used_for.as_ref().map(|never| never.trim_end_matches('.'));
+    page.extend(never.map(|never| html!("<p><strong>Must not be used for:</strong> {}.</p>", never)));
     let part = |title: &str, items: &[String]| {
         let items = list("notes", items);
         if items.is_empty() { items } else { html!("<h4>{}</h4>{}", title, items) }

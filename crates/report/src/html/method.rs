@@ -17,13 +17,13 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
     let mut page = heading("studies", "Studies");
     for study in &report.analysis.studies {
         page.push(html!("<h3><code>{}</code></h3>", study.id));
-        page.push(study.answers.iter().map(answer).collect());
+        page.extend(study.answers.iter().map(answer));
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
         page.push(conclusions(study));
-        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
+        page.extend(study.tables.iter().map(|table| study_table(report, table)));
         let figures = figures.iter().filter(|figure| is_of_study(&study.id, figure));
         let links = Markup::joined(figures.map(|figure| html!("<a href=\"#figure-{}\">{0}</a>", figure.id)), ", ");
-        page.push((!links.is_empty()).then(|| html!("<p>Figures: {}.</p>", links)).unwrap_or_default());
+        page.extend((!links.is_empty()).then(|| html!("<p>Figures: {}.</p>", links)));
     }
     page
 }
@@ -32,17 +32,13 @@ pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
 pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
     let mut page = html!("<h1 id=\"studies-title\">{}</h1>{}", study_title(report), summary::partial_notice(report));
     for study in &report.analysis.studies {
-        page.push(study.answers.iter().map(answer).collect());
-        if study.answers.is_empty() {
-            page.push(conclusions(study));
-        }
-        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
+        page.extend(study.answers.iter().map(answer));
+        page.extend(study.answers.is_empty().then(|| conclusions(study)));
+        page.extend(study.tables.iter().map(|table| study_table(report, table)));
         for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure)) {
             page.push(figure::figure(figure, index));
         }
-        if !study.answers.is_empty() {
-            page.push(conclusions(study));
-        }
+        page.extend((!study.answers.is_empty()).then(|| conclusions(study)));
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
     }
     page
@@ -119,10 +115,10 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let sides = |row: &rivals::RivalRow<'_>| match &row.sides {
         Ok(sides) => {
             let class = if sides.is_gap { "odd" } else { "good" };
-            let verdict = (!sides.verdict.is_empty()).then(|| pill(class, sides.verdict)).unwrap_or_default();
-            let figures = [&sides.kelvin, &sides.other, &sides.ratio, &sides.expected].map(Markup::from);
+            let verdict = (!sides.verdict.is_empty()).then(|| pill(class, sides.verdict));
+            let figures = [&sides.kelvin, &sides.other, &sides.ratio, &sides.expected];
             let proof = html!("<details><summary>how it was timed</summary>{}</details>", list("notes", sides.notes));
-            html!("{}{}", cells(figures.into_iter().chain([verdict])), text_cell(proof))
+            html!("{}{}{}", cells(figures), cells([verdict]), text_cell(proof))
         }
         Err((word, reason)) => {
             html!("<td class=\"text\" colspan=\"6\">{} {}</td>", pill("quiet", word), reason)

@@ -70,13 +70,8 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
         path::element("box", quartiles),
         path::element("median", path::vertical(x_of(d.p50), 7.0, 33.0))
     );
-    svg.push(
-        summary
-            .modes
-            .iter()
-            .map(|mode| path::element("mode", path::move_to(x_of(mode.center), 5.0) + "l-4-5h8z"))
-            .collect(),
-    );
+    let modes = summary.modes.iter();
+    svg.extend(modes.map(|mode| path::element("mode", path::move_to(x_of(mode.center), 5.0) + "l-4-5h8z")));
     svg.push(text_at(x_of(low), 50.0, units::value_text(low, unit)));
     svg.push(anchored_text([x_of(high), 50.0], "end", format!("p99 {}", units::value_text(high, unit))));
     unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], svg)

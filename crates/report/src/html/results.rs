@@ -25,7 +25,7 @@ pub(super) fn column_label_rules() -> String {
 /// The section of an area: table, then the figures of its curves.
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
-    page.push(html!("{}", section.common_axes.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
+    page.extend(section.common_axes.sentence().map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)));
     let (mut lines, mut missing) = (Markup::new(), Vec::new());
     let (elsewhere, own): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
         section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
@@ -34,15 +34,14 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         .map(|entries| entries.into_iter().flat_map(|entry| rows(within, entry, figures)).collect::<Vec<ResultRow>>());
     // Of what has no number at all each reason is a line, and no table.
     let has_table = own.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
-    let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
+    let min_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
     for (index, row) in own.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = own.iter().filter(|known| known.missing() == row.missing()).count();
-        let Some((word, reason)) = row.missing().filter(|_| shared >= least_folded) else {
-            lines.push(html);
-            continue;
-        };
-        missing.push(((word, reason), (row.name.clone(), html)));
+        match row.missing().filter(|_| shared >= min_folded) {
+            Some(reason) => missing.push((reason, (row.name.clone(), html))),
+            None => lines.push(html),
+        }
     }
     if !lines.is_empty() {
         page.push(html!(
@@ -51,8 +50,8 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         ));
         page.push(table(&section.title, lines));
     }
-    for ((word, reason), rows) in grouped(missing) {
-        page.push(folded_rows(&section.title, (word, reason), rows, has_table));
+    for (reason, rows) in grouped(missing) {
+        page.push(folded_rows(&section.title, reason, rows, has_table));
     }
     if !elsewhere.is_empty() {
         let rows = elsewhere.iter().enumerate();

@@ -33,9 +33,7 @@ pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
         return page;
     }
     page.push(tiles(report));
-    if report.analysis.results.is_empty() {
-        page.push(html!("<p>Nothing was measured.</p>"));
-    }
+    page.extend(report.analysis.results.is_empty().then(|| html!("<p>Nothing was measured.</p>")));
     page.push(html!("<h2>Findings</h2>{}", findings(report)));
     page
 }

@@ -1,7 +1,7 @@
 //! What ladders have in common: rows on one axis of times, its lines, and what the marks mean.
 
 use super::super::path::{self, number};
-use super::super::{GridLines, text_at, text_width, unlabelled};
+use super::super::{GridLines, legend_positions, text_at, text_width, unlabelled};
 use crate::escape::{Markup, html};
 use crate::ladder::LadderAxis;
 
@@ -94,20 +94,11 @@ impl LadderFrame {
         TOP + ROW_HEIGHT * self.rows as f64 + LEGEND_HEIGHT + LEGEND_LINE_HEIGHT * lines
     }
 
-    /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge, in as many lines as it takes.
-    fn legend_positions<'m>(&self, marks: &'m [(LadderMark, &str)]) -> impl Iterator<Item = (f64, f64)> + 'm {
-        let LadderLayout { width: total, names, .. } = self.layout;
-        let left = if total < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
-        let (mut next, mut line) = (left, 0.0);
-        marks.iter().map(move |(_, text)| {
-            let width = 34.0 + text_width(text);
-            if next > left && next + width > total + 14.0 {
-                (next, line) = (left, line + 1.0);
-            }
-            let x = next;
-            next += width;
-            (x, line)
-        })
+    /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge.
+    fn legend_positions(&self, marks: &[(LadderMark, &str)]) -> impl Iterator<Item = (f64, f64)> {
+        let LadderLayout { width, names, .. } = self.layout;
+        let left = if width < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
+        legend_positions(left, width + 14.0, marks.iter().map(|(_, text)| 34.0 + text_width(text)))
     }
 
     /// The middle of a row.
