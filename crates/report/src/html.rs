@@ -141,12 +141,10 @@ fn page_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figur
         parts.extend(summary_sections(report, sections, figures));
         parts.extend(asked.into_iter().map(area));
     }
-    if !report.analysis.rivals.is_empty() {
-        parts.push(PageSection::new("rivals", "Other programs", method::rivals(report)));
-    }
-    if !report.analysis.studies.is_empty() && !is_study(report) {
-        parts.push(PageSection::new("studies", "Studies", method::studies(report, figures)));
-    }
+    let has_rivals = !report.analysis.rivals.is_empty();
+    parts.extend(has_rivals.then(|| PageSection::new("rivals", "Other programs", method::rivals(report))));
+    let has_studies = !report.analysis.studies.is_empty() && !is_study(report);
+    parts.extend(has_studies.then(|| PageSection::new("studies", "Studies", method::studies(report, figures))));
     // Nobody asked for these.
     parts.extend(inputs.into_iter().map(area));
     if !report.references.is_empty() {
@@ -169,9 +167,9 @@ fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Fi
     }
     parts.push(PageSection::new("hazards", "Hazards", summary::hazards(report)));
     parts.push(PageSection::new("machine", "Machine", summary::machine(report)));
-    if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
-        parts.push(PageSection::new("quiet", "How quiet it was", summary::canary_section(report, canaries)));
-    }
+    let canaries = figures.iter().find(|figure| figure.id == "canaries");
+    let section = canaries.map(|canaries| summary::canary_section(report, canaries));
+    parts.extend(section.map(|section| PageSection::new("quiet", "How quiet it was", section)));
     parts
 }
 

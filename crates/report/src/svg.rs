@@ -239,16 +239,16 @@ pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl HtmlP
 /// What a plot draws, and how high it is.
 fn plot_body(picture: &PlotLayout<'_>) -> (Markup, f64) {
     let mut svg = Markup::new();
-    picture.guides.iter().for_each(|guide| svg.push(draw_guide(picture, guide)));
+    svg.extend(picture.guides.iter().map(|guide| draw_guide(picture, guide)));
     svg.push(axes(picture));
     let (marks, rows) = draw_marks(picture);
     svg.push(marks);
     // The interval band of measured points, the range of predictions, the spread of a history.
-    for line in picture.lines.iter().filter(|line| picture.shows_band(line)) {
+    svg.extend(picture.lines.iter().filter(|line| picture.shows_band(line)).map(|line| {
         let bands = line.segments().map(|points| band_path(picture, points));
-        svg.push(path::element(&classes("band", line), bands.collect::<String>()));
-    }
-    picture.lines.iter().for_each(|line| svg.push(draw_line(picture, line)));
+        path::element(&classes("band", line), bands.collect::<String>())
+    }));
+    svg.extend(picture.lines.iter().map(|line| draw_line(picture, line)));
     let (legend, lines) = legend(picture);
     svg.push(legend);
     let height = TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE_HEIGHT;

@@ -26,18 +26,16 @@ fn run_findings(report: &Report<'_>) -> Markup {
         (0..findings.len()).filter(|index| !leading.contains(index)).map(|index| &findings[index]).collect();
     let mut page = list("findings", leading.iter().map(|&index| line(report, &findings[index])));
     for (verdict, title) in labels::GAP_SIDES {
-        let gaps: Vec<(&PredictionGap, &MetricResult)> = rest
-            .iter()
-            .filter_map(|finding| gap(report, finding))
-            .filter(|(_, result)| labels::verdict_word(result) == verdict)
-            .collect();
-        page.push(group(title, &gaps));
+        let gaps = rest.iter().filter_map(|finding| gap(report, finding));
+        page.push(group(
+            title,
+            &gaps.filter(|(_, result)| labels::verdict_word(result) == verdict).collect::<Vec<_>>(),
+        ));
     }
-    let others: Vec<Markup> =
-        rest.iter().filter(|finding| gap(report, finding).is_none()).map(|finding| line(report, finding)).collect();
-    if !others.is_empty() {
-        page.push(folded(labels::plural(others.len() as u64, "more finding"), list("findings", others)));
-    }
+    let others = rest.iter().filter(|finding| gap(report, finding).is_none());
+    let others: Vec<Markup> = others.map(|finding| line(report, finding)).collect();
+    let count = labels::plural(others.len() as u64, "more finding");
+    page.extend((!others.is_empty()).then(|| folded(count, list("findings", others))));
     page
 }
 

@@ -35,9 +35,8 @@ pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
         page.extend(study.answers.iter().map(answer));
         page.extend(study.answers.is_empty().then(|| conclusions(study)));
         page.extend(study.tables.iter().map(|table| study_table(report, table)));
-        for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure)) {
-            page.push(figure::figure(figure, index));
-        }
+        let own = figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure));
+        page.extend(own.map(|(index, figure)| figure::figure(figure, index)));
         page.extend((!study.answers.is_empty()).then(|| conclusions(study)));
         page.push(html!("<p class=\"lead\">{}</p>", study.design));
     }
@@ -145,11 +144,10 @@ pub(super) fn references(report: &Report<'_>) -> Markup {
         "<p class=\"lead\">Means, deviations and counts as published, without samples. Their values are shown with the metrics \
                    above.</p>"
     ));
-    for reference in report.references {
+    page.extend(report.references.iter().map(|reference| {
         let facts = reference.machine.iter().map(|(label, text)| format!("{label}: {text}"));
-        let findings = reference.findings.iter().cloned();
-        page.push(html!("<h3>{}</h3>{}", reference.title, list("notes", facts.chain(findings))));
-    }
+        html!("<h3>{}</h3>{}", reference.title, list("notes", facts.chain(reference.findings.iter().cloned())))
+    }));
     page
 }
 

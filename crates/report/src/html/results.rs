@@ -50,9 +50,8 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         ));
         page.push(table(&section.title, lines));
     }
-    for (reason, rows) in grouped(missing) {
-        page.push(folded_rows(&section.title, reason, rows, has_table));
-    }
+    let folded_by_reason = grouped(missing).into_iter();
+    page.extend(folded_by_reason.map(|(reason, rows)| folded_rows(&section.title, reason, rows, has_table)));
     if !elsewhere.is_empty() {
         let rows = elsewhere.iter().enumerate();
         let rows = rows.map(|(index, row)| row.html(&format!("{id}-in-tables-{}", index + 1))).collect();
@@ -60,10 +59,9 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         let summary = html!("{} {}", summary, why("also in the tables of the study"));
         page.push(folded(summary, table(&format!("{}, in the tables of the study", section.title), rows)));
     }
-    let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
-    for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_here(figure)) {
-        page.push(figure::figure(figure, index));
-    }
+    let is_own = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
+    let own = figures.iter().enumerate().filter(|(_, figure)| is_own(figure));
+    page.extend(own.map(|(index, figure)| figure::figure(figure, index)));
     page
 }
 
