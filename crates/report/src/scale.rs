@@ -132,7 +132,11 @@ fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
     // Small fractions are no round numbers in powers of two: 0.0625.
     let by_two = kind == AxisKind::Unit(Unit::Bytes) || kind == AxisKind::Number && from >= 0.1;
     if by_two && to / from >= 4.0 {
-        return powers_of_two(from.log2().ceil() as i32, to.log2().floor() as i32);
+        // Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
+        let (from, to) = (from.log2().ceil() as i32, to.log2().floor() as i32);
+        let step = ((to - from) as usize / MAX_TICKS + 1) as i32;
+        let from = from + (step - from.rem_euclid(step)) % step;
+        return (from..=to).step_by(step as usize).map(|power| 2f64.powi(power)).collect();
     }
     let decades = high - low;
     if decades < 0.7 {
@@ -144,13 +148,6 @@ fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
         powers.flat_map(|power| mantissas.iter().map(move |mantissa| mantissa * 10f64.powi(power))).collect();
     let step = ticks.len() / (2 * MAX_TICKS) + 1;
     ticks.into_iter().step_by(step).collect()
-}
-
-/// Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
-fn powers_of_two(from: i32, to: i32) -> Vec<f64> {
-    let step = ((to - from) as usize / MAX_TICKS + 1) as i32;
-    let from = from + (step - from.rem_euclid(step)) % step;
-    (from..=to).step_by(step as usize).map(|power| 2f64.powi(power)).collect()
 }
 
 /// Ticks at 1, 2 or 5 times a power of ten (of two for sizes).

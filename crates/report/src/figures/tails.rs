@@ -32,7 +32,11 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     };
     let results = entries.iter().flat_map(SectionEntry::results).filter(is_one);
     let lines: Vec<TailLine> = results.filter_map(|result| TailLine::new(report, result, &tails.fixed)).collect();
-    let series = lines.iter().enumerate().filter_map(|(style, line)| line.series(style)).collect::<Vec<Series>>();
+    let series = |(style, line): (usize, &TailLine)| {
+        let points = ONE_IN.iter().filter_map(|&one_in| line.point_at(one_in));
+        Series::new(line.label.as_str(), SeriesRole::Measured, style, points)
+    };
+    let series: Vec<Series> = lines.iter().enumerate().filter_map(series).collect();
     if series.is_empty() {
         return None;
     }
@@ -94,11 +98,6 @@ impl TailLine {
             let end = |further: fn(f64, f64) -> f64| of_rounds.iter().copied().fold(y, further);
             Point { x: one_in, y, low: end(f64::min), high: end(f64::max) }
         })
-    }
-
-    fn series(&self, style: usize) -> Option<Series> {
-        let points = ONE_IN.iter().filter_map(|&one_in| self.point_at(one_in));
-        Series::new(self.label.as_str(), SeriesRole::Measured, style, points)
     }
 
     /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`

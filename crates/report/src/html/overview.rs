@@ -92,11 +92,9 @@ impl OverviewSection<'_> {
                 html!("{}{}", rates, line.doubt.as_ref().map(|doubt| html!(" {}", why(doubt))))
             }
         };
-        let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
-        if lines.is_empty() {
-            return Markup::new();
-        }
-        html!("<h2>Rates</h2>{}", definition_list(screen.rates.iter().map(|line| line.label.as_str()).zip(lines)))
+        let lines = screen.rates.iter().map(|row| (row.label.as_str(), line(row)));
+        let list = || html!("<h2>Rates</h2>{}", definition_list(lines));
+        if screen.rates.is_empty() { Markup::new() } else { list() }
     }
 
     /// A rate that leads to its section, with its prediction for a pointer that rests on it.
@@ -132,10 +130,8 @@ impl OverviewSection<'_> {
             html!("<li>{} {}</li>", one.text, why(Markup::joined(links, ", ")))
         };
         let sentences: Markup = self.screen.stand_outs.iter().map(sentence).collect();
-        if sentences.is_empty() {
-            return sentences;
-        }
-        html!("<h2>What stands out</h2><ol class=\"stand-outs\">{}</ol>", sentences)
+        let list = || html!("<h2>What stands out</h2><ol class=\"stand-outs\">{}</ol>", sentences);
+        if sentences.is_empty() { Markup::new() } else { list() }
     }
 
     fn remedies(&self) -> Markup {

@@ -5,7 +5,9 @@ mod frame;
 
 use kelvin_core::{Estimate, OverviewFigure, PredictionVerdict, Rung};
 
-use self::frame::{LadderFrame, LadderMark, LadderRow, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond};
+use self::frame::{
+    LadderFrame, LadderRow, LegendMark, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond, range_mark,
+};
 use super::{SvgFile, path, title_lines};
 use crate::escape::{Markup, html};
 use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
@@ -98,21 +100,21 @@ impl<'a> Ladder<'a> {
     }
 
     /// The marks that are there, and what they mean.
-    fn legend_entries(&self) -> Vec<(LadderMark, &str)> {
+    fn legend_entries(&self) -> Vec<(LegendMark, &str)> {
+        let class_mark: LegendMark = |x, y| path::element("ladder-class", path::horizontal(x - 8.0, x + 8.0, y));
         let any = |is: &dyn Fn(&OverviewFigure) -> bool| self.rungs.iter().any(|rung| is(&rung.figure));
         let has = |verdict| any(&|figure| figure.verdict == verdict);
-        let (slower, faster) = ("ladder-dot slower", "ladder-dot faster");
-        let marks = [
-            (true, LadderMark::Range, "predicted"),
-            (true, LadderMark::Circle("ladder-dot"), "measured"),
-            (any(&|figure| figure.class_range.is_some()), LadderMark::Line("ladder-class"), labels::CLASS_LABEL),
-            (has(PredictionVerdict::Slower), LadderMark::Circle(slower), "slower than predicted"),
-            (has(PredictionVerdict::Faster), LadderMark::Circle(faster), "faster"),
-            (any(&|figure| figure.as_found.is_some()), LadderMark::Diamond(AS_FOUND_CLASS), labels::AS_FOUND_LABEL),
+        let marks: [(bool, LegendMark, &str); 6] = [
+            (true, range_mark, "predicted"),
+            (true, |x, y| circle("ladder-dot", x, y), "measured"),
+            (any(&|figure| figure.class_range.is_some()), class_mark, labels::CLASS_LABEL),
+            (has(PredictionVerdict::Slower), |x, y| circle("ladder-dot slower", x, y), "slower than predicted"),
+            (has(PredictionVerdict::Faster), |x, y| circle("ladder-dot faster", x, y), "faster"),
+            (any(&|figure| figure.as_found.is_some()), |x, y| diamond(AS_FOUND_CLASS, x, y), labels::AS_FOUND_LABEL),
         ];
         let marks = marks.into_iter().filter(|(is_shown, ..)| *is_shown).map(|(_, mark, text)| (mark, text));
-        let published = compared_reference(self.report);
-        marks.chain(published.map(|(_, title)| (LadderMark::Circle("ladder-published"), title))).collect()
+        let published: LegendMark = |x, y| circle("ladder-published", x, y);
+        marks.chain(compared_reference(self.report).map(|(_, title)| (published, title))).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use kelvin_analysis::wording::compare::{change_word, ratio_text};
 use kelvin_core::{ChangeVerdict, ComparedRung, Comparison};
 
 use super::super::path;
-use super::frame::{LadderFrame, LadderLayout, LadderMark, LadderRow, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};
+use super::frame::{LadderFrame, LadderLayout, LadderRow, LegendMark, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};
 use crate::escape::{Markup, html};
 use crate::labels;
 use crate::ladder::LadderAxis;
@@ -17,8 +17,8 @@ const LAYOUTS: [LadderLayout; 2] =
 const OPEN_CLASS: &str = "open";
 
 /// What the marks of either side mean.
-const LEGEND_MARKS: [(LadderMark, &str); 2] =
-    [(LadderMark::Ring("ladder-base"), "A"), (LadderMark::Circle("ladder-dot"), "B")];
+const LEGEND_MARKS: [(LegendMark, &str); 2] =
+    [(|x, y| ring("ladder-base", x, y), "A"), (|x, y| circle("ladder-dot", x, y), "B")];
 
 /// The ladders of the sides of a comparison for the inside of a page; `link` is where a figure leads to.
 pub(crate) fn inline(comparison: &Comparison, link: impl Fn(usize) -> String) -> Markup {

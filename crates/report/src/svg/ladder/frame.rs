@@ -49,15 +49,8 @@ pub(super) struct LadderRow<'r> {
     pub class: &'r str,
 }
 
-/// A mark of the legend.
-pub(super) enum LadderMark {
-    Range,
-    Line(&'static str),
-    Circle(&'static str),
-    Diamond(&'static str),
-    /// A circle around what another mark shows.
-    Ring(&'static str),
-}
+/// Draws a mark of the legend around a place.
+pub(super) type LegendMark = fn(f64, f64) -> Markup;
 
 impl LadderFrame {
     /// What is drawn above a legend of these marks, for the inside of a page: a wide one and a narrow one, of which the style sheet shows
@@ -65,7 +58,7 @@ impl LadderFrame {
     pub fn inline(
         &self,
         layouts: [LadderLayout; 2],
-        marks: &[(LadderMark, &str)],
+        marks: &[(LegendMark, &str)],
         drawn: impl Fn(&Self) -> Markup,
     ) -> Markup {
         let drawing = |(class, layout)| {
@@ -89,13 +82,13 @@ impl LadderFrame {
     }
 
     /// The height with a legend of these marks.
-    pub fn height(&self, marks: &[(LadderMark, &str)]) -> f64 {
+    pub fn height(&self, marks: &[(LegendMark, &str)]) -> f64 {
         let lines = self.legend_positions(marks).last().map_or(0.0, |(_, line)| line);
         TOP + ROW_HEIGHT * self.rows as f64 + LEGEND_HEIGHT + LEGEND_LINE_HEIGHT * lines
     }
 
     /// Where each mark of a legend begins, and in which line: on a narrow ladder from its edge.
-    fn legend_positions(&self, marks: &[(LadderMark, &str)]) -> impl Iterator<Item = (f64, f64)> {
+    fn legend_positions(&self, marks: &[(LegendMark, &str)]) -> impl Iterator<Item = (f64, f64)> {
         let LadderLayout { width, names, .. } = self.layout;
         let left = if width < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
         legend_positions(left, width + 14.0, marks.iter().map(|(_, text)| 34.0 + text_width(text)))
@@ -137,24 +130,19 @@ impl LadderFrame {
     }
 
     /// What the marks mean, below the axis.
-    pub fn legend(&self, marks: &[(LadderMark, &str)]) -> Markup {
+    pub fn legend(&self, marks: &[(LegendMark, &str)]) -> Markup {
         let mut legend = Markup::new();
         for ((mark, text), (x, line)) in marks.iter().zip(self.legend_positions(marks)) {
             let y = TOP + ROW_HEIGHT * self.rows as f64 + 18.0 + LEGEND_LINE_HEIGHT * line;
-            let shape = match mark {
-                LadderMark::Range => {
-                    let shape = path::rectangle(x - 2.0, y - RANGE_HEIGHT / 2.0, 16.0, RANGE_HEIGHT);
-                    path::element("ladder-range", shape)
-                }
-                LadderMark::Line(class) => path::element(class, path::horizontal(x - 2.0, x + 14.0, y)),
-                LadderMark::Circle(class) => circle(class, x + 6.0, y),
-                LadderMark::Diamond(class) => diamond(class, x + 6.0, y),
-                LadderMark::Ring(class) => ring(class, x + 6.0, y),
-            };
-            legend.push(html!("{}{}", shape, text_at(x + 18.0, y + 4.0, text)));
+            legend.push(html!("{}{}", mark(x + 6.0, y), text_at(x + 18.0, y + 4.0, text)));
         }
         legend
     }
+}
+
+/// The range of a prediction in a legend.
+pub(super) fn range_mark(x: f64, y: f64) -> Markup {
+    path::element("ladder-range", path::rectangle(x - 8.0, y - RANGE_HEIGHT / 2.0, 16.0, RANGE_HEIGHT))
 }
 
 pub(super) fn circle(class: &str, x: f64, y: f64) -> Markup {
