@@ -292,6 +292,11 @@ fn why(text: impl HtmlPiece) -> Markup {
     html!("<span class=\"why\">{}</span>", text)
 }
 
+/// The contents of a drawing as a table, to be opened.
+pub(crate) fn folded_data(summary: &str, table: Markup) -> Markup {
+    html!("<details class=\"data\"><summary>{}</summary>{}</details>", summary, table)
+}
+
 /// A part that a reader opens.
 pub(crate) fn folded(summary: impl HtmlPiece, body: Markup) -> Markup {
     html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary, body)

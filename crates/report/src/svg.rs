@@ -105,22 +105,13 @@ pub(crate) struct SvgFile<'f> {
 impl SvgFile<'_> {
     pub(crate) fn text(self) -> String {
         let description = self.description.map(|text| html!("<desc>{}</desc>", text));
-        let [left, top] = [-self.margin, -self.above].map(number);
-        html!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"{} {} {} {}\" width=\"{2}\" height=\"{3}\" \
-             role=\"img\"><title>{}</title>{}<style>{}</style><rect x=\"{0}\" y=\"{1}\" width=\"100%\" height=\"100%\" \
-             fill=\"#fff\"/>{}</svg>\n",
-            left,
-            top,
-            number(self.size[0]),
-            number(self.size[1]),
-            self.title,
-            description,
-            palette::with_light_colors(&style_sheet()),
-            self.drawn
-        )
-        .as_str()
-        .to_owned()
+        let [left, top, width, height] = [-self.margin, -self.above, self.size[0], self.size[1]].map(number);
+        let view = html!("viewBox=\"{} {} {} {}\" width=\"{2}\" height=\"{3}\"", left, top, width, height);
+        let head = html!("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" {} role=\"img\">", view);
+        let style = html!("<style>{}</style>", palette::with_light_colors(&style_sheet()));
+        let ground = html!("<rect x=\"{}\" y=\"{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", left, top);
+        let words = html!("<title>{}</title>{}", self.title, description);
+        html!("{}{}{}{}{}</svg>\n", head, words, style, ground, self.drawn).as_str().to_owned()
     }
 }
 
@@ -210,30 +201,18 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
         return labelled([width, height], title, shown);
     }
     let above = number(above);
-    html!(
-        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" width=\"{0}\" height=\"{1}\" \
-         data-file=\"0 -{} {} {}\"><rect class=\"in-file\" y=\"-{3}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>{}\
-         <g class=\"in-file\">{}</g></svg>",
-        width,
-        height,
-        title,
-        above,
-        file_width,
-        file_height,
-        shown,
-        in_file
-    )
+    let size = html!(" width=\"{}\" height=\"{}\"", width, height);
+    let size = html!("{} data-file=\"0 -{} {} {}\"", size, above, file_width, file_height);
+    let ground = html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", above);
+    let head =
+        html!("<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", width, height, title);
+    html!("{}{}>{}{}<g class=\"in-file\">{}</g></svg>", head, size, ground, shown, in_file)
 }
 
 /// A drawing with a name for readers who do not see it.
 pub(crate) fn labelled([width, height]: [f64; 2], label: &str, drawn: impl HtmlPiece) -> Markup {
-    html!(
-        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
-        width,
-        height,
-        label,
-        drawn
-    )
+    let head = html!("class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\"", width, height);
+    html!("<svg {} aria-label=\"{}\">{}</svg>", head, label, drawn)
 }
 
 /// What a plot draws, and how high it is.

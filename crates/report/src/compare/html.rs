@@ -18,7 +18,7 @@ use self::forest::Forest;
 use super::{UNDECIDED_TABLE, VerdictTable, differences_title, fact_texts, verdict_tables};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
-use crate::html::{DataTable, list, table_row};
+use crate::html::{DataTable, folded_data, list, table_row};
 use crate::labels;
 use crate::ladder::full_labels;
 use crate::svg::ladder::compared::{self, rung_outcome};
@@ -58,12 +58,9 @@ fn ladder(comparison: &Comparison) -> Markup {
     if comparison.ladder.is_empty() {
         return html!("<p class=\"lead\">No ladders: not both sides are pictures of a machine.</p>");
     }
-    html!(
-        "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
-         ladder as a table</summary>{}</details></section>",
-        compared::inline(comparison, anchor),
-        rungs(comparison)
-    )
+    let ladders = html!("<div class=\"ladder\">{}</div>", compared::inline(comparison, anchor));
+    let table = folded_data("The ladder as a table", rungs(comparison));
+    html!("<section id=\"ladder\"><h2>How long it takes</h2>{}{}</section>", ladders, table)
 }
 
 /// The ladders as a table, for readers who do not see the drawing.
@@ -119,11 +116,9 @@ fn facts_table(title: &str, facts: &[FactDifference]) -> Markup {
 
 /// What comes out in a sentence, and what is to be known of it.
 fn verdict(comparison: &Comparison) -> Markup {
-    html!(
-        "<section id=\"verdict\"><h2>What comes out</h2><p class=\"answer\">{}</p>{}</section>",
-        verdict_counts(comparison),
-        list("remarks", remarks(comparison))
-    )
+    let answer = html!("<p class=\"answer\">{}</p>", verdict_counts(comparison));
+    let remarks = list("remarks", remarks(comparison));
+    html!("<section id=\"verdict\"><h2>What comes out</h2>{}{}</section>", answer, remarks)
 }
 
 /// What misses the gate, and what would if it were not known.

@@ -129,16 +129,13 @@ fn not_tried(result: &MetricResult) -> Markup {
 fn samples(summary: &Summary, metric: &Metric) -> Markup {
     let unit = metric.unit;
     let kind = if summary.distribution.is_of_batch_means { "means of batches" } else { "single operations" };
-    html!(
-        "<div class=\"strips\"><div>{}<p class=\"why\">Distribution of {} {}</p></div><div>{}<p class=\"why\">Rounds over the \
-         run</p></div></div>{}{}",
-        plots::distribution(summary, unit),
-        units::count(summary.distribution.n),
-        kind,
-        plots::rounds(summary),
-        definition_list(figures(summary, unit).into_iter().chain(sample_findings(summary, unit))),
-        list("notes", &summary.notes)
-    )
+    let strip = |plot: Markup, what: &str| html!("<div>{}<p class=\"why\">{}</p></div>", plot, what);
+    let count = format!("Distribution of {} {kind}", units::count(summary.distribution.n));
+    let distribution = strip(plots::distribution(summary, unit), &count);
+    let rounds = strip(plots::rounds(summary), "Rounds over the run");
+    let figures = definition_list(figures(summary, unit).into_iter().chain(sample_findings(summary, unit)));
+    let notes = list("notes", &summary.notes);
+    html!("<div class=\"strips\">{}{}</div>{}{}", distribution, rounds, figures, notes)
 }
 
 /// The figures of a summary, by name.

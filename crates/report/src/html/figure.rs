@@ -1,6 +1,6 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
-use super::{DataTable, list, scrollable, table_row};
+use super::{DataTable, folded_data, list, scrollable, table_row, why};
 use crate::escape::{Markup, html};
 use crate::figures::{Drawing, Figure, Heat, HeatCell, Plot, Series, SeriesRole};
 use crate::plot_layout::{PlotAxis, PlotLayout, PlotLine};
@@ -23,22 +23,15 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
             ("heat", Markup::new(), heat_legend(heat), table)
         }
     };
-    html!(
-        "<figure id=\"figure-{}\" class=\"figure\" data-figure=\"{}\" data-kind=\"{}\"><figcaption><strong>{}</strong> <span \
-         class=\"why\">{}</span></figcaption><div class=\"controls js-only\" role=\"group\" \
-         aria-label=\"Controls of the figure\">{}</div><div class=\"canvas\"><div class=\"static\">{}</div></div>{}{}\
-         <details class=\"data\"><summary>Data as a table</summary>{}</details></figure>",
-        figure.id,
-        index,
-        kind,
-        figure.title,
-        (figure.id != "canaries").then(|| html!("<code>{}</code>", figure.id)),
-        controls,
-        svg::inline(figure),
-        legend,
-        list("reading", &figure.description),
-        table
-    )
+    let (id, title) = (&figure.id, &figure.title);
+    let code = (id != "canaries").then(|| html!("<code>{}</code>", id));
+    let caption = html!("<figcaption><strong>{}</strong> {}</figcaption>", title, why(code));
+    let label = "Controls of the figure";
+    let controls = html!("<div class=\"controls js-only\" role=\"group\" aria-label=\"{}\">{}</div>", label, controls);
+    let canvas = html!("<div class=\"canvas\"><div class=\"static\">{}</div></div>", svg::inline(figure));
+    let head = html!("<figure id=\"figure-{}\" class=\"figure\" data-figure=\"{}\" data-kind=\"{}\">", id, index, kind);
+    let (reading, table) = (list("reading", &figure.description), folded_data("Data as a table", table));
+    html!("{}{}{}{}{}{}{}</figure>", head, caption, controls, canvas, legend, reading, table)
 }
 
 /// The menu of export, once for all figures.
@@ -140,14 +133,9 @@ fn plot_table(title: &str, plot: &Plot) -> Markup {
     let step = points.div_ceil(MAX_TABLE_ROWS).max(1);
     let rows: Markup = data().map(|series| rows(plot, series, step)).collect();
     let thinned = thinning_text(step, points, "points");
-    let table = html!(
-        "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>Value</th><th>Low</th>\
-         <th>High</th></tr></thead>{}</table>",
-        title,
-        thinned,
-        plot.x.label,
-        rows
-    );
+    let head = html!("<thead><tr><th>{}</th><th>Value</th><th>Low</th><th>High</th></tr></thead>", plot.x.label);
+    let caption = html!("<caption>{}{}</caption>", title, thinned);
+    let table = html!("<table class=\"plain numbers\">{}{}{}</table>", caption, head, rows);
     scrollable(&format!("Data of {title}"), table)
 }
 

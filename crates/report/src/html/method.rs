@@ -5,7 +5,8 @@ use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRo
 use kelvin_core::{Foreign, Unit};
 
 use super::{
-    DataTable, cells, definition_list, detail, figure, folded, heading, list, pill, summary, table_row, text_cell, why,
+    DataTable, cells, definition_list, detail, figure, folded, folded_data, heading, list, pill, summary, table_row,
+    text_cell, why,
 };
 use crate::escape::{Markup, html};
 use crate::figures::{Figure, safe_file_name};
@@ -66,11 +67,8 @@ fn conclusions(study: &Study) -> Markup {
 
 /// What a study answers, and what that rests on.
 fn answer(answer: &StudyAnswer) -> Markup {
-    html!(
-        "<div class=\"answer\"><p><strong>{}</strong></p>{}</div>",
-        answer.text,
-        list("because", answer.reasons.iter().map(String::as_str))
-    )
+    let because = list("because", &answer.reasons);
+    html!("<div class=\"answer\"><p><strong>{}</strong></p>{}</div>", answer.text, because)
 }
 
 /// A table of a study with its bars, where no curve is drawn of them: its main columns, and all of them to be opened.
@@ -83,16 +81,12 @@ fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
     let folded = (main.len() < all.len()).then(|| {
         let columns = labels::plural(all.len() as u64, "column");
         let table = grid(table, &format!("{}, all columns", table.title), &all);
-        html!("<details class=\"data\"><summary>All {}</summary>{}</details>", columns, table)
+        folded_data(&format!("All {columns}"), table)
     });
-    html!(
-        "<h4 id=\"study-{}\">{}</h4>{}{}{}",
-        safe_file_name(&table.id),
-        table.title,
-        (!is_curve).then(|| svg::bars::inline(table)),
-        (!main.is_empty()).then(|| grid(table, &table.title, &main)),
-        folded
-    )
+    let title = html!("<h4 id=\"study-{}\">{}</h4>", safe_file_name(&table.id), table.title);
+    let bars = (!is_curve).then(|| svg::bars::inline(table));
+    let main = (!main.is_empty()).then(|| grid(table, &table.title, &main));
+    html!("{}{}{}{}", title, bars, main, folded)
 }
 
 /// Some columns of a table of a study, with a title of their own.

@@ -2,7 +2,7 @@
 
 use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
-use super::{DataTable, anchor, definition_list, list, table_row, why};
+use super::{DataTable, anchor, definition_list, folded_data, list, table_row, why};
 use crate::escape::{Markup, html};
 use crate::ladder::{compared_reference, full_labels, published_seconds};
 use crate::sections::Section;
@@ -21,15 +21,10 @@ impl OverviewSection<'_> {
     /// The screen, below the title of the page.
     pub(super) fn markup(&self) -> Markup {
         let cautions = self.screen.cautions.iter().map(|caution| html!("<p class=\"notice\">{}</p>", caution));
-        html!(
-            "{}<div class=\"first\"><div>{}{}</div><div>{}{}{}</div></div>",
-            cautions.collect::<Markup>(),
-            self.ladder(),
-            self.rates(),
-            self.stand_outs(),
-            self.remedies(),
-            self.precision_and_missing()
-        )
+        let left = html!("<div>{}{}</div>", self.ladder(), self.rates());
+        let right = [self.stand_outs(), self.remedies(), self.precision_and_missing()];
+        let right = html!("<div>{}</div>", right.into_iter().collect::<Markup>());
+        html!("{}<div class=\"first\">{}{}</div>", cautions.collect::<Markup>(), left, right)
     }
 
     /// How precise the run is, and what has no figure.
@@ -52,12 +47,8 @@ impl OverviewSection<'_> {
 
     fn ladder(&self) -> Markup {
         let drawing = Ladder::for_report(self.report).map(|ladder| ladder.inline(|rung| self.target(&rung.figure)));
-        html!(
-            "<h2>How long it takes</h2><div class=\"static ladder\">{}</div><details class=\"data\"><summary>The ladder as a \
-             table</summary>{}</details>",
-            drawing,
-            self.table()
-        )
+        let table = folded_data("The ladder as a table", self.table());
+        html!("<h2>How long it takes</h2><div class=\"static ladder\">{}</div>{}", drawing, table)
     }
 
     /// The ladder as a table, for readers who do not see the drawing.

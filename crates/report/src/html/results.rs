@@ -89,13 +89,9 @@ fn is_in_study_tables(report: &Report<'_>, entry: &SectionEntry<'_>) -> bool {
 
 fn table(title: &str, rows: Markup) -> Markup {
     let columns: Markup = COLUMNS.iter().map(|name| html!("<th>{}</th>", name)).collect();
-    html!(
-        "<table class=\"results\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
-         <colgroup><col><col><col><col><col><col></colgroup><thead><tr>{}</tr></thead>{}</table>",
-        title,
-        columns,
-        rows
-    )
+    let caption = html!("<caption class=\"unseen\">{}: measured beside predicted</caption>", title);
+    let head = html!("<colgroup><col><col><col><col><col><col></colgroup><thead><tr>{}</tr></thead>", columns);
+    html!("<table class=\"results\">{}{}{}</table>", caption, head, rows)
 }
 
 /// A row of the table and its details.
@@ -122,14 +118,9 @@ impl ResultRow {
 
     /// The row and its details, which the script hides until opened.
     fn html(&self, id: &str) -> Markup {
-        html!(
-            "<tbody><tr><th><span class=\"name\" data-expand=\"{}\">{}</span></th>{}</tr>\
-             <tr class=\"detail\" id=\"{0}\"><td colspan=\"6\">{}</td></tr></tbody>",
-            id,
-            self.name,
-            self.cells.html(),
-            self.detail
-        )
+        let name = html!("<th><span class=\"name\" data-expand=\"{}\">{}</span></th>", id, self.name);
+        let detail = html!("<tr class=\"detail\" id=\"{}\"><td colspan=\"6\">{}</td></tr>", id, self.detail);
+        html!("<tbody><tr>{}{}</tr>{}</tbody>", name, self.cells.html(), detail)
     }
 }
 

@@ -66,15 +66,10 @@ impl<'h> HeatGrid<'h> {
             let value = self.heat.value_text(cell.value);
             html!("<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", cell.step, x, y, value)
         };
-        html!(
-            "<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{3}\"><title>{}</title></rect>{}",
-            cell.step,
-            number(x + gap),
-            number(y + gap),
-            number(self.side - 2.0 * gap),
-            self.heat.cell_text(cell),
-            (self.side >= MIN_CELL_SIZE_FOR_TEXT).then(text)
-        )
+        let [x, y, side] = [x + gap, y + gap, self.side - 2.0 * gap].map(number);
+        let colour = html!("class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{3}\"", cell.step, x, y, side);
+        let text = (self.side >= MIN_CELL_SIZE_FOR_TEXT).then(text);
+        html!("<rect {}><title>{}</title></rect>{}", colour, self.heat.cell_text(cell), text)
     }
 
     /// The frame of a cell that is best or as good: inside the cell, since its neighbour may have one too, and in the colour of
@@ -101,15 +96,10 @@ impl<'h> HeatGrid<'h> {
             let (x, y) = (self.x(index as f64 + 0.5), end + 18.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
         }
-        svg.push(html!(
-            "<text x=\"{:.1}\" y=\"{:.1}\">{}</text><text transform=\"translate(16 {:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">{}</text>",
-            self.left,
-            end + 38.0,
-            self.heat.column_caption(),
-            f64::midpoint(TOP, end),
-            self.heat.row_label
-        ));
+        let (caption, label) = (self.heat.column_caption(), &self.heat.row_label);
+        svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", self.left, end + 38.0, caption));
+        let turned = html!("transform=\"translate(16 {:.1}) rotate(-90)\"", f64::midpoint(TOP, end));
+        svg.push(html!("<text {} text-anchor=\"middle\">{}</text>", turned, label));
         svg
     }
 }
@@ -153,15 +143,8 @@ fn legend(heat: &Heat, left: f64, end: f64) -> (Markup, f64) {
     let item = |(index, (class, label)): (usize, (String, &str))| {
         let x = left + (index % LEGEND_COLUMNS) as f64 * width;
         let y = end + (index / LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT + 4.0;
-        html!(
-            "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            class,
-            x,
-            y,
-            x + 20.0,
-            y + 11.5,
-            label
-        )
+        let colour = html!("<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/>", class, x, y);
+        html!("{}<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", colour, x + 20.0, y + 11.5, label)
     };
     (explained.into_iter().enumerate().map(item).collect(), height)
 }

@@ -26,15 +26,10 @@ impl WhyPage {
         let mut sentences = text.sentences.iter().filter(|sentence| !sentence.is_empty());
         let what = sentences.next().map_or("", String::as_str);
         let more: Markup = sentences.map(|sentence| html!("<p class=\"lead\">{}</p>", sentence)).collect();
-        let body = html!(
-            "<h1>{}</h1>{}<section id=\"sum\"><h2>What makes it what it is</h2><div class=\"ladder\">{}</div>{}</section>\
-             <section id=\"notes\"><h2>What else was found</h2>{}</section>",
-            what,
-            more,
-            Waterfall::new(explanation, &text).inline(),
-            sum(&text),
-            notes(&text)
-        );
+        let drawing = html!("<div class=\"ladder\">{}</div>", Waterfall::new(explanation, &text).inline());
+        let sum = html!("<section id=\"sum\"><h2>What makes it what it is</h2>{}{}</section>", drawing, sum(&text));
+        let notes = html!("<section id=\"notes\"><h2>What else was found</h2>{}</section>", notes(&text));
+        let body = html!("<h1>{}</h1>{}{}{}", what, more, sum, notes);
         PageShell { of: "why", title: what, style: STYLE, body }.write(out)
     }
 }
@@ -57,15 +52,13 @@ fn sum(text: &ExplanationText) -> Markup {
         let figures = cells([&row.amount, &row.share, &row.shown_by]);
         html!("<tr><th scope=\"row\">{}{}</th>{}</tr>", within, row.what, figures)
     };
-    let table = html!(
-        "<table class=\"plain sum\"><caption class=\"unseen\">The sum</caption><thead><tr><th scope=\"col\">What</th><th scope=\"col\">{}</th>\
-         <th scope=\"col\">Share</th><th scope=\"col\">Shown by</th></tr></thead><tbody>{}<tr><th scope=\"row\"><b>all of it</b></th>\
-         <td><b>{}</b></td><td><b>100 %</b></td><td></td></tr></tbody></table>",
-        text.unit,
-        text.rows.iter().map(row).collect::<Markup>(),
-        text.whole
-    );
-    scrollable("The sum", table)
+    let titles = ["What", &text.unit, "Share", "Shown by"].into_iter();
+    let titles: Markup = titles.map(|title| html!("<th scope=\"col\">{}</th>", title)).collect();
+    let head = html!("<caption class=\"unseen\">The sum</caption><thead><tr>{}</tr></thead>", titles);
+    let figures = cells([html!("<b>{}</b>", text.whole), html!("<b>100 %</b>"), Markup::new()]);
+    let all = html!("<tr><th scope=\"row\"><b>all of it</b></th>{}</tr>", figures);
+    let rows: Markup = text.rows.iter().map(row).chain([all]).collect();
+    scrollable("The sum", html!("<table class=\"plain sum\">{}<tbody>{}</tbody></table>", head, rows))
 }
 
 /// An explanation as a drawing, a file of its own.

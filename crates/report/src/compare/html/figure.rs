@@ -8,7 +8,7 @@ use super::SIDES;
 use super::forest::Forest;
 use super::strip::strip;
 use crate::escape::{Markup, html};
-use crate::html::{definition_list, table_row};
+use crate::html::{definition_list, pill, table_row};
 use crate::svg::ladder::compared::verdict_class;
 
 /// The id of the element of a figure, by its place among all.
@@ -23,21 +23,13 @@ pub(super) fn figure((index, figure): (usize, &ComparedFigure), comparison: &Com
     // What explains a change, or what is needed to know one.
     let below = [compared_by, needs, cause].into_iter().filter(|text| !text.is_empty());
     let below: Markup = below.map(|text| html!("<span class=\"needs\">{}</span>", text)).collect();
-    html!(
-        "<details class=\"compared\" id=\"{}\"><summary><span class=\"name\">{}{}</span><span><i>A</i> {}</span><span><i>B</i> {}</span>\
-         <span class=\"by\"><b>{}</b> {}</span>{}<span class=\"verdict\"><span class=\"pill {}\">{}</span></span></summary>{}</details>",
-        anchor(index),
-        figure_name(figure),
-        below,
-        base,
-        other,
-        ratio,
-        interval,
-        forest.row(figure),
-        verdict_class(&figure.verdict),
-        change_word(&figure.verdict),
-        details(figure, comparison)
-    )
+    let name = html!("<span class=\"name\">{}{}</span>", figure_name(figure), below);
+    let sides = html!("<span><i>A</i> {}</span><span><i>B</i> {}</span>", base, other);
+    let ratio = html!("<span class=\"by\"><b>{}</b> {}</span>{}", ratio, interval, forest.row(figure));
+    let verdict = pill(verdict_class(&figure.verdict), change_word(&figure.verdict));
+    let summary = html!("<summary>{}{}{}<span class=\"verdict\">{}</span></summary>", name, sides, ratio, verdict);
+    let details = details(figure, comparison);
+    html!("<details class=\"compared\" id=\"{}\">{}{}</details>", anchor(index), summary, details)
 }
 
 /// The metric, which may break after a dot, and the case, which breaks between its values.
@@ -53,13 +45,8 @@ fn details(figure: &ComparedFigure, comparison: &Comparison) -> Markup {
     let grounds = verdict_grounds(figure, comparison);
     let grounds =
         (!grounds.is_empty()).then(|| definition_list(grounds.iter().map(|(term, text)| (*term, text.into()))));
-    html!(
-        "<div class=\"opened\"><p class=\"lead\">{}</p><div class=\"columns\"><div>{}<table class=\"plain numbers\"><thead><tr><th></th>\
-         <th>figure</th><th>95 %</th><th>rounds</th></tr></thead><tbody>{}{}</tbody></table></div>{}</div></div>",
-        figure.metric.summary,
-        strip(figure),
-        side(0),
-        side(1),
-        grounds
-    )
+    let head = html!("<thead><tr><th></th><th>figure</th><th>95 %</th><th>rounds</th></tr></thead>");
+    let table = html!("<table class=\"plain numbers\">{}<tbody>{}{}</tbody></table>", head, side(0), side(1));
+    let columns = html!("<div class=\"columns\"><div>{}{}</div>{}</div>", strip(figure), table, grounds);
+    html!("<div class=\"opened\"><p class=\"lead\">{}</p>{}</div>", figure.metric.summary, columns)
 }

@@ -112,21 +112,17 @@ impl LadderFrame {
     /// A row: what it is of, its marks, and what stands behind the axis, so far from the edge.
     pub fn row(&self, row: &LadderRow<'_>, marks: &Markup, behind: (&Markup, f64)) -> Markup {
         let (text, from_edge) = behind;
-        let baseline = row.middle + 4.0;
-        html!(
-            "<g><title>{}</title><rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>{}{}\
-             <text class=\"ladder-figure {}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text></g>",
-            row.hover,
-            number(row.middle - ROW_HEIGHT / 2.0),
-            self.layout.width,
-            ROW_HEIGHT,
-            text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.what),
-            marks,
+        let (top, baseline, width) = (number(row.middle - ROW_HEIGHT / 2.0), row.middle + 4.0, self.layout.width);
+        let name = text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.what);
+        let figure = html!(
+            "<text class=\"ladder-figure {}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
             row.class,
-            self.layout.width - from_edge,
+            width - from_edge,
             number(baseline),
             text
-        )
+        );
+        let ground = html!("<rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>", top, width, ROW_HEIGHT);
+        html!("<g><title>{}</title>{}{}{}{}</g>", row.hover, ground, name, marks, figure)
     }
 
     /// What the marks mean, below the axis.
