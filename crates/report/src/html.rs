@@ -105,12 +105,8 @@ impl Render for Html {
             html!("<section id=\"{}\" aria-labelledby=\"{0}-title\">{}</section>", id, content)
         };
         let sections: Markup = parts.iter().map(section).collect();
-        let body = html!(
-            "<div class=\"frame\">{}<main id=\"main\" tabindex=\"-1\">{}</main></div>{}",
-            navigation(&parts),
-            sections,
-            foot(report)
-        );
+        let main = html!("<main id=\"main\" tabindex=\"-1\">{}</main>", sections);
+        let body = html!("<div class=\"frame\">{}{}</div>{}", navigation(&parts), main, foot(report));
         out.write_all(without_implied_ends(body.as_str()).as_bytes())?;
         script(&figures, out)
     }

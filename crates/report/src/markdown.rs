@@ -23,20 +23,13 @@ impl Render for Markdown {
         if is_study(report) {
             return out.write_all(study_page(report, &sections).as_str().as_bytes());
         }
-        let page = md!(
-            "{}{}{}{}{}{}{}{}{}{}{}",
-            head(report),
-            report.analysis.overview.as_ref().map(|screen| first_screen(report, screen)),
-            list("Verdict", &report.analysis.verdict),
-            list("Normal for its class", class_comparison::class_lines(&report.analysis.class_comparison)),
-            hazards(report),
-            nothing,
-            sections.iter().map(|part| section(report, part)).collect::<MarkdownText>(),
-            other_programs(report),
-            published(report),
-            studies(report),
-            list("Notes", &report.run.notes)
-        );
+        let screen = report.analysis.overview.as_ref().map(|screen| first_screen(report, screen));
+        let (verdict, notes) = (list("Verdict", &report.analysis.verdict), list("Notes", &report.run.notes));
+        let class = list("Normal for its class", class_comparison::class_lines(&report.analysis.class_comparison));
+        let areas: MarkdownText = sections.iter().map(|part| section(report, part)).collect();
+        let summary = md!("{}{}{}{}{}", head(report), screen, verdict, class, hazards(report));
+        let tables = md!("{}{}{}{}{}", nothing, areas, other_programs(report), published(report), studies(report));
+        let page = md!("{}{}{}", summary, tables, notes);
         out.write_all(page.as_str().as_bytes())
     }
 }
@@ -45,20 +38,11 @@ impl Render for Markdown {
 fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> MarkdownText {
     let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(sections, only_input));
     let areas = |sections: &[Section<'_>]| sections.iter().map(|part| section(report, part)).collect::<MarkdownText>();
-    md!(
-        "# {}\n\n{}{}{}{}{}{}{}{}{}{}",
-        study_title(report),
-        partial(report),
-        studies(report),
-        areas(&asked),
-        other_programs(report),
-        published(report),
-        md!("{}\n\n{}\n\n", labels::machine_line(report.run), labels::run_line(report.run)),
-        list("Verdict", &report.analysis.verdict),
-        hazards(report),
-        areas(&inputs),
-        list("Notes", &report.run.notes)
-    )
+    let tables = md!("{}{}{}{}", studies(report), areas(&asked), other_programs(report), published(report));
+    let machine = md!("{}\n\n{}\n\n", labels::machine_line(report.run), labels::run_line(report.run));
+    let (verdict, notes) = (list("Verdict", &report.analysis.verdict), list("Notes", &report.run.notes));
+    let run = md!("{}{}{}{}{}", machine, verdict, hazards(report), areas(&inputs), notes);
+    md!("# {}\n\n{}{}{}", study_title(report), partial(report), tables, run)
 }
 
 /// That a run was not finished.
@@ -75,16 +59,12 @@ fn head(report: &Report<'_>) -> MarkdownText {
 fn first_screen(report: &Report<'_>, screen: &Overview) -> MarkdownText {
     let cautions: MarkdownText = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
     let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
-    let remedy = |one: &Remedy| md!("{}: {}", one.problems.join("; "), remedy_text(&one.command, one.is_command));
+    let remedy =
+        |remedy: &Remedy| md!("{}: {}", remedy.problems.join("; "), remedy_text(&remedy.command, remedy.is_command));
     let sure = labels::precision(report.analysis).into_iter().chain(screen.missing.iter().map(labels::missing_figure));
-    md!(
-        "{}{}\n{}{}{}",
-        cautions,
-        MarkdownText::block(&ladder_lines(report, screen)),
-        sentences,
-        list("Do first", screen.remedies.iter().map(remedy)),
-        list("Precision", sure)
-    )
+    let ladder = MarkdownText::block(&ladder_lines(report, screen));
+    let (remedies, precision) = (list("Do first", screen.remedies.iter().map(remedy)), list("Precision", sure));
+    md!("{}{}\n{}{}{}", cautions, ladder, sentences, remedies, precision)
 }
 
 /// A command as code, advice as it is.
@@ -195,17 +175,13 @@ fn label(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
 fn row(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
     let Some(summary) = result.outcome.summary() else { return MarkdownText::new() };
     let unit = result.metric.unit;
-    md!(
-        "| {}{} | {}{} | {} | {} | {} | {} |\n",
-        label(result, alike),
-        if result.only_input { " (input only)" } else { "" },
-        units::measured_text(summary, unit),
-        labels::best(result).map(|best| format!("; {best}")),
-        units::cycles_text(result),
-        result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit)),
-        result.ratio.map(units::ratio),
-        labels::verdict_word(result)
-    )
+    let name = md!("{}{}", label(result, alike), if result.only_input { " (input only)" } else { "" });
+    let best = labels::best(result).map(|best| format!("; {best}"));
+    let measured = md!("{}{}", units::measured_text(summary, unit), best);
+    let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
+    let (cycles, ratio, verdict) =
+        (units::cycles_text(result), result.ratio.map(units::ratio), labels::verdict_word(result));
+    md!("| {} | {} | {} | {} | {} | {} |\n", name, measured, cycles, predicted, ratio, verdict)
 }
 
 fn studies(report: &Report<'_>) -> MarkdownText {
@@ -247,11 +223,6 @@ fn study_table(table: &StudyTable) -> MarkdownText {
         MarkdownText::row(std::iter::once(row.label.clone()).chain(cells))
     };
     let rows: MarkdownText = table.rows.iter().map(row).collect();
-    md!(
-        "### {}\n\n| |{}\n|:--|{}\n{}\n",
-        table.title,
-        titles,
-        columns.iter().map(|_| md!("--:|")).collect::<MarkdownText>(),
-        rows
-    )
+    let line: MarkdownText = columns.iter().map(|_| md!("--:|")).collect();
+    md!("### {}\n\n| |{}\n|:--|{}\n{}\n", table.title, titles, line, rows)
 }

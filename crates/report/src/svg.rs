@@ -255,11 +255,8 @@ impl PlotLayout<'_> {
 
 fn draw_guide(picture: &PlotLayout<'_>, guide: &Guide) -> Markup {
     let (top, bottom) = (picture.y_of(guide.high), picture.y_of(guide.low));
-    html!(
-        "<path class=\"guide\" d=\"{}\"><title>{}</title></path>",
-        path::rectangle(LEFT, top, WIDTH - LEFT - RIGHT, bottom - top),
-        guide.label
-    )
+    let band = path::rectangle(LEFT, top, WIDTH - LEFT - RIGHT, bottom - top);
+    html!("<path class=\"guide\" d=\"{}\"><title>{}</title></path>", band, guide.label)
 }
 
 /// Distance of names that stand above each other.
@@ -292,12 +289,9 @@ fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
 fn draw_mark(picture: &PlotLayout<'_>, mark: &Mark, row: usize) -> Markup {
     let [x, from, to] = [mark.at, mark.low, mark.high].map(|end| picture.x_of(end));
     let name = [x, TOP - 3.0 - row as f64 * MARK_NAME_HEIGHT];
-    html!(
-        "{}{}{}",
-        path::element("guide", path::rectangle(from, TOP, to - from, PLOT_HEIGHT)),
-        path::element("mark-line", path::vertical(x, TOP, TOP + PLOT_HEIGHT)),
-        anchored_text(name, text_anchor(x, text_width(&mark.label)), &mark.label)
-    )
+    let band = path::element("guide", path::rectangle(from, TOP, to - from, PLOT_HEIGHT));
+    let line = path::element("mark-line", path::vertical(x, TOP, TOP + PLOT_HEIGHT));
+    html!("{}{}{}", band, line, anchored_text(name, text_anchor(x, text_width(&mark.label)), &mark.label))
 }
 
 pub(crate) fn text_width(name: &str) -> f64 {
@@ -323,14 +317,10 @@ fn axes(picture: &PlotLayout<'_>) -> Markup {
     let ticks = x.ticks().iter().map(|tick| (LEFT + x.share(tick.position) * (right - LEFT), tick.label.clone()));
     let (lines, below) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
     grid.push_str(&lines);
-    html!(
-        "{}{}<g text-anchor=\"middle\">{}{}</g><g text-anchor=\"end\">{}</g>",
-        path::element("grid", grid),
-        path::element("axis", path::horizontal(LEFT, right, bottom)),
-        below,
-        text_at(f64::midpoint(LEFT, right), bottom + 38.0, picture.x.label),
-        labels
-    )
+    let axis = path::element("axis", path::horizontal(LEFT, right, bottom));
+    let title = text_at(f64::midpoint(LEFT, right), bottom + 38.0, picture.x.label);
+    let labels = html!("<g text-anchor=\"middle\">{}{}</g><g text-anchor=\"end\">{}</g>", below, title, labels);
+    html!("{}{}{}", path::element("grid", grid), axis, labels)
 }
 
 /// The band around neighbouring points; around one alone a bar.

@@ -24,15 +24,11 @@ impl JUnit {
         let cases = comparison.figures.iter().map(|figure| gate.case(figure, comparison));
         let cases: Vec<(TestStatus, Markup)> = cases.chain(gate.not_compared(comparison)).collect();
         let count = |status: TestStatus| cases.iter().filter(|case| case.0 == status).count();
-        let suite = html!(
-            "<testsuite name=\"kelvin compare {} {}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
-            comparison.base.name,
-            comparison.other.name,
-            cases.len(),
-            count(TestStatus::Failed),
-            count(TestStatus::Skipped),
-            cases.iter().map(|(_, case)| case.clone()).collect::<Markup>()
-        );
+        let name = html!("name=\"kelvin compare {} {}\"", comparison.base.name, comparison.other.name);
+        let (failed, skipped) = (count(TestStatus::Failed), count(TestStatus::Skipped));
+        let counts = html!("failures=\"{}\" errors=\"0\" skipped=\"{}\"", failed, skipped);
+        let head = html!("<testsuite {} tests=\"{}\" {}>\n", name, cases.len(), counts);
+        let suite = html!("{}{}</testsuite>\n", head, cases.into_iter().map(|case| case.1).collect::<Markup>());
         let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
         out.write_all(page.as_str().as_bytes())
     }

@@ -25,17 +25,11 @@ impl CompareMarkdown {
             let rows = figures.into_iter().map(|(_, figure)| comparison_row(figure, comparison));
             table(title, index >= UNDECIDED_TABLE, &rows.collect::<Vec<_>>(), comparison)
         });
-        let page = md!(
-            "### kelvin: {} against {}\n\n{}\n\n{}{}{}{}{}",
-            comparison.other.name,
-            comparison.base.name,
-            verdict_counts(comparison),
-            comparison.gate.as_ref().map(gate),
-            differences(comparison),
-            tables.collect::<MarkdownText>(),
-            one_sided(comparison),
-            how_known(comparison)
-        );
+        let (other, base) = (&comparison.other.name, &comparison.base.name);
+        let title = md!("### kelvin: {} against {}\n\n{}\n\n", other, base, verdict_counts(comparison));
+        let gate = comparison.gate.as_ref().map(gate);
+        let tables = md!("{}{}", differences(comparison), tables.collect::<MarkdownText>());
+        let page = md!("{}{}{}{}{}", title, gate, tables, one_sided(comparison), how_known(comparison));
         out.write_all(page.as_str().as_bytes())
     }
 }
@@ -85,12 +79,9 @@ fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comp
         line(MarkdownText::code(&row.figure), figures, &row.needs, &row.cause)
     };
     let names = [comparison.base.name.as_str(), &comparison.other.name, "ratio", "95 %"];
-    let body = md!(
-        "{}|:--|--:|--:|--:|--:|{}\n{}",
-        line("figure".into(), names, "to know it", "what explains it"),
-        [needs, causes].iter().filter(|is_there| **is_there).map(|_| md!(":--|")).collect::<MarkdownText>(),
-        rows.iter().map(row).collect::<MarkdownText>()
-    );
+    let titles = line("figure".into(), names, "to know it", "what explains it");
+    let more: MarkdownText = [needs, causes].into_iter().filter(|is_shown| *is_shown).map(|_| md!(":--|")).collect();
+    let body = md!("{}|:--|--:|--:|--:|--:|{}\n{}", titles, more, rows.iter().map(row).collect::<MarkdownText>());
     if is_folded {
         MarkdownText::folded(&format!("{title} ({})", rows.len()), body)
     } else {

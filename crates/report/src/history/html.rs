@@ -70,15 +70,10 @@ fn card(series: &SeriesHistory, history: &History) -> Markup {
     let texts = series_texts(series, history, newest_changes(series), usize::MAX, true);
     let items: Markup = texts.iter().map(|text| html!("<li>{}</li>", text)).collect();
     let list = (!items.is_empty()).then(|| html!("<ul>{}</ul>", items));
-    html!(
-        "<figure class=\"multiple\"><figcaption><h3>{}</h3><p class=\"figures\"><b>{}</b> {} since the first {}</p></figcaption>{}{}</figure>",
-        series_name(series),
-        brief_value(series.latest(), None, series.metric.unit),
-        share_text(series.since_first()),
-        last,
-        series_svg(series, history),
-        list
-    )
+    let (latest, first) = (brief_value(series.latest(), None, series.metric.unit), share_text(series.since_first()));
+    let figures = html!("<p class=\"figures\"><b>{}</b> {} since the first {}</p>", latest, first, last);
+    let caption = html!("<figcaption><h3>{}</h3>{}</figcaption>", series_name(series), figures);
+    html!("<figure class=\"multiple\">{}{}{}</figure>", caption, series_svg(series, history), list)
 }
 
 /// Where runs and values lie in a picture.

@@ -32,11 +32,10 @@ impl HistoryMarkdown {
 }
 
 fn series_table(title: &str, series: &[&SeriesHistory], history: &History) -> MarkdownText {
-    let body = md!(
-        "| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n{}\n{}",
-        series.iter().map(|series| row(series)).collect::<MarkdownText>(),
-        series.iter().map(|series| changes(series, history)).collect::<MarkdownText>()
-    );
+    let rows: MarkdownText = series.iter().map(|series| row(series)).collect();
+    let changes: MarkdownText = series.iter().map(|series| changes(series, history)).collect();
+    let head = md!("| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n");
+    let body = md!("{}{}\n{}", head, rows, changes);
     match title == UNCHANGED {
         true => MarkdownText::folded(&format!("{title} ({})", series.len()), body),
         false => md!("#### {}\n\n{}\n", title, body),
@@ -44,14 +43,10 @@ fn series_table(title: &str, series: &[&SeriesHistory], history: &History) -> Ma
 }
 
 fn row(series: &SeriesHistory) -> MarkdownText {
-    md!(
-        "| {} | {} | {} | {} | {} |\n",
-        MarkdownText::code(&series_name(series)),
-        sparkline(series, SPARKLINE_WIDTH, true),
-        brief_value(series.latest(), None, series.metric.unit),
-        share_text(series.since_first()),
-        series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()))
-    )
+    let (name, picture) = (MarkdownText::code(&series_name(series)), sparkline(series, SPARKLINE_WIDTH, true));
+    let (latest, first) = (brief_value(series.latest(), None, series.metric.unit), share_text(series.since_first()));
+    let last = series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()));
+    md!("| {} | {} | {} | {} | {} |\n", name, picture, latest, first, last)
 }
 
 fn changes(series: &SeriesHistory, history: &History) -> MarkdownText {

@@ -213,14 +213,9 @@ fn points(group: &ResultGroup<'_>) -> Markup {
         let cycles = Some(units::cycles_text(result));
         let figures = [as_found, cycles, predicted, result.ratio.map(units::ratio)];
         let figures = std::iter::once(measured).chain(with_best.then_some(best)).chain(figures);
-        html!(
-            "<tr><th>{}</th>{}<td>{}{}</td>{}</tr>",
-            position,
-            cells(figures),
-            verdict(result),
-            analysis_words::half_width_count(result).map(|times| html!(" {}", times)),
-            shared_text_cell(&derivations, index)
-        )
+        let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
+        let cells = html!("{}<td>{}{}</td>", cells(figures), verdict(result), times);
+        html!("<tr><th>{}</th>{}{}</tr>", position, cells, shared_text_cell(&derivations, index))
     };
     let rows = group.points.iter().enumerate().map(row).collect();
     let mut columns = vec![group.axis.as_str(), "Measured"];

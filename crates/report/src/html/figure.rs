@@ -57,12 +57,9 @@ fn plot_controls(picture: &PlotLayout<'_>) -> Markup {
         axis.logarithmic.is_some().then(|| toggle(action, label, axis.log))
     };
     let is_banded = picture.lines.iter().any(|line| picture.shows_band(line));
-    html!(
-        "{}{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
-        log("log-x", "Log x", &picture.x),
-        log("log-y", "Log y", &picture.y),
-        is_banded.then(|| toggle("bands", "Bands", true))
-    )
+    let scales = html!("{}{}", log("log-x", "Log x", &picture.x), log("log-y", "Log y", &picture.y));
+    let bands = is_banded.then(|| toggle("bands", "Bands", true));
+    html!("{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>", scales, bands)
 }
 
 /// A check box for each line; without the script the drawing has its own legend.

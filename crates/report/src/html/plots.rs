@@ -23,12 +23,9 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
         RATIO_WIDTH / 2.0 * (1.0 + share * 0.94)
     };
     let (from, to) = (x_of(prediction.low / prediction.value), x_of(prediction.high / prediction.value));
-    let mut svg = html!(
-        "{}<path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
-        path::element("fine", path::rectangle(from, 3.0, (to - from).max(1.0), 10.0)),
-        RATIO_WIDTH - 2.0,
-        RATIO_WIDTH / 2.0
-    );
+    let mut svg = path::element("fine", path::rectangle(from, 3.0, (to - from).max(1.0), 10.0));
+    let scale = path::horizontal(2.0, RATIO_WIDTH - 2.0, 8.0) + &path::vertical(RATIO_WIDTH / 2.0, 1.0, 15.0);
+    svg.push(path::element("scale", scale));
     if high > low {
         svg.push(path::element("reach", path::horizontal(x_of(low), x_of(high), 8.0)));
         svg.push(ratio_mark(low, x_of(low)));
@@ -63,13 +60,10 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
         (STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round()
     };
     let quartiles = path::rectangle(x_of(d.p25), 10.0, (x_of(d.p75) - x_of(d.p25)).max(1.0), 20.0);
-    let mut svg = html!(
-        "{}{}{}{}",
-        path::element("whisker", path::horizontal(x_of(low), x_of(high), 20.0)),
-        path::element("reach", path::horizontal(x_of(d.p5), x_of(d.p95), 20.0)),
-        path::element("box", quartiles),
-        path::element("median", path::vertical(x_of(d.p50), 7.0, 33.0))
-    );
+    let mut svg = path::element("whisker", path::horizontal(x_of(low), x_of(high), 20.0));
+    svg.push(path::element("reach", path::horizontal(x_of(d.p5), x_of(d.p95), 20.0)));
+    svg.push(path::element("box", quartiles));
+    svg.push(path::element("median", path::vertical(x_of(d.p50), 7.0, 33.0)));
     let modes = summary.modes.iter();
     svg.extend(modes.map(|mode| path::element("mode", path::move_to(x_of(mode.center), 5.0) + "l-4-5h8z")));
     svg.push(text_at(x_of(low), 50.0, units::value_text(low, unit)));
@@ -94,11 +88,8 @@ pub(super) fn rounds(summary: &Summary) -> Markup {
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
     let dots = summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot_at(x(time), y(value)));
     let band = path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0));
-    let drawn = html!(
-        "{}{}{}",
-        path::element("fine", band),
-        path::element("median", path::horizontal(0.0, STRIP_WIDTH, y(summary.headline))),
-        path::element("dots", dots.collect::<String>())
-    );
+    let (band, dots) = (path::element("fine", band), path::element("dots", dots.collect::<String>()));
+    let median = path::element("median", path::horizontal(0.0, STRIP_WIDTH, y(summary.headline)));
+    let drawn = html!("{}{}{}", band, median, dots);
     unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], drawn)
 }

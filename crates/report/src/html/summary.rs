@@ -83,18 +83,12 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
             true => html!("<p>Remedy: <code>{}</code></p>", remedy),
             false => html!("<p>Remedy: {}.</p>", remedy),
         });
-        html!(
-            "<li id=\"{}\" class=\"{}\"><p>{} <strong>{}</strong></p><p>{}{}. Affects {}. {}</p>{}</li>",
-            anchor("hazard", &hazard.id),
-            class,
-            pill(class, hazard.severity.name()),
-            hazard.summary,
-            hazard.effect.trim_end_matches('.'),
-            measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost)),
-            if affects.is_empty() { "everything".into() } else { affects },
-            why(&hazard.source),
-            remedy
-        )
+        let affects = if affects.is_empty() { "everything".into() } else { affects };
+        let cost = measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
+        let effect = html!("{}{}. Affects {}.", hazard.effect.trim_end_matches('.'), cost, affects);
+        let summary = html!("{} <strong>{}</strong>", pill(class, hazard.severity.name()), hazard.summary);
+        let texts = html!("<p>{}</p><p>{} {}</p>{}", summary, effect, why(&hazard.source), remedy);
+        html!("<li id=\"{}\" class=\"{}\">{}</li>", anchor("hazard", &hazard.id), class, texts)
     };
     let items: Markup = hazards.into_iter().map(item).collect();
     html!("{}{}<ul class=\"hazards\">{}</ul>", heading("hazards", "Hazards"), none, items)

@@ -65,14 +65,9 @@ impl BarScale {
         });
         let mark = row.cells[mark].map(|figure| self.mark(figure.value, middle));
         let text = units::figure_text(&figure, table.columns[column].unit).to_string();
-        html!(
-            "{}{}{}{}{}",
-            anchored_text([self.labels - LABEL_GAP, middle + 4.0], "end", &row.label),
-            path::element("bar s0", bar),
-            whisker,
-            mark,
-            text_at(WIDTH - self.figures + FIGURE_GAP, middle + 4.0, text)
-        )
+        let label = anchored_text([self.labels - LABEL_GAP, middle + 4.0], "end", &row.label);
+        let text = text_at(WIDTH - self.figures + FIGURE_GAP, middle + 4.0, text);
+        html!("{}{}{}{}{}", label, path::element("bar s0", bar), whisker, mark, text)
     }
 
     fn mark(&self, value: f64, middle: f64) -> Markup {

@@ -90,12 +90,9 @@ impl<'a> Ladder<'a> {
         let text_class = if figure.measured.is_some() { dot_class(figure.verdict) } else { "" };
         let hover = hover_text(self.report, rung);
         let row = LadderRow { what: &rung.label, continues: rung.continues, middle, hover, class: text_class };
-        let text = html!(
-            "{}<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>",
-            figure.drawn_text(),
-            frame.layout.width - VERDICT_WIDTH + 5.0,
-            labels::as_found_suffix(figure)
-        );
+        let (x, suffix) = (frame.layout.width - VERDICT_WIDTH + 5.0, labels::as_found_suffix(figure));
+        let suffix = html!("<tspan x=\"{}\" text-anchor=\"start\">{}</tspan>", x, suffix);
+        let text = html!("{}{}", figure.drawn_text(), suffix);
         frame.row(&row, &html!("{}{}{}{}", range, class, published, drawn), (&text, VERDICT_WIDTH))
     }
 

@@ -192,15 +192,12 @@ impl WaterfallBar<'_> {
         let [from, to] = [self.from, self.to].map(within);
         let width = (to - from).abs().max(MIN_BAR_WIDTH);
         let bar = path::rectangle(from.min(to), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
-        let whisker = |ends: [f64; 2]| path::whisker(ends.map(within), middle, WHISKER_HEIGHT);
-        let row = html!(
-            "<g><title>{}</title>{}{}{}{}</g>",
-            [self.what, &self.text, self.shown_by].join("\n").trim_end(),
-            name.collect::<Markup>(),
-            path::element(self.class, bar),
-            self.ends.map(|ends| path::element("whisker", whisker(ends))),
-            anchored_text([layout.width, middle + 4.0], "end", self.text.as_str())
-        );
+        let whisker = self.ends.map(|ends| path::whisker(ends.map(within), middle, WHISKER_HEIGHT));
+        let whisker = whisker.map(|whisker| path::element("whisker", whisker));
+        let bar = html!("{}{}{}", name.collect::<Markup>(), path::element(self.class, bar), whisker);
+        let amount = anchored_text([layout.width, middle + 4.0], "end", self.text.as_str());
+        let title = [self.what, &self.text, self.shown_by].join("\n");
+        let row = html!("<g><title>{}</title>{}{}</g>", title.trim_end(), bar, amount);
         (row, ROW_HEIGHT + TEXT_LINE_HEIGHT * (names.len().max(1) - 1) as f64)
     }
 }

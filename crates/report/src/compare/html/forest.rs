@@ -52,11 +52,8 @@ impl Forest {
         let farthest = |ticks: &[f64]| ticks.iter().copied().rfind(|tick| tick.ln().abs() <= self.reach);
         let ticks = [farthest(&TICKS_BELOW), Some(1.0), farthest(&TICKS_ABOVE)].into_iter().flatten();
         let labels: Markup = ticks.map(|ratio| text_at(self.x_of(ratio), 14.0, ratio.to_string())).collect();
-        html!(
-            "<svg class=\"drawing forest\" viewBox=\"0 0 {} 18\"><g text-anchor=\"middle\">{}</g></svg>",
-            WIDTH,
-            labels
-        )
+        let labels = html!("<g text-anchor=\"middle\">{}</g>", labels);
+        html!("<svg class=\"drawing forest\" viewBox=\"0 0 {} 18\">{}</svg>", WIDTH, labels)
     }
 
     /// A figure on it: its interval, and a mark for its ratio whose shape is its verdict.
@@ -65,13 +62,10 @@ impl Forest {
         let [low, high] = [1.0 - self.threshold, 1.0 + self.threshold].map(|ratio| self.clamped_x(ratio));
         let (from, to) = (self.clamped_x(figure.ratio.low), self.clamped_x(figure.ratio.high));
         let class = if figure.ratio.is_range { "range" } else { "reach" };
-        let drawn = html!(
-            "{}{}{}{}",
-            path::element("same", path::rectangle(low, 0.0, high - low, HEIGHT)),
-            path::element("one", path::vertical(WIDTH / 2.0, 0.0, HEIGHT)),
-            path::element(class, path::horizontal(from, to, middle)),
-            self.mark(figure, middle)
-        );
+        let mut drawn = path::element("same", path::rectangle(low, 0.0, high - low, HEIGHT));
+        drawn.push(path::element("one", path::vertical(WIDTH / 2.0, 0.0, HEIGHT)));
+        drawn.push(path::element(class, path::horizontal(from, to, middle)));
+        drawn.push(self.mark(figure, middle));
         unlabelled("forest", [WIDTH, HEIGHT], drawn)
     }
 

@@ -114,13 +114,8 @@ impl LadderFrame {
         let (text, from_edge) = behind;
         let (top, baseline, width) = (number(row.middle - ROW_HEIGHT / 2.0), row.middle + 4.0, self.layout.width);
         let name = text_at(if row.continues { INDENT_WIDTH } else { 0.0 }, baseline, row.what);
-        let figure = html!(
-            "<text class=\"ladder-figure {}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            row.class,
-            width - from_edge,
-            number(baseline),
-            text
-        );
+        let place = html!("x=\"{}\" y=\"{}\" text-anchor=\"end\"", width - from_edge, number(baseline));
+        let figure = html!("<text class=\"ladder-figure {}\" {}>{}</text>", row.class, place, text);
         let ground = html!("<rect class=\"ladder-row\" y=\"{}\" width=\"{}\" height=\"{}\"/>", top, width, ROW_HEIGHT);
         html!("<g><title>{}</title>{}{}{}{}</g>", row.hover, ground, name, marks, figure)
     }
