@@ -58,11 +58,14 @@ fn benchmark_name(figure: &ExportedFigure<'_>) -> String {
     }
     // Fields of a line are divided by any white space.
     name = escape_invisible(&name).replace(char::is_whitespace, "_");
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((start, end)) = name.rsplit_once('-').filter(|(_, end)| is_number(end)) {
         name = format!("{start}_{end}");
     }
     name
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The unit: benchstat shows nanoseconds in what suits them, and writes bytes with binary prefixes.
