@@ -26,8 +26,8 @@ pub(crate) fn block_range(block: u64, bytes: u64) -> Range<u64> {
 }
 
 /// The parts of a range of this many bytes at most: where each begins, and its bytes.
-pub(crate) fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = (u64, usize)> {
-    range.clone().step_by(most as usize).map(move |offset| (offset, most.min(range.end - offset) as usize))
+pub(crate) fn parts(range: Range<u64>, max_bytes: u64) -> impl Iterator<Item = (u64, usize)> {
+    range.clone().step_by(max_bytes as usize).map(move |offset| (offset, max_bytes.min(range.end - offset) as usize))
 }
 
 /// Whether a bit is set.

@@ -187,12 +187,10 @@ impl DeviceReceiver {
                     let _ = self.end.close();
                 }
                 // One that is gone again, and not the listener.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-                    ) => {}
-                Err(error) => return Err(Error::call("accept a connection")(error)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    _ => return Err(Error::call("accept a connection")(error)),
+                },
             }
         }
         Ok(())
@@ -200,24 +198,24 @@ impl DeviceReceiver {
 
     /// Shakes hands with a new connection, and serves it if it knows the secret; says whether it did.
     fn handshake_and_serve(&self, from: SocketAddr) -> bool {
-        let tell = |event| (self.on_event)(from, event);
+        let report = |event| (self.on_event)(from, event);
         let mut stream = DeviceStream::new(&self.end);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline: Deadline::within(HANDSHAKE) };
         let halves = match handshake.accept(&mut stream, || Some(())) {
             Ok((halves, ())) => halves,
             Err(error) => {
-                tell(SessionEvent::Rejected(error));
+                report(SessionEvent::Rejected(error));
                 return false;
             }
         };
-        tell(SessionEvent::Authenticated);
+        report(SessionEvent::Authenticated);
         let served = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
             let mut channel = SecureChannel::new(stream, halves)?;
             channel.set_min_progress(self.options.min_progress);
             let first = channel.receive();
-            ReceiveSession::new(&mut channel, policy, &tell).serve(first)
+            ReceiveSession::new(&mut channel, policy, &report).serve(first)
         });
-        tell(served.into());
+        report(served.into());
         true
     }
 }

@@ -139,15 +139,16 @@ impl DirectoryTree {
         if number == 0 {
             return Ok(Arc::clone(&self.root));
         }
-        if let Some((_, held)) = self.open.iter().find(|(open, _)| *open == number) {
-            return Ok(Arc::clone(held));
+        if let Some((_, directory)) = self.open.iter().find(|(open, _)| *open == number) {
+            return Ok(Arc::clone(directory));
         }
         let directory = self.open_by_path(number)?;
         let is_swept = self.directory_mut(number).is_none_or(|offered| std::mem::replace(&mut offered.is_swept, true));
-        let held = if is_swept { OpenDirectory::new(directory, false) } else { OpenDirectory::new_swept(directory) };
+        let directory =
+            if is_swept { OpenDirectory::new(directory, false) } else { OpenDirectory::new_swept(directory) };
         self.open.truncate(MAX_OPEN_DIRECTORIES - 1);
-        self.open.push_front((number, Arc::clone(&held)));
-        Ok(held)
+        self.open.push_front((number, Arc::clone(&directory)));
+        Ok(directory)
     }
 
     /// Something in a directory gets a name: where names are to be flushed, this one's are.
@@ -186,19 +187,19 @@ impl DirectoryTree {
             names.push(&offered.name);
             below = offered.parent;
         }
-        let mut held: Option<File> = None;
+        let mut last: Option<File> = None;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for name in names.iter().rev() {
             // It was refused, and something else may be there.
             if is_reserved_name(name) {
                 return Err(Error::ReservedName(self.path_of(number)));
             }
-            let above = held.as_ref().unwrap_or(&self.root.directory);
+            let above = last.as_ref().unwrap_or(&self.root.directory);
             let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
             let opened = opened.map_err(|error| self.failed("open the directory", number, error.into()))?;
-            held = Some(opened.into());
+            last = Some(opened.into());
         }
-        held.ok_or(Error::ProtocolViolation(UNKNOWN))
+        last.ok_or(Error::ProtocolViolation(UNKNOWN))
     }
 
     fn directory(&self, number: u32) -> Result<&OfferedDirectory> {
@@ -215,8 +216,8 @@ impl DirectoryTree {
     /// Those of statfs.
     pub fn free_bytes(&self) -> Result<Option<u64>> {
         let path = descriptor_path(&self.root.directory);
-        let found = kelvin_sys::fs::space(&path);
-        let room = found.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
+        let space = kelvin_sys::fs::space(&path);
+        let room = space.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
         let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
         Ok((room.total_bytes > 0).then_some(free))
     }
@@ -274,12 +275,12 @@ impl DirectoryTree {
         if !is_to_be_set && !is_to_be_flushed {
             return Ok(());
         }
-        let held = self.open_directory(number)?;
+        let directory = self.open_directory(number)?;
         // Opened first: its permissions may not let it be read.
-        let opened = is_to_be_flushed.then(|| reopen(&held.directory)).transpose();
+        let opened = is_to_be_flushed.then(|| reopen(&directory.directory)).transpose();
         let opened = opened.map_err(|error| self.failed("flush the directory", number, error))?;
         if is_to_be_set {
-            let path = descriptor_path(&held.directory);
+            let path = descriptor_path(&directory.directory);
             let set = rustix::fs::chmod(&path, Mode::from_raw_mode(mode))
                 .and_then(|()| rustix::fs::utimensat(rustix::fs::CWD, &path, &utimens(modified), AtFlags::empty()));
             set.map_err(|error| self.failed("keep time and permissions of", number, error.into()))?;
@@ -310,11 +311,11 @@ fn set_metadata(directory: &File, entry: &FileEntry) -> std::io::Result<()> {
 
 /// Whether a transfer made the directory of an entry, and did not finish it. Its owner may have been set already.
 fn is_unfinished(directory: &File, entry: &FileEntry) -> std::io::Result<bool> {
-    let found = directory.metadata()?;
+    let metadata = directory.metadata()?;
     // A group that is inherited has a bit of its own.
-    let mode = found.mode() & (Mode::SVTX.bits() | PERMISSION_BITS);
+    let mode = metadata.mode() & (Mode::SVTX.bits() | PERMISSION_BITS);
     let owners = [Some(kelvin_sys::fs::effective_user()), entry.owner.map(|(user, _)| user)];
-    Ok(mode == UNFINISHED_MODE.bits() && owners.contains(&Some(found.uid())))
+    Ok(mode == UNFINISHED_MODE.bits() && owners.contains(&Some(metadata.uid())))
 }
 
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.

@@ -47,22 +47,22 @@ pub enum Error {
         seconds: f64,
     },
     /// The other side moved too little.
-    #[error("the other side moved {moved} bytes in {seconds:.0} s, where {least} are the least")]
+    #[error("the other side moved {moved} bytes in {seconds:.0} s, where {required} are the least")]
     TooSlow {
         /// Bytes that have moved.
         moved: u64,
         /// Those that must move in that time.
-        least: u64,
+        required: u64,
         /// The time, in seconds.
         seconds: f64,
     },
     /// A frame longer than allowed, announced by the other side or about to be sent.
-    #[error("a frame of {claimed} bytes, where {most} are the most")]
+    #[error("a frame of {claimed} bytes, where {limit} are the most")]
     FrameTooLong {
         /// Its length, in bytes.
         claimed: usize,
         /// The longest, in bytes.
-        most: usize,
+        limit: usize,
     },
     /// A malformed message, or one that exceeds a bound.
     #[error("malformed message from the other side: {0}")]

@@ -132,27 +132,27 @@ impl SharedIncomingFile {
 /// longer among what is free.
 #[derive(Debug, Default)]
 pub struct SpaceReservation {
-    all: Arc<AtomicU64>,
+    total: Arc<AtomicU64>,
     bytes: u64,
     promised: u64,
 }
 
 impl SpaceReservation {
     /// None yet.
-    pub fn new(entry: &FileEntry, all: &Arc<AtomicU64>) -> Self {
-        Self { all: Arc::clone(all), bytes: 0, promised: entry_size(entry).1 }
+    pub fn new(entry: &FileEntry, total: &Arc<AtomicU64>) -> Self {
+        Self { total: Arc::clone(total), bytes: 0, promised: entry_size(entry).1 }
     }
 
     fn add(&mut self, bytes: u64) {
         let more = bytes.min(self.promised - self.bytes);
         self.bytes += more;
-        self.all.fetch_add(more, Ordering::Relaxed);
+        self.total.fetch_add(more, Ordering::Relaxed);
     }
 }
 
 impl Drop for SpaceReservation {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -162,12 +162,12 @@ impl IncomingFile {
     /// # Errors
     /// A file there that may not be replaced, or anything else there; no room; a part that somebody else is writing.
     pub fn create(
-        held: &OpenDirectory,
+        directory: &OpenDirectory,
         path: PathBuf,
         entry: &FileEntry,
         placed: Option<&PlacedFiles>,
     ) -> Result<Self> {
-        let place = Arc::new(PinnedPath::in_directory(&held.directory, path.clone()));
+        let place = Arc::new(PinnedPath::in_directory(&directory.directory, path.clone()));
         let (bytes, stored) = entry_size(entry);
         let is_part = bytes.is_some_and(|bytes| bytes > BLOCK_BYTES);
         let (file, part) = if is_part {
@@ -176,7 +176,7 @@ impl IncomingFile {
             let part = file.file().metadata().ok();
             (file, part)
         } else {
-            (AtomicFile::create_among(&held.files, &place, placed.is_some())?, None)
+            (AtomicFile::create_among(&directory.files, &place, placed.is_some())?, None)
         };
         // Of a part that was mapped, more is missing than is behind its end.
         let present = part.as_ref().map_or(0, |part| part.len().min(part.blocks() * STAT_BLOCK));
@@ -276,8 +276,8 @@ impl IncomingFile {
         let Sink::File(file) = &self.sink else { return Ok(None) };
         let file = file.file();
         let end = piece.offset + u64::from(piece.bytes);
-        let whole = lock_arrivals(&self.arrivals).blocks.bytes().unwrap_or(end);
-        let lengthen = || if file.metadata()?.len() < whole { file.set_len(whole) } else { Ok(()) };
+        let length = lock_arrivals(&self.arrivals).blocks.bytes().unwrap_or(end);
+        let lengthen = || if file.metadata()?.len() < length { file.set_len(length) } else { Ok(()) };
         let lengthened = if is_mapped { lengthen() } else { Ok(()) };
         lengthened.map_err(|error| FileError::call("lengthen", &self.path, error))?;
         Ok(Some(file))

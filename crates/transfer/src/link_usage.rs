@@ -62,25 +62,25 @@ impl LinkUsage {
     }
 
     /// Adds what another connection carried.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, usage: &Self) {
         for (sum, more) in [
-            (&mut self.bytes, other.bytes),
-            (&mut self.busy, other.busy),
-            (&mut self.window_limited, other.window_limited),
-            (&mut self.buffer_limited, other.buffer_limited),
-            (&mut self.segments, other.segments),
-            (&mut self.retransmitted, other.retransmitted),
-            (&mut self.answers, other.answers),
-            (&mut self.response_wait, other.response_wait),
+            (&mut self.bytes, usage.bytes),
+            (&mut self.busy, usage.busy),
+            (&mut self.window_limited, usage.window_limited),
+            (&mut self.buffer_limited, usage.buffer_limited),
+            (&mut self.segments, usage.segments),
+            (&mut self.retransmitted, usage.retransmitted),
+            (&mut self.answers, usage.answers),
+            (&mut self.response_wait, usage.response_wait),
         ] {
             *sum = sum.saturating_add(more);
         }
-        self.window = self.window.max(other.window);
-        self.buffer = self.buffer.max(other.buffer);
-        self.link_rate = self.link_rate.max(other.link_rate);
+        self.window = self.window.max(usage.window);
+        self.buffer = self.buffer.max(usage.buffer);
+        self.link_rate = self.link_rate.max(usage.link_rate);
         // A queue that one of them met is one.
-        self.link_round_trip = self.link_round_trip.max(other.link_round_trip);
-        let trips = [self.round_trip, other.round_trip].into_iter().filter(|&trip| trip > 0);
+        self.link_round_trip = self.link_round_trip.max(usage.link_round_trip);
+        let trips = [self.round_trip, usage.round_trip].into_iter().filter(|&trip| trip > 0);
         self.round_trip = trips.min().unwrap_or_default();
     }
 }
@@ -171,7 +171,7 @@ impl LinkMeter {
     /// Bytes a second in the best two moments in a row in which nothing but the link held the connection back, unless it carried more in
     /// another one.
     pub(crate) fn link_rate(&self) -> Option<u64> {
-        self.best_rate.filter(|&most| self.fastest_rate as f64 <= MAX_EXCESS * most as f64)
+        self.best_rate.filter(|&rate| self.fastest_rate as f64 <= MAX_EXCESS * rate as f64)
     }
 
     /// The mean of the smoothed round trip at the ends of moments of the link, in nanoseconds; 0 where there were none.
@@ -187,9 +187,10 @@ impl LinkMeter {
 
 /// Whether nothing but the link held back what was sent in a moment.
 fn is_link_limited(before: &socket_queues::SendCounters, after: &socket_queues::SendCounters, time: Duration) -> bool {
-    let held = |known: &socket_queues::SendCounters| known.limited.by_window.saturating_add(known.limited.by_buffer);
-    let held = held(after).saturating_sub(held(before)) as f64 / time.as_nanos().max(1) as f64;
-    before.not_sent > 0 && after.not_sent > 0 && held <= MAX_LIMITED_SHARE
+    let limited =
+        |counters: &socket_queues::SendCounters| counters.limited.by_window.saturating_add(counters.limited.by_buffer);
+    let limited = limited(after).saturating_sub(limited(before)) as f64 / time.as_nanos().max(1) as f64;
+    before.not_sent > 0 && after.not_sent > 0 && limited <= MAX_LIMITED_SHARE
 }
 
 #[cfg(test)]
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn window_full_time_follows_carried_bytes() {
-        let of = |by_window: u64, bytes: u64, window: u32| socket_queues::SendCounters {
+        let counters = |by_window: u64, bytes: u64, window: u32| socket_queues::SendCounters {
             window,
             in_buffer: 2 * window,
             min_round_trip: 100_000_000,
@@ -256,29 +257,29 @@ mod tests {
         };
         // Ten round trips a second: 80 bytes of a window of 10 are eight of them; of twice the buffer half as many. The kernel's count is
         // the least, and no moment is full for longer than it lasts.
-        let seen = [of(0, 0, 10), of(100_000_000, 80, 10)];
+        let seen = [counters(0, 0, 10), counters(100_000_000, 80, 10)];
         assert_eq!(full(&seen), [(800_000_000, 10), (400_000_000, 20)]);
-        let seen = [of(0, 0, 10), of(900_000_000, 80, 10), of(1_000_000_000, 1000, 20)];
+        let seen = [counters(0, 0, 10), counters(900_000_000, 80, 10), counters(1_000_000_000, 1000, 20)];
         assert_eq!(full(&seen)[0], (1_900_000_000, 20));
         // One that keeps nothing from being sent is not full; of one whose size is not known the count tells.
-        assert_eq!(full(&[of(5, 0, 10), of(5, 80, 10)]), [(0, 0); 2]);
-        assert_eq!(full(&[of(0, 0, 0), of(500, 80, 0)])[0], (500, 0));
+        assert_eq!(full(&[counters(5, 0, 10), counters(5, 80, 10)]), [(0, 0); 2]);
+        assert_eq!(full(&[counters(0, 0, 0), counters(500, 80, 0)])[0], (500, 0));
     }
 
     #[test]
     fn link_round_trips_are_from_moment_ends() {
         let (begun, mut meter) = (Instant::now(), LinkMeter::default());
         assert_eq!(meter.round_trip(), 0);
-        let of =
+        let counters =
             |bytes, not_sent, round_trip| socket_queues::SendCounters { round_trip, ..snapshot(bytes, not_sent, 0) };
-        let seen = [of(0, 9, 900), of(1000, 9, 10), of(2000, 9, 30), of(3000, 0, 7000)];
+        let seen = [counters(0, 9, 900), counters(1000, 9, 10), counters(2000, 9, 30), counters(3000, 0, 7000)];
         (0..).zip(seen).for_each(|(second, known)| meter.sample(begun + second * SECOND, known));
         assert_eq!(meter.round_trip(), 20);
     }
 
     #[test]
     fn usage_of_connections_is_summed() {
-        let one = LinkUsage {
+        let usage = LinkUsage {
             bytes: 5,
             busy: 7,
             link_rate: Some(3),
@@ -286,13 +287,13 @@ mod tests {
             link_round_trip: 12,
             ..LinkUsage::default()
         };
-        let one = LinkUsage { segments: 6, retransmitted: 1, answers: 1, response_wait: 4, ..one };
-        let mut all = LinkUsage::default();
-        all.add(&one);
-        all.add(&LinkUsage::default());
-        all.add(&LinkUsage { link_rate: None, round_trip: 4, link_round_trip: 11, ..one });
-        let sum = LinkUsage { bytes: 10, busy: 14, round_trip: 4, segments: 12, retransmitted: 2, ..one };
+        let usage = LinkUsage { segments: 6, retransmitted: 1, answers: 1, response_wait: 4, ..usage };
+        let mut total = LinkUsage::default();
+        total.add(&usage);
+        total.add(&LinkUsage::default());
+        total.add(&LinkUsage { link_rate: None, round_trip: 4, link_round_trip: 11, ..usage });
+        let sum = LinkUsage { bytes: 10, busy: 14, round_trip: 4, segments: 12, retransmitted: 2, ..usage };
         let sum = LinkUsage { answers: 2, response_wait: 8, ..sum };
-        assert_eq!(all, sum);
+        assert_eq!(total, sum);
     }
 }

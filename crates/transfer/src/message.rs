@@ -107,7 +107,7 @@ pub struct JoinInvitation {
     /// The session.
     pub session: SessionId,
     /// This many streams at most, the first one included.
-    pub most: u32,
+    pub max_streams: u32,
 }
 
 /// How much has arrived since the session began, by the receiver's own clock.
@@ -203,10 +203,10 @@ impl Attribute {
 
 /// The attributes of a file, if they are few: a receiver holds those of many files.
 fn few_attributes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Attribute>, D::Error> {
-    let all = Vec::<Attribute>::deserialize(from)?;
-    let bytes: usize = all.iter().map(|one| one.name.len() + one.value.len()).sum();
-    let are_few = all.len() <= MAX_ATTRIBUTES && bytes <= MAX_ATTRIBUTE_BYTES;
-    if are_few { Ok(all) } else { Err(D::Error::custom("more extended attributes than are sent for a file")) }
+    let attributes = Vec::<Attribute>::deserialize(from)?;
+    let bytes: usize = attributes.iter().map(|attribute| attribute.name.len() + attribute.value.len()).sum();
+    let are_few = attributes.len() <= MAX_ATTRIBUTES && bytes <= MAX_ATTRIBUTE_BYTES;
+    if are_few { Ok(attributes) } else { Err(D::Error::custom("more extended attributes than are sent for a file")) }
 }
 
 /// The content of a small file.
@@ -255,10 +255,10 @@ impl Mtime {
 
     /// The same for the standard library; none where it is out of its range.
     pub fn to_system_time(self) -> Option<SystemTime> {
-        let whole = Duration::from_secs(self.seconds.unsigned_abs());
+        let distance = Duration::from_secs(self.seconds.unsigned_abs());
         let second = match self.seconds {
-            0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
-            _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+            0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
+            _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
         };
         let rest = (self.nanoseconds < 1_000_000_000).then(|| Duration::from_nanos(self.nanoseconds.into()));
         second?.checked_add(rest?)
@@ -415,8 +415,9 @@ mod tests {
     #[test]
     fn received_messages_are_bounded() {
         let is_read = |why: &str| {
-            let said = ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: Some(RefusalReason(why.to_owned())) }]);
-            postcard::from_bytes::<ReceiverMessage>(&postcard::to_stdvec(&said).unwrap()).is_ok()
+            let message =
+                ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: Some(RefusalReason(why.to_owned())) }]);
+            postcard::from_bytes::<ReceiverMessage>(&postcard::to_stdvec(&message).unwrap()).is_ok()
         };
         assert!(is_read("disk full") && !is_read(&"x".repeat(MAX_REASON_BYTES + 1)) && !is_read("\u{1b}[2J"));
         // A list that claims to have more entries than bytes came costs no memory.

@@ -94,11 +94,11 @@ impl MethodChooser<ReceiveMethod> {
 impl<M: PathMethod> MethodChooser<M> {
     fn new(asked: Option<PathSetup<M>>, is_plain: bool, method: M, buffer: usize) -> Self {
         let timeout = MinProgress::default().within;
-        let other = PathSetup { method, mode: Mode::Blocking, buffer, window: WINDOW_PAGES, timeout };
+        let rival = PathSetup { method, mode: Mode::Blocking, buffer, window: WINDOW_PAGES, timeout };
         let setups = match asked {
             _ if !is_plain => vec![None],
             Some(asked) => vec![Some(asked)],
-            None => vec![None, Some(other)],
+            None => vec![None, Some(rival)],
         };
         Self { trials: setups.into_iter().map(MethodTrial::new).collect(), pieces: 0 }
     }
@@ -106,7 +106,7 @@ impl<M: PathMethod> MethodChooser<M> {
     fn current(&self) -> usize {
         match &self.trials[..] {
             [_, _] if self.pieces < TRIAL_PIECES => M::TRIAL_ORDER[self.pieces % M::TRIAL_ORDER.len()],
-            [parts, other] if other.nanoseconds_per_byte() * MIN_SPEEDUP < parts.nanoseconds_per_byte() => 1,
+            [parts, rival] if rival.nanoseconds_per_byte() * MIN_SPEEDUP < parts.nanoseconds_per_byte() => 1,
             _ => 0,
         }
     }
@@ -176,8 +176,7 @@ impl<M: PathMethod> MethodChooser<M> {
         for path in self.trials.iter_mut().filter_map(|trial| trial.path.as_mut()) {
             let timeout = path.setup.timeout;
             if let Err(error) = path.finish() {
-                let other = check_connection(error, TAKE_STEP, timeout)?;
-                return Err(Error::call(TAKE_STEP)(other));
+                return Err(Error::call(TAKE_STEP)(check_connection(error, TAKE_STEP, timeout)?));
             }
         }
         Ok(())
@@ -273,8 +272,8 @@ mod tests {
     #[test]
     fn trial_order_is_balanced() {
         let both = || SendMethod::TRIAL_ORDER.into_iter().zip(ReceiveMethod::TRIAL_ORDER).cycle().take(TRIAL_PIECES);
-        for way in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            assert_eq!(both().filter(|tried| *tried == way).count(), TRIAL_PIECES / 4, "{way:?}");
+        for pair in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            assert_eq!(both().filter(|tried| *tried == pair).count(), TRIAL_PIECES / 4, "{pair:?}");
         }
         let first = SendMethod::TRIAL_ORDER.chunks(2).filter(|pair| pair[0] == 0).count();
         assert_eq!(first, 1);

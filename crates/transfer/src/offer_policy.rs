@@ -177,20 +177,21 @@ impl OfferPolicy {
         let SessionDestination::Directory(tree) = &mut self.destination else {
             return Ok((EntryDecision::Wanted, None));
         };
-        let held = match tree.open_directory(entry.parent) {
+        let directory = match tree.open_directory(entry.parent) {
             // A directory that is not there yet, and would have been made.
             Err(Error::File(_)) if settings.dry_run => return Ok((EntryDecision::Wanted, None)),
-            held => held?,
+            directory => directory?,
         };
         // Where nothing is, nobody asks for the path.
         let is_new = tree.is_new(entry.parent);
-        let existing = if is_new { None } else { stat_entry(&held, entry, &tree.path(entry), FileType::RegularFile)? };
+        let existing =
+            if is_new { None } else { stat_entry(&directory, entry, &tree.path(entry), FileType::RegularFile)? };
         if let Some(existing) = existing {
             let (path, served) = (tree.path(entry), tree.open_directory(0)?);
             if self.placed.as_ref().is_some_and(|placed| placed.contains((existing.st_dev, existing.st_ino))) {
                 return Err(Error::NameCollision(path));
             }
-            let stored_time = |modified| self.timestamp_probe.stored_time((&served, &held), modified);
+            let stored_time = |modified| self.timestamp_probe.stored_time((&served, &directory), modified);
             if settings.update && is_unchanged(entry, &existing, stored_time) {
                 return Ok((EntryDecision::Unchanged, None));
             }
@@ -200,12 +201,12 @@ impl OfferPolicy {
         }
         let EntryKind::File { bytes, stored } = entry.kind else { return Ok((EntryDecision::Wanted, None)) };
         let has_part = bytes > BLOCK_BYTES
-            && rustix::fs::statat(&*held.directory, part_name(entry, bytes), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            && rustix::fs::statat(&*directory.directory, part_name(entry, bytes), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if settings.dry_run {
             return Ok((if has_part { EntryDecision::Resumed } else { EntryDecision::Wanted }, None));
         }
         if has_part && may_resume {
-            let part = IncomingFile::create(&held, tree.path(entry), entry, self.placed.as_ref())?;
+            let part = IncomingFile::create(&directory, tree.path(entry), entry, self.placed.as_ref())?;
             tree.mark_new_name(entry.parent);
             // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
             let is_resumed = part.resumed_part().is_some();
@@ -226,8 +227,8 @@ impl OfferPolicy {
         let path = self.path(entry);
         match &mut self.destination {
             SessionDestination::Directory(tree) => {
-                let held = tree.open_directory(entry.parent)?;
-                let mut made = IncomingFile::create(&held, path, entry, self.placed.as_ref())?;
+                let directory = tree.open_directory(entry.parent)?;
+                let mut made = IncomingFile::create(&directory, path, entry, self.placed.as_ref())?;
                 tree.mark_new_name(entry.parent);
                 made.reservation = SpaceReservation::new(entry, &self.written_bytes);
                 Ok(made)
@@ -285,21 +286,19 @@ impl OfferPolicy {
     ///
     /// # Errors
     /// Those of writing; files of which it is not known, since others are replaced.
-    pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> Result<(u64, u64)> {
+    pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> std::io::Result<(u64, u64)> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
-        let failed = |error| FileError::call("write in", Path::new("."), error);
-        let made = tree.root().files.create(0o600).map_err(failed)?;
-        let file = match by {
-            None => rate_prediction::writing_cost(made.as_file()),
-            Some((setup, verify)) => rate_prediction::receive_method_cost(made.as_file(), setup, verify),
+        let made = tree.root().files.create(0o600)?;
+        let file_cost = match by {
+            None => rate_prediction::writing_cost(made.as_file())?,
+            Some((setup, verify)) => rate_prediction::receive_method_cost(made.as_file(), setup, verify)?,
         };
-        let file = file.map_err(failed)?;
-        let each = match small {
+        let cost_of_each = match small {
             0 => 0,
-            _ if self.placed.is_some() => return Err(failed(ErrorKind::Unsupported.into()).into()),
+            _ if self.placed.is_some() => return Err(ErrorKind::Unsupported.into()),
             _ => Staging::for_directory(tree.root()).measure_cost()?,
         };
-        Ok((file, each))
+        Ok((file_cost, cost_of_each))
     }
 
     /// Where an entry goes, in words.
@@ -323,8 +322,8 @@ impl OfferPolicy {
 }
 
 /// What is under a name, if anything, which must be of this type. A link is not followed.
-fn stat_entry(held: &OpenDirectory, entry: &FileEntry, path: &Path, required: FileType) -> Result<Option<Stat>> {
-    let stat = match rustix::fs::statat(&*held.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+fn stat_entry(parent: &OpenDirectory, entry: &FileEntry, path: &Path, required: FileType) -> Result<Option<Stat>> {
+    let stat = match rustix::fs::statat(&*parent.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(FileError::call("find", path, error.into()).into()),
@@ -360,13 +359,13 @@ pub(crate) fn kind_name(kind: FileType) -> &'static str {
 /// Makes a symbolic link, at once and whole, where nothing is, or a link that may be replaced.
 fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwrite: bool) -> Result<()> {
     let path = tree.path(entry);
-    let held = tree.open_directory(entry.parent)?;
-    let directory = &*held.directory;
+    let parent = tree.open_directory(entry.parent)?;
+    let directory = &*parent.directory;
     let failed = |error: Errno| FileError::call("make the link", &path, error.into());
     if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
         return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
     }
-    if stat_entry(&held, entry, &path, FileType::Symlink)?.is_some() {
+    if stat_entry(&parent, entry, &path, FileType::Symlink)?.is_some() {
         let existing = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
         if existing.as_bytes() == target {
             return Ok(());
@@ -375,12 +374,12 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
             return Err(FileError::AlreadyExists { path }.into());
         }
     }
-    let other = part_name(entry, 0);
+    let temporary = part_name(entry, 0);
     // One that a killed receiver left.
-    let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
-    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &other).map_err(failed)?;
-    let put = set_link_metadata(directory, &other, entry).and_then(|()| {
-        let (from, to) = (Path::new(&other), entry.name.as_os_str());
+    let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
+    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &temporary).map_err(failed)?;
+    let put = set_link_metadata(directory, &temporary, entry).and_then(|()| {
+        let (from, to) = (Path::new(&temporary), entry.name.as_os_str());
         match overwrite {
             true => rustix::fs::renameat(directory, from, directory, to),
             false => rename_noreplace::rename_noreplace(
@@ -390,7 +389,7 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
         }
     });
     put.map_err(|error| {
-        let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
         failed(error)
     })?;
     tree.mark_new_name(entry.parent);
@@ -422,7 +421,7 @@ struct ProbeFile {
     device: u64,
     file: NamedTempFile,
     /// By what it is found, and removed.
-    _held: Arc<OpenDirectory>,
+    _directory: Arc<OpenDirectory>,
 }
 
 impl TimestampProbe {
@@ -433,16 +432,19 @@ impl TimestampProbe {
     /// Those of making a file there, and of giving it a time.
     fn stored_time(
         &mut self,
-        (served, held): (&Arc<OpenDirectory>, &Arc<OpenDirectory>),
+        (served, directory): (&Arc<OpenDirectory>, &Arc<OpenDirectory>),
         modified: Mtime,
     ) -> std::io::Result<Mtime> {
-        let device = held.directory.metadata()?.dev();
-        let held = if served.directory.metadata()?.dev() == device { served } else { held };
+        let device = directory.directory.metadata()?.dev();
+        let directory = if served.directory.metadata()?.dev() == device { served } else { directory };
         let place = match self.0.iter().position(|tried| tried.device == device) {
             Some(place) => place,
             None => {
                 self.0.truncate(MAX_FILE_SYSTEMS - 1);
-                self.0.insert(0, ProbeFile { device, file: held.files.create(0o600)?, _held: Arc::clone(held) });
+                self.0.insert(
+                    0,
+                    ProbeFile { device, file: directory.files.create(0o600)?, _directory: Arc::clone(directory) },
+                );
                 0
             }
         };
@@ -450,8 +452,8 @@ impl TimestampProbe {
         rustix::fs::futimens(file, &utimens(modified))?;
         // As the server has it, where there is one.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-        let found = rustix::fs::statx(file, "", flags, StatxFlags::MTIME)?.stx_mtime;
-        Ok(Mtime { seconds: found.tv_sec, nanoseconds: found.tv_nsec })
+        let stored = rustix::fs::statx(file, "", flags, StatxFlags::MTIME)?.stx_mtime;
+        Ok(Mtime { seconds: stored.tv_sec, nanoseconds: stored.tv_nsec })
     }
 }
 
@@ -463,18 +465,18 @@ mod tests {
     #[test]
     fn local_file_system_keeps_exact_time() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut tree, mut kept) =
+        let (mut tree, mut probe) =
             (DirectoryTree::new(OpenDirectory::open_root(directory.path()).unwrap()), TimestampProbe::default());
         for seconds in [1_000_000_000, 5, 1_600_000_001] {
             let modified = Mtime { seconds, nanoseconds: 500_000_000 };
-            let held = tree.open_directory(0).unwrap();
-            let Mtime { seconds: found, .. } = kept.stored_time((&held, &held), modified).unwrap();
-            assert_eq!(found, seconds);
+            let root = tree.open_directory(0).unwrap();
+            let Mtime { seconds: stored, .. } = probe.stored_time((&root, &root), modified).unwrap();
+            assert_eq!(stored, seconds);
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         }
         // It finds its file whatever else is let go first.
         drop(tree);
-        drop(kept);
+        drop(probe);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -15,21 +15,21 @@ const MARKS_PER_WINDOW: u32 = 16;
 
 /// Less than that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{moved} bytes moved, where {} in {:.0} s are the least", least.bytes, least.within.as_secs_f64())]
+#[error("{moved} bytes moved, where {} in {:.0} s are the least", required.bytes, required.within.as_secs_f64())]
 pub struct Shortfall {
     /// Bytes that have moved in the time.
     pub moved: u64,
     /// Those that must.
-    pub least: MinProgress,
+    pub required: MinProgress,
 }
 
 impl Shortfall {
     /// The error of the connection, of which the other side did not do this.
     pub(crate) fn to_error(self, doing: &'static str) -> Error {
-        let seconds = self.least.within.as_secs_f64();
+        let seconds = self.required.within.as_secs_f64();
         match self.moved {
             0 => Error::TimedOut { doing, seconds },
-            moved => Error::TooSlow { moved, least: self.least.bytes, seconds },
+            moved => Error::TooSlow { moved, required: self.required.bytes, seconds },
         }
     }
 }
@@ -54,8 +54,8 @@ pub struct ProgressMeter {
 
 impl ProgressMeter {
     /// Nothing has been waited for.
-    pub fn new(least: MinProgress) -> Self {
-        Self { required: least, ..Self::default() }
+    pub fn new(required: MinProgress) -> Self {
+        Self { required: required, ..Self::default() }
     }
 
     /// What it asks for.
@@ -97,8 +97,8 @@ impl ProgressMeter {
         let moved = self.marks.front().filter(|mark| is_over(mark)).map(|mark| self.now.moved - mark.moved);
         self.marks.push_back(self.now);
         match moved {
-            _ if self.silent_for >= within => Err(Shortfall { moved: 0, least: self.required }),
-            Some(moved) if moved < bytes => Err(Shortfall { moved, least: self.required }),
+            _ if self.silent_for >= within => Err(Shortfall { moved: 0, required: self.required }),
+            Some(moved) if moved < bytes => Err(Shortfall { moved, required: self.required }),
             _ => Ok(()),
         }
     }
@@ -112,9 +112,9 @@ mod tests {
     const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
 
     /// Waits of these seconds after which this many bytes came, over and over: when it is too little, and how much that was.
-    fn fails_at(waits: &[(f64, usize)], most: usize) -> Option<(u64, u64)> {
+    fn fails_at(waits: &[(f64, usize)], count: usize) -> Option<(u64, u64)> {
         let (mut meter, mut waited) = (ProgressMeter::new(MIN_PROGRESS), 0.0);
-        for &(seconds, bytes) in waits.iter().cycle().take(most) {
+        for &(seconds, bytes) in waits.iter().cycle().take(count) {
             waited += seconds;
             if let Err(shortfall) = meter.record(SECOND.mul_f64(seconds), bytes) {
                 return Some((waited as u64, shortfall.moved));

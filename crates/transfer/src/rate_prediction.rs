@@ -50,7 +50,7 @@ pub struct StageCosts {
     /// Sending or receiving, in picoseconds a byte.
     pub connection: u64,
     /// All that a small file costs beside its bytes, in nanoseconds.
-    pub each: u64,
+    pub per_file: u64,
 }
 
 /// What is to be moved.
@@ -82,15 +82,15 @@ impl StageCosts {
     fn time_for(&self, work: TransferWork) -> f64 {
         let a_byte =
             [self.file, self.verify, self.cipher, self.connection].iter().map(|&cost| cost as f64).sum::<f64>();
-        work.bytes as f64 * a_byte / 1e3 + work.small as f64 * self.each as f64
+        work.bytes as f64 * a_byte / 1e3 + work.small as f64 * self.per_file as f64
     }
 }
 
 impl RatePrediction {
     /// Of two ends with these costs.
     pub fn from_costs(ends: [StageCosts; 2], work: TransferWork) -> Option<Self> {
-        let at = |rate: Option<u64>| rate.map_or(0.0, |rate| work.bytes as f64 * 1e9 / rate.max(1) as f64);
-        let (limited, link) = (at(work.limit), at(work.link));
+        let time_at = |rate: Option<u64>| rate.map_or(0.0, |rate| work.bytes as f64 * 1e9 / rate.max(1) as f64);
+        let (limited, link) = (time_at(work.limit), time_at(work.link));
         let ends = ends.map(|costs| costs.time_for(work)).into_iter().fold(0.0, f64::max);
         let rate = work.bytes as f64 * 1e9 / ends.max(limited).max(link);
         // A limit is kept whatever an end could do.
@@ -123,8 +123,8 @@ pub(crate) fn stage_costs(settings: &SessionSettings, at_once: usize) -> Result<
     let verify = if settings.verify { hashing_cost(at_once)? } else { 0 };
     let ciphers = if settings.plain { [0; 2] } else { cipher_costs()? };
     let [sender, receiver] = connection_costs()?;
-    let of = |cipher, connection| StageCosts { verify, cipher, connection, ..StageCosts::default() };
-    Ok([of(ciphers[0], sender), of(ciphers[1], receiver)])
+    let costs = |cipher, connection| StageCosts { verify, cipher, connection, ..StageCosts::default() };
+    Ok([costs(ciphers[0], sender), costs(ciphers[1], receiver)])
 }
 
 /// What hashing this many bytes at once costs.
@@ -172,7 +172,7 @@ pub(crate) fn send_method_cost(file: &File, bytes: u64, setup: SendSetup) -> Res
     let mut path = SendPath::new(sender, SendSetup { timeout: MAX_PART_WAIT, ..setup })?;
     std::thread::scope(|scope| {
         // It ends with the connection, or, where that has failed, when nothing comes.
-        let empty = move || while receiver.read(&mut vec![0; PART_BYTES]).is_ok_and(|came| came > 0) {};
+        let empty = move || while receiver.read(&mut vec![0; PART_BYTES]).is_ok_and(|received| received > 0) {};
         ThreadBuilder::named("receiver").start_in(scope, empty)?;
         let cost = picoseconds_per_byte(bytes as usize, || match path.send(file, 0..bytes, None)? {
             sent if sent < bytes => Err(Error::other("the file became shorter")),
@@ -197,7 +197,7 @@ pub(crate) fn receive_method_cost(file: &File, setup: ReceiveSetup, verify: bool
         let fill = move || (0..TIMED_PARTS).try_for_each(|_| sender.write_all(&[0x5a; PART_BYTES]));
         ThreadBuilder::named("sender").start_in(scope, fill)?;
         picoseconds_per_byte(bytes, || match path.receive(file, 0..bytes as u64, None)? {
-            came if came < bytes as u64 => Err(Error::other("too little came")),
+            received if received < bytes as u64 => Err(Error::other("too little came")),
             _ => Ok(()),
         })
     })?;
@@ -225,11 +225,11 @@ fn cipher_costs() -> Result<[u64; 2]> {
 fn connection_costs() -> Result<[u64; 2]> {
     // One part is in flight, which socket buffers hold; where they are too small for it, the cost stays unknown.
     let (mut sender, mut receiver) = connected_pair()?;
-    let (content, mut came) = (vec![0x5a; PART_BYTES], vec![0; PART_BYTES]);
+    let (content, mut received) = (vec![0x5a; PART_BYTES], vec![0; PART_BYTES]);
     let (mut sending, mut receiving) = (0, 0);
     for _ in 0..TIMED_PARTS {
         sending += cpu_time(|| sender.write_all(&content))?;
-        receiving += cpu_time(|| receiver.read_exact(&mut came))?;
+        receiving += cpu_time(|| receiver.read_exact(&mut received))?;
     }
     Ok([sending, receiving].map(|time| time * 1000 / (TIMED_PARTS * PART_BYTES) as u64))
 }
@@ -249,8 +249,8 @@ mod tests {
     use super::*;
     use crate::datapath::{Mode, SendMethod};
 
-    const SENDER: StageCosts = StageCosts { file: 200, verify: 100, cipher: 150, connection: 150, each: 5_000 };
-    const RECEIVER: StageCosts = StageCosts { file: 300, verify: 100, cipher: 150, connection: 250, each: 12_000 };
+    const SENDER: StageCosts = StageCosts { file: 200, verify: 100, cipher: 150, connection: 150, per_file: 5_000 };
+    const RECEIVER: StageCosts = StageCosts { file: 300, verify: 100, cipher: 150, connection: 250, per_file: 12_000 };
 
     fn rate(work: TransferWork) -> u64 {
         RatePrediction::from_costs([SENDER, RECEIVER], work).unwrap().rate
@@ -284,22 +284,22 @@ mod tests {
 
     #[test]
     fn slower_link_determines_rate() {
-        let of = |link, limit| {
+        let prediction = |link, limit| {
             RatePrediction::from_costs([SENDER, RECEIVER], TransferWork { bytes: 1 << 30, small: 0, limit, link })
                 .unwrap()
         };
-        let slow = of(Some(12_000_000), None);
+        let slow = prediction(Some(12_000_000), None);
         assert_eq!((slow.low, slow.rate, slow.high), (10_000_000, 12_000_000, 12_000_000));
-        assert_eq!(of(Some(12_000_000), Some(1_000_000)).rate, 1_000_000);
-        assert_eq!(of(Some(20_000_000_000), None), of(None, None));
+        assert_eq!(prediction(Some(12_000_000), Some(1_000_000)).rate, 1_000_000);
+        assert_eq!(prediction(Some(20_000_000_000), None), prediction(None, None));
     }
 
     /// The other end's costs are its own, and may be anything.
     #[test]
     fn extreme_costs_are_handled() {
-        let all = u64::MAX;
-        let most = StageCosts { file: all, verify: all, cipher: all, connection: all, each: all };
-        for costs in [StageCosts::default(), most] {
+        let max = u64::MAX;
+        let largest = StageCosts { file: max, verify: max, cipher: max, connection: max, per_file: max };
+        for costs in [StageCosts::default(), largest] {
             for bytes in [0, 1, u64::MAX] {
                 for limit in [None, Some(0), Some(u64::MAX)] {
                     let _ = RatePrediction::from_costs(

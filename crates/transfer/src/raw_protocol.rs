@@ -300,11 +300,11 @@ pub fn receive(
     listener: &TcpListener,
     directory: &Path,
     how: &RawReceiveOptions,
-    each: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<RawTotals> {
     let mut path = ReceivePath::new(accept_local(listener)?, how.setup).map_err(Error::Connection)?;
     let mut reaccept = |path: &mut ReceivePath| path.reconnect(accept_local(listener)?).map_err(Error::Connection);
-    receive_all(&mut path, &mut reaccept, directory, how, each)
+    receive_all(&mut path, &mut reaccept, directory, how, on_received)
 }
 
 fn accept_local(listener: &TcpListener) -> Result<TcpStream> {
@@ -320,7 +320,7 @@ fn receive_all(
     reaccept: &mut Reconnect<'_, ReceiveMethod>,
     directory: &Path,
     how: &RawReceiveOptions,
-    each: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
     loop {
@@ -336,7 +336,7 @@ fn receive_all(
         let RawHeader::File { size, .. } = header else { break };
         let is_allowed = moved.files < how.limits.files && size <= how.limits.bytes.saturating_sub(moved.bytes);
         Error::ensure(is_allowed, "more files or bytes than the receiver takes")?;
-        receive_one(path, &header, directory, each)?;
+        receive_one(path, &header, directory, on_received)?;
         moved.files += 1;
         moved.bytes += size;
     }
@@ -347,7 +347,7 @@ fn receive_one(
     path: &mut ReceivePath,
     header: &RawHeader,
     directory: &Path,
-    each: &mut dyn FnMut(&ReceivedFile<'_>),
+    on_received: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<()> {
     let &RawHeader::File { name, mode, size, digest, reply } = header else { return Ok(()) };
     let mut bytes = vec![0; usize::from(name)];
@@ -376,7 +376,7 @@ fn receive_one(
     if is_mapped {
         file.set_len(size).map_err(|error| call_error("set the length of", error))?;
     }
-    each(&ReceivedFile { name: &name, bytes: size });
+    on_received(&ReceivedFile { name: &name, bytes: size });
     if digest {
         let mut theirs = [0; DIGEST_BYTES];
         path.socket.fill(&mut theirs).map_err(Error::Connection)?;
@@ -384,7 +384,7 @@ fn receive_one(
             return Err(Error::DigestMismatch);
         }
     }
-    partial.keep().map_err(|kept| call_error("keep", kept.error))?;
+    partial.keep().map_err(|failure| call_error("keep", failure.error))?;
     if reply {
         path.socket.write(&[IoSlice::new(&[REPLY_RECEIVED])], MoreFollows::No).map_err(Error::Connection)
     } else {
@@ -470,7 +470,7 @@ impl KernelListener {
         &mut self,
         directory: &Path,
         (how, is_asynchronous): (&RawReceiveOptions, bool),
-        each: &mut dyn FnMut(&ReceivedFile<'_>),
+        on_received: &mut dyn FnMut(&ReceivedFile<'_>),
     ) -> Result<RawTotals> {
         let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
         device.set_asynchronous(is_asynchronous).map_err(Error::Connection)?;
@@ -480,7 +480,7 @@ impl KernelListener {
             accept_device(path)
         };
         let received =
-            accept_device(&mut path).and_then(|()| receive_all(&mut path, &mut reaccept, directory, how, each));
+            accept_device(&mut path).and_then(|()| receive_all(&mut path, &mut reaccept, directory, how, on_received));
         // Of a connection that has failed there may be none any more.
         let closed = close_device(&mut path);
         self.device = path.socket.into_device();

@@ -248,7 +248,6 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
 /// Tells a sender that there is no place for it.
 fn reject(heard: Result<FirstMessage>) -> Error {
     let busy = Error::ServerFull(PROTOCOL.listener.role);
-    let told =
-        heard.and_then(|mut heard| heard.channel.send(&ReceiverMessage::Refused(RefusalReason(busy.wire_text()))));
-    told.err().unwrap_or(busy)
+    let refusal = ReceiverMessage::Refused(RefusalReason(busy.wire_text()));
+    heard.and_then(|mut heard| heard.channel.send(&refusal)).err().unwrap_or(busy)
 }

@@ -213,8 +213,8 @@ impl<S: TransferStream> SecureChannel<S> {
 
     /// From now on the other side must move so much whenever this end waits for it, and not only within a message or the bytes of a
     /// piece: those may be one byte each.
-    pub(crate) fn set_min_progress(&mut self, least: MinProgress) {
-        (self.incoming, self.outgoing) = (ProgressMeter::new(least), ProgressMeter::new(least));
+    pub(crate) fn set_min_progress(&mut self, required: MinProgress) {
+        (self.incoming, self.outgoing) = (ProgressMeter::new(required), ProgressMeter::new(required));
         self.resets_wait = false;
     }
 
@@ -224,9 +224,9 @@ impl<S: TransferStream> SecureChannel<S> {
     }
 
     /// Goes on from there with the progress of another connection in the place of its own.
-    fn take_progress(&mut self, other: &mut Self) {
-        (self.incoming, self.outgoing) = (std::mem::take(&mut other.incoming), std::mem::take(&mut other.outgoing));
-        self.resets_wait = other.resets_wait;
+    fn take_progress(&mut self, source: &mut Self) {
+        (self.incoming, self.outgoing) = (std::mem::take(&mut source.incoming), std::mem::take(&mut source.outgoing));
+        self.resets_wait = source.resets_wait;
     }
 
     /// The other side may be silent before the next message however long it was before.
@@ -421,10 +421,10 @@ impl<S: TransferStream> SecureChannel<S> {
         while filled < bytes {
             // What has come need not come again, encrypted or not.
             self.set_expected((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
-            let (room, wanted) = (&mut buffer[filled..], bytes - filled);
+            let (room, length) = (&mut buffer[filled..], bytes - filled);
             filled += match self.plain {
-                true => self.receive_plain(&mut room[..wanted])?,
-                false => self.receive_sealed(room, wanted)?,
+                true => self.receive_plain(&mut room[..length])?,
+                false => self.receive_sealed(room, length)?,
             };
         }
         Ok(())
@@ -464,14 +464,14 @@ impl<S: TransferStream> SecureChannel<S> {
     /// widens a window that is read in less than a round trip, lets it be for ever.
     fn set_expected(&mut self, bytes: usize) -> Result<()> {
         let failed = || Error::call(SETUP_STEP);
-        let mut least = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
-        if least > 1 && !self.has_wide_window {
+        let mut low_water = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
+        if low_water > 1 && !self.has_wide_window {
             self.has_wide_window = self.stream.receive_window().map_err(failed())? >= WIDE_WINDOW;
-            least = if self.has_wide_window { least } else { 1 };
+            low_water = if self.has_wide_window { low_water } else { 1 };
         }
-        if self.low_water != least {
-            self.low_water = least;
-            self.stream.set_low_water(least).map_err(failed())?;
+        if self.low_water != low_water {
+            self.low_water = low_water;
+            self.stream.set_low_water(low_water).map_err(failed())?;
         }
         Ok(())
     }
@@ -528,9 +528,9 @@ impl<S: TransferStream> SecureChannel<S> {
     ///
     /// # Errors
     /// Those of setting up the connection.
-    pub(crate) fn available(&mut self, most: usize) -> Result<&[u8]> {
+    pub(crate) fn available(&mut self, max_bytes: usize) -> Result<&[u8]> {
         self.set_expected(1)?;
-        Ok(self.input.take(most))
+        Ok(self.input.take(max_bytes))
     }
 
     /// Drops bytes of files, which a message announced and nobody looks at: plain ones without a copy, where a connection can.
@@ -550,7 +550,7 @@ impl<S: TransferStream> SecureChannel<S> {
                             false => channel.stream.skip_available(bytes, buffer),
                         }
                     })?,
-                    came => came,
+                    taken => taken,
                 }
             } else {
                 let part = bytes.min(PART_BYTES);
@@ -561,10 +561,10 @@ impl<S: TransferStream> SecureChannel<S> {
         Ok(())
     }
 
-    fn receive_sealed(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
+    fn receive_sealed(&mut self, room: &mut [u8], max_bytes: usize) -> Result<usize> {
         if self.content.len() == 0 {
             let length = self.receive_frame()?;
-            if length <= room.len() && length.saturating_sub(TAG_BYTES) <= wanted {
+            if length <= room.len() && length.saturating_sub(TAG_BYTES) <= max_bytes {
                 let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
                 let opener = &mut self.opener;
                 let opened = add_elapsed(&mut self.times.cipher, || opener.open(sealed, room))?;
@@ -572,7 +572,7 @@ impl<S: TransferStream> SecureChannel<S> {
             }
             self.decrypt(length)?;
         }
-        match self.content.copy_to(&mut room[..wanted]) {
+        match self.content.copy_to(&mut room[..max_bytes]) {
             0 => Err(Error::ProtocolViolation(NO_BYTES)),
             copied => Ok(copied),
         }
@@ -591,7 +591,7 @@ impl<S: TransferStream> SecureChannel<S> {
     fn next_frame_length(&self) -> Result<Option<usize>> {
         let Some(head) = self.input.bytes().first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         match u32::from_le_bytes(*head) as usize {
-            claimed if claimed > MAX_SEALED_BYTES => Err(Error::FrameTooLong { claimed, most: MAX_SEALED_BYTES }),
+            claimed if claimed > MAX_SEALED_BYTES => Err(Error::FrameTooLong { claimed, limit: MAX_SEALED_BYTES }),
             length => Ok(Some(length)),
         }
     }
@@ -653,12 +653,13 @@ impl<S: TransferStream> SecureChannel<S> {
     }
 
     /// Reads what has come: of plain bytes not many more than are waited for.
-    fn read_some(&mut self, wanted: usize, may_wait: bool) -> std::io::Result<usize> {
-        let most = if self.plain { wanted.saturating_sub(self.input.len()).max(READ_AHEAD_BYTES) } else { INPUT_BYTES };
+    fn read_some(&mut self, expected: usize, may_wait: bool) -> std::io::Result<usize> {
+        let max_bytes =
+            if self.plain { expected.saturating_sub(self.input.len()).max(READ_AHEAD_BYTES) } else { INPUT_BYTES };
         let stream = &mut self.stream;
         self.input.fill(|room| {
-            let most = most.min(room.len());
-            stream.read_next(&mut room[..most], may_wait)
+            let max_bytes = max_bytes.min(room.len());
+            stream.read_next(&mut room[..max_bytes], may_wait)
         })
     }
 
@@ -684,9 +685,9 @@ impl<'a, S: TransferStream> SessionChannels<'a, S> {
 
     /// What all connections carried; nothing where the kernel does not say.
     pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
-        let mut all = self.first.link_usage()?;
-        all.add(&self.carried);
-        Some(all)
+        let mut usage = self.first.link_usage()?;
+        usage.add(&self.carried);
+        Some(usage)
     }
 
     /// That over which the file goes: its own, else the first one of the session.
@@ -765,9 +766,9 @@ impl InputBuffer {
     }
 
     /// Takes at most this many bytes.
-    fn take(&mut self, most: usize) -> &[u8] {
+    fn take(&mut self, max_bytes: usize) -> &[u8] {
         let first = self.first;
-        self.first += self.len().min(most);
+        self.first += self.len().min(max_bytes);
         &self.buffer[first..self.first]
     }
 
@@ -814,8 +815,8 @@ mod tests {
             looking.on_failure();
             waits
         };
-        let all: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
-        assert_eq!(all, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
+        let waits: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
+        assert_eq!(waits, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
         looking.on_success();
         assert!(looking.is_due() && looking.is_due());
         assert!(!SpinPolicy { is_enabled: false, to_skip: 0, skipped: 0 }.is_due());

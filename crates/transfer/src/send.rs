@@ -279,8 +279,8 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             self.receive_available()?;
             if self.space == SpaceCheck::Insufficient {
                 self.find_all()?;
-            } else if let Some(wanted) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
-                self.send_next(wanted)?;
+            } else if let Some(next) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
+                self.send_next(next)?;
             } else if has_offered {
                 // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {

@@ -61,7 +61,7 @@ pub enum SessionEvent {
         /// Bytes so far, over the first connection.
         bytes: u64,
         /// Of this many, if all of them are to come.
-        of: Option<u64>,
+        total: Option<u64>,
         /// How long it took.
         elapsed: Duration,
     },
@@ -120,7 +120,7 @@ pub(crate) struct ReceiveSession<'a, S> {
     /// How many entries were offered.
     offered: EntryNumber,
     /// Those that are wanted.
-    wanted: BTreeMap<EntryNumber, WantedEntry>,
+    wanted_files: BTreeMap<EntryNumber, WantedEntry>,
     arriving: BTreeMap<EntryNumber, ArrivingFile>,
     /// Files that failed and of which more may come.
     failed: VecDeque<EntryNumber>,
@@ -155,7 +155,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             method: None,
             methods: MethodChooser::for_receiving(None, false, true),
             offered: 0,
-            wanted: BTreeMap::new(),
+            wanted_files: BTreeMap::new(),
             arriving: BTreeMap::new(),
             failed: VecDeque::new(),
             pending_digests: VecDeque::new(),
@@ -188,8 +188,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         // Nobody writes a file any more when it is left.
         self.open_session = None;
         // Parts whose turn did not come stay what they were.
-        for waiting in std::mem::take(&mut self.wanted).into_values().filter_map(|wanted| wanted.resumed) {
-            waiting.keep_part();
+        for part in std::mem::take(&mut self.wanted_files).into_values().filter_map(|file| file.resumed) {
+            part.keep_part();
         }
         if served.is_err() {
             for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving).into_values() {
@@ -298,16 +298,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let arriving: u64 = self.arriving.values().map(|arriving| arriving.file.amount.moved).sum();
         let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.begun));
         // Of what is there already, less comes.
-        let of = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
-        (self.on_event)(SessionEvent::Progress { bytes, of, elapsed });
+        let total = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
+        (self.on_event)(SessionEvent::Progress { bytes, total, elapsed });
     }
 
     /// Decides on entries, and answers.
     fn decide_entries(&mut self, entries: Vec<FileEntry>) -> Result<()> {
-        let is_allowed = self.wanted.len() + entries.len() <= MAX_WANTED_FILES;
+        let is_allowed = self.wanted_files.len() + entries.len() <= MAX_WANTED_FILES;
         Error::ensure(is_allowed, "it offers more files than it may before it sends them")?;
         let (mut decisions, mut resumed) = (Vec::new(), Vec::new());
-        let mut parts = self.wanted.values().filter(|wanted| wanted.resumed.is_some()).count();
+        let mut parts = self.wanted_files.values().filter(|file| file.resumed.is_some()).count();
         self.policy.refresh_space();
         for mut entry in entries {
             let number = self.offered;
@@ -329,7 +329,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
-                self.wanted.insert(number, WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 });
+                self.wanted_files
+                    .insert(number, WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 });
             }
             decisions.push(decision);
         }
@@ -342,8 +343,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Says which blocks of a file are there, as it reads them.
     fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
-        let Some(wanted) = self.wanted.get_mut(&file) else { return Ok(()) };
-        let Some(part) = wanted.resumed.as_ref().and_then(|incoming| incoming.resumed_part()) else { return Ok(()) };
+        let Some(wanted_file) = self.wanted_files.get_mut(&file) else { return Ok(()) };
+        let Some(part) = wanted_file.resumed.as_ref().and_then(|incoming| incoming.resumed_part()) else {
+            return Ok(());
+        };
         let (mut first, mut digests, mut last_sent) = (0, Vec::new(), Instant::now());
         let mut send = |digests: &mut Vec<Blake3Digest>, is_all| {
             let digests = std::mem::take(digests);
@@ -355,7 +358,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
             digests.push(digest);
-            wanted.announced_blocks += 1;
+            wanted_file.announced_blocks += 1;
             // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
             if digests.len() == MAX_DIGESTS || last_sent.elapsed() >= DIGEST_REPORT_INTERVAL {
                 send(&mut digests, false)?;
@@ -366,16 +369,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
-        let wanted = self.wanted.get_mut(&file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
-        let announced = std::mem::take(&mut wanted.announced_blocks);
+        let wanted_file = self.wanted_files.get_mut(&file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let announced = std::mem::take(&mut wanted_file.announced_blocks);
         Error::ensure(blocks::last_block_end(bits) <= announced, "it keeps blocks that are not there")?;
-        let part = wanted.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let part = wanted_file.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
         part.mark_blocks_present(bits);
         if !part.is_whole() {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
-        match self.wanted.remove(&file) {
+        match self.wanted_files.remove(&file) {
             Some(WantedEntry { entry, resumed: Some(whole), .. }) => self.finish_file(file, &entry, *whole),
             _ => Err(Error::ProtocolViolation(UNWANTED_FILE)),
         }
@@ -396,9 +399,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         for file in files {
             let own;
             (own, content) = content.split_at(file.bytes as usize);
-            let wanted = self.wanted.remove(&file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
-            let written = if is_right { self.write_small(&wanted.entry, own) } else { Err(Error::DigestMismatch) };
-            self.queue_verdict((file.file, &wanted.entry), written)?;
+            let wanted_file = self.wanted_files.remove(&file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            let written = if is_right { self.write_small(&wanted_file.entry, own) } else { Err(Error::DigestMismatch) };
+            self.queue_verdict((file.file, &wanted_file.entry), written)?;
         }
         self.buffer = buffer;
         Ok(())
@@ -431,7 +434,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
         let WantedEntry { entry, resumed, .. } =
-            self.wanted.remove(&number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            self.wanted_files.remove(&number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
         let is_allowed = self.arriving.len() < MAX_OPEN_FILES;
         Error::ensure(is_allowed, "it begins more files than it may before it has ended others")?;
         match resumed.map_or_else(|| self.policy.create_incoming(&entry), |resumed| Ok(*resumed)) {
@@ -615,7 +618,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let arriving = self.arriving.remove(&file);
         let own = arriving.as_ref().and_then(|arriving| arriving.file.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
-        let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
+        let entry = arriving.or_else(|| self.wanted_files.remove(&file).map(|file| file.entry));
         if let Some(entry) = entry {
             self.policy.release(&entry);
             (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
@@ -670,10 +673,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
         let [_, receiver] = rate_prediction::stage_costs(&self.settings, at_once).ok()?;
         let by = setup.map(|setup| (setup, self.settings.verify));
-        let (file, each) = self.policy.write_costs(self.moved.small, by).ok()?;
+        let (file, per_file) = self.policy.write_costs(self.moved.small, by).ok()?;
         // A method that receives into a file has done both.
         let connection = if by.is_some() && file > 0 { 0 } else { receiver.connection };
-        Some(StageCosts { file, each, connection, ..receiver })
+        Some(StageCosts { file, per_file, connection, ..receiver })
     }
 
     fn finish_session(&mut self) -> Result<TransferSummary> {
@@ -747,8 +750,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let settings = SessionSettings { streams: MAX_STREAMS, ..self.settings };
         self.open_session =
             self.sessions.filter(|_| takes_others).map(|sessions| sessions.register(settings)).transpose()?;
-        let invitation =
-            self.open_session.as_ref().map(|streams| JoinInvitation { session: streams.id(), most: MAX_STREAMS });
+        let invitation = self
+            .open_session
+            .as_ref()
+            .map(|streams| JoinInvitation { session: streams.id(), max_streams: MAX_STREAMS });
         self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
     }
 

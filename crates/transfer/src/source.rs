@@ -143,13 +143,13 @@ impl SourceEntry {
     /// That it was changed, and how.
     pub fn check_unchanged(&self, file: &File) -> Result<()> {
         let EntryKind::File { bytes, .. } = self.entry.kind else { return Ok(()) };
-        let found = rustix::fs::fstat(file).map_err(|error| FileError::call("look at", &self.path, error.into()))?;
-        let change = match &found {
-            found if (found.st_dev, found.st_ino) != self.identity => "another file has taken its place".into(),
-            found if found.st_size as u64 != bytes => {
-                format!("its size went from {bytes} to {} bytes", found.st_size)
+        let stat = rustix::fs::fstat(file).map_err(|error| FileError::call("look at", &self.path, error.into()))?;
+        let change = match &stat {
+            stat if (stat.st_dev, stat.st_ino) != self.identity => "another file has taken its place".into(),
+            stat if stat.st_size as u64 != bytes => {
+                format!("its size went from {bytes} to {} bytes", stat.st_size)
             }
-            found if Mtime::of_stat(found) != self.entry.modified => "it was written".into(),
+            stat if Mtime::of_stat(stat) != self.entry.modified => "it was written".into(),
             _ => return Ok(()),
         };
         Err(self.changed_error(change))
@@ -278,9 +278,9 @@ impl SourceList {
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
     pub fn collect(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut found = Self::begin(paths, keep)?;
-        found.find_all()?;
-        Ok(found)
+        let mut list = Self::begin(paths, keep)?;
+        list.find_all()?;
+        Ok(list)
     }
 
     /// Like `collect`, but what is in the directories is found later.
@@ -288,15 +288,15 @@ impl SourceList {
     /// # Errors
     /// As for [`SourceList::collect`].
     pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut found = Self {
+        let mut list = Self {
             counts_attributes: keep.attributes == AttributePolicy::CountWhenSent,
             preserve: keep,
             stored_bytes: Some(0),
             max_stored_bytes: Some(0),
             ..Self::default()
         };
-        paths.iter().try_for_each(|path| found.add_named(path))?;
-        Ok(found)
+        paths.iter().try_for_each(|path| list.add_named(path))?;
+        Ok(list)
     }
 
     /// Whether all was found.
@@ -375,23 +375,23 @@ impl SourceList {
     }
 
     fn add_named(&mut self, path: &Path) -> Result<()> {
-        let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
-        let kind = FileType::from_raw_mode(found.st_mode);
+        let stat = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
         // A directory has a name even if its path ends in dots.
-        let whole = if kind == FileType::Directory { fs::canonicalize(path) } else { Ok(path.to_owned()) };
-        let name = whole.and_then(|whole| FileName::from_path(&whole).map_err(invalid_input));
+        let resolved = if kind == FileType::Directory { fs::canonicalize(path) } else { Ok(path.to_owned()) };
+        let name = resolved.and_then(|resolved| FileName::from_path(&resolved).map_err(invalid_input));
         let name = name.map_err(|source| FileError::call("send", path, source))?;
         if kind == FileType::Directory {
             if !self.preserve.recursive {
                 return Err(not_regular(path, "a directory, which only -r sends"));
             }
             let level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
-            let number = self.add_directory(path.to_owned(), 0, name, &found)?;
-            if !self.devices.contains(&found.st_dev) {
-                self.devices.push(found.st_dev);
+            let number = self.add_directory(path.to_owned(), 0, name, &stat)?;
+            if !self.devices.contains(&stat.st_dev) {
+                self.devices.push(stat.st_dev);
                 let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
                 let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
-                self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(all, used)| all.saturating_add(used));
+                self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(sum, used)| sum.saturating_add(used));
             }
             self.named.push_back(DirectoryLevel { number, ..level });
             return Ok(());
@@ -399,7 +399,7 @@ impl SourceList {
         if kind != FileType::RegularFile {
             return Err(not_regular(path, kind_name(kind)));
         }
-        self.add(path.to_owned(), 0, name, (&found, true), regular_kind((CWD, path, OPEN_FLAGS), &found))?;
+        self.add(path.to_owned(), 0, name, (&stat, true), regular_kind((CWD, path, OPEN_FLAGS), &stat))?;
         // What may not be read is said before anything is sent.
         self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
@@ -412,28 +412,28 @@ impl SourceList {
             Err(why) => return Ok(self.record_unread("send", path, invalid_input(why))),
         };
         let (above, from_there) = level.open_at(own.as_os_str(), &path);
-        let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
+        let stat = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
             Err(error) => return Ok(self.record_unread("find", path, error.into())),
         };
-        match FileType::from_raw_mode(found.st_mode) {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 match DirectoryLevel::read(above, (from_there, DIRECTORY_FLAGS | OFlags::NOFOLLOW), &path) {
                     Ok(below) => {
-                        let number = self.add_directory(path, parent, own, &found)?;
+                        let number = self.add_directory(path, parent, own, &stat)?;
                         return Ok(Some(DirectoryLevel { number, ..below }));
                     }
                     Err(error) => self.unread.push((path, error)),
                 }
             }
             FileType::RegularFile => {
-                let kind = regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &found);
-                self.add(path, parent, own, (&found, false), kind)?;
+                let kind = regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &stat);
+                self.add(path, parent, own, (&stat, false), kind)?;
             }
             FileType::Symlink if self.preserve.links => match fs::read_link(&path) {
                 Ok(target) => {
                     let target = target.into_os_string().into_vec();
-                    self.add(path, parent, own, (&found, false), EntryKind::Link { target })?;
+                    self.add(path, parent, own, (&stat, false), EntryKind::Link { target })?;
                 }
                 Err(error) => return Ok(self.record_unread("read the link", path, error)),
             },
@@ -449,12 +449,12 @@ impl SourceList {
         None
     }
 
-    fn add_directory(&mut self, path: PathBuf, parent: u32, name: FileName, found: &Stat) -> Result<u32> {
+    fn add_directory(&mut self, path: PathBuf, parent: u32, name: FileName, stat: &Stat) -> Result<u32> {
         self.names += name.as_os_str().len();
         if self.directories as usize >= directory_tree::MAX_DIRECTORIES || self.names > directory_tree::MAX_NAME_BYTES {
             return Err(Error::TooManyEntries);
         }
-        self.add(path, parent, name, (found, false), EntryKind::Directory)?;
+        self.add(path, parent, name, (stat, false), EntryKind::Directory)?;
         self.directories += 1;
         Ok(self.directories)
     }
@@ -464,25 +464,25 @@ impl SourceList {
         path: PathBuf,
         parent: u32,
         name: FileName,
-        (found, is_named): (&Stat, bool),
+        (stat, is_named): (&Stat, bool),
         kind: EntryKind,
     ) -> Result<()> {
         if self.sources.len() >= MAX_ENTRIES {
             return Err(Error::TooManyEntries);
         }
-        let owner = self.preserve.owners.then_some((found.st_uid, found.st_gid));
+        let owner = self.preserve.owners.then_some((stat.st_uid, stat.st_gid));
         let user = *self.user.get_or_insert_with(effective_user);
-        self.skipped.owners += u64::from(owner.is_none() && found.st_uid != user);
+        self.skipped.owners += u64::from(owner.is_none() && stat.st_uid != user);
         let attributes = match (&kind, self.preserve.attributes) {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
             (_, attributes) => self.read_attributes(&path, attributes == AttributePolicy::Preserve)?,
         };
-        let (mode, modified) = (found.st_mode & PERMISSION_BITS, Mtime::of_stat(found));
+        let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes };
-        let identity = (found.st_dev, found.st_ino);
+        let identity = (stat.st_dev, stat.st_ino);
         if let EntryKind::File { bytes, stored } = entry.kind {
-            let and_it = |all: Option<u64>| all.map(|all| all.saturating_add(stored.min(bytes)));
+            let and_it = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
             self.stored_bytes = and_it(self.stored_bytes);
             // What was found in a directory is on a file system that is counted whole.
             self.max_stored_bytes = if is_named { and_it(self.max_stored_bytes) } else { self.max_stored_bytes };
@@ -492,28 +492,28 @@ impl SourceList {
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
-    fn read_attributes(&mut self, path: &Path, wanted: bool) -> Result<Vec<Attribute>> {
+    fn read_attributes(&mut self, path: &Path, keeps_user: bool) -> Result<Vec<Attribute>> {
         let list = |names: &mut [u8]| rustix::fs::llistxattr(path, names);
         let Ok(names) = attribute_names(rustix::fs::llistxattr_query(path), list) else {
             // A file system without them, or a file that cannot be read, which its own opening says.
             return Ok(Vec::new());
         };
         let (user, others): (Vec<_>, Vec<_>) =
-            names.into_iter().partition(|name| wanted && name.starts_with(USER_PREFIX));
+            names.into_iter().partition(|name| keeps_user && name.starts_with(USER_PREFIX));
         let mut is_left = others.iter().any(|name| name != SELINUX_LABEL);
-        let (mut kept, mut bytes) = (Vec::new(), 0);
+        let (mut attributes, mut bytes) = (Vec::new(), 0);
         for name in user {
             let value = value_of_attribute(path, &name);
             bytes += value.as_ref().map_or(0, Vec::len) + name.len();
             match value {
-                Ok(value) if bytes <= MAX_ATTRIBUTE_BYTES && kept.len() < MAX_ATTRIBUTES => {
-                    kept.push(Attribute { name: name[USER_PREFIX.len()..].to_vec(), value });
+                Ok(value) if bytes <= MAX_ATTRIBUTE_BYTES && attributes.len() < MAX_ATTRIBUTES => {
+                    attributes.push(Attribute { name: name[USER_PREFIX.len()..].to_vec(), value });
                 }
                 _ => is_left = true,
             }
         }
         self.skipped.attributes += u64::from(is_left);
-        Ok(kept)
+        Ok(attributes)
     }
 }
 
@@ -530,16 +530,16 @@ fn invalid_input(why: &str) -> std::io::Error {
 
 /// As what a regular file is sent. One that states no bytes may have some all the same, as those of /proc have, and some of programs
 /// behind FUSE: then it is read until its end.
-fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found: &Stat) -> EntryKind {
+fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), stat: &Stat) -> EntryKind {
     let has_bytes = || {
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()))?;
         retry_on_intr(|| rustix::io::read(&opened, &mut [0]))
     };
     // One that cannot be read says so when it is sent.
-    if found.st_size == 0 && has_bytes().is_ok_and(|read| read > 0) {
+    if stat.st_size == 0 && has_bytes().is_ok_and(|read| read > 0) {
         return EntryKind::Stream;
     }
-    EntryKind::File { bytes: found.st_size as u64, stored: found.st_blocks as u64 * STAT_BLOCK }
+    EntryKind::File { bytes: stat.st_size as u64, stored: stat.st_blocks as u64 * STAT_BLOCK }
 }
 
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
@@ -574,8 +574,8 @@ pub fn skipped_text(skipped: &SkippedEntries) -> Option<String> {
         (skipped.owners, ["file's owner", "files' owners"], " (--owners keeps them)"),
         (skipped.attributes, ["file's extended attributes", "files' extended attributes"], " (--xattrs keeps user.*)"),
     ];
-    let found = kinds.into_iter().filter(|(count, ..)| *count > 0);
-    let texts = found.map(|(count, [singular, plural], how)| match count {
+    let skipped = kinds.into_iter().filter(|(count, ..)| *count > 0);
+    let texts = skipped.map(|(count, [singular, plural], how)| match count {
         1 => format!("1 {singular}{how}"),
         _ => format!("{} {plural}{how}", kelvin_core::units::count(count)),
     });

@@ -35,15 +35,14 @@ const WAIT_THRESHOLD: u64 = 100_000;
 
 impl StageTimes {
     /// Adds those of another connection.
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self { file, file_wait, verify, cipher, connection, sync, limit } = *other;
-        self.file = self.file.saturating_add(file);
-        self.file_wait = self.file_wait.saturating_add(file_wait);
-        self.verify = self.verify.saturating_add(verify);
-        self.cipher = self.cipher.saturating_add(cipher);
-        self.connection = self.connection.saturating_add(connection);
-        self.sync = self.sync.saturating_add(sync);
-        self.limit = self.limit.saturating_add(limit);
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.file = self.file.saturating_add(more.file);
+        self.file_wait = self.file_wait.saturating_add(more.file_wait);
+        self.verify = self.verify.saturating_add(more.verify);
+        self.cipher = self.cipher.saturating_add(more.cipher);
+        self.connection = self.connection.saturating_add(more.connection);
+        self.sync = self.sync.saturating_add(more.sync);
+        self.limit = self.limit.saturating_add(more.limit);
     }
 
     /// Does something with a file, and adds the time that it took.

@@ -35,7 +35,7 @@ use crate::{Error, Result};
 pub struct Staging {
     /// A directory beside their places, once one was needed. Removed before the directory is closed by which it is reached.
     scratch: OnceLock<ScratchDirectory>,
-    held: Arc<OpenDirectory>,
+    directory: Arc<OpenDirectory>,
     /// Whether files can have no name until they are linked, as far as is known.
     supports_unnamed: AtomicBool,
     /// How many files were made in the hidden directory.
@@ -74,9 +74,10 @@ impl StagedFile<'_> {
 
 impl Staging {
     /// For a directory.
-    pub fn for_directory(held: &Arc<OpenDirectory>) -> Self {
-        let (scratch, held, takes_nameless) = (OnceLock::new(), Arc::clone(held), held.files.are_local());
-        Self { scratch, held, supports_unnamed: takes_nameless.into(), made: AtomicU64::new(0), umask: umask() }
+    pub fn for_directory(directory: &Arc<OpenDirectory>) -> Self {
+        let (scratch, directory, takes_nameless) =
+            (OnceLock::new(), Arc::clone(directory), directory.files.are_local());
+        Self { scratch, directory, supports_unnamed: takes_nameless.into(), made: AtomicU64::new(0), umask: umask() }
     }
 
     /// Makes a file, and gives it its name if there is nothing under it.
@@ -84,7 +85,7 @@ impl Staging {
     /// # Errors
     /// Those of writing; something under its name. Then nothing is left of it.
     pub fn publish(&self, small: &StagedFile<'_>) -> Result<()> {
-        self.publish_in(&self.held.directory, small)
+        self.publish_in(&self.directory.directory, small)
     }
 
     fn publish_in(&self, directory: &File, small: &StagedFile<'_>) -> Result<()> {
@@ -134,7 +135,7 @@ impl Staging {
         if let Some(scratch) = self.scratch.get() {
             return Ok(scratch);
         }
-        let made = ScratchDirectory::create_hidden(&descriptor_path(&self.held.directory))
+        let made = ScratchDirectory::create_hidden(&descriptor_path(&self.directory.directory))
             .map_err(small.call_error("make a directory beside"))?;
         Ok(self.scratch.get_or_init(|| made))
     }
@@ -143,23 +144,20 @@ impl Staging {
     ///
     /// # Errors
     /// Those of making them.
-    pub fn measure_cost(&self) -> Result<u64> {
+    pub fn measure_cost(&self) -> std::io::Result<u64> {
         let (kind, modified) = (EntryKind::File { bytes: 0, stored: 0 }, Mtime { seconds: 1, nanoseconds: 0 });
         let entry = |number: usize| {
-            let name = FileName::try_from(format!("cost-{number}").into_bytes()).map_err(Error::ProtocolViolation)?;
+            let name = FileName::try_from(format!("cost-{number}").into_bytes()).map_err(std::io::Error::other)?;
             let kind = kind.clone();
             Ok(FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() })
         };
-        let entries = (0..rate_prediction::MAX_TIMED_FILES).map(entry).collect::<Result<Vec<FileEntry>>>()?;
+        let entries = (0..rate_prediction::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
         let path = || PathBuf::from(".");
         let small = |entry| StagedFile { entry, content: &[], path: &path, sync: false };
-        let directory = self.scratch(&small(&entries[0]))?.directory();
-        let mut made = Ok(());
-        let spent = rate_prediction::cpu_time(|| {
-            made = entries.iter().try_for_each(|entry| self.publish_in(directory, &small(entry)));
-            Ok(())
-        });
-        made.and(Ok(spent.map_err(small(&entries[0]).call_error("time"))? / entries.len() as u64))
+        let directory = self.scratch(&small(&entries[0])).map_err(std::io::Error::other)?.directory();
+        let publish = |entry| self.publish_in(directory, &small(entry));
+        let spent = rate_prediction::cpu_time(|| entries.iter().try_for_each(publish).map_err(std::io::Error::other))?;
+        Ok(spent / entries.len() as u64)
     }
 
     fn create(&self, directory: &File, name: &str, small: &StagedFile<'_>) -> Result<()> {
@@ -226,8 +224,8 @@ mod tests {
     }
 
     fn names(directory: &Path) -> Vec<String> {
-        let all = std::fs::read_dir(directory).unwrap();
-        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let entries = std::fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     /// That files get their names once, with all that belongs to them, and nothing beside them stays; says whether they had none
@@ -242,9 +240,9 @@ mod tests {
             "{refused:?}"
         );
         publish(&staging, "b", (&[], sync)).unwrap();
-        let (found, modified) = (std::fs::read(directory.join("a")).unwrap(), MODIFIED.seconds);
+        let (content, modified) = (std::fs::read(directory.join("a")).unwrap(), MODIFIED.seconds);
         let about = std::fs::metadata(directory.join("a")).unwrap();
-        assert_eq!((&found[..], about.mode() & PERMISSION_BITS, about.mtime()), (CONTENT, MODE, modified));
+        assert_eq!((&content[..], about.mode() & PERMISSION_BITS, about.mtime()), (CONTENT, MODE, modified));
         let was_nameless = staging.scratch.get().is_none();
         assert_eq!(names(directory).len(), if was_nameless { 2 } else { 3 }, "{:?}", names(directory));
         drop(staging);

@@ -50,10 +50,10 @@ impl ByteCounts {
     }
 
     /// Adds those of another file.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.moved = self.moved.saturating_add(other.moved);
-        self.holes = self.holes.saturating_add(other.holes);
-        self.resumed = self.resumed.saturating_add(other.resumed);
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.moved = self.moved.saturating_add(more.moved);
+        self.holes = self.holes.saturating_add(more.holes);
+        self.resumed = self.resumed.saturating_add(more.resumed);
     }
 }
 
@@ -154,8 +154,8 @@ impl TransferSummary {
 
     /// A share of the whole time, flushing included.
     fn share(&self, nanoseconds: u64) -> f64 {
-        let whole = self.sent.nanoseconds.saturating_add(self.flushed().unwrap_or_default());
-        (nanoseconds as f64 / whole.max(1) as f64).min(1.0)
+        let total = self.sent.nanoseconds.saturating_add(self.flushed().unwrap_or_default());
+        (nanoseconds as f64 / total.max(1) as f64).min(1.0)
     }
 
     /// How busy everything was that may have limited it.
@@ -205,16 +205,16 @@ impl TransferSummary {
     }
 
     /// Bytes a second that the link can, by moments in which nothing else held it back.
-    fn link_rate(&self) -> Option<u64> {
+    pub(crate) fn link_rate(&self) -> Option<u64> {
         self.sent.carried.and_then(|carried| carried.link_rate)
     }
 
     /// For which share of the time a window or a buffer was full: of several connections, which are busy at the same time, on average.
     fn window_full_share(&self) -> f64 {
         self.sent.carried.map_or(0.0, |LinkUsage { window_limited, buffer_limited, busy, .. }| {
-            let held = window_limited.saturating_add(buffer_limited);
-            let (all, busy) = (self.share(held), self.share(busy) * held as f64 / busy.max(1) as f64);
-            if busy > 0.0 { all.min(busy) } else { all }
+            let limited = window_limited.saturating_add(buffer_limited);
+            let (share, busy) = (self.share(limited), self.share(busy) * limited as f64 / busy.max(1) as f64);
+            if busy > 0.0 { share.min(busy) } else { share }
         })
     }
 
@@ -230,7 +230,7 @@ impl TransferSummary {
     /// The busiest of them.
     fn busiest(&self) -> (LimitingFactor, f64) {
         let [first, rest @ ..] = self.limiting_shares();
-        rest.into_iter().fold(first, |most, limit| if limit.1 > most.1 { limit } else { most })
+        rest.into_iter().fold(first, |busiest, limit| if limit.1 > busiest.1 { limit } else { busiest })
     }
 
     /// How busy everything was that may have limited it, from the source to the target.
@@ -259,31 +259,31 @@ impl TransferSummary {
     /// What limited it, in words.
     fn limit_sentence(&self) -> String {
         let (limit, share) = self.busiest();
-        let (most, description) = (percent_text(share), limit.description(self));
+        let (time, description) = (percent_text(share), limit.description(self));
         match limit {
             LimitingFactor::RoundTrips if share < LIMITING_SHARE => {
-                format!("limited by no part alone: both ends waited for each other {most}")
+                format!("limited by no part alone: both ends waited for each other {time}")
             }
-            _ if share < LIMITING_SHARE => format!("limited by no part alone: {description} was the busiest, {most}"),
-            LimitingFactor::RateLimit => format!("held back by the limit that was set, {most}"),
-            LimitingFactor::Link => self.link_text(&most),
-            LimitingFactor::Window => format!("limited by {description}{}, full {most}", self.window_text()),
+            _ if share < LIMITING_SHARE => format!("limited by no part alone: {description} was the busiest, {time}"),
+            LimitingFactor::RateLimit => format!("held back by the limit that was set, {time}"),
+            LimitingFactor::Link => self.link_text(&time),
+            LimitingFactor::Window => format!("limited by {description}{}, full {time}", self.window_text()),
             LimitingFactor::RoundTrips => self.waits_text(share),
-            LimitingFactor::Storage(_) => format!("limited by {description}, which was waited for {most}"),
+            LimitingFactor::Storage(_) => format!("limited by {description}, which was waited for {time}"),
             LimitingFactor::Cpu(end) => format!("limited by {}", self.cpu_text(end)),
         }
     }
 
     /// The link held it back for this part of the time.
-    fn link_text(&self, most: &str) -> String {
+    fn link_text(&self, time: &str) -> String {
         let full = if self.streams > 1 {
-            format!("limited by the link, for which both ends waited {most}")
+            format!("limited by the link, for which both ends waited {time}")
         } else {
             let rate = units::value_text(self.link_rate().unwrap_or_default() as f64, Unit::BytesPerSecond);
-            format!("limited by the link, which was full {most} at {rate}")
+            format!("limited by the link, which was full {time} at {rate}")
         };
         match self.loss_text() {
-            Some(lost) => self.loss_sentence(most).unwrap_or_else(|| format!("{full}; {lost}")),
+            Some(lost) => self.loss_sentence(time).unwrap_or_else(|| format!("{full}; {lost}")),
             None => full,
         }
     }
@@ -296,14 +296,14 @@ impl TransferSummary {
     }
 
     /// That losses held it back for this part of the time, where there was no queue before the link.
-    fn loss_sentence(&self, most: &str) -> Option<String> {
+    fn loss_sentence(&self, time: &str) -> Option<String> {
         let LinkUsage { round_trip, link_round_trip, .. } = self.sent.carried?;
         let is_short = link_round_trip > 0 && (link_round_trip as f64) < QUEUEING_FACTOR * round_trip as f64;
         let lost = self.loss_text().filter(|_| is_short)?;
-        let [usual, least] = [link_round_trip, round_trip].map(|trip| units::seconds(seconds(trip)));
+        let [usual, shortest] = [link_round_trip, round_trip].map(|trip| units::seconds(seconds(trip)));
         Some(format!(
-            "limited by losses on the link, or by a limit of its rate that drops what is above it, {most}: {lost}, and round trips took \
-             {usual}, no longer than without a queue ({least})"
+            "limited by losses on the link, or by a limit of its rate that drops what is above it, {time}: {lost}, and round trips took \
+             {usual}, no longer than without a queue ({shortest})"
         ))
     }
 
@@ -380,7 +380,10 @@ impl TransferSummary {
         };
         let [verify, cipher, file] = others;
         let stages = [verify, cipher, file, connection];
-        names.into_iter().zip(stages).fold((names[0], 0), |most, stage| if stage.1 > most.1 { stage } else { most })
+        names
+            .into_iter()
+            .zip(stages)
+            .fold((names[0], 0), |busiest, stage| if stage.1 > busiest.1 { stage } else { busiest })
     }
 }
 

@@ -126,8 +126,8 @@ impl EventReporter {
                 (LogSource::Client, format!("{}: a part is left, to be gone on with", path.display()))
             }
             SessionEvent::Finished(summary) => return self.report_summary(from, summary),
-            SessionEvent::Progress { bytes, of, elapsed } if self.shows_progress => {
-                let progress = byte_progress_text(*bytes, *of, *elapsed);
+            SessionEvent::Progress { bytes, total, elapsed } if self.shows_progress => {
+                let progress = byte_progress_text(*bytes, *total, *elapsed);
                 return self.log.write_transient(&format!("{}: {progress}", DisplayAddr(from)));
             }
             SessionEvent::FileStored(_) | SessionEvent::Progress { .. } => return,

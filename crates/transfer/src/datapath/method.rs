@@ -35,7 +35,7 @@ macro_rules! words {
             type Err = String;
 
             fn from_str(word: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|one| one.word() == word).ok_or_else(|| {
+                Self::ALL.iter().copied().find(|known| known.word() == word).ok_or_else(|| {
                     format!(concat!("no such ", $what, "; there is: {}"), [$($word),+].join(", "))
                 })
             }
@@ -244,7 +244,7 @@ impl<M: PathMethod> PathSetup<M> {
     pub(super) fn slots(&self) -> usize {
         match self.method.max_slots() {
             0 => 0,
-            most => (MAX_BUFFER_MEMORY / self.buffer).clamp(2, most),
+            max_slots => (MAX_BUFFER_MEMORY / self.buffer).clamp(2, max_slots),
         }
     }
 }
@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn memory_bytes_covers_buffers_in_flight() {
-        let of = |method, buffer| SendSetup { method, buffer, ..SEND }.memory_bytes();
-        assert_eq!([SendMethod::ReadWrite, SendMethod::Mmap].map(|method| of(method, 65_536)), [65_536, 0]);
-        assert_eq!([SendMethod::Uring, SendMethod::ZeroCopy].map(|method| of(method, 65_536)), [2 << 20, 4 << 20]);
-        assert_eq!(of(SendMethod::Uring, 32 << 20), 64 << 20);
+        let memory = |method, buffer| SendSetup { method, buffer, ..SEND }.memory_bytes();
+        assert_eq!([SendMethod::ReadWrite, SendMethod::Mmap].map(|method| memory(method, 65_536)), [65_536, 0]);
+        assert_eq!([SendMethod::Uring, SendMethod::ZeroCopy].map(|method| memory(method, 65_536)), [2 << 20, 4 << 20]);
+        assert_eq!(memory(SendMethod::Uring, 32 << 20), 64 << 20);
     }
 
     #[test]

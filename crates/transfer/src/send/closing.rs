@@ -1,9 +1,8 @@
 //! The end of a sending: what both ends measured is exchanged, and what was to be expected is found out.
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
-
-use kelvin_file::Error as FileError;
 
 use super::files::read_whole;
 use super::stream_tuner::StreamTuner;
@@ -71,19 +70,18 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
         let [sender, _] = rate_prediction::stage_costs(&self.options.settings, at_once).ok()?;
-        let (read, each) =
-            (first_large_cost(sources, rate_prediction::reading_cost).ok()?, source_opening_cost(sources).ok()?);
+        let read = first_large_cost(sources, rate_prediction::reading_cost).ok()?;
+        let per_file = source_opening_cost(sources).ok()?;
         let sender = match setup {
             // It reads and sends, and what it does not show is read again to be hashed.
             Some(setup) => {
                 let file = if verify && !setup.method.shows_bytes() { read } else { 0 };
                 let sending = |source: &File, bytes| rate_prediction::send_method_cost(source, bytes, setup);
-                StageCosts { file, each, connection: first_large_cost(sources, sending).ok()?, ..sender }
+                StageCosts { file, per_file, connection: first_large_cost(sources, sending).ok()?, ..sender }
             }
-            None => StageCosts { file: read, each, ..sender },
+            None => StageCosts { file: read, per_file, ..sender },
         };
-        let (MovedFiles { amount, small, .. }, link) =
-            (summary.moved, summary.sent.carried.and_then(|carried| carried.link_rate));
+        let (MovedFiles { amount, small, .. }, link) = (summary.moved, summary.link_rate());
         let work = TransferWork { bytes: amount.moved, small, limit: self.options.limit, link };
         RatePrediction::from_costs([sender, receiver], work)
     }
@@ -98,26 +96,18 @@ fn source_storage(sources: &[Arc<SourceEntry>]) -> StorageKind {
 }
 
 /// What reading or sending the first large file again costs, in picoseconds a byte; nothing if there is none.
-fn first_large_cost(
-    sources: &[Arc<SourceEntry>],
-    cost: impl FnOnce(&File, u64) -> std::io::Result<u64>,
-) -> Result<u64> {
+fn first_large_cost(sources: &[Arc<SourceEntry>], cost: impl FnOnce(&File, u64) -> io::Result<u64>) -> io::Result<u64> {
     let Some(source) = sources.iter().find(|source| source.bytes() > MAX_SMALL_FILE) else { return Ok(0) };
-    Ok(cost(&source.open()?, source.bytes()).map_err(|error| FileError::call("read", &source.path, error))?)
+    cost(&source.open().map_err(io::Error::other)?, source.bytes())
 }
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
-fn source_opening_cost(sources: &[Arc<SourceEntry>]) -> Result<u64> {
-    let small: Vec<&Arc<SourceEntry>> =
-        sources.iter().filter(|source| source.entry.is_small()).take(rate_prediction::MAX_TIMED_FILES).collect();
+fn source_opening_cost(sources: &[Arc<SourceEntry>]) -> io::Result<u64> {
+    let small = sources.iter().filter(|source| source.entry.is_small()).take(rate_prediction::MAX_TIMED_FILES);
+    let small: Vec<&Arc<SourceEntry>> = small.collect();
     let (mut content, mut opener) = (vec![0; MAX_SMALL_FILE as usize + 1], SourceOpener::default());
-    let mut one =
+    let mut read =
         |source: &&Arc<SourceEntry>| read_whole(source, opener.open(source)?, &mut content[..=source.bytes() as usize]);
-    let mut failed = Ok(());
-    let spent = rate_prediction::cpu_time(|| {
-        failed = small.iter().try_for_each(&mut one);
-        Ok(())
-    });
-    let unknown = |error| FileError::call("time", std::path::Path::new("."), error);
-    failed.and(Ok(spent.map_err(unknown)? / small.len().max(1) as u64))
+    let spent = rate_prediction::cpu_time(|| small.iter().try_for_each(&mut read).map_err(io::Error::other))?;
+    Ok(spent / small.len().max(1) as u64)
 }

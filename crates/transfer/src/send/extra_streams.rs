@@ -149,10 +149,10 @@ impl ExtraStreams {
     /// That of a system that starts no thread.
     pub(super) fn open(&mut self, more: usize, session: SessionId) -> std::io::Result<()> {
         let Some(connector) = self.connector.clone().filter(|_| self.pending == 0) else { return Ok(()) };
-        let (told, opening) = channel();
+        let (joined, opening) = channel();
         let open = move || {
             // Where all was sent, nobody listens any more.
-            let _ = (0..more).all(|_| told.send(connector.join(session)).is_ok());
+            let _ = (0..more).all(|_| joined.send(connector.join(session)).is_ok());
         };
         ThreadBuilder::named("joining").start(open)?;
         self.pending = more;

@@ -32,14 +32,14 @@ const ZERO_BUFFER_BYTES: usize = 4096;
 
 impl<S: TransferStream> SendSession<'_, S> {
     /// Sends the next file, or as many small ones as go together.
-    pub(super) fn send_next(&mut self, wanted: WantedFile) -> Result<()> {
-        let source = Arc::clone(&self.collection.sources[wanted.number]);
-        let number = wanted.number;
+    pub(super) fn send_next(&mut self, wanted_file: WantedFile) -> Result<()> {
+        let source = Arc::clone(&self.collection.sources[wanted_file.number]);
+        let number = wanted_file.number;
         self.open_file_connection(number)?;
         if source.entry.is_small() {
-            self.send_small(wanted)?;
+            self.send_small(wanted_file)?;
         } else {
-            self.send_large(&source, &wanted)?;
+            self.send_large(&source, &wanted_file)?;
         }
         self.close_file_connection(number)?;
         while self.options.acknowledge && self.unacked.contains_key(&number) {
@@ -49,11 +49,11 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends the whole content of this file and those that follow it.
-    fn send_small(&mut self, wanted: WantedFile) -> Result<()> {
+    fn send_small(&mut self, wanted_file: WantedFile) -> Result<()> {
         stop_if_asked()?;
         let (mut files, mut content, mut filled) = (Vec::new(), self.take_buffer(), 0);
-        let most = self.limiter.max_burst(MAX_BATCH_BYTES);
-        let mut next = Some(wanted);
+        let max_bytes = self.limiter.max_burst(MAX_BATCH_BYTES);
+        let mut next = Some(wanted_file);
         while let Some(WantedFile { number, .. }) = next {
             let source = Arc::clone(&self.collection.sources[number]);
             let end = filled + source.bytes() as usize;
@@ -66,10 +66,10 @@ impl<S: TransferStream> SendSession<'_, S> {
                 Err(why) if why.is_per_file() => self.abandon(number, why)?,
                 Err(why) => return Err(why),
             }
-            let room = most.saturating_sub(filled as u64);
+            let room = max_bytes.saturating_sub(filled as u64);
             let is_full = self.options.acknowledge || self.connect_for_file.is_some() || files.len() == MAX_BATCH_FILES;
-            let fits = |wanted: &mut WantedFile| {
-                let source = &self.collection.sources[wanted.number];
+            let fits = |wanted_file: &mut WantedFile| {
+                let source = &self.collection.sources[wanted_file.number];
                 source.entry.is_small() && source.bytes() <= room
             };
             next = if is_full { None } else { self.ready.pop_front_if(fits) };
@@ -109,10 +109,10 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends the blocks of a file that the receiver does not have.
-    fn send_large(&mut self, source: &SourceEntry, wanted: &WantedFile) -> Result<()> {
-        let number = wanted.number;
+    fn send_large(&mut self, source: &SourceEntry, wanted_file: &WantedFile) -> Result<()> {
+        let number = wanted_file.number;
         let passed = self.settled_bytes;
-        if wanted.valid_blocks.is_empty() {
+        if wanted_file.valid_blocks.is_empty() {
             self.unacked.insert(number, ByteCounts::default());
         } else if !self.unacked.contains_key(&number) {
             return Ok(());
@@ -122,7 +122,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             Ok(file) => {
                 self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
                 let is_right = source.check_unchanged(&file).and_then(|()| self.check_mapping(source, &file));
-                is_right.and_then(|()| self.send_blocks(source, wanted, &file))
+                is_right.and_then(|()| self.send_blocks(source, wanted_file, &file))
             }
             Err(error) => Err(error),
         };
@@ -145,15 +145,15 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    fn send_blocks(&mut self, source: &SourceEntry, wanted: &WantedFile, file: &File) -> Result<()> {
-        let all = blocks::block_count(source.bytes()).max(1);
-        let Some(first) = self.send_parallel(source, wanted, file)? else { return Ok(()) };
-        let mut missing = (first..all).filter(|block| !is_bit_set(&wanted.valid_blocks, *block)).peekable();
+    fn send_blocks(&mut self, source: &SourceEntry, wanted_file: &WantedFile, file: &File) -> Result<()> {
+        let count = blocks::block_count(source.bytes()).max(1);
+        let Some(first) = self.send_parallel(source, wanted_file, file)? else { return Ok(()) };
+        let mut missing = (first..count).filter(|block| !is_bit_set(&wanted_file.valid_blocks, *block)).peekable();
         while let Some(block) = missing.next() {
             let range = blocks::block_range(block, source.bytes());
             let mut pieces = data_and_holes(source, file, range).into_iter().peekable();
             while let Some(((start, end), is_hole)) = pieces.next() {
-                let (file_number, bytes) = (wanted.number as EntryNumber, (end - start) as u32);
+                let (file_number, bytes) = (wanted_file.number as EntryNumber, (end - start) as u32);
                 let is_last = missing.peek().is_none() && pieces.peek().is_none();
                 let piece = FilePiece { file: file_number, offset: start, bytes, is_last };
                 if !is_hole {
@@ -167,10 +167,10 @@ impl<S: TransferStream> SendSession<'_, S> {
                         source.check_unchanged_at_end(file)?;
                     }
                     self.channels.current().queue(&SenderMessage::Hole(piece))?;
-                    self.count_unacked(wanted.number, |amount| amount.holes += u64::from(bytes));
+                    self.count_unacked(wanted_file.number, |amount| amount.holes += u64::from(bytes));
                     self.advance(bytes.into());
                 }
-                if !self.is_still_wanted(wanted.number)? {
+                if !self.is_still_wanted(wanted_file.number)? {
                     return Ok(());
                 }
             }
@@ -451,8 +451,8 @@ mod tests {
     #[test]
     fn a_file_of_the_kernel_that_has_fewer_bytes_than_it_states_was_not_changed() {
         let path = PathBuf::from("/sys/devices/system/cpu/online");
-        let found = SourceList::collect(&[path], PreserveOptions::default()).unwrap();
-        let mut source = SourceEntry::clone(&found.sources[0]);
+        let list = SourceList::collect(&[path], PreserveOptions::default()).unwrap();
+        let mut source = SourceEntry::clone(&list.sources[0]);
         source.entry.modified.seconds -= 1;
         let why = shortened_error(&source, &source.open().unwrap()).to_string();
         assert!(why.ends_with("states 4096 bytes and has fewer, as files of the kernel do (/sys, /proc)"), "{why}");

@@ -81,7 +81,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             self.total_bytes = Some(self.collection.bytes());
             return self.channels.first.queue(&SenderMessage::TotalFound(bytes));
         }
-        if self.options.settings.at_most.is_none_or(|most| bytes > most) {
+        if self.options.settings.at_most.is_none_or(|limit| bytes > limit) {
             self.space = SpaceCheck::Insufficient;
         }
         Ok(())
@@ -182,8 +182,11 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Bytes of an entry in an offer, at most.
 fn entry_bytes(entry: &FileEntry) -> usize {
-    let attributes: usize =
-        entry.attributes.iter().map(|one| one.name.len() + one.value.len() + MAX_ENTRY_OVERHEAD).sum();
+    let attributes: usize = entry
+        .attributes
+        .iter()
+        .map(|attribute| attribute.name.len() + attribute.value.len() + MAX_ENTRY_OVERHEAD)
+        .sum();
     let target = if let EntryKind::Link { target } = &entry.kind { target.len() } else { 0 };
     MAX_ENTRY_OVERHEAD + entry.name.as_os_str().len() + attributes + target
 }

@@ -119,11 +119,11 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
     }
 
     fn start(&mut self, mut joined: JoinedSendStream) -> std::io::Result<()> {
-        let Some(told) = self.progress.clone() else { return Ok(()) };
+        let Some(progress) = self.progress.clone() else { return Ok(()) };
         let (is_to_stop, split) = (Arc::new(AtomicBool::new(false)), self.split);
         let stop = Arc::clone(&is_to_stop);
         let work = move || {
-            let sent = joined.send(split, &stop, &told);
+            let sent = joined.send(split, &stop, &progress);
             if sent.is_err() {
                 split.clear();
             }
@@ -136,9 +136,9 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
     }
 
     /// Has all but this many stop after their blocks.
-    fn reduce_to(&mut self, most: usize) {
-        let rest = self.running.split_off(most.min(self.running.len()));
-        rest.iter().for_each(|one| one.is_to_stop.store(true, Ordering::Relaxed));
+    fn reduce_to(&mut self, count: usize) {
+        let rest = self.running.split_off(count.min(self.running.len()));
+        rest.iter().for_each(|stream| stream.is_to_stop.store(true, Ordering::Relaxed));
         self.stopping.extend(rest);
     }
 
@@ -258,10 +258,10 @@ impl<S: TransferStream> SendSession<'_, S> {
     pub(super) fn send_parallel(
         &mut self,
         source: &SourceEntry,
-        wanted: &WantedFile,
+        wanted_file: &WantedFile,
         file: &File,
     ) -> Result<Option<u64>> {
-        let is_missing = |block: &u64| !is_bit_set(&wanted.valid_blocks, *block);
+        let is_missing = |block: &u64| !is_bit_set(&wanted_file.valid_blocks, *block);
         let last = (0..blocks::block_count(source.bytes())).rfind(is_missing).unwrap_or_default();
         let is_alone =
             self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|tuner| tuner.max_useful() == 1);
@@ -269,10 +269,10 @@ impl<S: TransferStream> SendSession<'_, S> {
         if is_alone || source.has_holes || (0..last).find(is_missing).is_none() {
             return Ok(Some(0));
         }
-        let (number, pace) = (wanted.number as EntryNumber, self.limiter.clone());
-        let (kept, verify) = (&wanted.valid_blocks, self.options.settings.verify);
+        let (number, pace) = (wanted_file.number as EntryNumber, self.limiter.clone());
+        let (valid_blocks, verify) = (&wanted_file.valid_blocks, self.options.settings.verify);
         let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
-        let split = BlockQueue { source, file, number, valid_blocks: kept, next, last, limiter: &pace, verify };
+        let split = BlockQueue { source, file, number, valid_blocks, next, last, limiter: &pace, verify };
         let (progress, news) = channel();
         let is_wanted = std::thread::scope(|scope| {
             let mut team = ParallelStreams::new(scope, &split, progress);
@@ -340,9 +340,9 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// How much the first stream sends before others may have to begin or stop.
     fn bytes_at_once(&self) -> u64 {
-        let least = if self.options.settings.plain { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
-        let most = self.tuner.as_ref().and_then(StreamTuner::bytes_at_once);
-        most.map_or(BLOCK_BYTES, |most| most.clamp(least, BLOCK_BYTES))
+        let min_bytes = if self.options.settings.plain { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
+        let max_bytes = self.tuner.as_ref().and_then(StreamTuner::bytes_at_once);
+        max_bytes.map_or(BLOCK_BYTES, |max_bytes| max_bytes.clamp(min_bytes, BLOCK_BYTES))
     }
 
     /// Has as many streams at work as are to be now, where that is chosen.
@@ -352,7 +352,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let Some(choosing) = &mut self.tuner else { return Ok(()) };
         let (in_use, settled) = (team.in_use(), team.stable_for());
         let now = TunerInput {
-            at: Instant::now(),
+            time: Instant::now(),
             in_use,
             stable_for: settled,
             settled_bytes: self.settled_bytes,
@@ -410,12 +410,12 @@ impl<S: TransferStream> SendSession<'_, S> {
 }
 
 /// How a file has gone over two streams: what ended the connection counts for more than what became of the file.
-fn merge_results(one: Result<bool>, other: Result<()>) -> Result<bool> {
-    match (one, other) {
-        (one, Ok(())) => one,
-        (Err(one), Err(_)) if !one.is_per_file() => Err(one),
+fn merge_results(first: Result<bool>, second: Result<()>) -> Result<bool> {
+    match (first, second) {
+        (first, Ok(())) => first,
+        (Err(first), Err(_)) if !first.is_per_file() => Err(first),
         // It has failed at the receiver already.
-        (Ok(false), Err(other)) if other.is_per_file() => Ok(false),
-        (_, Err(other)) => Err(other),
+        (Ok(false), Err(second)) if second.is_per_file() => Ok(false),
+        (_, Err(second)) => Err(second),
     }
 }

@@ -71,7 +71,7 @@ pub(super) enum TunerAction {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TunerInput {
     /// When that is.
-    pub at: Instant,
+    pub time: Instant,
     /// Streams that are in use.
     pub in_use: u32,
     /// For how long these have been at work, and no others.
@@ -140,7 +140,7 @@ impl StreamTuner {
 
     /// Most streams that the receiver allows, as far as is known.
     fn max_allowed(&self) -> u32 {
-        self.invitation.map_or(MAX_STREAMS, |invitation| invitation.most.clamp(1, MAX_STREAMS))
+        self.invitation.map_or(MAX_STREAMS, |invitation| invitation.max_streams.clamp(1, MAX_STREAMS))
     }
 
     /// By what others can join, once that is known.
@@ -156,8 +156,8 @@ impl StreamTuner {
 
     /// What is to be done now.
     pub(super) fn next_action(&mut self, now: &TunerInput) -> TunerAction {
-        let (begun, passed) = *self.file.get_or_insert((now.at, now.settled_bytes));
-        let time = now.at - begun;
+        let (begun, passed) = *self.file.get_or_insert((now.time, now.settled_bytes));
+        let time = now.time - begun;
         self.rate = (!time.is_zero()).then(|| now.settled_bytes.saturating_sub(passed) as f64 / time.as_secs_f64());
         let sample = self.window.sample;
         match self.stage {
@@ -167,15 +167,15 @@ impl StreamTuner {
             TunerStage::Settling(comparison) if now.stable_for >= sample => {
                 self.query_arrived(TunerStage::Moment(comparison, None, false))
             }
-            TunerStage::Moment(comparison, Some(first), false) if now.at - first.1 >= sample => {
+            TunerStage::Moment(comparison, Some(first), false) if now.time - first.1 >= sample => {
                 self.query_arrived(TunerStage::Moment(comparison, Some(first), true))
             }
             TunerStage::Settling(_) | TunerStage::Moment(..) => TunerAction::Nothing,
             _ if now.in_use != self.choice.streams => TunerAction::UseStreams(self.choice.streams),
             TunerStage::Before(since) => {
-                let (begun, passed) = since.unwrap_or((now.at, now.settled_bytes));
+                let (begun, passed) = since.unwrap_or((now.time, now.settled_bytes));
                 self.stage = TunerStage::Before(Some((begun, passed)));
-                self.begin_if_worth_it(now, (now.at - begun, now.settled_bytes.saturating_sub(passed)))
+                self.begin_if_worth_it(now, (now.time - begun, now.settled_bytes.saturating_sub(passed)))
             }
             TunerStage::Asked | TunerStage::Over => TunerAction::Nothing,
         }
@@ -246,7 +246,7 @@ impl StreamTuner {
     ///
     /// # Errors
     /// An answer to no question.
-    pub(super) fn on_arrived(&mut self, arrived: ArrivedBytes, at: Instant) -> Result<()> {
+    pub(super) fn on_arrived(&mut self, arrived: ArrivedBytes, time: Instant) -> Result<()> {
         self.unanswered = self.unanswered.checked_sub(1).ok_or(Error::ProtocolViolation(UNREQUESTED_ANSWER))?;
         // What was asked before a file ended means nothing in the next one.
         if self.unanswered > 0 {
@@ -254,10 +254,10 @@ impl StreamTuner {
         }
         match self.stage {
             TunerStage::Moment(comparison, None, _) => {
-                self.stage = TunerStage::Moment(comparison, Some((arrived, at)), false);
+                self.stage = TunerStage::Moment(comparison, Some((arrived, time)), false);
             }
             TunerStage::Moment(comparison, Some((first, _)), _) => {
-                self.stage = self.end_moment(comparison, arrived.since(&first), (arrived, at));
+                self.stage = self.end_moment(comparison, arrived.since(&first), (arrived, time));
             }
             _ => {}
         }
@@ -342,14 +342,14 @@ impl StreamCountComparison {
 mod tests {
     use super::*;
 
-    const INVITATION: JoinInvitation = JoinInvitation { session: [7; 32], most: 8 };
+    const INVITATION: JoinInvitation = JoinInvitation { session: [7; 32], max_streams: 8 };
     const MIB: u64 = 1 << 20;
 
     /// A link that is asked every 10 ms, with bytes a second by the number of streams and the turn of the clock.
     struct SimulatedLink<R> {
         rate: R,
         begun: Instant,
-        at: Duration,
+        time: Duration,
         in_use: u32,
         passed: u64,
         left: u64,
@@ -361,14 +361,14 @@ mod tests {
     impl<R: Fn(u32, Duration) -> u64> SimulatedLink<R> {
         fn new(left: u64, rate: R) -> Self {
             let begun = Instant::now();
-            Self { rate, begun, at: Duration::ZERO, in_use: 1, passed: 0, left, used: vec![1], asked: 0 }
+            Self { rate, begun, time: Duration::ZERO, in_use: 1, passed: 0, left, used: vec![1], asked: 0 }
         }
 
         /// Sends all that is left of a file.
         fn send(&mut self, choosing: &mut StreamTuner) {
             while self.left > 0 {
-                self.at += Duration::from_millis(10);
-                let bytes = ((self.rate)(self.in_use, self.at) / 100).min(self.left);
+                self.time += Duration::from_millis(10);
+                let bytes = ((self.rate)(self.in_use, self.time) / 100).min(self.left);
                 (self.passed, self.left) = (self.passed + bytes, self.left - bytes);
                 self.act(choosing);
             }
@@ -376,9 +376,9 @@ mod tests {
         }
 
         fn act(&mut self, choosing: &mut StreamTuner) {
-            let at = self.begun + self.at;
+            let time = self.begun + self.time;
             let progress = TunerInput {
-                at,
+                time,
                 in_use: self.in_use,
                 stable_for: Duration::MAX,
                 settled_bytes: self.passed,
@@ -391,8 +391,8 @@ mod tests {
                     choosing.on_invitation(Some(INVITATION)).unwrap();
                 }
                 TunerAction::QueryArrived => {
-                    let arrived = ArrivedBytes { bytes: self.passed, nanoseconds: self.at.as_nanos() as u64 };
-                    choosing.on_arrived(arrived, at).unwrap();
+                    let arrived = ArrivedBytes { bytes: self.passed, nanoseconds: self.time.as_nanos() as u64 };
+                    choosing.on_arrived(arrived, time).unwrap();
                 }
                 TunerAction::UseStreams(streams) => {
                     self.in_use = streams;
@@ -437,17 +437,17 @@ mod tests {
 
     #[test]
     fn moment_scales_with_round_trip() {
-        let each = |trip| TuningWindow::DEFAULT.for_round_trip(trip).sample.as_millis();
+        let sample = |trip| TuningWindow::DEFAULT.for_round_trip(trip).sample.as_millis();
         let trips = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(100), Duration::MAX];
-        assert_eq!(trips.map(each), [250, 250, 500, 1000]);
+        assert_eq!(trips.map(sample), [250, 250, 500, 1000]);
     }
 
     #[test]
     fn link_speed_drift_does_not_bias_choice() {
-        let grows = |_, at: Duration| 10 * MIB + at.as_millis() as u64 * 5000;
+        let grows = |_, time: Duration| 10 * MIB + time.as_millis() as u64 * 5000;
         assert_eq!(run_tuner(200 * MIB, grows).0.map(|chosen| chosen.streams), Some(1));
         // A gain that one turn shows and another does not is none.
-        let once = |streams, at: Duration| if streams == 2 && at.as_millis() < 1200 { 12 * MIB } else { 10 * MIB };
+        let once = |streams, time: Duration| if streams == 2 && time.as_millis() < 1200 { 12 * MIB } else { 10 * MIB };
         assert_eq!(run_tuner(200 * MIB, once).0.map(|chosen| chosen.streams), Some(1));
     }
 
@@ -488,12 +488,12 @@ mod tests {
         choosing.stage = TunerStage::Asked;
         choosing.on_invitation(None).unwrap();
         assert_eq!((choosing.max_useful(), choosing.choice()), (1, None));
-        for most in [0, 1, u32::MAX] {
+        for max_streams in [0, 1, u32::MAX] {
             let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
             (choosing.stage, choosing.file) = (TunerStage::Asked, Some((Instant::now(), 0)));
-            choosing.on_invitation(Some(JoinInvitation { most, ..INVITATION })).unwrap();
-            assert_eq!(choosing.max_useful(), most.clamp(1, MAX_STREAMS));
-            assert_eq!(matches!(choosing.stage, TunerStage::Over), most < 2);
+            choosing.on_invitation(Some(JoinInvitation { max_streams, ..INVITATION })).unwrap();
+            assert_eq!(choosing.max_useful(), max_streams.clamp(1, MAX_STREAMS));
+            assert_eq!(matches!(choosing.stage, TunerStage::Over), max_streams < 2);
         }
         // After the file for which it was asked, nothing is tried before the next one is seen to be long.
         let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
@@ -522,8 +522,9 @@ mod tests {
     /// Its figures may be anything.
     #[test]
     fn extreme_figures_are_handled() {
-        let all = [0, 1, u64::MAX];
-        let figures = || all.into_iter().flat_map(|bytes| all.map(|nanoseconds| ArrivedBytes { bytes, nanoseconds }));
+        let values = [0, 1, u64::MAX];
+        let figures =
+            || values.into_iter().flat_map(|bytes| values.map(|nanoseconds| ArrivedBytes { bytes, nanoseconds }));
         for first in figures() {
             for last in figures() {
                 let mut comparison = StreamCountComparison::new(1, 2);

@@ -132,7 +132,7 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
         ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: None }, Verdict { file: 2, why: Some(refused()) }]),
         ReceiverMessage::Refused(refused()),
         ReceiverMessage::Session([7; 32]),
-        ReceiverMessage::JoinInvitation(Some(JoinInvitation { session: [7; 32], most: 8 })),
+        ReceiverMessage::JoinInvitation(Some(JoinInvitation { session: [7; 32], max_streams: 8 })),
         ReceiverMessage::Arrived(ArrivedBytes { bytes: 5, nanoseconds: 7 }),
         ReceiverMessage::BlockWritten(Some(refused())),
         ReceiverMessage::Finished(ReceiverReport {

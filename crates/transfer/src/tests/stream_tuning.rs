@@ -150,7 +150,7 @@ fn invitations_are_single_and_bounded() {
         let ReceiverMessage::JoinInvitation(Some(invitation)) = first.receive().unwrap() else {
             panic!("nobody is invited")
         };
-        assert_eq!(invitation.most, MAX_STREAMS);
+        assert_eq!(invitation.max_streams, MAX_STREAMS);
         let mut all: Vec<_> = (1..MAX_STREAMS).map(|_| served.join(invitation.session).unwrap()).collect();
         assert!(served.join(invitation.session).is_err());
         first.send(&SenderMessage::QueryArrived).unwrap();

@@ -21,9 +21,9 @@ pub fn resolve(peer: &str) -> Result<Vec<SocketAddr>, String> {
     if let Some(address) = parse_literal((host, port), parse_zone)? {
         return Ok(vec![address]);
     }
-    let found = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {ADDRESS_FORM}"))?;
-    let found: Vec<SocketAddr> = found.collect();
-    if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
+    let addresses = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {ADDRESS_FORM}"))?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    if addresses.is_empty() { Err("this name has no address".into()) } else { Ok(addresses) }
 }
 
 /// Like `resolve`, of an address alone.
@@ -39,9 +39,9 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn parse_with_default_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
-    let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
-    let (host, port) = split_host_port(text).ok_or(wanted)?;
-    parse_literal((host, port.unwrap_or(usual)), parse_zone)?.ok_or_else(|| wanted.into())
+    let expected = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
+    let (host, port) = split_host_port(text).ok_or(expected)?;
+    parse_literal((host, port.unwrap_or(usual)), parse_zone)?.ok_or_else(|| expected.into())
 }
 
 /// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874).
@@ -166,8 +166,8 @@ pub(crate) fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
 }
 
 /// Whether two addresses are of one host: the zone is a part of it.
-pub(crate) fn is_same_host(one: SocketAddr, other: SocketAddr) -> bool {
-    (one.ip(), interface::zone(one)) == (other.ip(), interface::zone(other))
+pub(crate) fn is_same_host(first: SocketAddr, second: SocketAddr) -> bool {
+    (first.ip(), interface::zone(first)) == (second.ip(), interface::zone(second))
 }
 
 /// The network that places are counted by: an IPv4 address, or the /64 of an IPv6 address, of which a single host can have any;
@@ -250,12 +250,12 @@ mod tests {
 
     #[test]
     fn network_is_ipv4_or_ipv6_64() {
-        let of = |address: &str| SourceNetwork::from_addr(address.parse().unwrap());
-        assert_eq!(of("192.0.2.7:1"), of("[::ffff:192.0.2.7]:2"));
-        assert_ne!(of("192.0.2.7:1"), of("192.0.2.8:1"));
-        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:0:0:1]:1"));
-        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
-        assert_ne!(of("[fe80::1%1]:1"), of("[fe80::1%2]:1"));
+        let network = |address: &str| SourceNetwork::from_addr(address.parse().unwrap());
+        assert_eq!(network("192.0.2.7:1"), network("[::ffff:192.0.2.7]:2"));
+        assert_ne!(network("192.0.2.7:1"), network("192.0.2.8:1"));
+        assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::ffff:0:0:1]:1"));
+        assert_ne!(network("[2001:db8::1]:1"), network("[2001:db8:0:1::1]:1"));
+        assert_ne!(network("[fe80::1%1]:1"), network("[fe80::1%2]:1"));
     }
 
     #[test]

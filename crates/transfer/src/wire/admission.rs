@@ -89,7 +89,7 @@ impl<T> AdmissionTable<T> {
     fn reserve_at(&mut self, place: AdmissionSlot) -> Option<(AdmissionSlot, Option<T>)> {
         match self.find_slot(place) {
             SlotChoice::Free => Some((place, None)),
-            SlotChoice::Evict(other) => Some((place, Some(self.entries.remove(other).1))),
+            SlotChoice::Evict(index) => Some((place, Some(self.entries.remove(index).1))),
             SlotChoice::None => None,
         }
     }
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn slot_is_taken_once_and_released() {
         let slots = SlotPool::new(2);
-        let (one, _two) = (slots.acquire().unwrap(), slots.acquire().unwrap());
-        assert!(slots.acquire().is_none() && slots.clone().acquire().is_none() && one.taken() == 2);
-        drop(one);
+        let (first, _two) = (slots.acquire().unwrap(), slots.acquire().unwrap());
+        assert!(slots.acquire().is_none() && slots.clone().acquire().is_none() && first.taken() == 2);
+        drop(first);
         assert!(slots.acquire().is_some());
     }
 
@@ -202,15 +202,15 @@ mod tests {
     /// Connections from these addresses, a hundredth of a second apart, and one more so long after the last.
     fn choice_after(addresses: &[&str], milliseconds: u64, newcomer: &str) -> SlotChoice {
         let begun = Instant::now();
-        let at = |address: &str, milliseconds| AdmissionSlot {
+        let slot_since = |address: &str, milliseconds| AdmissionSlot {
             network: SourceNetwork::from_addr(format!("{address}:1").parse().unwrap()),
             since: begun + Duration::from_millis(milliseconds),
         };
         let mut places = AdmissionTable::new(LIMITS);
         for (address, since) in addresses.iter().zip((0..).step_by(10)) {
-            places.occupy(at(address, since), ());
+            places.occupy(slot_since(address, since), ());
         }
-        places.find_slot(at(newcomer, 10 * addresses.len() as u64 + milliseconds))
+        places.find_slot(slot_since(newcomer, 10 * addresses.len() as u64 + milliseconds))
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Sealer {
     /// [`Error::FrameTooLong`] for more than [`MAX_CONTENT_BYTES`] bytes; then nothing is appended.
     pub fn seal(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<()> {
         if content.len() > MAX_CONTENT_BYTES {
-            return Err(Error::FrameTooLong { claimed: content.len(), most: MAX_CONTENT_BYTES });
+            return Err(Error::FrameTooLong { claimed: content.len(), limit: MAX_CONTENT_BYTES });
         }
         let start = out.len();
         out.resize(start + content.len() + TAG_BYTES, 0);

@@ -39,7 +39,7 @@ pub fn receive_frame(stream: &mut impl TimedStream, deadline: &Deadline, doing: 
 }
 
 fn checked_length(claimed: usize) -> Result<usize> {
-    if claimed > MAX_FRAME_BYTES { Err(Error::FrameTooLong { claimed, most: MAX_FRAME_BYTES }) } else { Ok(claimed) }
+    if claimed > MAX_FRAME_BYTES { Err(Error::FrameTooLong { claimed, limit: MAX_FRAME_BYTES }) } else { Ok(claimed) }
 }
 
 /// One end.

@@ -54,9 +54,9 @@ impl CpuUsage {
     }
 
     /// The median of several, by their most saturated part.
-    pub fn median(all: &[Self]) -> Option<Self> {
-        let mut sorted = all.to_vec();
-        sorted.sort_by(|one, other| one.max_share().total_cmp(&other.max_share()));
+    pub fn median(usages: &[Self]) -> Option<Self> {
+        let mut sorted = usages.to_vec();
+        sorted.sort_by(|first, second| first.max_share().total_cmp(&second.max_share()));
         sorted.get(sorted.len() / 2).copied()
     }
 }
@@ -101,7 +101,7 @@ pub struct CpuUsageMeter<'a> {
 /// The counters at a moment.
 #[derive(Debug)]
 struct CpuSample {
-    at: Instant,
+    time: Instant,
     threads: Vec<Option<Duration>>,
     cpus: Vec<CpuCounters>,
 }
@@ -126,11 +126,11 @@ impl<'a> CpuUsageMeter<'a> {
 impl CpuSample {
     fn now(threads: &ThreadClocks, cpus: Option<&mut CpuCountersReader>) -> Self {
         let cpus = cpus.and_then(|cpus| cpus.read().ok()).unwrap_or_default();
-        Self { at: Instant::now(), threads: threads.cpu_times(), cpus }
+        Self { time: Instant::now(), threads: threads.cpu_times(), cpus }
     }
 
     fn since(&self, earlier: &Self) -> CpuUsage {
-        let passed = (self.at - earlier.at).as_secs_f64().max(1e-9);
+        let passed = (self.time - earlier.time).as_secs_f64().max(1e-9);
         let used = self.threads.iter().enumerate().filter_map(|(number, now)| {
             // One that was not there before has used all of it since.
             let before = earlier.threads.get(number).copied().flatten().unwrap_or_default();
@@ -145,7 +145,8 @@ impl CpuSample {
         });
         // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
-        let cpu = cpus.max_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
+        let cpu =
+            cpus.max_by(|first, second| rank(first).partial_cmp(&rank(second)).unwrap_or(std::cmp::Ordering::Equal));
         CpuUsage { busiest_thread: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
     }
 }
@@ -167,24 +168,25 @@ mod tests {
         assert!(!usage(0.9, 0.9, 0.9, 0.5).is_cpu_bound());
         assert!(!CpuUsage { busiest_thread: 0.5, threads: 2.0, cpu: None }.is_cpu_bound());
         assert_eq!((usage(0.9, 0.9, 0.4, 0.0).max_share(), usage(0.1, 0.2, 0.4, 0.1).max_share()), (0.9, 0.2 + 0.1));
-        let all = [usage(0.1, 0.1, 0.9, 0.0), usage(0.2, 0.2, 0.3, 0.0), usage(0.3, 0.3, 0.5, 0.0)];
-        assert_eq!((CpuUsage::median(&all), CpuUsage::median(&[])), (Some(all[1]), None));
-        assert_eq!(all[0].to_string(), "its busiest thread took 10 % of a CPU and CPU 3 was 90 % busy");
+        let usages = [usage(0.1, 0.1, 0.9, 0.0), usage(0.2, 0.2, 0.3, 0.0), usage(0.3, 0.3, 0.5, 0.0)];
+        assert_eq!((CpuUsage::median(&usages), CpuUsage::median(&[])), (Some(usages[1]), None));
+        assert_eq!(usages[0].to_string(), "its busiest thread took 10 % of a CPU and CPU 3 was 90 % busy");
     }
 
     #[test]
     fn shares_cover_time_between_samples() {
-        let at = Instant::now();
+        let time = Instant::now();
         let second = Duration::from_secs(1);
         let spent = |cpu, idle: u64, interrupts: u64| CpuCounters {
             cpu,
             idle: idle * 1_000_000,
             interrupts: interrupts * 1_000_000,
         };
-        let before = CpuSample { at, threads: vec![Some(second), None], cpus: vec![spent(0, 0, 0), spent(1, 500, 0)] };
+        let before =
+            CpuSample { time, threads: vec![Some(second), None], cpus: vec![spent(0, 0, 0), spent(1, 500, 0)] };
         let threads = vec![Some(second * 3), None, Some(second)];
         let after = CpuSample {
-            at: at + second * 4,
+            time: time + second * 4,
             threads,
             cpus: vec![spent(0, 3000, 40), spent(1, 600, 2000), spent(2, 0, 0)],
         };

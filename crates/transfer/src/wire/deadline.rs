@@ -32,8 +32,8 @@ pub struct Deadline {
 
 impl Deadline {
     /// So much from now.
-    pub fn within(whole: Duration) -> Self {
-        Self { end: Instant::now() + whole, duration: whole }
+    pub fn within(duration: Duration) -> Self {
+        Self { end: Instant::now() + duration, duration }
     }
 
     /// The time left; an error if there is none.

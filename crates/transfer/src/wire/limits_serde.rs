@@ -18,9 +18,9 @@ pub(crate) const MAX_RATE: u64 = 1_000_000_000_000_000;
 pub(crate) const MAX_SHARE: u64 = 1_000_000;
 
 /// As much of a text as fits, with unprintable characters replaced.
-pub fn truncate(text: &str, most: usize) -> String {
+pub fn truncate(text: &str, limit: usize) -> String {
     let shown: String = text.chars().map(|c| if is_visible(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
-    shown[..shown.floor_char_boundary(most)].to_owned()
+    shown[..shown.floor_char_boundary(limit)].to_owned()
 }
 
 /// What is bounded when it is read: by bytes where it is a text, by its value where it is a number.
@@ -29,36 +29,36 @@ pub trait Bounded {
     ///
     /// # Errors
     /// What it exceeds.
-    fn check<E: Error>(&self, most: u64) -> Result<(), E>;
+    fn check<E: Error>(&self, limit: u64) -> Result<(), E>;
 }
 
 impl Bounded for String {
-    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
-        if self.len() as u64 > most {
-            return Err(out_of_bounds("a text", self.len(), most));
+    fn check<E: Error>(&self, limit: u64) -> Result<(), E> {
+        if self.len() as u64 > limit {
+            return Err(out_of_bounds("a text", self.len(), limit));
         }
         if self.chars().all(is_visible) { Ok(()) } else { Err(E::custom("a text with a control character")) }
     }
 }
 
 impl Bounded for f64 {
-    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
-        if (0.0..=most as f64).contains(self) { Ok(()) } else { Err(out_of_bounds("a number", self, most)) }
+    fn check<E: Error>(&self, limit: u64) -> Result<(), E> {
+        if (0.0..=limit as f64).contains(self) { Ok(()) } else { Err(out_of_bounds("a number", self, limit)) }
     }
 }
 
 impl<T: Bounded> Bounded for Option<T> {
-    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
-        self.as_ref().map_or(Ok(()), |value| value.check(most))
+    fn check<E: Error>(&self, limit: u64) -> Result<(), E> {
+        self.as_ref().map_or(Ok(()), |value| value.check(limit))
     }
 }
 
 impl<T: Bounded> Bounded for Vec<T> {
-    fn check<E: Error>(&self, most: u64) -> Result<(), E> {
+    fn check<E: Error>(&self, limit: u64) -> Result<(), E> {
         if self.len() > MAX_LIST_ENTRIES {
             return Err(out_of_bounds("a list", self.len(), MAX_LIST_ENTRIES));
         }
-        self.iter().try_for_each(|value| value.check(most))
+        self.iter().try_for_each(|value| value.check(limit))
     }
 }
 
@@ -76,8 +76,8 @@ where
     Ok(value)
 }
 
-pub(crate) fn out_of_bounds<E: Error>(what: &str, is: impl Display, most: impl Display) -> E {
-    E::custom(format!("{what} of {is}, where {most} is the most"))
+pub(crate) fn out_of_bounds<E: Error>(what: &str, is: impl Display, limit: impl Display) -> E {
+    E::custom(format!("{what} of {is}, where {limit} is the most"))
 }
 
 #[cfg(test)]

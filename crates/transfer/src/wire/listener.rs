@@ -108,8 +108,8 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
     /// A broken listener.
     pub(crate) fn wait(&mut self, stop: Option<BorrowedFd<'_>>, within: Duration) -> Result<bool> {
         let pending = self.pending.iter().map(|caller| caller.stream.as_fd());
-        let all: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(pending).chain(stop).collect();
-        let ready = kelvin_sys::poll::wait_any_readable(&all, within).map_err(Error::call("wait"))?;
+        let descriptors: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(pending).chain(stop).collect();
+        let ready = kelvin_sys::poll::wait_any_readable(&descriptors, within).map_err(Error::call("wait"))?;
         for (caller, is_ready) in self.pending.iter_mut().zip(&ready[1..]) {
             caller.is_ready = *is_ready;
         }
@@ -171,8 +171,8 @@ impl<'a, H: CallerHandler> HandshakeListener<'a, H> {
         let Some((place, evicted)) = self.pending.reserve(peer) else {
             return self.handler.on_rejected(peer, Error::TooManyPending);
         };
-        if let Some(other) = evicted {
-            self.handler.on_rejected(other.peer, Error::TooManyPending);
+        if let Some(pending) = evicted {
+            self.handler.on_rejected(pending.peer, Error::TooManyPending);
         }
         let deadline = Deadline::within(self.timeout);
         let set_up = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));

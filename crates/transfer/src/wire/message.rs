@@ -229,10 +229,17 @@ pub struct TestCounts {
 impl TestCounts {
     /// Whether it can follow this one: no count ever falls.
     pub(crate) fn can_follow(&self, earlier: &Self) -> bool {
-        let all = |of: &Self| {
-            [of.bytes, of.nanoseconds, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered]
+        let figures = |counts: &Self| {
+            [
+                counts.bytes,
+                counts.nanoseconds,
+                counts.dropped,
+                counts.numbers.arrived,
+                counts.numbers.latest,
+                counts.numbers.reordered,
+            ]
         };
-        all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
+        figures(self).iter().zip(figures(earlier)).all(|(now, before)| *now >= before)
     }
 }
 
@@ -259,13 +266,16 @@ mod tests {
     #[test]
     fn loss_and_reordering_follow_numbers() {
         let zero = SequenceCounts::default();
-        let mut all = zero;
-        [1, 2, 5, 4, 8].into_iter().for_each(|number| all.record(number));
-        assert_eq!(all, SequenceCounts { arrived: 5, latest: 8, reordered: 1 });
-        assert_eq!((all.loss_share_since(&zero), all.reordered_share_since(&zero)), (Some(3.0 / 8.0), Some(1.0 / 5.0)));
+        let mut counts = zero;
+        [1, 2, 5, 4, 8].into_iter().for_each(|number| counts.record(number));
+        assert_eq!(counts, SequenceCounts { arrived: 5, latest: 8, reordered: 1 });
+        assert_eq!(
+            (counts.loss_share_since(&zero), counts.reordered_share_since(&zero)),
+            (Some(3.0 / 8.0), Some(1.0 / 5.0))
+        );
         assert_eq!((zero.loss_share_since(&zero), zero.reordered_share_since(&zero)), (None, None));
-        let mut later = all;
+        let mut later = counts;
         [9, 10, 3].into_iter().for_each(|number| later.record(number));
-        assert_eq!(later.loss_share_since(&all), Some(0.0), "the late one is one of those counted as lost before");
+        assert_eq!(later.loss_share_since(&counts), Some(0.0), "the late one is one of those counted as lost before");
     }
 }

@@ -89,13 +89,15 @@ impl<'a> TestSession<'a> {
     }
 
     fn check_size(&self, transport: Transport, bytes: u32) -> Result<()> {
-        let most = match transport {
+        let max_bytes = match transport {
             Transport::Tcp => self.limits.max_message_bytes,
             Transport::Udp => self.limits.max_message_bytes.min(MAX_DATAGRAM_BYTES),
         };
         match bytes {
             0 => Err(Error::RefusedByAgent("a message must have at least one byte".into())),
-            _ if bytes > most => Err(Error::RefusedByAgent(format!("a message may have at most {most} bytes"))),
+            _ if bytes > max_bytes => {
+                Err(Error::RefusedByAgent(format!("a message may have at most {max_bytes} bytes")))
+            }
             _ => Ok(()),
         }
     }
@@ -334,8 +336,8 @@ impl LastProgress {
 }
 
 /// In constant time.
-fn cookies_match(one: &Cookie, other: &Cookie) -> bool {
-    std::hint::black_box(one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other))) == 0
+fn cookies_match(first: &Cookie, second: &Cookie) -> bool {
+    std::hint::black_box(first.iter().zip(second).fold(0, |differs, (first, second)| differs | (first ^ second))) == 0
 }
 
 /// Returns the cookie, and resets the connection once the client has closed it, which frees the client's port at once instead

@@ -223,13 +223,13 @@ mod tests {
         assert_eq!(lo.name, "lo");
         assert!(lo.largest_packet.is_some(), "{lo}");
         assert_eq!(Interface::with_address("192.0.2.1:1".parse().unwrap()), None);
-        let (name, all) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
+        let (name, offloads) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
         let known = Interface {
             name: name.clone(),
             driver: Some("ixgbe".into()),
             bits_per_second: Some(1e10),
             largest_packet: Some(9000),
-            offloads: all,
+            offloads: offloads,
         };
         assert_eq!(known.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
         let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };

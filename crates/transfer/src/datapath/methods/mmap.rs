@@ -43,9 +43,9 @@ impl Mmap {
             if range.offset >= end {
                 break;
             }
-            let (mut at, mapped) = self.map_next(range, end)?;
-            while at < mapped {
-                let part = at..mapped.min(at.saturating_add(self.call_bytes));
+            let (mut position, mapped) = self.map_next(range, end)?;
+            while position < mapped {
+                let part = position..mapped.min(position.saturating_add(self.call_bytes));
                 let (bytes, follows) = (part.len(), range.more_follows(part.len()));
                 let sent = match socket.call(TransferCall::SendWindow(&self.window, part, follows)) {
                     // Unless the file has become too short for them, which is then seen.
@@ -56,8 +56,8 @@ impl Mmap {
                     sent => sent?,
                 };
                 range.mark_sent(sent);
-                range.observe(self.window.part(at..at + sent));
-                at += sent;
+                range.observe(self.window.part(position..position + sent));
+                position += sent;
             }
             if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
                 return Err(Error::other("the file was truncated while its bytes were looked at"));
@@ -74,9 +74,9 @@ impl Mmap {
             if !is_long_enough(range, range.end)? {
                 return Err(too_short());
             }
-            let (mut at, mapped) = self.map_next(range, range.end)?;
-            while at < mapped {
-                let part = at..mapped.min(at.saturating_add(self.call_bytes));
+            let (mut position, mapped) = self.map_next(range, range.end)?;
+            while position < mapped {
+                let part = position..mapped.min(position.saturating_add(self.call_bytes));
                 let end = range.offset + part.len() as u64;
                 let received = match socket.call(TransferCall::ReceiveWindow(&mut self.window, part)) {
                     Ok(0) => return Ok(()),
@@ -89,8 +89,8 @@ impl Mmap {
                 };
                 range.mark_received(received);
                 range.mark_written(received);
-                range.observe(self.window.part(at..at + received));
-                at += received;
+                range.observe(self.window.part(position..position + received));
+                position += received;
             }
             if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
                 return Err(too_short());
@@ -138,9 +138,9 @@ impl DeviceWindow {
             if guard.has_faulted() {
                 break;
             }
-            let mut at = 0;
-            while at < mapped {
-                at += socket.call_device(|device| device.send(at..mapped))?;
+            let mut position = 0;
+            while position < mapped {
+                position += socket.call_device(|device| device.send(position..mapped))?;
             }
             range.mark_sent(mapped);
         }
@@ -150,9 +150,9 @@ impl DeviceWindow {
     fn receive_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let guard = SigbusGuard::over(self.0.address(), self.0.bytes())?;
         while range.remaining() > 0 {
-            let (wanted, mut filled) = (range.remaining_up_to(self.0.bytes()), 0);
-            while filled < wanted {
-                match socket.call_device(|device| device.receive(filled..wanted))? {
+            let (room, mut filled) = (range.remaining_up_to(self.0.bytes()), 0);
+            while filled < room {
+                match socket.call_device(|device| device.receive(filled..room))? {
                     0 => break,
                     more => filled += more,
                 }
@@ -167,7 +167,7 @@ impl DeviceWindow {
             }
             range.mark_received(mapped);
             range.mark_written(mapped);
-            if filled < wanted {
+            if filled < room {
                 break;
             }
         }

@@ -18,8 +18,8 @@ impl TransferMethod for ReadWrite {
     fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let buffer = &mut self.0;
         while range.remaining() > 0 {
-            let wanted = range.remaining_up_to(buffer.len());
-            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..wanted]))?;
+            let length = range.remaining_up_to(buffer.len());
+            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..length]))?;
             if read == 0 {
                 break;
             }
@@ -38,8 +38,8 @@ impl TransferMethod for ReadWrite {
     fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         let buffer = &mut self.0;
         while range.remaining() > 0 {
-            let wanted = range.remaining_up_to(buffer.len());
-            let read = socket.call(TransferCall::Receive(&mut buffer[..wanted]))?;
+            let length = range.remaining_up_to(buffer.len());
+            let read = socket.call(TransferCall::Receive(&mut buffer[..length]))?;
             if read == 0 {
                 break;
             }
@@ -76,8 +76,8 @@ impl TransferMethod for ZeroCopy {
         while range.remaining() > 0 {
             let slot = free_slot(socket)?;
             let buffer = &mut self.memory.as_mut_slice()[slot * self.bytes..][..self.bytes];
-            let wanted = range.remaining_up_to(buffer.len());
-            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..wanted]))?;
+            let length = range.remaining_up_to(buffer.len());
+            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..length]))?;
             if read == 0 {
                 break;
             }

@@ -31,7 +31,7 @@ pub struct Splice {
     pipe: Splicer,
     pipe_bytes: usize,
     call_bytes: usize,
-    held: usize,
+    in_pipe: usize,
 }
 
 impl Splice {
@@ -39,13 +39,13 @@ impl Splice {
         let pipe = Splicer::new(buffer)?;
         // A call that receives more than the pipe holds would wait for a reader.
         let call_bytes = if access == PageAccess::Write { buffer.min(pipe.capacity()?) } else { buffer };
-        Ok(Self { pipe, pipe_bytes: buffer, call_bytes, held: 0 })
+        Ok(Self { pipe, pipe_bytes: buffer, call_bytes, in_pipe: 0 })
     }
 
     /// Takes another pipe if this one holds bytes of a file or of a connection that failed.
     fn replace_unless_empty(&mut self) -> Result<()> {
-        if self.held > 0 {
-            (self.pipe, self.held) = (Splicer::new(self.pipe_bytes)?, 0);
+        if self.in_pipe > 0 {
+            (self.pipe, self.in_pipe) = (Splicer::new(self.pipe_bytes)?, 0);
         }
         Ok(())
     }
@@ -55,15 +55,15 @@ impl TransferMethod for Splice {
     fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         self.replace_unless_empty()?;
         while range.remaining() > 0 {
-            self.held = socket.call(TransferCall::FileToPipe(range.next_part(self.call_bytes), &self.pipe))?;
-            if self.held == 0 {
+            self.in_pipe = socket.call(TransferCall::FileToPipe(range.next_part(self.call_bytes), &self.pipe))?;
+            if self.in_pipe == 0 {
                 break;
             }
-            while self.held > 0 {
-                let follows = range.more_follows(self.held);
-                let sent = nonzero(socket.call(TransferCall::PipeToSocket(&self.pipe, self.held, follows))?)?;
+            while self.in_pipe > 0 {
+                let follows = range.more_follows(self.in_pipe);
+                let sent = nonzero(socket.call(TransferCall::PipeToSocket(&self.pipe, self.in_pipe, follows))?)?;
                 range.mark_sent(sent);
-                self.held -= sent;
+                self.in_pipe -= sent;
             }
         }
         Ok(())
@@ -72,16 +72,17 @@ impl TransferMethod for Splice {
     fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         self.replace_unless_empty()?;
         while range.remaining() > 0 {
-            let wanted = range.remaining_up_to(self.call_bytes);
-            self.held = socket.call(TransferCall::SocketToPipe(&self.pipe, wanted))?;
-            if self.held == 0 {
+            let length = range.remaining_up_to(self.call_bytes);
+            self.in_pipe = socket.call(TransferCall::SocketToPipe(&self.pipe, length))?;
+            if self.in_pipe == 0 {
                 break;
             }
-            range.mark_received(self.held);
-            while self.held > 0 {
-                let written = nonzero(socket.call(TransferCall::PipeToFile(&self.pipe, range.next_part(self.held)))?)?;
+            range.mark_received(self.in_pipe);
+            while self.in_pipe > 0 {
+                let written =
+                    nonzero(socket.call(TransferCall::PipeToFile(&self.pipe, range.next_part(self.in_pipe)))?)?;
                 range.mark_written(written);
-                self.held -= written;
+                self.in_pipe -= written;
             }
         }
         Ok(())

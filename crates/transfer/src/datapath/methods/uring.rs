@@ -61,7 +61,7 @@ struct Piece {
     /// Where it begins in the file.
     offset: u64,
     /// Bytes asked for, that have come into the buffer, and that have left it.
-    wanted: usize,
+    requested: usize,
     filled: usize,
     drained: usize,
     state: PieceState,
@@ -169,13 +169,13 @@ impl<'env> Pipeline<'_, '_, 'env> {
                 continue;
             }
             let left = usize::try_from(range.end - self.next_offset).unwrap_or(usize::MAX);
-            let (offset, wanted) = (self.next_offset, left.min(self.requests.bytes()));
-            self.fill(slot, offset, 0..wanted);
+            let (offset, requested) = (self.next_offset, left.min(self.requests.bytes()));
+            self.fill(slot, offset, 0..requested);
             let state = PieceState::Filling;
-            self.pieces.push_back(Piece { slot, offset, wanted, filled: 0, drained: 0, state, is_seen: false });
+            self.pieces.push_back(Piece { slot, offset, requested, filled: 0, drained: 0, state, is_seen: false });
             self.taken[slot] = true;
             // How much a socket gives is known when it has come.
-            self.next_offset += if is_receiving { 0 } else { wanted as u64 };
+            self.next_offset += if is_receiving { 0 } else { requested as u64 };
         }
     }
 
@@ -284,7 +284,7 @@ impl<'env> Pipeline<'_, '_, 'env> {
             range.end = range.end.min(piece.offset + piece.filled as u64);
         }
         let is_receiving = self.direction == Direction::Receive;
-        let (slot, offset, within) = (piece.slot, piece.offset, piece.filled..piece.wanted);
+        let (slot, offset, within) = (piece.slot, piece.offset, piece.filled..piece.requested);
         if !within.is_empty() && bytes.is_none_or(|more| more > 0 && !is_receiving) {
             self.fill(slot, offset + within.start as u64, within);
             return Ok(());

@@ -35,9 +35,9 @@ impl TestSession<'_> {
         count: u32,
         options: &TestSocketOptions,
     ) -> Result<TestReport> {
-        let most = self.limits.max_streams;
-        if count == 0 || count > most {
-            return Err(Error::RefusedByAgent(format!("a test has from 1 to {most} connections")));
+        let max_streams = self.limits.max_streams;
+        if count == 0 || count > max_streams {
+            return Err(Error::RefusedByAgent(format!("a test has from 1 to {max_streams} connections")));
         }
         options.check(self.limits)?;
         let listener = self.listen()?;
@@ -62,8 +62,8 @@ impl TestSession<'_> {
     /// Receives numbered datagrams of this many bytes.
     pub(super) fn serve_datagrams(&mut self, bytes: u32) -> Result<TestReport> {
         if bytes as usize <= size_of::<Cookie>() {
-            let least = size_of::<Cookie>() + 1;
-            return Err(Error::RefusedByAgent(format!("a counted datagram must have at least {least} bytes")));
+            let min_bytes = size_of::<Cookie>() + 1;
+            return Err(Error::RefusedByAgent(format!("a counted datagram must have at least {min_bytes} bytes")));
         }
         let (socket, cookie) = self.introduced_socket()?;
         net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
@@ -170,13 +170,15 @@ impl CountedTest<'_> {
     /// what has gathered would show more than the network carries.
     fn counts(&self) -> Result<TestCounts> {
         // Each began with its cookie.
-        let of = |stream| Ok(net::socket_queues::received_bytes(stream)?.saturating_sub(size_of::<Cookie>() as u64));
-        let received = self.sockets.iter().filter_map(TestSocket::receiving).map(of).sum::<kelvin_sys::Result<u64>>();
+        let received_bytes =
+            |stream| Ok(net::socket_queues::received_bytes(stream)?.saturating_sub(size_of::<Cookie>() as u64));
+        let received =
+            self.sockets.iter().filter_map(TestSocket::receiving).map(received_bytes).sum::<kelvin_sys::Result<u64>>();
         let received = received.map_err(Error::call("count what arrived"))?;
         let is_taken = self.sockets.iter().any(|source| source.receiving().is_some());
         let bytes = if is_taken { received } else { self.bytes.load(Ordering::Relaxed) };
         let nanoseconds = self.begun.elapsed().as_nanos() as u64;
-        let [arrived, latest, reordered] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
+        let [arrived, latest, reordered] = self.numbers.each_ref().map(|count| count.load(Ordering::Relaxed));
         let dropped = self.sockets.iter().map(|source| match source {
             TestSocket::Receiving(_) | TestSocket::Sending(_) => 0,
             // A kernel without this count leaves what was lost here among what was lost in transit.
@@ -231,8 +233,8 @@ impl CountedTest<'_> {
                     let number = buffer.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
                     numbers.record(number);
                     self.bytes.fetch_add(count as u64, Ordering::Relaxed);
-                    let all = [numbers.arrived, numbers.latest, numbers.reordered];
-                    self.numbers.iter().zip(all).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+                    let values = [numbers.arrived, numbers.latest, numbers.reordered];
+                    self.numbers.iter().zip(values).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
                 }
                 Ok(count) if buffer[..count] == cookie[..] => {
                     socket.send(cookie).map_err(stream_error(self.limits))?;

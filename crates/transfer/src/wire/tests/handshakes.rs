@@ -107,7 +107,7 @@ fn messages_of_every_length_round_trip() {
     }
     let too_long = sealer.seal(&content, &mut out);
     assert!(
-        matches!(too_long, Err(Error::FrameTooLong { claimed, most: MAX_CONTENT_BYTES }) if claimed == MAX_CONTENT_BYTES + 1)
+        matches!(too_long, Err(Error::FrameTooLong { claimed, limit: MAX_CONTENT_BYTES }) if claimed == MAX_CONTENT_BYTES + 1)
     );
     assert_eq!(out.len(), 6 + MAX_SEALED_BYTES);
     // What does not fit is lost no more than what was changed: it can be opened again.
