@@ -199,11 +199,11 @@ impl DirectoryTree {
             let opened = opened.map_err(|error| self.failed("open the directory", number, error.into()))?;
             last = Some(opened.into());
         }
-        last.ok_or(Error::ProtocolViolation(UNKNOWN))
+        last.ok_or(UNKNOWN)
     }
 
     fn directory(&self, number: u32) -> Result<&OfferedDirectory> {
-        self.offered.get((number as usize).wrapping_sub(1)).ok_or(Error::ProtocolViolation(UNKNOWN))
+        self.offered.get((number as usize).wrapping_sub(1)).ok_or(UNKNOWN)
     }
 
     fn directory_mut(&mut self, number: u32) -> Option<&mut OfferedDirectory> {
@@ -295,7 +295,7 @@ impl DirectoryTree {
 }
 
 /// What a sender did wrong.
-const UNKNOWN: &str = "it names a directory that it did not offer";
+const UNKNOWN: Error = Error::ProtocolViolation("it names a directory that it did not offer");
 
 /// Gives a directory its owner and attributes, which no file that comes into it depends on.
 fn set_metadata(directory: &File, entry: &FileEntry) -> std::io::Result<()> {

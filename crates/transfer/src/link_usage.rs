@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelvin_sys::net::socket_queues;
+use kelvin_sys::net::socket_queues::SendCounters;
 use serde::{Deserialize, Serialize};
 
 /// A moment takes at least so long, and this many round trips: what is acknowledged comes in bursts.
@@ -88,7 +88,7 @@ impl LinkUsage {
 /// Watches a connection while something is sent over it.
 #[derive(Debug, Default)]
 pub(crate) struct LinkMeter {
-    begun: Option<(Instant, socket_queues::SendCounters)>,
+    begun: Option<(Instant, SendCounters)>,
     best_rate: Option<u64>,
     /// Bytes a second in the last moment if it was one of the link, and in the fastest one of whatever kind.
     last_rate: Option<u64>,
@@ -149,7 +149,7 @@ impl LinkMeter {
     }
 
     /// Looks at it.
-    pub(crate) fn sample(&mut self, now: Instant, known: socket_queues::SendCounters) {
+    pub(crate) fn sample(&mut self, now: Instant, known: SendCounters) {
         let Some((begun, before)) = self.begun.replace((now, known)) else { return };
         let time = now.duration_since(begun);
         let bytes = known.bytes.saturating_sub(before.bytes);
@@ -186,15 +186,16 @@ impl LinkMeter {
 }
 
 /// Whether nothing but the link held back what was sent in a moment.
-fn is_link_limited(before: &socket_queues::SendCounters, after: &socket_queues::SendCounters, time: Duration) -> bool {
-    let limited =
-        |counters: &socket_queues::SendCounters| counters.limited.by_window.saturating_add(counters.limited.by_buffer);
+fn is_link_limited(before: &SendCounters, after: &SendCounters, time: Duration) -> bool {
+    let limited = |counters: &SendCounters| counters.limited.by_window.saturating_add(counters.limited.by_buffer);
     let limited = limited(after).saturating_sub(limited(before)) as f64 / time.as_nanos().max(1) as f64;
     before.not_sent > 0 && after.not_sent > 0 && limited <= MAX_LIMITED_SHARE
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_sys::net::socket_queues;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -338,9 +338,8 @@ fn stat_entry(parent: &OpenDirectory, entry: &FileEntry, path: &Path, required: 
 fn is_unchanged(entry: &FileEntry, existing: &Stat, stored_time: impl FnOnce(Mtime) -> std::io::Result<Mtime>) -> bool {
     let EntryKind::File { bytes, .. } = entry.kind else { return false };
     let modified = Mtime::of_stat(existing);
-    let is_same_time =
-        || modified == entry.modified || stored_time(entry.modified).is_ok_and(|stored| stored == modified);
-    u64::try_from(existing.st_size) == Ok(bytes) && is_same_time()
+    u64::try_from(existing.st_size) == Ok(bytes)
+        && (modified == entry.modified || stored_time(entry.modified).is_ok_and(|stored| stored == modified))
 }
 
 /// What something is that is no regular file.

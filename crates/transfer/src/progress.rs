@@ -55,7 +55,7 @@ pub struct ProgressMeter {
 impl ProgressMeter {
     /// Nothing has been waited for.
     pub fn new(required: MinProgress) -> Self {
-        Self { required: required, ..Self::default() }
+        Self { required, ..Self::default() }
     }
 
     /// What it asks for.

@@ -80,9 +80,8 @@ pub struct RatePrediction {
 impl StageCosts {
     /// Nanoseconds that an end takes for all of it.
     fn time_for(&self, work: TransferWork) -> f64 {
-        let a_byte =
-            [self.file, self.verify, self.cipher, self.connection].iter().map(|&cost| cost as f64).sum::<f64>();
-        work.bytes as f64 * a_byte / 1e3 + work.small as f64 * self.per_file as f64
+        let per_byte: f64 = [self.file, self.verify, self.cipher, self.connection].map(|cost| cost as f64).iter().sum();
+        work.bytes as f64 * per_byte / 1e3 + work.small as f64 * self.per_file as f64
     }
 }
 

@@ -293,9 +293,8 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// A message that is too long, which is a mistake of this program.
     pub fn queue(&mut self, message: &impl Serialize) -> Result<()> {
-        let text =
-            postcard::to_stdvec(message).map_err(|_| Error::ProtocolViolation("a message that cannot be written"))?;
-        self.seal(&text)
+        let text = postcard::to_stdvec(message);
+        self.seal(&text.map_err(|_| Error::ProtocolViolation("a message that cannot be written"))?)
     }
 
     /// Tells the other side why the connection ends, as far as it takes that at once.
@@ -421,10 +420,9 @@ impl<S: TransferStream> SecureChannel<S> {
         while filled < bytes {
             // What has come need not come again, encrypted or not.
             self.set_expected((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
-            let (room, length) = (&mut buffer[filled..], bytes - filled);
             filled += match self.plain {
-                true => self.receive_plain(&mut room[..length])?,
-                false => self.receive_sealed(room, length)?,
+                true => self.receive_plain(&mut buffer[filled..bytes])?,
+                false => self.receive_sealed(&mut buffer[filled..], bytes - filled)?,
             };
         }
         Ok(())
@@ -463,15 +461,13 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
     /// widens a window that is read in less than a round trip, lets it be for ever.
     fn set_expected(&mut self, bytes: usize) -> Result<()> {
-        let failed = || Error::call(SETUP_STEP);
-        let mut low_water = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
-        if low_water > 1 && !self.has_wide_window {
-            self.has_wide_window = self.stream.receive_window().map_err(failed())? >= WIDE_WINDOW;
-            low_water = if self.has_wide_window { low_water } else { 1 };
+        let is_many = bytes >= MIN_LOW_WATER;
+        if is_many && !self.has_wide_window {
+            self.has_wide_window = self.stream.receive_window().map_err(Error::call(SETUP_STEP))? >= WIDE_WINDOW;
         }
-        if self.low_water != low_water {
-            self.low_water = low_water;
-            self.stream.set_low_water(low_water).map_err(failed())?;
+        let low_water = if is_many && self.has_wide_window { bytes.min(MAX_LOW_WATER) } else { 1 };
+        if std::mem::replace(&mut self.low_water, low_water) != low_water {
+            self.stream.set_low_water(low_water).map_err(Error::call(SETUP_STEP))?;
         }
         Ok(())
     }
@@ -540,22 +536,20 @@ impl<S: TransferStream> SecureChannel<S> {
     pub(crate) fn skip_data(&mut self, mut bytes: usize, buffer: &mut [u8]) -> Result<()> {
         self.begin_wait();
         while bytes > 0 {
-            bytes -= if self.plain {
-                self.set_expected(bytes.saturating_sub(self.input.len()))?;
-                match self.input.take(bytes).len() {
-                    0 => self.wait_and_read(|channel, may_wait| {
-                        let room = bytes.min(buffer.len());
-                        match may_wait {
-                            true => channel.stream.read(&mut buffer[..room]),
-                            false => channel.stream.skip_available(bytes, buffer),
-                        }
-                    })?,
-                    taken => taken,
-                }
-            } else {
+            if !self.plain {
                 let part = bytes.min(PART_BYTES);
                 self.receive_data(buffer, part)?;
-                part
+                bytes -= part;
+                continue;
+            }
+            self.set_expected(bytes.saturating_sub(self.input.len()))?;
+            let room = bytes.min(buffer.len());
+            bytes -= match self.input.take(bytes).len() {
+                0 => self.wait_and_read(|channel, may_wait| match may_wait {
+                    true => channel.stream.read(&mut buffer[..room]),
+                    false => channel.stream.skip_available(bytes, buffer),
+                })?,
+                taken => taken,
             };
         }
         Ok(())
@@ -568,12 +562,12 @@ impl<S: TransferStream> SecureChannel<S> {
                 let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
                 let opener = &mut self.opener;
                 let opened = add_elapsed(&mut self.times.cipher, || opener.open(sealed, room))?;
-                return if opened == 0 { Err(Error::ProtocolViolation(NO_BYTES)) } else { Ok(opened) };
+                return if opened == 0 { Err(NO_BYTES) } else { Ok(opened) };
             }
             self.decrypt(length)?;
         }
         match self.content.copy_to(&mut room[..max_bytes]) {
-            0 => Err(Error::ProtocolViolation(NO_BYTES)),
+            0 => Err(NO_BYTES),
             copied => Ok(copied),
         }
     }
@@ -712,7 +706,7 @@ impl<'a, S: TransferStream> SessionChannels<'a, S> {
 }
 
 /// An encrypted frame without content where bytes of a file were announced.
-const NO_BYTES: &str = "it sent fewer bytes of a file than it had announced";
+const NO_BYTES: Error = Error::ProtocolViolation("it sent fewer bytes of a file than it had announced");
 
 /// Whether it is worth looking for bytes before sleeping: not where they take long to come, and not on one processor, which the
 /// other end may need to send them.

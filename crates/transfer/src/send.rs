@@ -21,7 +21,7 @@ use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
 
 use crate::datapath::{SendMethod, SendSetup};
-use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, Verdict};
+use crate::message::{EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, Verdict};
 use crate::method_chooser::MethodChooser;
 use crate::rate_limiter::RateLimiter;
 use crate::raw_protocol::ConnectionLifetime;
@@ -115,9 +115,7 @@ impl Sender {
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
         let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, begun))?;
         let SessionSettings { streams, connection, .. } = options.settings;
-        if connection == ConnectionLifetime::PerFile {
-            sender.connect_for_each(peer, secret)?;
-        } else if streams > 1 {
+        if connection == ConnectionLifetime::PerFile || streams > 1 {
             sender.join(peer, secret)?;
         } else {
             sender.extra_streams.connector = options.stream_tuning.map(|_| sender.connector(peer, secret));
@@ -309,9 +307,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             }
             ReceiverMessage::Refused(RefusalReason(why)) => Err(Error::RefusedAll(why)),
             ReceiverMessage::Finished(_) => Err(Error::ProtocolViolation("it has finished before all was sent")),
-            ReceiverMessage::Session(_) | ReceiverMessage::BlockWritten(_) => {
-                Err(Error::ProtocolViolation(UNEXPECTED_STREAMS))
-            }
+            ReceiverMessage::Session(_) | ReceiverMessage::BlockWritten(_) => Err(UNEXPECTED_STREAMS),
             ReceiverMessage::SpaceAvailable(is_enough) => self.on_space_answer(is_enough),
             ReceiverMessage::JoinInvitation(invitation) => self.tuner()?.on_invitation(invitation),
             ReceiverMessage::Arrived(arrived) => self.tuner()?.on_arrived(arrived, Instant::now()),
@@ -319,13 +315,12 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
     }
 
     fn tuner(&mut self) -> Result<&mut StreamTuner> {
-        self.tuner.as_mut().ok_or(Error::ProtocolViolation(UNEXPECTED_STREAMS))
+        self.tuner.as_mut().ok_or(UNEXPECTED_STREAMS)
     }
 
     fn on_verdict(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
         let number = file as usize;
-        let source =
-            self.collection.sources[..self.decided].get(number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
+        let source = self.collection.sources[..self.decided].get(number).ok_or(UNKNOWN_FILE)?;
         // It may have failed on both sides at once.
         let Some(amount) = self.unacked.remove(&number) else { return Ok(()) };
         match why {
@@ -353,8 +348,8 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
     }
 
     /// Counts bytes of a file that has no verdict.
-    fn count_unacked(&mut self, number: usize, count: impl FnOnce(&mut ByteCounts)) {
-        self.unacked.get_mut(&number).map(count);
+    fn count_unacked(&mut self, number: EntryNumber, count: impl FnOnce(&mut ByteCounts)) {
+        self.unacked.get_mut(&(number as usize)).map(count);
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -377,5 +372,5 @@ fn stop_if_asked() -> Result<()> {
 }
 
 /// What a receiver did wrong.
-const UNKNOWN_FILE: &str = "it speaks of a file that was not offered";
-const UNEXPECTED_STREAMS: &str = "it speaks of streams";
+const UNKNOWN_FILE: Error = Error::ProtocolViolation("it speaks of a file that was not offered");
+const UNEXPECTED_STREAMS: Error = Error::ProtocolViolation("it speaks of streams");

@@ -271,9 +271,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Has the content of a file come over a connection of its own.
     fn receive_file_connection(&mut self, file: EntryNumber) -> Result<()> {
         let streams = self.open_session.as_ref().filter(|_| self.settings.connection == ConnectionLifetime::PerFile);
-        let own =
-            streams.ok_or(Error::ProtocolViolation("it has one connection for all files"))?.take_file_channel(file)?;
-        self.channels.open(own);
+        let streams = streams.ok_or(Error::ProtocolViolation("it has one connection for all files"))?;
+        self.channels.open(streams.take_file_channel(file)?);
         loop {
             match self.channels.current().receive()? {
                 SenderMessage::End => break,
@@ -329,8 +328,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
-                self.wanted_files
-                    .insert(number, WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 });
+                let wanted_file = WantedEntry { entry, resumed: part.map(Box::new), announced_blocks: 0 };
+                self.wanted_files.insert(number, wanted_file);
             }
             decisions.push(decision);
         }
@@ -369,10 +368,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
-        let wanted_file = self.wanted_files.get_mut(&file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let wanted_file = self.wanted_files.get_mut(&file).ok_or(UNWANTED_FILE)?;
         let announced = std::mem::take(&mut wanted_file.announced_blocks);
         Error::ensure(blocks::last_block_end(bits) <= announced, "it keeps blocks that are not there")?;
-        let part = wanted_file.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let part = wanted_file.resumed.as_mut().ok_or(UNWANTED_FILE)?;
         part.mark_blocks_present(bits);
         if !part.is_whole() {
             return Ok(());
@@ -380,7 +379,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         // However many others are arriving: it has no turn.
         match self.wanted_files.remove(&file) {
             Some(WantedEntry { entry, resumed: Some(whole), .. }) => self.finish_file(file, &entry, *whole),
-            _ => Err(Error::ProtocolViolation(UNWANTED_FILE)),
+            _ => Err(UNWANTED_FILE),
         }
     }
 
@@ -399,7 +398,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         for file in files {
             let own;
             (own, content) = content.split_at(file.bytes as usize);
-            let wanted_file = self.wanted_files.remove(&file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            let wanted_file = self.wanted_files.remove(&file.file).ok_or(UNWANTED_FILE)?;
             let written = if is_right { self.write_small(&wanted_file.entry, own) } else { Err(Error::DigestMismatch) };
             self.queue_verdict((file.file, &wanted_file.entry), written)?;
         }
@@ -433,8 +432,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
 
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
-        let WantedEntry { entry, resumed, .. } =
-            self.wanted_files.remove(&number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let WantedEntry { entry, resumed, .. } = self.wanted_files.remove(&number).ok_or(UNWANTED_FILE)?;
         let is_allowed = self.arriving.len() < MAX_OPEN_FILES;
         Error::ensure(is_allowed, "it begins more files than it may before it has ended others")?;
         match resumed.map_or_else(|| self.policy.create_incoming(&entry), |resumed| Ok(*resumed)) {
@@ -493,12 +491,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn receive_piece(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
         let incoming = self.arriving.get_mut(&piece.file).map(|arriving| &mut arriving.file);
         let skipped = incoming.filter(|file| file.is_discarded() && !self.settings.verify);
+        let channel = self.channels.current();
         let (digest, mut written) = if let Some(incoming) = skipped {
-            self.channels.current().skip_data(piece.bytes as usize, &mut self.buffer)?;
+            channel.skip_data(piece.bytes as usize, &mut self.buffer)?;
             incoming.add_arrived(piece.bytes.into());
             (Blake3Digest::default(), Ok(()))
         } else {
-            let channel = self.channels.current();
             let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
             let begun = Instant::now();
             let received = match &mut method.path {
@@ -530,7 +528,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn receive_direct(&mut self, path: &mut ReceivePath, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
         let method = path.setup.method;
         let is_hashed = self.settings.verify && method.shows_bytes();
-        let arriving = self.arriving.get_mut(&piece.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        let arriving = self.arriving.get_mut(&piece.file).ok_or(UNWANTED_FILE)?;
         let incoming = &mut arriving.file;
         let (mut hasher, mut hashing) = (Hasher::new(), 0);
         // What came with messages is in no socket any more.
@@ -622,8 +620,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         if let Some(entry) = entry {
             self.policy.release(&entry);
             (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
-        } else {
-            Error::ensure(self.failed.contains(&file), UNWANTED_FILE)?;
+        } else if !self.failed.contains(&file) {
+            return Err(UNWANTED_FILE);
         }
         self.failed.retain(|failed| *failed != file);
         Ok(())
@@ -710,11 +708,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn open_for_join(&mut self) -> Result<()> {
         let is_per_file = self.settings.connection == ConnectionLifetime::PerFile;
         let Some(sessions) = self.sessions.filter(|_| is_per_file || self.policy.accepts_any_order()) else {
-            return self.send_refusal(Err(if is_per_file {
-                Error::SingleConnectionOnly
-            } else {
-                Error::SingleStreamOnly
-            }));
+            let why = if is_per_file { Error::SingleConnectionOnly } else { Error::SingleStreamOnly };
+            return self.send_refusal(Err(why));
         };
         let streams = sessions.register(self.settings)?;
         self.channels.first.send(&ReceiverMessage::Session(streams.id()))?;
@@ -748,12 +743,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         Error::ensure(self.open_session.is_none(), "it asks again by what its session is joined")?;
         let takes_others = self.method.is_none() && self.policy.accepts_any_order();
         let settings = SessionSettings { streams: MAX_STREAMS, ..self.settings };
-        self.open_session =
-            self.sessions.filter(|_| takes_others).map(|sessions| sessions.register(settings)).transpose()?;
-        let invitation = self
-            .open_session
-            .as_ref()
-            .map(|streams| JoinInvitation { session: streams.id(), max_streams: MAX_STREAMS });
+        let sessions = self.sessions.filter(|_| takes_others);
+        self.open_session = sessions.map(|sessions| sessions.register(settings)).transpose()?;
+        let session = self.open_session.as_ref().map(OpenSession::id);
+        let invitation = session.map(|session| JoinInvitation { session, max_streams: MAX_STREAMS });
         self.channels.first.send(&ReceiverMessage::JoinInvitation(invitation))
     }
 
@@ -780,7 +773,7 @@ fn unwritten_bytes(moved: u64) -> Option<u64> {
 }
 
 /// What a sender did wrong.
-const UNWANTED_FILE: &str = "it sends a file that is not wanted";
+const UNWANTED_FILE: Error = Error::ProtocolViolation("it sends a file that is not wanted");
 
 /// Standard output as a file, for what arrives there.
 ///

@@ -385,15 +385,15 @@ impl SourceList {
             if !self.preserve.recursive {
                 return Err(not_regular(path, "a directory, which only -r sends"));
             }
-            let level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
-            let number = self.add_directory(path.to_owned(), 0, name, &stat)?;
+            let mut level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
+            level.number = self.add_directory(path.to_owned(), 0, name, &stat)?;
             if !self.devices.contains(&stat.st_dev) {
                 self.devices.push(stat.st_dev);
                 let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
                 let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
                 self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(sum, used)| sum.saturating_add(used));
             }
-            self.named.push_back(DirectoryLevel { number, ..level });
+            self.named.push_back(level);
             return Ok(());
         }
         if kind != FileType::RegularFile {
@@ -418,10 +418,11 @@ impl SourceList {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                match DirectoryLevel::read(above, (from_there, DIRECTORY_FLAGS | OFlags::NOFOLLOW), &path) {
-                    Ok(below) => {
-                        let number = self.add_directory(path, parent, own, &stat)?;
-                        return Ok(Some(DirectoryLevel { number, ..below }));
+                let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
+                match DirectoryLevel::read(above, (from_there, flags), &path) {
+                    Ok(mut below) => {
+                        below.number = self.add_directory(path, parent, own, &stat)?;
+                        return Ok(Some(below));
                     }
                     Err(error) => self.unread.push((path, error)),
                 }
@@ -475,28 +476,28 @@ impl SourceList {
         self.skipped.owners += u64::from(owner.is_none() && stat.st_uid != user);
         let attributes = match (&kind, self.preserve.attributes) {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
-            (_, attributes) => self.read_attributes(&path, attributes == AttributePolicy::Preserve)?,
+            (_, policy) => self.read_attributes(&path, policy == AttributePolicy::Preserve),
         };
         let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
         let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes };
         let identity = (stat.st_dev, stat.st_ino);
         if let EntryKind::File { bytes, stored } = entry.kind {
-            let and_it = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
-            self.stored_bytes = and_it(self.stored_bytes);
+            let add = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
+            self.stored_bytes = add(self.stored_bytes);
             // What was found in a directory is on a file system that is counted whole.
-            self.max_stored_bytes = if is_named { and_it(self.max_stored_bytes) } else { self.max_stored_bytes };
+            self.max_stored_bytes = if is_named { add(self.max_stored_bytes) } else { self.max_stored_bytes };
         }
         self.sources.push(Arc::new(SourceEntry { path, entry, identity, is_named, has_holes }));
         Ok(())
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
-    fn read_attributes(&mut self, path: &Path, keeps_user: bool) -> Result<Vec<Attribute>> {
+    fn read_attributes(&mut self, path: &Path, keeps_user: bool) -> Vec<Attribute> {
         let list = |names: &mut [u8]| rustix::fs::llistxattr(path, names);
         let Ok(names) = attribute_names(rustix::fs::llistxattr_query(path), list) else {
             // A file system without them, or a file that cannot be read, which its own opening says.
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let (user, others): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| keeps_user && name.starts_with(USER_PREFIX));
@@ -513,7 +514,7 @@ impl SourceList {
             }
         }
         self.skipped.attributes += u64::from(is_left);
-        Ok(attributes)
+        attributes
     }
 }
 

@@ -75,9 +75,8 @@ impl StagedFile<'_> {
 impl Staging {
     /// For a directory.
     pub fn for_directory(directory: &Arc<OpenDirectory>) -> Self {
-        let (scratch, directory, takes_nameless) =
-            (OnceLock::new(), Arc::clone(directory), directory.files.are_local());
-        Self { scratch, directory, supports_unnamed: takes_nameless.into(), made: AtomicU64::new(0), umask: umask() }
+        let (directory, supports_unnamed) = (Arc::clone(directory), directory.files.are_local().into());
+        Self { scratch: OnceLock::new(), directory, supports_unnamed, made: AtomicU64::new(0), umask: umask() }
     }
 
     /// Makes a file, and gives it its name if there is nothing under it.

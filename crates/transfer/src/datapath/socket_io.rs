@@ -32,10 +32,8 @@ pub struct IoCounts {
 impl IoCounts {
     /// Counts a send without a copy that is completed.
     pub(super) fn count_release(&mut self, done: &Completion) {
-        match done {
-            Completion::Released { copied: true, .. } => self.copied += 1,
-            Completion::Released { copied: false, .. } => self.zero_copied += 1,
-            Completion::Moved { .. } => {}
+        if let Completion::Released { copied, .. } = done {
+            *(if *copied { &mut self.copied } else { &mut self.zero_copied }) += 1;
         }
     }
 }
@@ -77,7 +75,7 @@ impl SocketIo {
         let backend = match wait_mode(setup.mode) {
             Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, setup.timeout)?),
             None => {
-                prepare_for_ring(&stream, setup.timeout)?;
+                set_waiting(&stream, setup.mode, setup.timeout)?;
                 Backend::Ring { stream, requests: Box::new(TransferRing::new(setup.slots(), setup.buffer)?) }
             }
         };
@@ -98,7 +96,7 @@ impl SocketIo {
     pub fn reconnect(&mut self, next: TcpStream) -> Result<()> {
         match (&mut self.backend, wait_mode(self.setup.mode)) {
             (Backend::Ring { stream, requests }, _) => {
-                prepare_for_ring(&next, self.setup.timeout)?;
+                set_waiting(&next, self.setup.mode, self.setup.timeout)?;
                 *stream = next;
                 // Buffers may still be in use by a connection that failed.
                 if (0..requests.slots()).any(|slot| requests.is_in_use(slot)) {
@@ -134,10 +132,7 @@ impl SocketIo {
 
     /// Has the calls of the socket wait as a mode has them, for so long.
     pub fn set_waiting(&self, mode: Mode, timeout: Duration) -> Result<()> {
-        let Some(socket) = self.stream() else { return Ok(()) };
-        socket.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))?;
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))
+        self.stream().map_or(Ok(()), |socket| set_waiting(socket, mode, timeout))
     }
 
     /// Its ring, if it has one.
@@ -321,10 +316,10 @@ fn wait_mode(mode: Mode) -> Option<SocketWaitMode> {
     }
 }
 
-/// Requests that the socket is not ready for wait in the kernel: it must block, and a splice, which a thread of the kernel does,
-/// gives up by itself.
-fn prepare_for_ring(stream: &TcpStream, timeout: Duration) -> Result<()> {
-    stream.set_nonblocking(false)?;
+/// Has the calls of a socket wait as a mode has them. Requests of a ring that the socket is not ready for wait in the kernel: it must block,
+/// and a splice, which a thread of the kernel does, gives up by itself.
+fn set_waiting(stream: &TcpStream, mode: Mode, timeout: Duration) -> Result<()> {
+    stream.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))
 }

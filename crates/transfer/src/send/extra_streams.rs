@@ -10,28 +10,26 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use super::parallel_file::JoinedSendStream;
 use super::{SendSession, Sender, connect, shake_hands};
 use crate::message::{EntryNumber, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{SecureChannel, TransferStream};
+use crate::session_settings::SessionSettings;
 use crate::stage_times::add_elapsed;
 use crate::{Error, Result};
 
 impl Sender {
-    /// Has more connections join the session, once the receiver has said by what.
+    /// Has more connections join the session, once the receiver has said by what: as streams, or one for each file.
     pub(super) fn join(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
         let (session, connector) = (self.request_session()?, self.connector(peer, secret));
-        for _ in 1..self.options.settings.streams {
-            self.extra_streams.idle.push(connector.join(session)?);
+        let SessionSettings { streams, connection, .. } = self.options.settings;
+        if connection == ConnectionLifetime::PerFile {
+            self.connect_for_file = Some(Box::new(move |file| {
+                let mut channel = connector.connect()?;
+                channel.send(&SenderMessage::Join(JoinRequest { session, file: Some(file) }))?;
+                Ok(channel)
+            }));
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Has each file go over a connection of its own, which joins the session.
-    pub(super) fn connect_for_each(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
-        let (session, connector) = (self.request_session()?, self.connector(peer, secret));
-        self.connect_for_file = Some(Box::new(move |file| {
-            let mut channel = connector.connect()?;
-            channel.send(&SenderMessage::Join(JoinRequest { session, file: Some(file) }))?;
-            Ok(channel)
-        }));
+        self.extra_streams.idle = (1..streams).map(|_| connector.join(session)).collect::<Result<_>>()?;
         Ok(())
     }
 

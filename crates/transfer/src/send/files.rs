@@ -32,14 +32,13 @@ const ZERO_BUFFER_BYTES: usize = 4096;
 
 impl<S: TransferStream> SendSession<'_, S> {
     /// Sends the next file, or as many small ones as go together.
-    pub(super) fn send_next(&mut self, wanted_file: WantedFile) -> Result<()> {
-        let source = Arc::clone(&self.collection.sources[wanted_file.number]);
-        let number = wanted_file.number;
+    pub(super) fn send_next(&mut self, WantedFile { number, valid_blocks }: WantedFile) -> Result<()> {
+        let source = Arc::clone(&self.collection.sources[number]);
         self.open_file_connection(number)?;
         if source.entry.is_small() {
-            self.send_small(wanted_file)?;
+            self.send_small(number)?;
         } else {
-            self.send_large(&source, &wanted_file)?;
+            self.send_large(number, &source, &valid_blocks)?;
         }
         self.close_file_connection(number)?;
         while self.options.acknowledge && self.unacked.contains_key(&number) {
@@ -49,12 +48,12 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends the whole content of this file and those that follow it.
-    fn send_small(&mut self, wanted_file: WantedFile) -> Result<()> {
+    fn send_small(&mut self, first: usize) -> Result<()> {
         stop_if_asked()?;
         let (mut files, mut content, mut filled) = (Vec::new(), self.take_buffer(), 0);
         let max_bytes = self.limiter.max_burst(MAX_BATCH_BYTES);
-        let mut next = Some(wanted_file);
-        while let Some(WantedFile { number, .. }) = next {
+        let mut next = Some(first);
+        while let Some(number) = next {
             let source = Arc::clone(&self.collection.sources[number]);
             let end = filled + source.bytes() as usize;
             match self.read_small(&source, &mut content[filled..=end]) {
@@ -68,11 +67,11 @@ impl<S: TransferStream> SendSession<'_, S> {
             }
             let room = max_bytes.saturating_sub(filled as u64);
             let is_full = self.options.acknowledge || self.connect_for_file.is_some() || files.len() == MAX_BATCH_FILES;
-            let fits = |wanted_file: &mut WantedFile| {
-                let source = &self.collection.sources[wanted_file.number];
-                source.entry.is_small() && source.bytes() <= room
+            let fits = |file: &mut WantedFile| {
+                let source = &self.collection.sources[file.number];
+                !is_full && source.entry.is_small() && source.bytes() <= room
             };
-            next = if is_full { None } else { self.ready.pop_front_if(fits) };
+            next = self.ready.pop_front_if(fits).map(|file| file.number);
         }
         if !files.is_empty() {
             let verify = self.options.settings.verify;
@@ -109,23 +108,23 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends the blocks of a file that the receiver does not have.
-    fn send_large(&mut self, source: &SourceEntry, wanted_file: &WantedFile) -> Result<()> {
-        let number = wanted_file.number;
+    fn send_large(&mut self, number: usize, source: &SourceEntry, valid_blocks: &[u8]) -> Result<()> {
         let passed = self.settled_bytes;
-        if wanted_file.valid_blocks.is_empty() {
+        if valid_blocks.is_empty() {
             self.unacked.insert(number, ByteCounts::default());
         } else if !self.unacked.contains_key(&number) {
             return Ok(());
         }
-        let sent = match source.open() {
-            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream((source, number), &file),
-            Ok(file) => {
-                self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
-                let is_right = source.check_unchanged(&file).and_then(|()| self.check_mapping(source, &file));
-                is_right.and_then(|()| self.send_blocks(source, wanted_file, &file))
+        let sent = source.open().and_then(|file| {
+            let outgoing = OutgoingFile { number: number as EntryNumber, source, file: &file, valid_blocks };
+            if source.entry.kind == EntryKind::Stream {
+                return self.send_stream(outgoing);
             }
-            Err(error) => Err(error),
-        };
+            self.without_attributes += u64::from(self.counts_attributes && source.has_attributes(&file));
+            source.check_unchanged(&file)?;
+            self.check_mapping(source, &file)?;
+            self.send_blocks(outgoing)
+        });
         match sent {
             Err(why) if why.is_per_file() => {
                 self.settled_bytes = passed;
@@ -145,32 +144,30 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
-    fn send_blocks(&mut self, source: &SourceEntry, wanted_file: &WantedFile, file: &File) -> Result<()> {
+    fn send_blocks(&mut self, outgoing: OutgoingFile<'_>) -> Result<()> {
+        let OutgoingFile { number, source, file, valid_blocks } = outgoing;
         let count = blocks::block_count(source.bytes()).max(1);
-        let Some(first) = self.send_parallel(source, wanted_file, file)? else { return Ok(()) };
-        let mut missing = (first..count).filter(|block| !is_bit_set(&wanted_file.valid_blocks, *block)).peekable();
+        let Some(first) = self.send_parallel(outgoing)? else { return Ok(()) };
+        let mut missing = (first..count).filter(|block| !is_bit_set(valid_blocks, *block)).peekable();
         while let Some(block) = missing.next() {
             let range = blocks::block_range(block, source.bytes());
             let mut pieces = data_and_holes(source, file, range).into_iter().peekable();
-            while let Some(((start, end), is_hole)) = pieces.next() {
-                let (file_number, bytes) = (wanted_file.number as EntryNumber, (end - start) as u32);
-                let is_last = missing.peek().is_none() && pieces.peek().is_none();
-                let piece = FilePiece { file: file_number, offset: start, bytes, is_last };
-                if !is_hole {
-                    if is_last {
-                        self.send_last_piece(source, file, piece)?
-                    } else {
-                        self.send_piece(source, file, piece)?
+            while let Some(((offset, end), is_hole)) = pieces.next() {
+                let (bytes, is_last) = ((end - offset) as u32, missing.peek().is_none() && pieces.peek().is_none());
+                let piece = FilePiece { file: number, offset, bytes, is_last };
+                match (is_hole, is_last) {
+                    (true, _) => {
+                        if is_last {
+                            source.check_unchanged_at_end(file)?;
+                        }
+                        self.channels.current().queue(&SenderMessage::Hole(piece))?;
+                        self.count_unacked(number, |amount| amount.holes += u64::from(bytes));
+                        self.advance(bytes.into());
                     }
-                } else {
-                    if is_last {
-                        source.check_unchanged_at_end(file)?;
-                    }
-                    self.channels.current().queue(&SenderMessage::Hole(piece))?;
-                    self.count_unacked(wanted_file.number, |amount| amount.holes += u64::from(bytes));
-                    self.advance(bytes.into());
+                    (false, true) => self.send_last_piece(outgoing, piece)?,
+                    (false, false) => self.send_piece(outgoing, piece)?,
                 }
-                if !self.is_still_wanted(wanted_file.number)? {
+                if !self.is_still_wanted(number)? {
                     return Ok(());
                 }
             }
@@ -179,23 +176,24 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
-    pub(super) fn is_still_wanted(&mut self, number: usize) -> Result<bool> {
+    pub(super) fn is_still_wanted(&mut self, number: EntryNumber) -> Result<bool> {
         stop_if_asked()?;
         self.receive_available()?;
-        let is_refused = self.refused == Some(number);
+        let is_refused = self.refused == Some(number as usize);
         if is_refused {
             let why = "the receiver wants no more of it".to_owned();
-            self.channels.first.send(&SenderMessage::Abandoned { file: number as EntryNumber, why })?;
+            self.channels.first.send(&SenderMessage::Abandoned { file: number, why })?;
         }
         Ok(!is_refused)
     }
 
     /// Sends the piece with which the receiver has the whole file: its end only when all is read, and is still what was offered.
-    fn send_last_piece(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
+    fn send_last_piece(&mut self, outgoing: OutgoingFile<'_>, piece: FilePiece) -> Result<()> {
+        let OutgoingFile { source, file, .. } = outgoing;
         let bytes = self.limiter.max_burst(PART_BYTES as u64).min(piece.bytes.into()) as u32;
         let before = piece.bytes - bytes;
         if before > 0 {
-            self.send_piece(source, file, FilePiece { bytes: before, is_last: false, ..piece })?;
+            self.send_piece(outgoing, FilePiece { bytes: before, is_last: false, ..piece })?;
         }
         let end = FilePiece { offset: piece.offset + u64::from(before), bytes, ..piece };
         let mut buffer = self.take_buffer();
@@ -210,19 +208,24 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends a piece whose bytes are these.
     fn send_block(&mut self, piece: FilePiece, content: &[u8]) -> Result<()> {
-        self.channels.current().queue(&SenderMessage::Block(piece))?;
-        self.count_unacked(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
+        self.announce_block(piece)?;
         let mut hasher = Hasher::new();
         self.send_part(content, &mut hasher)?;
         self.send_digest(&hasher)
     }
 
     /// Sends a piece of a file.
-    pub(super) fn send_piece(&mut self, source: &SourceEntry, file: &File, piece: FilePiece) -> Result<()> {
-        self.channels.current().queue(&SenderMessage::Block(piece))?;
-        self.count_unacked(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
-        let is_whole = self.send_range(file, piece.range())?;
-        if is_whole { Ok(()) } else { Err(shortened_error(source, file)) }
+    pub(super) fn send_piece(&mut self, outgoing: OutgoingFile<'_>, piece: FilePiece) -> Result<()> {
+        self.announce_block(piece)?;
+        match self.send_range(outgoing.file, piece.range())? {
+            true => Ok(()),
+            false => Err(shortened_error(outgoing.source, outgoing.file)),
+        }
+    }
+
+    fn announce_block(&mut self, piece: FilePiece) -> Result<()> {
+        self.count_unacked(piece.file, |amount| amount.moved += u64::from(piece.bytes));
+        self.channels.current().queue(&SenderMessage::Block(piece))
     }
 
     /// Sends as many bytes as were announced, by the method that is due.
@@ -342,14 +345,14 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends what is read from a pipe, or a file that states no size, until its end.
-    fn send_stream(&mut self, (source, number): (&SourceEntry, usize), input: &File) -> Result<()> {
+    fn send_stream(&mut self, OutgoingFile { number, source, file, .. }: OutgoingFile<'_>) -> Result<()> {
         let mut offset = 0;
         let mut buffer = vec![0; self.limiter.max_burst(PART_BYTES as u64) as usize];
         loop {
-            let read = self.channels.first.times.time_file(|| read_next(input, &mut buffer));
+            let read = self.channels.first.times.time_file(|| read_next(file, &mut buffer));
             let count = read.map_err(|error| FileError::call("read", source.display_path(), error))?;
             stop_if_asked()?;
-            let piece = FilePiece { file: number as EntryNumber, offset, bytes: count as u32, is_last: count == 0 };
+            let piece = FilePiece { file: number, offset, bytes: count as u32, is_last: count == 0 };
             self.send_block(piece, &buffer[..count])?;
             self.channels.current().flush()?;
             offset += count as u64;
@@ -358,6 +361,16 @@ impl<S: TransferStream> SendSession<'_, S> {
             }
         }
     }
+}
+
+/// A large file that is being sent.
+#[derive(Clone, Copy)]
+pub(super) struct OutgoingFile<'a> {
+    pub(super) number: EntryNumber,
+    pub(super) source: &'a SourceEntry,
+    pub(super) file: &'a File,
+    /// A bit for each block that the receiver has.
+    pub(super) valid_blocks: &'a [u8],
 }
 
 /// Reads the content of a small file, if it is what was offered, into room for a byte more: that there is none shows its end without

@@ -98,8 +98,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     pub(super) fn on_decision(&mut self, decision: EntryDecision) -> Result<()> {
         let number = self.decided;
-        let source =
-            self.collection.sources[..self.offered].get(number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
+        let source = self.collection.sources[..self.offered].get(number).ok_or(UNKNOWN_FILE)?;
         let source = Arc::clone(source);
         self.decided += 1;
         let is_dry = self.options.settings.dry_run;
@@ -108,7 +107,9 @@ impl<S: TransferStream> SendSession<'_, S> {
             EntryDecision::Made => !source.is_file(),
             EntryDecision::Unchanged | EntryDecision::Refused(_) => true,
         };
-        Error::ensure(is_possible, UNKNOWN_FILE)?;
+        if !is_possible {
+            return Err(UNKNOWN_FILE);
+        }
         match decision {
             EntryDecision::Wanted | EntryDecision::Resumed if is_dry => {
                 self.planned.push(source.display_path().to_owned())
@@ -139,11 +140,10 @@ impl<S: TransferStream> SendSession<'_, S> {
         is_all: bool,
     ) -> Result<()> {
         let number = file as usize;
-        let source = Arc::clone(self.collection.sources.get(number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?);
-        let ResumeInfo { valid_blocks, next_block } =
-            self.resumed.get_mut(&number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
+        let source = Arc::clone(self.collection.sources.get(number).ok_or(UNKNOWN_FILE)?);
+        let ResumeInfo { valid_blocks, next_block } = self.resumed.get_mut(&number).ok_or(UNKNOWN_FILE)?;
         // Each block is read once, however often the receiver would speak of it.
-        let next = first.checked_add(digests.len() as u32).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
+        let next = first.checked_add(digests.len() as u32).ok_or(UNKNOWN_FILE)?;
         let is_next = first == std::mem::replace(next_block, next);
         let is_possible = is_next && u64::from(next) <= blocks::block_count(source.bytes());
         Error::ensure(is_possible, "it speaks of blocks that it cannot have")?;

@@ -3,7 +3,6 @@
 //! All streams take blocks of it from one place, the first one too, and the last block is left to the first one: when it goes,
 //! the receiver has said of all others that it has them. Between two pieces of its own the first one has others begin and stop.
 
-use std::fs::File;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Teller, channel};
@@ -11,14 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use super::files::{read_or_zero, shortened_error};
+use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
-use super::{SendSession, WantedFile, stop_if_asked};
+use super::{SendSession, stop_if_asked};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
-use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::message::{FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
-use crate::source::SourceEntry;
 use crate::wire::Hasher;
 use crate::{Error, Result};
 use kelvin_sys::thread_spawn::ThreadBuilder;
@@ -33,10 +31,7 @@ const MIN_TIMED_PIECE_BYTES: u64 = 1 << 20;
 
 /// A file whose blocks are sent over several streams, and which of them are next.
 struct BlockQueue<'a> {
-    source: &'a SourceEntry,
-    file: &'a File,
-    number: EntryNumber,
-    valid_blocks: &'a [u8],
+    outgoing: OutgoingFile<'a>,
     next: Mutex<NextBlock>,
     /// The last block, which is not among them.
     last: u64,
@@ -58,9 +53,10 @@ impl BlockQueue<'_> {
     /// The next block.
     fn next_block(&self) -> Option<FilePiece> {
         let mut next = self.lock();
-        let block = (next.block..self.last).find(|block| !is_bit_set(self.valid_blocks, *block))?;
+        let block = (next.block..self.last).find(|block| !is_bit_set(self.outgoing.valid_blocks, *block))?;
         *next = NextBlock { block: block + 1, left: next.left.saturating_sub(1) };
-        Some(FilePiece { file: self.number, offset: block * BLOCK_BYTES, bytes: BLOCK_BYTES as u32, is_last: false })
+        let (file, offset) = (self.outgoing.number, block * BLOCK_BYTES);
+        Some(FilePiece { file, offset, bytes: BLOCK_BYTES as u32, is_last: false })
     }
 
     /// Bytes that are left to be taken.
@@ -196,7 +192,7 @@ impl JoinedSendStream {
                 answers.on_answer(answer)?;
             }
             if !is_whole {
-                answers.failed.get_or_insert(shortened_error(split.source, split.file));
+                answers.failed.get_or_insert(shortened_error(split.outgoing.source, split.outgoing.file));
             }
             if answers.failed.is_some() {
                 split.clear();
@@ -215,7 +211,7 @@ impl JoinedSendStream {
         let (mut is_whole, mut hasher) = (true, Hasher::new());
         for (start, part) in blocks::parts(piece.range(), split.limiter.max_burst(PART_BYTES as u64)) {
             let part = &mut self.buffer[..part];
-            is_whole &= read_or_zero(split.file, part, start);
+            is_whole &= read_or_zero(split.outgoing.file, part, start);
             if split.verify {
                 hasher.update(part);
             }
@@ -255,24 +251,18 @@ impl BlockAnswers {
 impl<S: TransferStream> SendSession<'_, S> {
     /// Sends all blocks of a file but the last one over all streams, if there are several streams and blocks; returns the first
     /// block that was not sent, or nothing if the file is not wanted any more.
-    pub(super) fn send_parallel(
-        &mut self,
-        source: &SourceEntry,
-        wanted_file: &WantedFile,
-        file: &File,
-    ) -> Result<Option<u64>> {
-        let is_missing = |block: &u64| !is_bit_set(&wanted_file.valid_blocks, *block);
-        let last = (0..blocks::block_count(source.bytes())).rfind(is_missing).unwrap_or_default();
+    pub(super) fn send_parallel(&mut self, outgoing: OutgoingFile<'_>) -> Result<Option<u64>> {
+        let is_missing = |block: &u64| !is_bit_set(outgoing.valid_blocks, *block);
+        let last = (0..blocks::block_count(outgoing.source.bytes())).rfind(is_missing).unwrap_or_default();
         let is_alone =
             self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|tuner| tuner.max_useful() == 1);
         // Where the holes are is said in order.
-        if is_alone || source.has_holes || (0..last).find(is_missing).is_none() {
+        if is_alone || outgoing.source.has_holes || (0..last).find(is_missing).is_none() {
             return Ok(Some(0));
         }
-        let (number, pace) = (wanted_file.number as EntryNumber, self.limiter.clone());
-        let (valid_blocks, verify) = (&wanted_file.valid_blocks, self.options.settings.verify);
+        let (limiter, verify) = (self.limiter.clone(), self.options.settings.verify);
         let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
-        let split = BlockQueue { source, file, number, valid_blocks, next, last, limiter: &pace, verify };
+        let split = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
         let (progress, news) = channel();
         let is_wanted = std::thread::scope(|scope| {
             let mut team = ParallelStreams::new(scope, &split, progress);
@@ -304,7 +294,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             match news.recv_timeout(KEEPALIVE_INTERVAL) {
                 Ok(bytes) => self.count_sent(split, bytes),
                 Err(RecvTimeoutError::Disconnected) => return Ok(true),
-                Err(RecvTimeoutError::Timeout) if self.is_still_wanted(split.number as usize)? => {
+                Err(RecvTimeoutError::Timeout) if self.is_still_wanted(split.outgoing.number)? => {
                     self.channels.first.send(&SenderMessage::Digests(Vec::new()))?;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
@@ -319,19 +309,14 @@ impl<S: TransferStream> SendSession<'_, S> {
         block: FilePiece,
         news: &Receiver<u64>,
     ) -> Result<bool> {
-        let split = team.split;
-        let mut done = 0;
-        while done < block.bytes {
+        let (split, mut offset) = (team.split, block.offset);
+        while offset < block.range().end {
             self.apply_tuning(team)?;
-            let bytes = self.bytes_at_once().min((block.bytes - done).into()) as u32;
-            self.send_piece(
-                split.source,
-                split.file,
-                FilePiece { offset: block.offset + u64::from(done), bytes, ..block },
-            )?;
-            done += bytes;
+            let bytes = self.bytes_at_once().min(block.range().end - offset) as u32;
+            self.send_piece(split.outgoing, FilePiece { offset, bytes, ..block })?;
+            offset += u64::from(bytes);
             news.try_iter().for_each(|bytes| self.count_sent(split, bytes));
-            if !self.is_still_wanted(split.number as usize)? {
+            if !self.is_still_wanted(block.file)? {
                 return Ok(false);
             }
         }
@@ -389,7 +374,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             return Ok(());
         }
         if !std::mem::replace(&mut team.is_announced, true) {
-            self.channels.first.send(&SenderMessage::Split(team.split.number))?;
+            self.channels.first.send(&SenderMessage::Split(team.split.outgoing.number))?;
         }
         self.has_parallel_streams = true;
         let started = self.extra_streams.idle.drain(..more).try_for_each(|joined| team.start(joined));
@@ -404,7 +389,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// This many bytes went over another stream.
     fn count_sent(&mut self, split: &BlockQueue<'_>, bytes: u64) {
-        self.count_unacked(split.number as usize, |amount| amount.moved += bytes);
+        self.count_unacked(split.outgoing.number, |amount| amount.moved += bytes);
         self.advance(bytes);
     }
 }

@@ -252,15 +252,13 @@ impl StreamTuner {
         if self.unanswered > 0 {
             return Ok(());
         }
-        match self.stage {
-            TunerStage::Moment(comparison, None, _) => {
-                self.stage = TunerStage::Moment(comparison, Some((arrived, time)), false);
-            }
+        self.stage = match self.stage {
+            TunerStage::Moment(comparison, None, _) => TunerStage::Moment(comparison, Some((arrived, time)), false),
             TunerStage::Moment(comparison, Some((first, _)), _) => {
-                self.stage = self.end_moment(comparison, arrived.since(&first), (arrived, time));
+                self.end_moment(comparison, arrived.since(&first), (arrived, time))
             }
-            _ => {}
-        }
+            stage => stage,
+        };
         Ok(())
     }
 

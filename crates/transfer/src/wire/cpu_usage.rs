@@ -2,6 +2,7 @@
 //!
 //! A thread that never waits is a limit, and so is a CPU saturated by arriving packets; neither shows in the other.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -145,8 +146,7 @@ impl CpuSample {
         });
         // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
-        let cpu =
-            cpus.max_by(|first, second| rank(first).partial_cmp(&rank(second)).unwrap_or(std::cmp::Ordering::Equal));
+        let cpu = cpus.max_by(|first, second| rank(first).partial_cmp(&rank(second)).unwrap_or(Ordering::Equal));
         CpuUsage { busiest_thread: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
     }
 }

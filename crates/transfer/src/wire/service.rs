@@ -45,8 +45,7 @@ impl<'a> TestSession<'a> {
     /// # Errors
     /// That none is free.
     pub fn begin(channel: &'a mut ControlChannel, limits: &'a AgentLimits, running: &SlotPool) -> Result<Self> {
-        let slot =
-            running.acquire().ok_or_else(|| Error::RefusedByAgent("it serves as many tests as it may".into()))?;
+        let slot = running.acquire().ok_or_else(|| refused("it serves as many tests as it may"))?;
         Ok(Self { channel, limits, max_running: slot.taken(), slot, begun: Instant::now() })
     }
 
@@ -76,9 +75,9 @@ impl<'a> TestSession<'a> {
             AgentRequest::Accept => report.arrived = self.accept_connections()?,
             AgentRequest::ServeFiles(options) => self.serve_files(options, files)?,
             AgentRequest::Count | AgentRequest::End => {
-                return Err(Error::RefusedByAgent("no test is running".into()));
+                return Err(refused("no test is running"));
             }
-            _ => return Err(Error::RefusedByAgent("no server of files is running".into())),
+            _ => return Err(refused("no server of files is running")),
         }
         let used = read_usage(UsageScope::Thread).since(before);
         report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
@@ -94,10 +93,8 @@ impl<'a> TestSession<'a> {
             Transport::Udp => self.limits.max_message_bytes.min(MAX_DATAGRAM_BYTES),
         };
         match bytes {
-            0 => Err(Error::RefusedByAgent("a message must have at least one byte".into())),
-            _ if bytes > max_bytes => {
-                Err(Error::RefusedByAgent(format!("a message may have at most {max_bytes} bytes")))
-            }
+            0 => Err(refused("a message must have at least one byte")),
+            _ if bytes > max_bytes => Err(refused(format!("a message may have at most {max_bytes} bytes"))),
             _ => Ok(()),
         }
     }
@@ -289,8 +286,7 @@ impl<'a> TestSession<'a> {
     /// Starts a server of files, and answers what is asked of it until the client ends it or says nothing for too long. There is never
     /// another one of this client.
     fn serve_files(&mut self, options: &FileServerOptions, start: Option<&StartFileServer>) -> Result<()> {
-        let start =
-            start.ok_or_else(|| Error::RefusedByAgent("it serves no files: start it with --serve DIR".into()))?;
+        let start = start.ok_or_else(|| refused("it serves no files: start it with --serve DIR"))?;
         let host: Box<dyn FileHost> = start(options, self.test_address()?).map_err(Error::RefusedByAgent)?;
         self.send(&AgentResponse::Serving(host.info()))?;
         loop {
@@ -348,18 +344,22 @@ fn return_cookie(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -
     let mut received = Cookie::default();
     deadline.read_full(stream, &mut received, "begin with the cookie")?;
     if !cookies_match(&received, cookie) {
-        return Err(Error::RefusedByAgent("another cookie".into()));
+        return Err(refused("another cookie"));
     }
     deadline.write_full(stream, cookie, "read the cookie")?;
     match deadline.read_full(stream, &mut [0], "close the connection") {
         Err(Error::Closed) => Ok(()),
-        Ok(()) => Err(Error::RefusedByAgent("more than the cookie".into())),
+        Ok(()) => Err(refused("more than the cookie")),
         Err(error) => Err(error),
     }
 }
 
+fn refused(why: impl Into<String>) -> Error {
+    Error::RefusedByAgent(why.into())
+}
+
 fn not_ended() -> Error {
-    Error::RefusedByAgent("one test must end before the next one begins".into())
+    refused("one test must end before the next one begins")
 }
 
 fn timed_out(limits: &AgentLimits) -> Error {

@@ -30,10 +30,8 @@ impl TestSocketOptions {
     /// load a module, which nobody may do remotely.
     pub(crate) fn check(&self, limits: &AgentLimits) -> Result<()> {
         if self.buffers.is_some_and(|bytes| bytes > limits.max_buffer_bytes) {
-            return Err(Error::RefusedByAgent(format!(
-                "a socket's buffer may have at most {} KiB",
-                limits.max_buffer_bytes >> 10
-            )));
+            let kibibytes = limits.max_buffer_bytes >> 10;
+            return Err(Error::RefusedByAgent(format!("a socket's buffer may have at most {kibibytes} KiB")));
         }
         let Some(name) = &self.congestion_control else { return Ok(()) };
         let known = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
@@ -155,21 +153,16 @@ impl Interface {
 
 impl fmt::Display for Interface {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, driver, bits_per_second, largest_packet, offloads } = self;
-        write!(out, "{name} (driver {}, ", driver.as_deref().unwrap_or("unknown"))?;
-        match bits_per_second {
-            Some(bits) => write!(out, "advertises {} Mbit/s, ", bits / 1e6)?,
-            None => write!(out, "advertises no rate, ")?,
-        }
-        match largest_packet {
-            Some(bytes) => write!(out, "MTU {bytes}, ")?,
-            None => write!(out, "MTU unknown, ")?,
-        }
-        match offloads {
-            Some(on) if on.is_empty() => write!(out, "no offloads)"),
-            Some(on) => write!(out, "offloads {})", on.join(" ")),
-            None => write!(out, "offloads unknown)"),
-        }
+        let driver = self.driver.as_deref().unwrap_or("unknown");
+        let rate = self.bits_per_second.map(|bits| format!("{} Mbit/s", bits / 1e6));
+        let mtu = self.largest_packet.map_or("unknown".into(), |bytes| bytes.to_string());
+        let offloads = match self.offloads.as_deref() {
+            Some([]) => "no offloads".into(),
+            Some(on) => format!("offloads {}", on.join(" ")),
+            None => "offloads unknown".into(),
+        };
+        let (name, rate) = (&self.name, rate.as_deref().unwrap_or("no rate"));
+        write!(out, "{name} (driver {driver}, advertises {rate}, MTU {mtu}, {offloads})")
     }
 }
 
@@ -229,7 +222,7 @@ mod tests {
             driver: Some("ixgbe".into()),
             bits_per_second: Some(1e10),
             largest_packet: Some(9000),
-            offloads: offloads,
+            offloads,
         };
         assert_eq!(known.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
         let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use kelvin_sys::net;
+use kelvin_sys::net::{self, socket_queues::received_bytes};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::{LastProgress, SILENCE_BEFORE_CHECK, TestSession, not_ended, stream_error};
+use super::{LastProgress, SILENCE_BEFORE_CHECK, TestSession, not_ended, refused, stream_error};
 use crate::error::is_timeout;
 use crate::wire::admission::AgentLimits;
 use crate::wire::cpu_usage::{CpuUsageMeter, ThreadClocks};
@@ -37,13 +37,12 @@ impl TestSession<'_> {
     ) -> Result<TestReport> {
         let max_streams = self.limits.max_streams;
         if count == 0 || count > max_streams {
-            return Err(Error::RefusedByAgent(format!("a test has from 1 to {max_streams} connections")));
+            return Err(refused(format!("a test has from 1 to {max_streams} connections")));
         }
         options.check(self.limits)?;
         let listener = self.listen()?;
-        let refused =
-            |error| Error::RefusedByAgent(format!("the kernel of the agent's host does not grant{options}: {error}"));
-        options.apply(&listener).map_err(refused)?;
+        let not_granted = |error| refused(format!("the kernel of the agent's host does not grant{options}: {error}"));
+        options.apply(&listener).map_err(not_granted)?;
         let streams = self.accept_streams(&listener, count)?;
         drop(listener);
         for stream in &streams {
@@ -63,7 +62,7 @@ impl TestSession<'_> {
     pub(super) fn serve_datagrams(&mut self, bytes: u32) -> Result<TestReport> {
         if bytes as usize <= size_of::<Cookie>() {
             let min_bytes = size_of::<Cookie>() + 1;
-            return Err(Error::RefusedByAgent(format!("a counted datagram must have at least {min_bytes} bytes")));
+            return Err(refused(format!("a counted datagram must have at least {min_bytes} bytes")));
         }
         let (socket, cookie) = self.introduced_socket()?;
         net::set_buffers(&socket, DATAGRAM_BUFFER_BYTES).map_err(Error::call("set up the test"))?;
@@ -91,7 +90,7 @@ impl TestSession<'_> {
             let first = test.sockets.iter().find_map(TestSocket::stream);
             let stream = first.and_then(|first| TcpEndInfo::of_socket(first).ok());
             test.stop();
-            let panicked = |_| Error::RefusedByAgent("a thread of the agent panicked".into());
+            let panicked = |_| refused("a thread of the agent panicked");
             let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).flatten());
             let ends = ends.collect::<Result<Vec<[u64; 2]>>>()?;
             outcome?;
@@ -170,13 +169,10 @@ impl CountedTest<'_> {
     /// what has gathered would show more than the network carries.
     fn counts(&self) -> Result<TestCounts> {
         // Each began with its cookie.
-        let received_bytes =
-            |stream| Ok(net::socket_queues::received_bytes(stream)?.saturating_sub(size_of::<Cookie>() as u64));
-        let received =
-            self.sockets.iter().filter_map(TestSocket::receiving).map(received_bytes).sum::<kelvin_sys::Result<u64>>();
-        let received = received.map_err(Error::call("count what arrived"))?;
-        let is_taken = self.sockets.iter().any(|source| source.receiving().is_some());
-        let bytes = if is_taken { received } else { self.bytes.load(Ordering::Relaxed) };
+        let received_bytes = |stream| Ok(received_bytes(stream)?.saturating_sub(size_of::<Cookie>() as u64));
+        let received = self.sockets.iter().filter_map(TestSocket::receiving).map(received_bytes);
+        let received = received.collect::<kelvin_sys::Result<Vec<u64>>>().map_err(Error::call("count what arrived"))?;
+        let bytes = if received.is_empty() { self.bytes.load(Ordering::Relaxed) } else { received.iter().sum() };
         let nanoseconds = self.begun.elapsed().as_nanos() as u64;
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|count| count.load(Ordering::Relaxed));
         let dropped = self.sockets.iter().map(|source| match source {

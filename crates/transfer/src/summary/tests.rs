@@ -1,0 +1,352 @@
+use super::*;
+
+/// Thousandths of the time of a transfer of 2 s.
+const fn thousandths_of_transfer(thousandths: u64) -> u64 {
+    thousandths * 2_000_000
+}
+
+/// One end: its CPU time, and what it waited for its files.
+fn end_load(cpu: u64, file_wait: u64) -> EndLoad {
+    let times = StageTimes {
+        file_wait: thousandths_of_transfer(file_wait),
+        file: thousandths_of_transfer(file_wait),
+        ..StageTimes::default()
+    };
+    EndLoad { cpu: thousandths_of_transfer(cpu), times, ..EndLoad::default() }
+}
+
+fn summary(sender: EndLoad, receiver: EndLoad) -> TransferSummary {
+    let sent = SenderReport {
+        nanoseconds: thousandths_of_transfer(1000),
+        failed: 0,
+        load: sender,
+        carried: None,
+        expected: None,
+        method: None,
+        chosen: None,
+    };
+    TransferSummary {
+        moved: MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(1_000_000_000) },
+        settings: SessionSettings::DEFAULT,
+        streams: 1,
+        sent,
+        received: ReceiverReport { since: 0, load: receiver, costs: None, unwritten_bytes: None, method: None },
+    }
+}
+
+fn with_receiver(load: EndLoad, summary: TransferSummary) -> TransferSummary {
+    TransferSummary { received: ReceiverReport { load, ..summary.received }, ..summary }
+}
+
+fn limit_sentence(sender: EndLoad, receiver: EndLoad) -> String {
+    summary(sender, receiver).limit_sentence()
+}
+
+#[test]
+fn limiting_stage_is_named() {
+    let idle = end_load(100, 0);
+    assert_eq!(
+        limit_sentence(end_load(90, 910), idle),
+        "limited by the source's disk, which was waited for 91 % of the time"
+    );
+    assert_eq!(
+        limit_sentence(idle, end_load(50, 900)),
+        "limited by the target's disk, which was waited for 90 % of the time"
+    );
+    let flushing =
+        EndLoad { times: StageTimes { sync: thousandths_of_transfer(800), ..StageTimes::default() }, ..idle };
+    assert!(limit_sentence(idle, flushing).starts_with("limited by the target's disk, "));
+    let mut mostly = summary(idle, end_load(900, 0));
+    mostly.settings.sync = true;
+    mostly.received.since = thousandths_of_transfer(1500);
+    mostly.received.load.times = StageTimes { sync: thousandths_of_transfer(1500), ..StageTimes::default() };
+    assert_eq!(mostly.limit_sentence(), "limited by the target's disk, which was waited for 60 % of the time");
+    assert!(mostly.to_string().ends_with("; flushed to the target's disk in 3.00 s more"), "{mostly}");
+    let asked = EndLoad {
+        times: StageTimes { limit: thousandths_of_transfer(930), ..StageTimes::default() },
+        ..end_load(50, 0)
+    };
+    assert_eq!(limit_sentence(asked, idle), "held back by the limit that was set, 93 % of the time");
+}
+
+/// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes this many thousandths of that.
+fn waiting_summary(full: u64, carried: LinkUsage) -> TransferSummary {
+    let bytes = thousandths_of_transfer(full) / 100;
+    let moved = MovedFiles { files: 1, small: 0, amount: ByteCounts::from_sent(bytes / 2) };
+    let waiting = summary(end_load(100, 0), end_load(100, 0));
+    let sent = SenderReport { carried: Some(LinkUsage { bytes, ..carried }), ..waiting.sent };
+    TransferSummary { moved, sent, ..waiting }
+}
+
+const RATE: u64 = 10_000_000;
+
+#[test]
+fn full_and_idle_link_are_distinguished() {
+    let known = LinkUsage { link_rate: Some(RATE), ..LinkUsage::default() };
+    let full = waiting_summary(970, known);
+    assert_eq!(full.limit_sentence(), "limited by the link, which was full 97 % of the time at 10.0 MB/s");
+    // An end that works meanwhile does not make it less full; one that never waits for it is the limit.
+    let works = with_receiver(end_load(550, 0), full);
+    assert_eq!(works.limit_sentence(), full.limit_sentence());
+    let busy = with_receiver(end_load(970, 0), full);
+    assert!(busy.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", busy.limit_sentence());
+    let idle = waiting_summary(
+        200,
+        LinkUsage { response_wait: thousandths_of_transfer(780), answers: 2, round_trip: 50_000, ..known },
+    );
+    assert_eq!(
+        idle.limit_sentence(),
+        "what limited it is not known: both ends waited 70 % of the time, the sender for answers 78 % of the time, and the link was idle \
+         80 % of the time; kelvin study peer would measure the link alone"
+    );
+    assert!(full.is_predictable() && !idle.is_predictable());
+    // Another stream, which was no faster, has carried some of it.
+    let moved = MovedFiles { amount: ByteCounts::from_sent(thousandths_of_transfer(970) / 100), ..full.moved };
+    let shared = TransferSummary { moved, ..waiting_summary(500, known) };
+    assert_eq!(shared.limit_sentence(), full.limit_sentence());
+    let half = waiting_summary(500, known);
+    assert!(
+        half.limit_sentence().starts_with("limited by no part alone: the link was the busiest, 50 %"),
+        "{}",
+        half.limit_sentence()
+    );
+}
+
+#[test]
+fn losses_and_full_link_are_distinguished() {
+    let known = LinkUsage { link_rate: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
+    let of = |retransmitted, link_round_trip| {
+        waiting_summary(970, LinkUsage { retransmitted, link_round_trip, ..known }).limit_sentence()
+    };
+    let full = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
+    assert_eq!(of(4, 41_000_000), full);
+    assert_eq!(of(60, 55_000_000), format!("{full}; 1.20 % of the segments were sent again"));
+    assert_eq!(
+        of(60, 41_000_000),
+        "limited by losses on the link, or by a limit of its rate that drops what is above it, 97 % of the time: 1.20 % of the segments \
+         were sent again, and round trips took 41.0 ms, no longer than without a queue (40.0 ms)"
+    );
+    // Its rate is not known, since it went up and down.
+    let unknown = LinkUsage {
+        link_rate: None,
+        retransmitted: 60,
+        link_round_trip: 41_000_000,
+        busy: thousandths_of_transfer(950),
+        ..known
+    };
+    assert!(
+        waiting_summary(970, unknown)
+            .limit_sentence()
+            .starts_with("limited by losses on the link, or by a limit of its rate ")
+    );
+    let rarely = waiting_summary(970, LinkUsage { busy: thousandths_of_transfer(300), ..unknown }).limit_sentence();
+    assert!(rarely.starts_with("what limited it is not known: "), "{rarely}");
+}
+
+#[test]
+fn link_rate_needs_unlimited_moment() {
+    let short = waiting_summary(800, LinkUsage::default());
+    let words = "what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 % of the time, and the rate \
+                 of the link is not known; kelvin study peer would measure the link alone";
+    assert_eq!(short.limit_sentence(), words);
+    assert!(!short.is_predictable());
+    // An end that always works is the limit whatever the link can.
+    let slow = with_receiver(end_load(900, 0), waiting_summary(1000, LinkUsage::default()));
+    assert!(slow.limit_sentence().starts_with("limited by the CPU of the receiver, "), "{}", slow.limit_sentence());
+}
+
+#[test]
+fn response_waits_are_named_round_trips() {
+    let known = LinkUsage {
+        answers: 40,
+        round_trip: thousandths_of_transfer(20),
+        response_wait: thousandths_of_transfer(850),
+        link_rate: Some(RATE),
+        ..LinkUsage::default()
+    };
+    assert_eq!(
+        waiting_summary(100, known).limit_sentence(),
+        "limited by round trips: the sender waited for 40 answers, each of which takes 40.0 ms or more; the link was idle 90 % of \
+         the time"
+    );
+    let unknown = summary(end_load(100, 0), end_load(100, 0));
+    assert_eq!(
+        unknown.limit_sentence(),
+        "limited by the connection, for which both ends waited 90 % of the time, and of which nothing is known"
+    );
+    assert!(!unknown.is_predictable());
+}
+
+#[test]
+fn full_window_or_buffer_is_named() {
+    let known = LinkUsage { round_trip: 40_000_000, busy: thousandths_of_transfer(990), ..LinkUsage::default() };
+    let window = LinkUsage { window_limited: thousandths_of_transfer(850), window: 4 << 20, ..known };
+    let words = "limited by the receiver's window: 4.00 MiB over 40.0 ms, full 85 % of the time";
+    assert_eq!(waiting_summary(300, window).limit_sentence(), words);
+    // What it lets through is not what the link can.
+    let window = waiting_summary(990, window);
+    assert_eq!(window.limit_sentence(), words);
+    let older = waiting_summary(990, LinkUsage { window_limited: thousandths_of_transfer(850), ..known });
+    assert_eq!(older.limit_sentence(), "limited by the receiver's window, over 40.0 ms, full 85 % of the time");
+    let buffer = waiting_summary(
+        300,
+        LinkUsage {
+            buffer_limited: thousandths_of_transfer(700),
+            window_limited: thousandths_of_transfer(100),
+            buffer: 200 << 10,
+            ..known
+        },
+    );
+    assert_eq!(buffer.limit_sentence(), "limited by the sender's buffer: 200 KiB over 40.0 ms, full 80 % of the time");
+    // A receiver that does not read fills it as well.
+    let slow = with_receiver(end_load(50, 900), window);
+    assert!(slow.limit_sentence().starts_with("limited by the target's disk, "), "{}", slow.limit_sentence());
+}
+
+#[test]
+fn multi_stream_link_uses_first_stream() {
+    let several = TransferSummary {
+        streams: 4,
+        ..waiting_summary(
+            250,
+            LinkUsage { busy: thousandths_of_transfer(950), link_rate: Some(RATE), ..LinkUsage::default() },
+        )
+    };
+    assert_eq!(several.limit_sentence(), "limited by the link, for which both ends waited 90 % of the time");
+    // All of them are busy at once, and a window holds each back for a fifth of that.
+    let carried = LinkUsage {
+        busy: 4 * thousandths_of_transfer(950),
+        window_limited: 4 * thousandths_of_transfer(190),
+        link_rate: Some(RATE),
+        ..LinkUsage::default()
+    };
+    let several = TransferSummary { streams: 4, ..waiting_summary(250, carried) };
+    assert!((several.window_full_share() - 0.2).abs() < 1e-9, "{}", several.window_full_share());
+    assert!(several.limit_sentence().starts_with("limited by the link, "), "{}", several.limit_sentence());
+    // What holds neither back need not be the link, where that was never seen to.
+    let unseen = TransferSummary {
+        streams: 4,
+        ..waiting_summary(250, LinkUsage { busy: thousandths_of_transfer(950), ..LinkUsage::default() })
+    };
+    assert!(
+        unseen
+            .limit_sentence()
+            .starts_with("what limited it is not known: both ends waited 90 % of the time, the sender for answers 0 %")
+            && unseen.limit_sentence().contains("and the rate of the link is not known; "),
+        "{}",
+        unseen.limit_sentence()
+    );
+}
+
+#[test]
+fn running_and_runnable_ends_are_distinguished() {
+    let idle = end_load(400, 0);
+    let times = |times: [u64; 4]| {
+        let [file, verify, cipher, connection] = times.map(thousandths_of_transfer);
+        StageTimes { file, verify, cipher, connection, ..StageTimes::default() }
+    };
+    let busy = EndLoad { times: times([200, 300, 250, 250]), ..end_load(970, 0) };
+    assert_eq!(
+        limit_sentence(busy, idle),
+        "limited by the CPU of the sender, busy 97 % of the time, most of it hashing"
+    );
+    let busy = EndLoad { times: times([200, 100, 0, 700]), ..end_load(970, 0) };
+    assert_eq!(
+        limit_sentence(idle, busy),
+        "limited by the CPU of the receiver, busy 97 % of the time, most of it receiving"
+    );
+    let kept =
+        EndLoad { ready: thousandths_of_transfer(550), throttled: thousandths_of_transfer(700), ..end_load(400, 0) };
+    assert_eq!(
+        limit_sentence(kept, idle),
+        "limited by the CPU quota of the sender, which kept it from running 55 % of the time"
+    );
+    let crowded = EndLoad { ready: thousandths_of_transfer(500), ..end_load(450, 300) };
+    assert_eq!(
+        limit_sentence(idle, crowded),
+        "limited by the CPU of the receiver, which other work had 50 % of the time"
+    );
+}
+
+#[test]
+fn each_storage_kind_has_own_wording() {
+    let of = |storage| {
+        let waits = EndLoad { storage, ..end_load(50, 900) };
+        limit_sentence(end_load(100, 0), waits)
+    };
+    assert!(of(StorageKind::Pipe).starts_with("limited by what reads the receiver's standard output, which was"));
+    assert!(of(StorageKind::Served).starts_with("limited by whoever serves the target's file system, "));
+}
+
+#[test]
+fn sentence_has_amount_rate_and_limit() {
+    let slow = summary(end_load(300, 0), end_load(50, 900));
+    assert_eq!(
+        slow.to_string(),
+        "moved 1 file, 954 MiB, in 2.00 s from connecting to the last byte: 500 MB/s, encrypted, verified; limited by the \
+         target's disk, which was waited for 90 % of the time"
+    );
+    let expected = Some(RatePrediction { low: 1_000_000_000, rate: 1_500_000_000, high: 1_800_000_000 });
+    let method = Some(SendMethod::Sendfile);
+    let sent = SenderReport { expected, method, ..slow.sent };
+    let received = ReceiverReport { unwritten_bytes: Some(700 << 20), ..slow.received };
+    let more = TransferSummary { sent, received, ..slow }.to_string();
+    assert!(more.contains(", encrypted, verified, by sendfile; limited by "), "{more}");
+    let received = ReceiverReport { method: Some(ReceiveMethod::Splice), ..slow.received };
+    let both = TransferSummary { sent: SenderReport { method, ..slow.sent }, received, ..slow }.to_string();
+    assert!(both.contains(", verified, by sendfile, received by splice; limited by "), "{both}");
+    assert!(more.contains(": 500 MB/s (1.00 to 1.80 GB/s predicted), encrypted, "), "{more}");
+    assert_eq!(range_text(&RatePrediction { low: 999_900_000, rate: 1, high: 123_456 }), "1.00 GB/s to 120 kB/s");
+    let split = TransferSummary { streams: 4, ..slow }.to_string();
+    assert!(split.contains(": 500 MB/s, over 4 streams, encrypted, "), "{split}");
+    let chosen = Some(StreamChoice { streams: 4, thousandths: 3120, no_faster: Some(8) });
+    let faster = TransferSummary { streams: 4, sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
+    assert!(faster.contains(", over 4 streams (3.1 times the rate of one, 8 no faster), encrypted, "), "{faster}");
+    let chosen = Some(StreamChoice { streams: 1, thousandths: 1000, no_faster: Some(2) });
+    let one = TransferSummary { sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
+    assert!(one.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{one}");
+    let settings = SessionSettings { connection: ConnectionLifetime::PerFile, ..SessionSettings::DEFAULT };
+    let apart = TransferSummary { settings, ..slow }.to_string();
+    assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
+    assert!(more.ends_with(" % of the time; up to 700 MiB not yet on the target's disk"), "{more}");
+    let amount = ByteCounts { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
+    let partly = TransferSummary { moved: MovedFiles { amount, ..slow.moved }, ..slow };
+    assert!(partly.to_string().starts_with("moved 1 file, 8 MiB (3 MiB there from before, 1 MiB of holes), in 2.00 s"));
+    let moved = MovedFiles { files: 3, ..slow.moved };
+    let settings = SessionSettings { verify: false, ..SessionSettings::DEFAULT };
+    let even = TransferSummary { moved, settings, ..summary(end_load(500, 0), end_load(550, 0)) }.to_string();
+    let words = "not verified; limited by no part alone: the CPU of the receiver was the busiest, 55 % of the time";
+    assert!(even.ends_with(words) && even.starts_with("moved 3 files, "), "{even}");
+}
+
+/// The other end's figures are its own, and may be anything.
+#[test]
+fn extreme_figures_are_handled() {
+    let all = u64::MAX;
+    let times =
+        StageTimes { file: all, file_wait: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
+    let most = EndLoad { times, cpu: all, ready: all, throttled: all, storage: StorageKind::Disk };
+    for load in [EndLoad::default(), most] {
+        for (most, streams) in [(None, 1), (Some(0), 1), (Some(all), 2)] {
+            let carried = LinkUsage {
+                bytes: all,
+                busy: all,
+                window_limited: all,
+                buffer_limited: all,
+                window: all,
+                buffer: all,
+                link_rate: most,
+                round_trip: all,
+                link_round_trip: all,
+                segments: all,
+                retransmitted: all,
+                answers: all,
+                response_wait: all,
+            };
+            let mut odd = TransferSummary { streams, ..summary(load, load) };
+            (odd.sent.nanoseconds, odd.sent.carried) = (0, Some(carried));
+            let shares = odd.stages().into_iter().chain(odd.utilisation());
+            assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share.share)), "{odd}");
+        }
+    }
+}
