@@ -224,7 +224,7 @@ impl Error {
     }
 
     /// Adds what was tried to a failed call; one whose time was over is not meant here.
-    pub fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub fn call(doing: &'static str) -> impl Fn(io::Error) -> Self + Copy {
         move |source| match source.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Closed,
             _ => Self::Call { doing, source },

@@ -43,10 +43,9 @@ pub struct PageTableEntries {
 /// No device; failed calls.
 pub fn read_entries() -> Result<PageTableEntries> {
     let (sender, mut receiver) = (KernelSocket::open(KmodDevice::Sender)?, KernelSocket::open(KmodDevice::Receiver)?);
-    let failed = |doing| Error::call(doing);
     Ok(PageTableEntries {
-        sender: sender_entries(&sender).map_err(failed("look at the sender's page"))?,
-        receiver: receiver_entries((&sender, &mut receiver)).map_err(failed("look at the receiver's page"))?,
+        sender: sender_entries(&sender).map_err(Error::call("look at the sender's page"))?,
+        receiver: receiver_entries((&sender, &mut receiver)).map_err(Error::call("look at the receiver's page"))?,
     })
 }
 

@@ -187,10 +187,9 @@ type Reconnect<'a, M> = dyn FnMut(&mut DataPath<M>) -> Result<()> + 'a;
 /// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
 /// not reply.
 pub fn send(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions, prepare: PrepareSocket) -> Result<RawTotals> {
-    let mut path =
-        SendPath::new(connect_local(to, how.setup.timeout, prepare)?, how.setup).map_err(Error::Connection)?;
-    let mut reconnect =
-        |path: &mut SendPath| path.reconnect(connect_local(to, how.setup.timeout, prepare)?).map_err(Error::Connection);
+    let connect = || connect_local(to, how.setup.timeout, prepare);
+    let mut path = SendPath::new(connect()?, how.setup).map_err(Error::Connection)?;
+    let mut reconnect = |path: &mut SendPath| path.reconnect(connect()?).map_err(Error::Connection);
     send_all(&mut path, &mut reconnect, files, how)
 }
 

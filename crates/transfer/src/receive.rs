@@ -237,11 +237,8 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
 
     fn on_rejected(&self, peer: SocketAddr, why: Error) {
         // Only authenticated senders learn that there is no place.
-        let is_authenticated = matches!(why, Error::ServerFull(_));
-        (self.receiver.on_event)(
-            peer,
-            if is_authenticated { SessionEvent::Fault(why) } else { SessionEvent::Rejected(why) },
-        );
+        let event = if matches!(why, Error::ServerFull(_)) { SessionEvent::Fault } else { SessionEvent::Rejected };
+        (self.receiver.on_event)(peer, event(why));
     }
 }
 

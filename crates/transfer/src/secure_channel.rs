@@ -405,8 +405,12 @@ impl<S: TransferStream> SecureChannel<S> {
     /// # Errors
     /// A failed call.
     pub(crate) fn is_input_available(&self) -> Result<bool> {
-        let is_readable = || self.stream.is_readable(Duration::ZERO).map_err(Error::call(POLL_STEP));
-        Ok(self.input.len() > 0 || is_readable()?)
+        Ok(self.input.len() > 0 || self.is_readable()?)
+    }
+
+    /// Whether something has come that was not read.
+    fn is_readable(&self) -> Result<bool> {
+        self.stream.is_readable(Duration::ZERO).map_err(Error::call(POLL_STEP))
     }
 
     /// Fills the first bytes of a buffer with those of files, which a message announced. Encrypted ones come without a copy where
@@ -615,8 +619,7 @@ impl<S: TransferStream> SecureChannel<S> {
 
     /// Reads what has come, if anything has, and if there is room for it.
     fn fill_input(&mut self) -> Result<()> {
-        let failed = Error::call(POLL_STEP);
-        if self.input.len() < INPUT_BYTES / 2 && self.stream.is_readable(Duration::ZERO).map_err(failed)? {
+        if self.input.len() < INPUT_BYTES / 2 && self.is_readable()? {
             match self.read_some(INPUT_BYTES, false) {
                 Ok(0) => return Err(Error::Closed),
                 Ok(_) => {}
@@ -633,7 +636,7 @@ impl<S: TransferStream> SecureChannel<S> {
         }
         let begun = Instant::now();
         loop {
-            if self.stream.is_readable(Duration::ZERO).map_err(Error::call(POLL_STEP))? {
+            if self.is_readable()? {
                 self.spin_policy.on_success();
                 return Ok(true);
             }

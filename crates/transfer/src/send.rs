@@ -276,7 +276,9 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             let has_offered = self.offer()?;
             self.receive_available()?;
             if self.space == SpaceCheck::Insufficient {
-                self.find_all()?;
+                // How much it is must be known before more is sent.
+                self.collection.find_all()?;
+                self.send_total()?;
             } else if let Some(next) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
                 self.send_next(next)?;
             } else if has_offered {

@@ -273,20 +273,10 @@ pub struct SourceList {
 }
 
 impl SourceList {
-    /// Finds what a user named. A symbolic link is followed, and sent by its own name.
+    /// Finds what a user named. A symbolic link is followed, and sent by its own name. What is in the directories is found later.
     ///
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
-    pub fn collect(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let mut list = Self::begin(paths, keep)?;
-        list.find_all()?;
-        Ok(list)
-    }
-
-    /// Like `collect`, but what is in the directories is found later.
-    ///
-    /// # Errors
-    /// As for [`SourceList::collect`].
     pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
         let mut list = Self {
             counts_attributes: keep.attributes == AttributePolicy::CountWhenSent,
@@ -296,6 +286,14 @@ impl SourceList {
             ..Self::default()
         };
         paths.iter().try_for_each(|path| list.add_named(path))?;
+        Ok(list)
+    }
+
+    /// Like `begin`, with all that is in the directories.
+    #[cfg(test)]
+    pub(crate) fn collect(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
+        let mut list = Self::begin(paths, keep)?;
+        list.find_all()?;
         Ok(list)
     }
 

@@ -67,14 +67,8 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(has_more)
     }
 
-    /// Finds all, where the receiver has no room for as much as it may be, before more is sent.
-    pub(super) fn find_all(&mut self) -> Result<()> {
-        self.collection.find_all()?;
-        self.send_total()
-    }
-
     /// Says how much there is once all is found; more than there was said to be at most is no more known to find room.
-    fn send_total(&mut self) -> Result<()> {
+    pub(super) fn send_total(&mut self) -> Result<()> {
         let bytes = self.collection.stored_bytes().unwrap_or_default();
         if self.collection.is_complete() && self.space != SpaceCheck::TotalFits {
             self.space = SpaceCheck::TotalFits;
@@ -98,19 +92,12 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     pub(super) fn on_decision(&mut self, decision: EntryDecision) -> Result<()> {
         let number = self.decided;
-        let source = self.collection.sources[..self.offered].get(number).ok_or(UNKNOWN_FILE)?;
-        let source = Arc::clone(source);
+        let source = Arc::clone(self.collection.sources[..self.offered].get(number).ok_or(UNKNOWN_FILE)?);
         self.decided += 1;
         let is_dry = self.options.settings.dry_run;
-        let is_possible = match decision {
-            EntryDecision::Wanted | EntryDecision::Resumed => source.is_file(),
-            EntryDecision::Made => !source.is_file(),
-            EntryDecision::Unchanged | EntryDecision::Refused(_) => true,
-        };
-        if !is_possible {
-            return Err(UNKNOWN_FILE);
-        }
         match decision {
+            EntryDecision::Wanted | EntryDecision::Resumed if !source.is_file() => return Err(UNKNOWN_FILE),
+            EntryDecision::Made if source.is_file() => return Err(UNKNOWN_FILE),
             EntryDecision::Wanted | EntryDecision::Resumed if is_dry => {
                 self.planned.push(source.display_path().to_owned())
             }

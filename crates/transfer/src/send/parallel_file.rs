@@ -5,7 +5,7 @@
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Teller, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as ChannelSender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
 use super::{SendSession, stop_if_asked};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
-use crate::message::{FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
@@ -79,8 +79,8 @@ struct RunningStream<'scope> {
 /// The streams that carry blocks of a file beside the first one.
 struct ParallelStreams<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    split: &'env BlockQueue<'env>,
-    progress: Option<Teller<u64>>,
+    queue: &'env BlockQueue<'env>,
+    progress: Option<ChannelSender<u64>>,
     running: Vec<RunningStream<'scope>>,
     /// Those that were told to stop.
     stopping: Vec<RunningStream<'scope>>,
@@ -92,10 +92,10 @@ struct ParallelStreams<'scope, 'env> {
 }
 
 impl<'scope, 'env> ParallelStreams<'scope, 'env> {
-    fn new(scope: &'scope Scope<'scope, 'env>, split: &'env BlockQueue<'env>, progress: Teller<u64>) -> Self {
+    fn new(scope: &'scope Scope<'scope, 'env>, queue: &'env BlockQueue<'env>, progress: ChannelSender<u64>) -> Self {
         Self {
             scope,
-            split,
+            queue,
             progress: Some(progress),
             running: Vec::new(),
             stopping: Vec::new(),
@@ -116,12 +116,12 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
 
     fn start(&mut self, mut joined: JoinedSendStream) -> std::io::Result<()> {
         let Some(progress) = self.progress.clone() else { return Ok(()) };
-        let (is_to_stop, split) = (Arc::new(AtomicBool::new(false)), self.split);
+        let (is_to_stop, queue) = (Arc::new(AtomicBool::new(false)), self.queue);
         let stop = Arc::clone(&is_to_stop);
         let work = move || {
-            let sent = joined.send(split, &stop, &progress);
+            let sent = joined.send(queue, &stop, &progress);
             if sent.is_err() {
-                split.clear();
+                queue.clear();
             }
             (joined, sent)
         };
@@ -149,8 +149,7 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
 
     /// All of them, when they have ended.
     fn join_all(mut self) -> (Vec<JoinedSendStream>, Vec<Result<()>>) {
-        self.reduce_to(0);
-        let streams = std::mem::take(&mut self.stopping);
+        let streams = self.running.drain(..).chain(self.stopping.drain(..)).collect();
         (self.join(streams), self.ended)
     }
 
@@ -179,23 +178,23 @@ impl JoinedSendStream {
     }
 
     /// Sends blocks of a file while there are any, it has not failed and this stream is not to stop.
-    fn send(&mut self, split: &BlockQueue<'_>, is_to_stop: &AtomicBool, progress: &Teller<u64>) -> Result<()> {
+    fn send(&mut self, queue: &BlockQueue<'_>, is_to_stop: &AtomicBool, progress: &ChannelSender<u64>) -> Result<()> {
         let mut answers = BlockAnswers::default();
         while !is_to_stop.load(Ordering::Relaxed)
-            && let Some(piece) = split.next_block()
+            && let Some(piece) = queue.next_block()
         {
             answers.outstanding += 1;
-            let is_whole = self.send_block(split, &piece)?;
+            let is_whole = self.send_block(queue, &piece)?;
             // Whoever would hear of it may have given up.
             let _ = progress.send(piece.bytes.into());
             while let Some(answer) = self.channel.try_receive()? {
                 answers.on_answer(answer)?;
             }
             if !is_whole {
-                answers.failed.get_or_insert(shortened_error(split.outgoing.source, split.outgoing.file));
+                answers.failed.get_or_insert(shortened_error(queue.outgoing.source, queue.outgoing.file));
             }
             if answers.failed.is_some() {
-                split.clear();
+                queue.clear();
             }
         }
         // What comes later is of the next file.
@@ -206,20 +205,20 @@ impl JoinedSendStream {
     }
 
     /// Sends a whole block, since so much was announced; says whether the file had all of it.
-    fn send_block(&mut self, split: &BlockQueue<'_>, piece: &FilePiece) -> Result<bool> {
+    fn send_block(&mut self, queue: &BlockQueue<'_>, piece: &FilePiece) -> Result<bool> {
         self.channel.queue(&SenderMessage::Block(*piece))?;
         let (mut is_whole, mut hasher) = (true, Hasher::new());
-        for (start, part) in blocks::parts(piece.range(), split.limiter.max_burst(PART_BYTES as u64)) {
+        for (start, part) in blocks::parts(piece.range(), queue.limiter.max_burst(PART_BYTES as u64)) {
             let part = &mut self.buffer[..part];
-            is_whole &= read_or_zero(split.outgoing.file, part, start);
-            if split.verify {
+            is_whole &= read_or_zero(queue.outgoing.file, part, start);
+            if queue.verify {
                 hasher.update(part);
             }
             self.channel.send_data(part)?;
-            split.limiter.wait_after(part.len() as u64);
+            queue.limiter.wait_after(part.len() as u64);
             stop_if_asked()?;
         }
-        if split.verify {
+        if queue.verify {
             self.channel.queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))?;
         }
         self.channel.flush()?;
@@ -262,12 +261,12 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         let (limiter, verify) = (self.limiter.clone(), self.options.settings.verify);
         let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
-        let split = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
-        let (progress, news) = channel();
+        let queue = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
+        let (progress, sent_bytes) = channel();
         let is_wanted = std::thread::scope(|scope| {
-            let mut team = ParallelStreams::new(scope, &split, progress);
-            let own = self.send_own_share(&mut team, &news);
-            split.clear();
+            let mut team = ParallelStreams::new(scope, &queue, progress);
+            let own = self.send_own_share(&mut team, &sent_bytes);
+            queue.clear();
             let (joined, ended) = team.join_all();
             self.has_parallel_streams = false;
             self.extra_streams.idle.extend(joined);
@@ -278,23 +277,23 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends blocks over the first stream while there are any, and waits until the others have none.
-    fn send_own_share(&mut self, team: &mut ParallelStreams<'_, '_>, news: &Receiver<u64>) -> Result<bool> {
+    fn send_own_share(&mut self, team: &mut ParallelStreams<'_, '_>, sent_bytes: &Receiver<u64>) -> Result<bool> {
         if self.tuner.is_none() {
             self.set_stream_count(team, 1 + self.extra_streams.idle.len())?;
         }
-        while let Some(block) = team.split.next_block() {
-            if !self.send_own_block(team, block, news)? {
+        while let Some(block) = team.queue.next_block() {
+            if !self.send_own_block(team, block, sent_bytes)? {
                 return Ok(false);
             }
         }
         self.channels.first.flush()?;
         team.progress = None;
-        let split = team.split;
+        let number = team.queue.outgoing.number;
         loop {
-            match news.recv_timeout(KEEPALIVE_INTERVAL) {
-                Ok(bytes) => self.count_sent(split, bytes),
+            match sent_bytes.recv_timeout(KEEPALIVE_INTERVAL) {
+                Ok(bytes) => self.count_sent(number, bytes),
                 Err(RecvTimeoutError::Disconnected) => return Ok(true),
-                Err(RecvTimeoutError::Timeout) if self.is_still_wanted(split.outgoing.number)? => {
+                Err(RecvTimeoutError::Timeout) if self.is_still_wanted(number)? => {
                     self.channels.first.send(&SenderMessage::Digests(Vec::new()))?;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
@@ -307,15 +306,15 @@ impl<S: TransferStream> SendSession<'_, S> {
         &mut self,
         team: &mut ParallelStreams<'_, '_>,
         block: FilePiece,
-        news: &Receiver<u64>,
+        sent_bytes: &Receiver<u64>,
     ) -> Result<bool> {
-        let (split, mut offset) = (team.split, block.offset);
-        while offset < block.range().end {
+        let (mut offset, end) = (block.offset, block.range().end);
+        while offset < end {
             self.apply_tuning(team)?;
-            let bytes = self.bytes_at_once().min(block.range().end - offset) as u32;
-            self.send_piece(split.outgoing, FilePiece { offset, bytes, ..block })?;
+            let bytes = self.bytes_at_once().min(end - offset) as u32;
+            self.send_piece(team.queue.outgoing, FilePiece { offset, bytes, ..block })?;
             offset += u64::from(bytes);
-            news.try_iter().for_each(|bytes| self.count_sent(split, bytes));
+            sent_bytes.try_iter().for_each(|bytes| self.count_sent(block.file, bytes));
             if !self.is_still_wanted(block.file)? {
                 return Ok(false);
             }
@@ -334,21 +333,21 @@ impl<S: TransferStream> SendSession<'_, S> {
     fn apply_tuning(&mut self, team: &mut ParallelStreams<'_, '_>) -> Result<()> {
         self.extra_streams.idle.extend(team.take_stopped());
         self.has_parallel_streams = team.in_use() > 1 || !team.stopping.is_empty();
-        let Some(choosing) = &mut self.tuner else { return Ok(()) };
+        let Some(tuner) = &mut self.tuner else { return Ok(()) };
         let (in_use, settled) = (team.in_use(), team.stable_for());
         let now = TunerInput {
             time: Instant::now(),
             in_use,
             stable_for: settled,
             settled_bytes: self.settled_bytes,
-            left: team.split.remaining_bytes(),
+            left: team.queue.remaining_bytes(),
         };
-        match choosing.next_action(&now) {
+        match tuner.next_action(&now) {
             TunerAction::QueryJoin => self.channels.first.send(&SenderMessage::QueryJoin),
             TunerAction::QueryArrived => self.channels.first.send(&SenderMessage::QueryArrived),
             TunerAction::UseStreams(streams) => self.set_stream_count(team, streams as usize),
             TunerAction::Nothing => {
-                if choosing.max_useful() == in_use {
+                if tuner.max_useful() == in_use {
                     // They were no faster.
                     self.extra_streams.idle.clear();
                 }
@@ -374,13 +373,13 @@ impl<S: TransferStream> SendSession<'_, S> {
             return Ok(());
         }
         if !std::mem::replace(&mut team.is_announced, true) {
-            self.channels.first.send(&SenderMessage::Split(team.split.outgoing.number))?;
+            self.channels.first.send(&SenderMessage::Split(team.queue.outgoing.number))?;
         }
         self.has_parallel_streams = true;
         let started = self.extra_streams.idle.drain(..more).try_for_each(|joined| team.start(joined));
         match (started, &mut self.tuner) {
             // Those that could be started are enough where none were asked for.
-            (Err(_), Some(choosing)) => choosing.stop(),
+            (Err(_), Some(tuner)) => tuner.stop(),
             (Err(error), None) => return Err(Error::Thread(error)),
             (Ok(()), _) => {}
         }
@@ -388,8 +387,8 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// This many bytes went over another stream.
-    fn count_sent(&mut self, split: &BlockQueue<'_>, bytes: u64) {
-        self.count_unacked(split.outgoing.number, |amount| amount.moved += bytes);
+    fn count_sent(&mut self, number: EntryNumber, bytes: u64) {
+        self.count_unacked(number, |amount| amount.moved += bytes);
         self.advance(bytes);
     }
 }

@@ -363,17 +363,17 @@ mod tests {
         }
 
         /// Sends all that is left of a file.
-        fn send(&mut self, choosing: &mut StreamTuner) {
+        fn send(&mut self, tuner: &mut StreamTuner) {
             while self.left > 0 {
                 self.time += Duration::from_millis(10);
                 let bytes = ((self.rate)(self.in_use, self.time) / 100).min(self.left);
                 (self.passed, self.left) = (self.passed + bytes, self.left - bytes);
-                self.act(choosing);
+                self.act(tuner);
             }
-            choosing.end_file();
+            tuner.end_file();
         }
 
-        fn act(&mut self, choosing: &mut StreamTuner) {
+        fn act(&mut self, tuner: &mut StreamTuner) {
             let time = self.begun + self.time;
             let progress = TunerInput {
                 time,
@@ -382,15 +382,15 @@ mod tests {
                 settled_bytes: self.passed,
                 left: self.left,
             };
-            match choosing.next_action(&progress) {
+            match tuner.next_action(&progress) {
                 TunerAction::Nothing => {}
                 TunerAction::QueryJoin => {
                     self.asked += 1;
-                    choosing.on_invitation(Some(INVITATION)).unwrap();
+                    tuner.on_invitation(Some(INVITATION)).unwrap();
                 }
                 TunerAction::QueryArrived => {
                     let arrived = ArrivedBytes { bytes: self.passed, nanoseconds: self.time.as_nanos() as u64 };
-                    choosing.on_arrived(arrived, time).unwrap();
+                    tuner.on_arrived(arrived, time).unwrap();
                 }
                 TunerAction::UseStreams(streams) => {
                     self.in_use = streams;
@@ -401,10 +401,10 @@ mod tests {
     }
 
     fn run_tuner(left: u64, rate: impl Fn(u32, Duration) -> u64) -> (Option<StreamChoice>, Vec<u32>) {
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
         let mut link = SimulatedLink::new(left, rate);
-        link.send(&mut choosing);
-        (choosing.choice(), link.used)
+        link.send(&mut tuner);
+        (tuner.choice(), link.used)
     }
 
     #[test]
@@ -451,54 +451,53 @@ mod tests {
 
     #[test]
     fn short_or_limited_transfer_is_not_tuned() {
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
         let mut link = SimulatedLink::new(10 * MIB, |_, _| 9 * MIB);
-        link.send(&mut choosing);
-        assert_eq!((link.asked, link.used, choosing.choice()), (0, vec![1], None));
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, Some(9 * MIB));
+        link.send(&mut tuner);
+        assert_eq!((link.asked, link.used, tuner.choice()), (0, vec![1], None));
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, Some(9 * MIB));
         let mut link = SimulatedLink::new(100 * MIB, |_, _| 9 * MIB);
-        link.send(&mut choosing);
-        assert_eq!((link.asked, choosing.choice()), (0, None));
+        link.send(&mut tuner);
+        assert_eq!((link.asked, tuner.choice()), (0, None));
     }
 
     #[test]
     fn file_end_resets_comparison() {
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
         let mut link = SimulatedLink::new(13 * MIB, |streams, _| u64::from(streams) * 10 * MIB);
-        link.send(&mut choosing);
-        assert!(link.asked == 1 && choosing.choice().is_none() && link.in_use == 2, "{:?}", link.used);
+        link.send(&mut tuner);
+        assert!(link.asked == 1 && tuner.choice().is_none() && link.in_use == 2, "{:?}", link.used);
         (link.in_use, link.left) = (1, 300 * MIB);
-        link.send(&mut choosing);
-        assert_eq!((link.asked, choosing.choice().unwrap().streams), (1, 8));
+        link.send(&mut tuner);
+        assert_eq!((link.asked, tuner.choice().unwrap().streams), (1, 8));
         // A third one goes over as many from its beginning.
         (link.in_use, link.left) = (1, MIB);
-        link.send(&mut choosing);
+        link.send(&mut tuner);
         assert_eq!(link.in_use, 8);
     }
 
     #[test]
     fn refused_or_unrequested_invitation_is_handled() {
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
         assert!(
-            choosing.on_invitation(None).is_err()
-                && choosing.on_arrived(ArrivedBytes::default(), Instant::now()).is_err()
+            tuner.on_invitation(None).is_err() && tuner.on_arrived(ArrivedBytes::default(), Instant::now()).is_err()
         );
-        choosing.stage = TunerStage::Asked;
-        choosing.on_invitation(None).unwrap();
-        assert_eq!((choosing.max_useful(), choosing.choice()), (1, None));
+        tuner.stage = TunerStage::Asked;
+        tuner.on_invitation(None).unwrap();
+        assert_eq!((tuner.max_useful(), tuner.choice()), (1, None));
         for max_streams in [0, 1, u32::MAX] {
-            let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
-            (choosing.stage, choosing.file) = (TunerStage::Asked, Some((Instant::now(), 0)));
-            choosing.on_invitation(Some(JoinInvitation { max_streams, ..INVITATION })).unwrap();
-            assert_eq!(choosing.max_useful(), max_streams.clamp(1, MAX_STREAMS));
-            assert_eq!(matches!(choosing.stage, TunerStage::Over), max_streams < 2);
+            let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
+            (tuner.stage, tuner.file) = (TunerStage::Asked, Some((Instant::now(), 0)));
+            tuner.on_invitation(Some(JoinInvitation { max_streams, ..INVITATION })).unwrap();
+            assert_eq!(tuner.max_useful(), max_streams.clamp(1, MAX_STREAMS));
+            assert_eq!(matches!(tuner.stage, TunerStage::Over), max_streams < 2);
         }
         // After the file for which it was asked, nothing is tried before the next one is seen to be long.
-        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
-        choosing.stage = TunerStage::Asked;
-        choosing.end_file();
-        choosing.on_invitation(Some(INVITATION)).unwrap();
-        assert!(matches!(choosing.stage, TunerStage::Before(None)));
+        let mut tuner = StreamTuner::new(TuningWindow::DEFAULT, None);
+        tuner.stage = TunerStage::Asked;
+        tuner.end_file();
+        tuner.on_invitation(Some(INVITATION)).unwrap();
+        assert!(matches!(tuner.stage, TunerStage::Before(None)));
     }
 
     #[test]

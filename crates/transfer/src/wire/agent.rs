@@ -111,10 +111,8 @@ impl CallerHandler for &Arc<AgentState> {
         (self.log)(peer, &AgentEvent::Authenticated);
         let state = Arc::clone(self);
         let serve = move || {
-            match state.serve_client(ControlChannel::new(stream, halves), peer) {
-                Ok(()) => (state.log)(peer, &AgentEvent::Disconnected),
-                Err(error) => (state.log)(peer, &AgentEvent::Fault(error)),
-            }
+            let served = state.serve_client(ControlChannel::new(stream, halves), peer);
+            (state.log)(peer, &served.map_or_else(AgentEvent::Fault, |()| AgentEvent::Disconnected));
             drop(slot);
         };
         // Without a thread the connection ends, and the client sees that.
@@ -125,8 +123,8 @@ impl CallerHandler for &Arc<AgentState> {
 
     fn on_rejected(&self, peer: SocketAddr, why: Error) {
         // Only authenticated clients learn that there is no place.
-        let is_authenticated = matches!(why, Error::ServerFull(_));
-        (self.log)(peer, &if is_authenticated { AgentEvent::Fault(why) } else { AgentEvent::Rejected(why) });
+        let event = if matches!(why, Error::ServerFull(_)) { AgentEvent::Fault } else { AgentEvent::Rejected };
+        (self.log)(peer, &event(why));
     }
 }
 

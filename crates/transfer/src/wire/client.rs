@@ -225,13 +225,13 @@ fn connect_stream(address: SocketAddr, cookie: &Cookie, sockets: &TestSocketOpti
 
 /// Sends the cookie until it comes back.
 fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
-    let failed = || Error::call("set up the test");
-    socket.set_read_timeout(Some(FIRST_DATAGRAM_TIMEOUT)).map_err(failed())?;
+    let failed = Error::call("set up the test");
+    socket.set_read_timeout(Some(FIRST_DATAGRAM_TIMEOUT)).map_err(failed)?;
     for _ in 0..MAX_FIRST_DATAGRAMS {
-        socket.send(cookie).map_err(failed())?;
+        socket.send(cookie).map_err(failed)?;
         let mut answer = Cookie::default();
         if matches!(socket.recv(&mut answer), Ok(count) if count == cookie.len() && answer == *cookie) {
-            return socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed());
+            return socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed);
         }
     }
     let seconds = (FIRST_DATAGRAM_TIMEOUT * MAX_FIRST_DATAGRAMS).as_secs_f64();
