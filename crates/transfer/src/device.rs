@@ -227,10 +227,15 @@ mod tests {
     #[test]
     fn device_refuses_wildcard_and_unprotected_address() {
         let listen = |address: &str| {
-            let tell = Box::new(|_: SocketAddr, _: SessionEvent| {});
-            let manner = ReceiverOptions::default();
-            let receiver =
-                DeviceReceiver::listen(address.parse().unwrap(), Destination::Nothing, Secret::none(), manner, tell);
+            let on_event = Box::new(|_: SocketAddr, _: SessionEvent| {});
+            let options = ReceiverOptions::default();
+            let receiver = DeviceReceiver::listen(
+                address.parse().unwrap(),
+                Destination::Nothing,
+                Secret::none(),
+                options,
+                on_event,
+            );
             receiver.err().map(|error| error.to_string()).unwrap_or_default()
         };
         for address in ["0.0.0.0:1", "[::]:1", "[::ffff:0.0.0.0]:1"] {

@@ -263,13 +263,13 @@ mod tests {
     fn long_path_error_keeps_reason() {
         for name in ["a".repeat(4000), "\u{4e00}".repeat(255), "\n".repeat(255), "a".repeat(300)] {
             let why = std::io::Error::from_raw_os_error(36);
-            let told = Error::File(kelvin_file::Error::call("make", &PathBuf::from(name), why)).wire_text();
+            let reason = Error::File(kelvin_file::Error::call("make", &PathBuf::from(name), why)).wire_text();
             assert!(
-                told.len() <= MAX_REASON_BYTES
-                    && told.starts_with("cannot make")
-                    && told.contains("File name too long")
+                reason.len() <= MAX_REASON_BYTES
+                    && reason.starts_with("cannot make")
+                    && reason.contains("File name too long")
             );
-            assert!(told.chars().all(kelvin_core::text::is_visible), "{told}");
+            assert!(reason.chars().all(kelvin_core::text::is_visible), "{reason}");
         }
         assert_eq!(Error::DigestMismatch.wire_text(), Error::DigestMismatch.to_string());
         assert_eq!(Error::Refused(Error::DigestMismatch.wire_text()).wire_text(), Error::DigestMismatch.wire_text());

@@ -254,13 +254,13 @@ impl OfferPolicy {
                 staging.publish(&StagedFile { entry, content, path: &|| tree.path(entry), sync })
             }
             _ => {
-                let mut deposit = self.create_incoming(entry)?;
-                deposit.write(content, 0)?;
-                deposit.set_metadata(entry)?;
+                let mut incoming = self.create_incoming(entry)?;
+                incoming.write(content, 0)?;
+                incoming.set_metadata(entry)?;
                 if sync {
-                    deposit.flush()?;
+                    incoming.flush()?;
                 }
-                deposit.commit(entry)
+                incoming.commit(entry)
             }
         }
     }

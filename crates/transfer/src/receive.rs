@@ -143,17 +143,17 @@ impl Receiver {
     /// Serves a connection that knows the secret: one that joins a session, or a sender.
     fn serve_caller(&self, caller: AuthenticatedCaller<ClaimedSlot>) {
         let AuthenticatedCaller { stream, peer, halves, slot } = caller;
-        let tell = |event| (self.on_event)(peer, event);
+        let report = |event| (self.on_event)(peer, event);
         match self.read_first_message(stream, halves) {
             Ok(FirstMessage { channel, handle, message: Ok(SenderMessage::Join(join)) }) => {
-                self.join((&join, slot), (channel, handle)).unwrap_or_else(|why| tell(SessionEvent::Fault(why)));
+                self.join((&join, slot), (channel, handle)).unwrap_or_else(|why| report(SessionEvent::Fault(why)));
             }
-            heard => {
+            first_message => {
                 // Its own, if it has none of a sender yet.
                 let slot = if slot.is_sender_slot { Some(slot.slot) } else { self.sender_slots.acquire() };
                 match slot {
-                    Some(slot) => self.serve_sender(slot, heard, &tell),
-                    None => tell(SessionEvent::Fault(reject(heard))),
+                    Some(slot) => self.serve_sender(slot, first_message, &report),
+                    None => report(SessionEvent::Fault(reject(first_message))),
                 }
             }
         }
@@ -187,14 +187,14 @@ impl Receiver {
         }
     }
 
-    fn serve_sender(&self, _slot: PoolSlot, heard: Result<FirstMessage>, tell: &dyn Fn(SessionEvent)) {
-        tell(SessionEvent::Authenticated);
-        let served = heard.and_then(|FirstMessage { mut channel, message, .. }| {
+    fn serve_sender(&self, _slot: PoolSlot, first_message: Result<FirstMessage>, report: &dyn Fn(SessionEvent)) {
+        report(SessionEvent::Authenticated);
+        let served = first_message.and_then(|FirstMessage { mut channel, message, .. }| {
             let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
-            let session = ReceiveSession::new(&mut channel, policy, tell);
+            let session = ReceiveSession::new(&mut channel, policy, report);
             session.joinable(self.options.method, &self.sessions).serve(message)
         });
-        tell(served.into());
+        report(served.into());
         if self.options.once {
             self.unserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -243,8 +243,8 @@ impl CallerHandler for ScopedReceiver<'_, '_> {
 }
 
 /// Tells a sender that there is no place for it.
-fn reject(heard: Result<FirstMessage>) -> Error {
+fn reject(first_message: Result<FirstMessage>) -> Error {
     let busy = Error::ServerFull(PROTOCOL.listener.role);
     let refusal = ReceiverMessage::Refused(RefusalReason(busy.wire_text()));
-    heard.and_then(|mut heard| heard.channel.send(&refusal)).err().unwrap_or(busy)
+    first_message.and_then(|mut first_message| first_message.channel.send(&refusal)).err().unwrap_or(busy)
 }

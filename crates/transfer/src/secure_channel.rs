@@ -5,6 +5,8 @@
 //! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain bytes
 //! are noticed by their digest, which goes encrypted.
 
+mod spin_policy;
+
 use std::io::{ErrorKind, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -25,6 +27,7 @@ use crate::message::{Blake3Digest, FilePiece};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};
 use crate::stage_times::{StageTimes, add_elapsed, hash_timed};
 use crate::{Error, Result};
+use spin_policy::SpinPolicy;
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
 /// cache.
@@ -45,8 +48,6 @@ const WIDE_WINDOW: usize = 4 * MAX_LOW_WATER;
 /// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
 /// interrupting another processor.
 const SPIN_TIME: Duration = Duration::from_micros(60);
-/// After looking in vain, most waits without looking.
-const MAX_SKIPPED_SPINS: u32 = 64;
 /// How often an end that waits checks whether it is to stop.
 pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What is done, and what is waited for.
@@ -711,36 +712,6 @@ impl<'a, S: TransferStream> SessionChannels<'a, S> {
 /// An encrypted frame without content where bytes of a file were announced.
 const NO_BYTES: Error = Error::ProtocolViolation("it sent fewer bytes of a file than it had announced");
 
-/// Whether it is worth looking for bytes before sleeping: not where they take long to come, and not on one processor, which the
-/// other end may need to send them.
-struct SpinPolicy {
-    is_enabled: bool,
-    /// Waits that pass without looking, and how many passed.
-    to_skip: u32,
-    skipped: u32,
-}
-
-impl SpinPolicy {
-    fn new() -> Self {
-        let is_enabled = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
-        Self { is_enabled, to_skip: 0, skipped: 0 }
-    }
-
-    fn is_due(&mut self) -> bool {
-        let is_due = self.is_enabled && self.skipped >= self.to_skip;
-        self.skipped = if is_due { 0 } else { self.skipped + 1 };
-        is_due
-    }
-
-    fn on_success(&mut self) {
-        self.to_skip = 0;
-    }
-
-    fn on_failure(&mut self) {
-        self.to_skip = (2 * self.to_skip).clamp(1, MAX_SKIPPED_SPINS);
-    }
-}
-
 /// A buffer whose bytes come at its end and are taken at its beginning.
 struct InputBuffer {
     buffer: Box<[u8]>,
@@ -797,25 +768,5 @@ fn pass_interrupted(error: std::io::Error, doing: &'static str) -> Result<()> {
     match error.kind() {
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
         _ => Err(Error::call(doing)(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_spins_back_off() {
-        let mut looking = SpinPolicy { is_enabled: true, to_skip: 0, skipped: 0 };
-        let mut waits_until_due = || {
-            let waits = (1..).find(|_| looking.is_due());
-            looking.on_failure();
-            waits
-        };
-        let waits: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
-        assert_eq!(waits, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
-        looking.on_success();
-        assert!(looking.is_due() && looking.is_due());
-        assert!(!SpinPolicy { is_enabled: false, to_skip: 0, skipped: 0 }.is_due());
     }
 }

@@ -258,9 +258,9 @@ impl JoinedReceiveStream {
     /// The end of the connection; a sender that breaks the protocol.
     pub(crate) fn serve(mut self) -> Result<()> {
         self.channel.set_plain(self.member.shared.settings.plain);
-        let mut took = None;
+        let mut refusal = None;
         loop {
-            self.channel.send(&ReceiverMessage::BlockWritten(took))?;
+            self.channel.send(&ReceiverMessage::BlockWritten(refusal))?;
             let message = loop {
                 // There may be none for long while other files come: a session whose sender is gone ends its streams.
                 self.channel.reset_wait();
@@ -270,7 +270,7 @@ impl JoinedReceiveStream {
                 }
             };
             let SenderMessage::Block(piece) = message else { return Err(Error::ProtocolViolation(NO_BLOCK)) };
-            took = self.receive_block(&piece)?;
+            refusal = self.receive_block(&piece)?;
         }
     }
 

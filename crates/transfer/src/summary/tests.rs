@@ -115,14 +115,14 @@ fn full_and_idle_link_are_distinguished() {
 #[test]
 fn losses_and_full_link_are_distinguished() {
     let known = LinkUsage { link_rate: Some(RATE), segments: 5000, round_trip: 40_000_000, ..LinkUsage::default() };
-    let of = |retransmitted, link_round_trip| {
+    let sentence = |retransmitted, link_round_trip| {
         waiting_summary(970, LinkUsage { retransmitted, link_round_trip, ..known }).limit_sentence()
     };
     let full = "limited by the link, which was full 97 % of the time at 10.0 MB/s";
-    assert_eq!(of(4, 41_000_000), full);
-    assert_eq!(of(60, 55_000_000), format!("{full}; 1.20 % of the segments were sent again"));
+    assert_eq!(sentence(4, 41_000_000), full);
+    assert_eq!(sentence(60, 55_000_000), format!("{full}; 1.20 % of the segments were sent again"));
     assert_eq!(
-        of(60, 41_000_000),
+        sentence(60, 41_000_000),
         "limited by losses on the link, or by a limit of its rate that drops what is above it, 97 % of the time: 1.20 % of the segments \
          were sent again, and round trips took 41.0 ms, no longer than without a queue (40.0 ms)"
     );
@@ -255,10 +255,10 @@ fn running_and_runnable_ends_are_distinguished() {
         limit_sentence(idle, busy),
         "limited by the CPU of the receiver, busy 97 % of the time, most of it receiving"
     );
-    let kept =
+    let throttled =
         EndLoad { ready: thousandths_of_transfer(550), throttled: thousandths_of_transfer(700), ..end_load(400, 0) };
     assert_eq!(
-        limit_sentence(kept, idle),
+        limit_sentence(throttled, idle),
         "limited by the CPU quota of the sender, which kept it from running 55 % of the time"
     );
     let crowded = EndLoad { ready: thousandths_of_transfer(500), ..end_load(450, 300) };
@@ -270,12 +270,12 @@ fn running_and_runnable_ends_are_distinguished() {
 
 #[test]
 fn each_storage_kind_has_own_wording() {
-    let of = |storage| {
+    let sentence = |storage| {
         let waits = EndLoad { storage, ..end_load(50, 900) };
         limit_sentence(end_load(100, 0), waits)
     };
-    assert!(of(StorageKind::Pipe).starts_with("limited by what reads the receiver's standard output, which was"));
-    assert!(of(StorageKind::Served).starts_with("limited by whoever serves the target's file system, "));
+    assert!(sentence(StorageKind::Pipe).starts_with("limited by what reads the receiver's standard output, which was"));
+    assert!(sentence(StorageKind::Served).starts_with("limited by whoever serves the target's file system, "));
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn sentence_has_amount_rate_and_limit() {
     let faster = TransferSummary { streams: 4, sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
     assert!(faster.contains(", over 4 streams (3.1 times the rate of one, 8 no faster), encrypted, "), "{faster}");
     let chosen = Some(StreamChoice { streams: 1, thousandths: 1000, no_faster: Some(2) });
-    let one = TransferSummary { sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
-    assert!(one.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{one}");
+    let single = TransferSummary { sent: SenderReport { chosen, ..slow.sent }, ..slow }.to_string();
+    assert!(single.contains(": 500 MB/s, over one stream (2 were no faster), encrypted, "), "{single}");
     let settings = SessionSettings { connection: ConnectionLifetime::PerFile, ..SessionSettings::DEFAULT };
     let apart = TransferSummary { settings, ..slow }.to_string();
     assert!(apart.contains(": 500 MB/s, over a connection for each file, encrypted, "), "{apart}");
@@ -322,26 +322,26 @@ fn sentence_has_amount_rate_and_limit() {
 /// The other end's figures are its own, and may be anything.
 #[test]
 fn extreme_figures_are_handled() {
-    let all = u64::MAX;
+    let max = u64::MAX;
     let times =
-        StageTimes { file: all, file_wait: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
-    let most = EndLoad { times, cpu: all, ready: all, throttled: all, storage: StorageKind::Disk };
-    for load in [EndLoad::default(), most] {
-        for (most, streams) in [(None, 1), (Some(0), 1), (Some(all), 2)] {
+        StageTimes { file: max, file_wait: max, verify: max, cipher: max, connection: max, sync: max, limit: max };
+    let largest = EndLoad { times, cpu: max, ready: max, throttled: max, storage: StorageKind::Disk };
+    for load in [EndLoad::default(), largest] {
+        for (largest, streams) in [(None, 1), (Some(0), 1), (Some(max), 2)] {
             let carried = LinkUsage {
-                bytes: all,
-                busy: all,
-                window_limited: all,
-                buffer_limited: all,
-                window: all,
-                buffer: all,
-                link_rate: most,
-                round_trip: all,
-                link_round_trip: all,
-                segments: all,
-                retransmitted: all,
-                answers: all,
-                response_wait: all,
+                bytes: max,
+                busy: max,
+                window_limited: max,
+                buffer_limited: max,
+                window: max,
+                buffer: max,
+                link_rate: largest,
+                round_trip: max,
+                link_round_trip: max,
+                segments: max,
+                retransmitted: max,
+                answers: max,
+                response_wait: max,
             };
             let mut odd = TransferSummary { streams, ..summary(load, load) };
             (odd.sent.nanoseconds, odd.sent.carried) = (0, Some(carried));
