@@ -83,19 +83,16 @@ const TRANSFER_NANOSECONDS_PER_BYTE: f64 = 2.5;
 /// What a round of a probe at a case is expected to take beside its timing.
 pub(crate) fn expected_round_time(probe: &Probe, case: &Case) -> Duration {
     let first = probe.metrics.first().map(|metric| metric.id);
-    let known = PROBE_COSTS.iter().find(|cost| Some(cost.metric.id) == first);
-    let time = known.map_or(DEFAULT_ROUND_COST, |cost| cost.fixed + cost.axis_time(case));
-    let whole = if first == Some(file::WHOLE_FILE.id) { whole_file::expected_pass_time(case) } else { None };
-    time + duration_of_nanoseconds(whole.unwrap_or(0.0))
-        + duration_of_nanoseconds(TRANSFER_NANOSECONDS_PER_BYTE * crate::transferred_bytes(case) as f64)
-}
-
-impl ProbeCost {
-    fn axis_time(&self, case: &Case) -> Duration {
-        let of_axis = self.per_unit.and_then(|(axis, each)| Some(axis.number_in(case)? as f64 * each));
-        let times = if mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All) { ALL_CPUS_FACTOR } else { 1.0 };
-        duration_of_nanoseconds(times * of_axis.unwrap_or(0.0))
+    let mut nanoseconds = TRANSFER_NANOSECONDS_PER_BYTE * crate::transferred_bytes(case) as f64;
+    if first == Some(file::WHOLE_FILE.id) {
+        nanoseconds += whole_file::expected_pass_time(case).unwrap_or(0.0);
     }
+    let Some(cost) = PROBE_COSTS.iter().find(|cost| Some(cost.metric.id) == first) else {
+        return DEFAULT_ROUND_COST + duration_of_nanoseconds(nanoseconds);
+    };
+    let per_axis = cost.per_unit.and_then(|(axis, per_unit)| Some(axis.number_in(case)? as f64 * per_unit));
+    let factor = if mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All) { ALL_CPUS_FACTOR } else { 1.0 };
+    cost.fixed + duration_of_nanoseconds(nanoseconds + factor * per_axis.unwrap_or(0.0))
 }
 
 fn duration_of_nanoseconds(nanoseconds: f64) -> Duration {

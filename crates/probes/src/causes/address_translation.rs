@@ -54,9 +54,6 @@ fn apply_huge_pages(scene: &CauseContext<'_>, conditions: &mut RoundConditions) 
 
 fn tlb_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
     let pages = (BYTES.number_in(scene.case)? / BASE_PAGE_BYTES).clamp(1, MAX_TOUCHED_PAGES);
-    let at = |metric: &kelvin_core::Metric| MetricCase {
-        metric: metric.id,
-        case: Case::new().with_number(TOUCHED_PAGES, pages),
-    };
-    Some(FigureDifference { minuend: at(&TLB), subtrahend: at(&TLB_PACKED), factor: 1.0 })
+    let figure = |metric| MetricCase { metric, case: Case::new().with_number(TOUCHED_PAGES, pages) };
+    Some(FigureDifference { minuend: figure(TLB.id), subtrahend: figure(TLB_PACKED.id), factor: 1.0 })
 }

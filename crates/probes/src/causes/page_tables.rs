@@ -38,10 +38,7 @@ fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(
 }
 
 fn fork_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let of = MetricCase { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
-    Some(FigureDifference {
-        minuend: of,
-        subtrahend: MetricCase { metric: PROCESS_FORK.id, case: Case::new() },
-        factor: 1.0,
-    })
+    let minuend = MetricCase { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
+    let subtrahend = MetricCase { metric: PROCESS_FORK.id, case: Case::new() };
+    Some(FigureDifference { minuend, subtrahend, factor: 1.0 })
 }

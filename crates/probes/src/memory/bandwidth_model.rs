@@ -191,8 +191,8 @@ fn width_rate(
 /// All CPUs as this many of one.
 fn scaled_from_one_cpu(facts: &PredictionInputs<'_>, metric: &Metric, of_one: &Case) -> Predicted {
     let one = measured(facts, metric, of_one)?;
-    let all = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * one.clone();
-    Ok(all.clone().between(&one, &all).within_share(TOLERANCE).derived("CPUs times one"))
+    let total = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * one.clone();
+    Ok(total.clone().between(&one, &total).within_share(TOLERANCE).derived("CPUs times one"))
 }
 
 /// As fast as another operation.

@@ -199,25 +199,17 @@ impl SharedLevel {
     }
 }
 
-/// A line that another core has, between two cores of one last-level cache: the way to that cache, from there to the other core, and
-/// back.
-fn through_last_level(facts: &PredictionInputs<'_>) -> Predicted {
-    let unknown = || NoPrediction::new("no working sets are known that L2 alone and L3 alone serve");
-    let [second, third] = latency_model::outer_cache_cases(facts.machine()).ok_or_else(unknown)?;
-    let (second, third) = (measured(facts, &LATENCY, &second)?, measured(facts, &LATENCY, &third)?);
-    // L3 is no nearer than L2, whatever their noise.
-    let line = (2.0 * third.clone() - second).max(third);
-    Ok(line.within(SPREAD).derived("by way of the cache"))
-}
-
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let machine = facts.machine();
     let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
     let common = SharedLevel::between(machine, from, to);
     if common == Some(SharedLevel::Cache)
-        && let Ok(prediction) = through_last_level(facts)
+        && let Some(levels) = latency_model::outer_cache_cases(machine)
+        && let [Ok(second), Ok(third)] = levels.map(|case| measured(facts, &LATENCY, &case))
     {
-        return Ok(prediction);
+        // The way to that cache, from there to the other core, and back. L3 is no nearer than L2, whatever their noise.
+        let line = (2.0 * third.clone() - second).max(third);
+        return Ok(line.within(SPREAD).derived("by way of the cache"));
     }
     let row = CORE_TO_CORE_LATENCIES.row(machine)?;
     let common = common.or_unpredicted(format!("the machine does not report what CPU {from} and CPU {to} share"))?;

@@ -80,30 +80,25 @@ const DROP_RETRY_PAUSE: Duration = Duration::from_millis(1);
 const MAX_MISCOUNT: f64 = 0.01;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case =
-        |read_ahead: ReadAhead, step: usize| Case::new().with_word(read_ahead).with_number(TOUCH_STEP, step as u64);
     let page = page_bytes();
-    let mut cases = vec![case(ReadAhead::On, LONG_STEP_BYTES), case(ReadAhead::Off, page)];
-    if effort > Effort::Quick {
-        cases.push(case(ReadAhead::On, page));
-    }
-    cases
+    let mut cases = vec![(ReadAhead::On, LONG_STEP_BYTES), (ReadAhead::Off, page), (ReadAhead::On, page)];
+    cases.truncate(if effort == Effort::Quick { 2 } else { 3 });
+    let case = |(word, step): (ReadAhead, usize)| Case::new().with_word(word).with_number(TOUCH_STEP, step as u64);
+    cases.into_iter().map(case).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let step = TOUCH_STEP.number_in(case).map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
-    let order = match (ReadAhead::of(case), step) {
-        (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
-        (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(stepped_pages(step)),
-        (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => {
-            Some(shuffled_pages(FILE_BYTES / step, bench.seed()))
-        }
-        // The same touches without read-ahead: a control.
-        (Some(ReadAhead::Off), Some(step)) if step > 0 && step < FILE_BYTES => Some(stepped_pages(step)),
+    let (read_ahead, step) =
+        (required(ReadAhead::of(case), case)?, required(TOUCH_STEP.number_in(case), case)? as usize);
+    let order = match read_ahead {
+        ReadAhead::On if step == page_bytes() => None,
+        ReadAhead::Off if step == page_bytes() => Some(shuffled_pages(FILE_BYTES / step, bench.seed())),
+        // Without read-ahead they are a control.
+        _ if step > 0 && step < FILE_BYTES && step.is_multiple_of(page_bytes()) => Some(stepped_pages(step)),
         _ => return Err(ProbeError::fail(format!("there is no access pattern for the case {case}"))),
     };
     let path = shared_cold_file(bench.scratch())?;
-    let mut cold = ColdFile { read_ahead: ReadAhead::of(case) == Some(ReadAhead::On), path, mapping: None };
+    let mut cold = ColdFile { read_ahead: read_ahead == ReadAhead::On, path, mapping: None };
     let proof = cold.make_cold()?;
     match order {
         Some(order) => time_single_faults(bench, cold, &order, &proof),
@@ -259,19 +254,17 @@ fn shuffled_pages(pages: usize, seed: u64) -> Vec<usize> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    match (ReadAhead::of(case), TOUCH_STEP.number_in(case)) {
-        (Some(ReadAhead::Off), _) => single_page_fault(facts),
-        (Some(ReadAhead::On), Some(step)) if step == page_bytes() as u64 => row_of_faults(facts),
-        (Some(ReadAhead::On), Some(_)) => window_fault(facts),
-        _ => Err(NoPrediction::new("the case has no read-ahead or no step")),
-    }
-}
-
-/// A touch that reads its page and no other.
-fn single_page_fault(facts: &PredictionInputs<'_>) -> Predicted {
-    let minor = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?;
-    let read = measured(facts, &DEVICE_LATENCY, &Case::new())?;
-    Ok((minor + read).within(SPREAD).derived("fault and read"))
+    let (time, name) = match (required(ReadAhead::of(case), case)?, TOUCH_STEP.number_in(case)) {
+        // A touch that reads its page and no other.
+        (ReadAhead::Off, _) => {
+            let minor = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?;
+            (minor + measured(facts, &DEVICE_LATENCY, &Case::new())?, "fault and read")
+        }
+        (ReadAhead::On, Some(step)) if step == page_bytes() as u64 => (row_of_faults(facts)?, "windows of a row"),
+        // A touch that reads a window around its page, beside which the fault is little.
+        (ReadAhead::On, _) => (window_around(facts)?.1, "a window"),
+    };
+    Ok(time.within(SPREAD).derived(name))
 }
 
 /// Bytes of a window that is read around a touch, and the time of its pages, the device's latency and the transfer.
@@ -294,26 +287,16 @@ fn window_around(facts: &PredictionInputs<'_>) -> Predicted<(f64, Expr)> {
 const SEQUENTIAL_WINDOW_FACTOR: f64 = 2.0;
 const FADVISE_SOURCE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles ra_pages";
 
-/// A touch that reads a window around its page, beside which the fault is little.
-fn window_fault(facts: &PredictionInputs<'_>) -> Predicted {
-    let (_, window) = window_around(facts)?;
-    Ok(window.within(SPREAD).derived("a window"))
-}
-
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
-fn row_of_faults(facts: &PredictionInputs<'_>) -> Predicted {
+fn row_of_faults(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let minor = measured(facts, &FAULT_MINOR, &fault::fault_around_case())?;
     let (bytes, window) = window_around(facts)?;
     let pages = fact("pages of a row", ROW_PAGES as f64, Unit::Count, "the case");
-    let mapped = published(
-        "pages of a fault with fault-around",
-        fault::FAULT_AROUND_PAGES,
-        Unit::Count,
-        fault::FAULT_AROUND_SOURCE,
-    );
+    let (name, source) = ("pages of a fault with fault-around", fault::FAULT_AROUND_SOURCE);
+    let mapped = published(name, fault::FAULT_AROUND_PAGES, Unit::Count, source);
     let windows = ((ROW_PAGES * page_bytes()) as f64 / bytes).ceil().max(1.0);
     let row = given("windows", windows, Unit::Count) * window + pages.clone() / mapped * minor;
-    Ok((row / pages).within(SPREAD).derived("windows of a row"))
+    Ok(row / pages)
 }
 
 /// Predicted range, factor either way: device latency varies.

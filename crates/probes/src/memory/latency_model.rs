@@ -99,15 +99,13 @@ impl CacheModel {
 
     /// The point of a level, if there is room for it.
     fn level_case(&self, level: LatencyLevel, machine: &Machine) -> Option<Case> {
-        let beyond = |inner: u64| (2 * inner).next_power_of_two();
-        match level {
-            LatencyLevel::Second => Some(beyond(self.first)).filter(|&bytes| bytes <= self.second.0 / 2),
-            LatencyLevel::Third => {
-                Some(beyond(self.second.0)).filter(|&bytes| self.third.is_some_and(|third| bytes <= third))
-            }
+        let beyond = |inner_bytes: u64| (2 * inner_bytes).next_power_of_two();
+        let (bytes, limit) = match level {
+            LatencyLevel::Second => (beyond(self.first), self.second.0 / 2),
+            LatencyLevel::Third => (beyond(self.second.0), self.third?),
             LatencyLevel::Memory => return Some(latency::fewest_tlb_misses_case(machine)),
-        }
-        .map(latency::base_page_case)
+        };
+        (bytes <= limit).then(|| latency::base_page_case(bytes))
     }
 
     /// The share of the loads that the second level does not serve: where pages lie at random, lines that fall into a set together are more
@@ -242,7 +240,10 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
             return published_level_latency(facts, level);
         }
     }
-    if is_memory_set(machine, case, bytes) {
+    // The set of memory, or a larger one in such pages.
+    let memory = latency::fewest_tlb_misses_case(machine);
+    let is_as_large = BYTES.number_in(&memory).is_some_and(|memory_bytes| bytes >= memory_bytes);
+    if is_as_large && PageSize::of(case) == PageSize::of(&memory) {
         return published_level_latency(facts, LatencyLevel::Memory);
     }
     let known = CacheModel { own_third: known.guest_third_level(facts, case), ..known };
@@ -256,12 +257,6 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
         sum.add_translation(bytes)?;
     }
     Ok(sum.into_prediction())
-}
-
-/// Whether a set is that of memory, or a larger one in such pages.
-fn is_memory_set(machine: &Machine, case: &Case, bytes: u64) -> bool {
-    let point = latency::fewest_tlb_misses_case(machine);
-    PageSize::of(case) == PageSize::of(&point) && BYTES.number_in(&point).is_some_and(|least| bytes >= least)
 }
 
 /// A load from this many bytes of adjacent lines.
@@ -296,7 +291,12 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
         (LatencyLevel::Memory, _) => return published_memory_latency(facts),
         (LatencyLevel::Second, row) => match row.ok().and_then(|row| Some((row.figures.second?, row.source))) {
             Some((cycles, source)) => ([cycles; 2], source),
-            None => return second_level_from_first(facts),
+            // L1 is asked first, then the tags of L2, and its data once they have told where.
+            None => {
+                let accesses = fact("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2");
+                let latency = accesses * measured(facts, &LATENCY_LOAD, &Case::new())?;
+                return Ok(latency.of_value(SECOND_LEVEL_RANGE).derived("three accesses"));
+            }
         },
         (LatencyLevel::Third, row) => {
             let row = row?;
@@ -320,14 +320,7 @@ fn published_memory_latency(facts: &PredictionInputs<'_>) -> Predicted {
     Ok(latency.predict(PredictionBasis::Published, "published main memory"))
 }
 
-/// A hit in L2 of which nothing is published: L1 is asked first, then the tags of L2, and its data once they have told where.
-fn second_level_from_first(facts: &PredictionInputs<'_>) -> Predicted {
-    let accesses = fact("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2");
-    let latency = accesses * measured(facts, &LATENCY_LOAD, &Case::new())?;
-    Ok(latency.of_value(SECOND_LEVEL_RANGE).derived("three accesses"))
-}
-
-/// Accesses of a hit in L2.
+/// Accesses of a hit in L2 of which nothing is published.
 const SECOND_LEVEL_ACCESSES: f64 = 3.0;
 /// Predicted range about these: the published cores take 2.8 to 4.3 times as long as a load from L1.
 const SECOND_LEVEL_RANGE: [f64; 2] = [0.8, 1.5];

@@ -94,8 +94,7 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> ProbeResult<String> {
         let (returned, ran) = time_fork(clock, cell)?;
         child_first += u64::from(ran < returned);
     }
-    let after = read_usage(UsageScope::Thread);
-    let waits = after.voluntary_switches - before.voluntary_switches;
+    let waits = read_usage(UsageScope::Thread).since(before).voluntary_switches;
     let reason =
         format!("the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU");
     fail_if(waits + child_first < UNTIMED_FORKS / 2, reason)?;

@@ -54,14 +54,13 @@ const MIB: u64 = 1 << 20;
 const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
 /// Largest point of a quick run: touching more would take longer than its whole time.
 const QUICK_BYTES: u64 = 64 * MIB;
-/// Largest point where the memory size is unknown.
-const UNKNOWN_MEMORY_BYTES: u64 = 64 * MIB;
 /// Largest point short of a thorough run or a study of it: a larger one would mostly time touching memory, and says nothing of the
 /// cost of a page that this one does not say.
 const DEFAULT_MAX_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = max_bytes(machine).min(by_effort(effort, [QUICK_BYTES, DEFAULT_MAX_BYTES, u64::MAX]));
+    let limit = memory_budget::memory_budget(machine);
+    let most = limit.min(by_effort(effort, [QUICK_BYTES, DEFAULT_MAX_BYTES, u64::MAX]));
     let mut cases = words(page_sizes(machine)).numbers(RESIDENT, &SIZES);
     cases.retain(|case| {
         let bytes = RESIDENT.number_in(case).unwrap_or(0);
@@ -69,13 +68,6 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         bytes <= most && (PageSize::of(case) == Some(PageSize::Base) || bytes > MIB)
     });
     cases
-}
-
-/// Half of the available memory and of the cgroup's limit.
-fn max_bytes(machine: &Machine) -> u64 {
-    let available = machine.memory.available_bytes.get().map(|bytes| bytes / 2);
-    let limit = machine.limits.memory_bytes.get().copied().flatten().map_or(u64::MAX, |bytes| bytes / 2);
-    available.unwrap_or(UNKNOWN_MEMORY_BYTES).min(limit)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

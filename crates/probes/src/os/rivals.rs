@@ -92,8 +92,15 @@ struct PerfComparison {
     perf_arguments: [&'static str; 2],
 }
 
-static SYSCALL_COMPARISON: PerfComparison =
-    PerfComparison { metrics: &RIVAL_COMPARISON_SYSCALL, ours: time_calls, perf_arguments: ["syscall", "basic"] };
+static SYSCALL_COMPARISON: PerfComparison = PerfComparison {
+    metrics: &RIVAL_COMPARISON_SYSCALL,
+    ours: |_, count| {
+        let begun = monotonic();
+        black_box(syscall_loops::libc_getppid_loop(count));
+        Ok((monotonic() - begun) as f64 / count as f64)
+    },
+    perf_arguments: ["syscall", "basic"],
+};
 static PIPE_COMPARISON: PerfComparison =
     PerfComparison { metrics: &RIVAL_COMPARISON_PIPE, ours: time_round_trips, perf_arguments: ["sched", "pipe"] };
 
@@ -108,12 +115,6 @@ fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> ProbeResult {
     bench.note("by its own clock");
     bench.record(work.metrics.other, vec![theirs]);
     Ok(())
-}
-
-fn time_calls(_: &Bench<'_>, count: u64) -> ProbeResult<f64> {
-    let begun = monotonic();
-    black_box(syscall_loops::libc_getppid_loop(count));
-    Ok((monotonic() - begun) as f64 / count as f64)
 }
 
 fn time_round_trips(bench: &Bench<'_>, count: u64) -> ProbeResult<f64> {

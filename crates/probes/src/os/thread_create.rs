@@ -66,15 +66,11 @@ fn describe_counts(starter: &mut ThreadStarter) -> ProbeResult<String> {
     for _ in 0..UNTIMED_THREADS {
         starter.start()?.join()?;
     }
-    let after = read_usage(UsageScope::Process);
-    let each = |before: u64, after: u64| (after - before) as f64 / f64::from(UNTIMED_THREADS);
-    let switches = each(before.voluntary_switches, after.voluntary_switches)
-        + each(before.involuntary_switches, after.involuntary_switches);
+    let used = read_usage(UsageScope::Process).since(before);
+    let per_thread = |count: u64| count as f64 / f64::from(UNTIMED_THREADS);
+    let switches = per_thread(used.voluntary_switches + used.involuntary_switches);
     fail_if(switches < 0.5, format!("{switches:.2} switches per thread: the new threads did not run on this CPU"))?;
-    Ok(format!(
-        "{:.2} page faults and {switches:.2} switches per thread by getrusage",
-        each(before.minor_faults, after.minor_faults)
-    ))
+    Ok(format!("{:.2} page faults and {switches:.2} switches per thread by getrusage", per_thread(used.minor_faults)))
 }
 
 /// pthread_create over fork on the two published machines: 6,023.01 / 42,016.35 ns and 7,404.17 / 57,520.56 ns.

@@ -1,7 +1,5 @@
 //! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
-use kelvin_core::Mitigation;
-
 use crate::prelude::*;
 use crate::published;
 
@@ -75,23 +73,18 @@ fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<S
     Ok((added, unknown))
 }
 
-/// Whether every kernel return is redirected to a safe target, and so mispredicted.
-fn are_returns_steered(mitigations: &[Mitigation]) -> bool {
-    let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
-    says("spec_rstack_overflow", "Safe RET")
-        || says("spec_rstack_overflow", "safe RET")
-        || says("retbleed", "untrained return thunk")
-}
-
 /// The extra core cycles of this many kernel returns under a mitigation; `None` if there is none or it is unknown.
 ///
 /// # Errors
 /// If no cost of a misprediction is published.
 pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) -> Predicted<Option<Expr>> {
-    if !facts.machine().cpu.mitigations.get().is_some_and(|all| are_returns_steered(all)) {
-        return Ok(None);
-    }
-    misprediction_cost(facts, "mitigated returns", returns).map(Some)
+    let mitigations = facts.machine().cpu.mitigations.get().map_or(&[][..], Vec::as_slice);
+    let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
+    // Every kernel return is redirected to a safe target, and so mispredicted.
+    let are_steered = says("spec_rstack_overflow", "Safe RET")
+        || says("spec_rstack_overflow", "safe RET")
+        || says("retbleed", "untrained return thunk");
+    are_steered.then(|| misprediction_cost(facts, "mitigated returns", returns)).transpose()
 }
 
 /// Branches that the mitigation deliberately makes mispredict.
@@ -128,7 +121,7 @@ mod tests {
         machine.kernel.release = Fact::known(release.into(), "a test");
         let mitigations = statuses
             .iter()
-            .map(|&(name, status)| Mitigation { vulnerability: name.into(), status: status.into() })
+            .map(|&(name, status)| kelvin_core::Mitigation { vulnerability: name.into(), status: status.into() })
             .collect();
         machine.cpu.mitigations = Fact::known(mitigations, "a test");
         machine

@@ -12,12 +12,11 @@ use std::time::Duration;
 use kelvin_core::catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
 use kelvin_stats::median;
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
 use kelvin_sys::poll::wait_readable;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use super::link::configure;
+use super::link::{bring_up, enter_namespace};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, is_timeout};
 use crate::prelude::*;
@@ -175,13 +174,11 @@ impl RelayedPath {
 
 /// A new network namespace with a tap interface of this address, and a socket in it; the calling thread stays in it.
 fn tap_end(name: &str, address: Ipv4Addr) -> ProbeResult<(Tap, UdpSocket)> {
-    let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));
-    Namespace::enter_new().map_err(forbidden)?;
+    enter_namespace()?;
     let tap = Tap::new(name).or_skip("needs /dev/net/tun and CAP_NET_ADMIN")?;
     // Neighbour discovery would send other frames, which delay messages; a kernel without IPv6 has none.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
-    configure("ip", &["address", "add", &format!("{address}/30"), "dev", name])?;
-    configure("ip", &["link", "set", name, "up"])?;
+    bring_up(name, address)?;
     Ok((tap, UdpSocket::bind((address, 0))?))
 }
 

@@ -16,9 +16,9 @@ macro_rules! fault {
             kind: ProbeKind::Fault,
             method: super::method("Fails on purpose, to check that the run goes on and reports what happened."),
             metrics: &[&FAULT],
-            cases: |_: &Machine, _: Effort| vec![Case::new().with_word($fault)],
+            cases: |_, _| words(&[$fault]),
             run: $run,
-            predict: super::no_prediction,
+            predict: |_, _, _| Err(NoPrediction::new("a deliberately faulty probe has no value")),
         }
     };
 }

@@ -90,18 +90,14 @@ fn payload_since(now: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
 /// Both ends of a connection over a link shaped to this many bits per second, and its counter.
 fn shaped_link(rate: u64) -> ProbeResult<((Link, Link), Qdisc)> {
     let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
-    let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));
-    let far = Namespace::enter_new().map_err(forbidden)?;
-    let near = Namespace::enter_new().map_err(forbidden)?;
+    let (far, near) = (enter_namespace()?, enter_namespace()?);
     configure("ip", &["link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "far", "mtu", "1500"])?;
     configure("ip", &["link", "set", "far", "netns", &far.path()])?;
-    configure("ip", &["address", "add", &format!("{here}/30"), "dev", "near"])?;
-    configure("ip", &["link", "set", "near", "up"])?;
+    bring_up("near", here)?;
     limit_rate("near", rate).map_err(configure_error)?;
     let shaper = Qdisc::open("near")?;
     far.enter()?;
-    configure("ip", &["address", "add", &format!("{there}/30"), "dev", "far"])?;
-    configure("ip", &["link", "set", "far", "up"])?;
+    bring_up("far", there)?;
     let listener = TcpListener::bind((there, 0))?;
     near.enter()?;
     let link = Link::tcp_pair(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
@@ -109,8 +105,19 @@ fn shaped_link(rate: u64) -> ProbeResult<((Link, Link), Qdisc)> {
     Ok((link, shaper))
 }
 
+/// A new network namespace, in which this thread then is.
+pub(super) fn enter_namespace() -> ProbeResult<Namespace> {
+    Namespace::enter_new().or_skip("needs the right to make a network namespace (root)")
+}
+
+/// Gives an interface of this thread's namespace an address, and sets it up.
+pub(super) fn bring_up(name: &str, address: Ipv4Addr) -> ProbeResult {
+    configure("ip", &["address", "add", &format!("{address}/30"), "dev", name])?;
+    configure("ip", &["link", "set", name, "up"])
+}
+
 /// Runs ip or tc in this thread's namespace.
-pub(super) fn configure(program: &str, arguments: &[&str]) -> ProbeResult {
+fn configure(program: &str, arguments: &[&str]) -> ProbeResult {
     iproute::configure(program, arguments).map_err(configure_error)
 }
 

@@ -54,8 +54,3 @@ const fn method(how: &'static str) -> Method {
         sources: &[],
     }
 }
-
-/// A fault has no value to predict.
-fn no_prediction(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
-    Err(NoPrediction::new("a deliberately faulty probe has no value"))
-}

@@ -227,22 +227,25 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     if *metric == SWITCH_RING_SWITCHES {
         return Ok(switch_count(processes));
     }
-    if *metric == SWITCH_RING_CALLS {
-        return own_work(facts, set);
-    }
-    if set > 0 {
-        return refilled_pass(facts, processes, set);
-    }
-    empty_pass(facts, processes, case)
-}
-
-/// A pass with working sets: one without, and what writing the set takes longer where all of them lie than where it lies alone.
-fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Predicted {
-    let empty =
-        measured(facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0u64))?;
-    let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
-    let pass = empty + (together - alone).at_least_zero();
-    Ok(pass.within(1.5).derived("refilled"))
+    let (time, factor, name) = match (*metric == SWITCH_RING_CALLS, set) {
+        // A pass of one task alone: its calls, and a store to each line of its set.
+        (true, _) => {
+            let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
+            match set {
+                0 => (calls, 1.3, "own calls"),
+                _ => (calls + writing(facts, set, set)?, 1.3, "own calls and writing"),
+            }
+        }
+        (false, 0) => return empty_pass(facts, processes, case),
+        // One without working sets, and what writing the set takes longer where all of them lie than where it lies alone.
+        (false, _) => {
+            let case = Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0);
+            let empty = measured(facts, &SWITCH_RING, &case)?;
+            let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
+            (empty + (together - alone).at_least_zero(), 1.5, "refilled")
+        }
+    };
+    Ok(time.within(factor).derived(name))
 }
 
 /// Adding one to a word in every line of a set, of this many bytes among all that are used in turn. A cache holds what takes two thirds of
@@ -299,15 +302,6 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Pred
         return Ok(pass.derived("switches and translations"));
     }
     Ok(once.within(1.3).derived("switches of a pass"))
-}
-
-/// A pass of one task alone: its calls, and a store to each line of its set.
-fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Predicted {
-    let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;
-    if set == 0 {
-        return Ok(calls.within(1.3).derived("own calls"));
-    }
-    Ok((calls + writing(facts, set, set)?).within(1.3).derived("own calls and writing"))
 }
 
 #[cfg(test)]
