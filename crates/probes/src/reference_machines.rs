@@ -19,7 +19,7 @@ static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
         include_str!("../machines/intel-guest.json"),
         include_str!("../machines/zen-4-guest.json"),
     ]
-    .map(parse_record)
+    .map(|text| serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in machine is wrong: {error}")))
     .into()
 });
 
@@ -105,13 +105,6 @@ fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
 /// change between the two from one millisecond to the next.
 fn has_modes(metric: &Metric, case: &Case) -> bool {
     metric.id == mem::FALSE_SHARING.id && mem::IncrementKind::of(case) == Some(mem::IncrementKind::NonAtomic)
-}
-
-fn parse_record(text: &str) -> ReferenceRecord {
-    match serde_json::from_str(text) {
-        Ok(machine) => machine,
-        Err(error) => panic!("a built-in machine is wrong: {error}"),
-    }
 }
 
 /// Where no formula tells: what does the same kind of work, and so moves with it.

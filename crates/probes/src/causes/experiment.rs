@@ -35,13 +35,8 @@ pub struct ExperimentSubject<'a> {
 
 impl ExperimentSubject<'_> {
     fn context(&self) -> CauseContext<'_> {
-        CauseContext {
-            machine: self.machine,
-            setup: self.setup,
-            probe: self.probe,
-            metric: self.metric,
-            case: &self.case,
-        }
+        let Self { machine, setup, probe, metric, case, .. } = self;
+        CauseContext { machine, setup, probe, metric, case }
     }
 
     /// The probe that measures a metric.
@@ -173,29 +168,24 @@ impl<'a> ExperimentRunner<'a> {
         }
     }
 
-    fn run_round(&mut self, at: usize) -> bool {
-        let Self { subject: question, runner: laboratory, conditions, causes, experiment: kept, pass } = self;
-        let condition = &mut conditions[at];
+    fn run_round(&mut self, index: usize) -> bool {
+        let Self { subject, runner, conditions, causes, experiment, pass } = self;
+        let condition = &mut conditions[index];
         if condition.is_refused || *pass >= condition.passes {
             return true;
         }
-        let mut under = RoundConditions::as_found(&condition.case, question.setup, kept);
+        let mut under = RoundConditions::as_found(&condition.case, subject.setup, experiment);
         for control in &condition.controls {
-            if let Err(reason) = (control.apply)(&question.context(), &mut under) {
+            if let Err(reason) = (control.apply)(&subject.context(), &mut under) {
                 condition.is_refused = true;
                 mark_refused(causes, control.id, &reason);
                 return true;
             }
         }
         condition.effective_case = under.case.clone();
-        let wanted = RoundSpec {
-            probe: condition.probe,
-            case: &under.case,
-            setup: &under.setup,
-            index: *pass,
-            timing: ROUND_TIMING,
-        };
-        let Some(round) = laboratory.run_round(&wanted) else { return false };
+        let RoundConditions { case, setup, .. } = &under;
+        let round = RoundSpec { probe: condition.probe, case, setup, index: *pass, timing: ROUND_TIMING };
+        let Some(round) = runner.run_round(&round) else { return false };
         if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.outcome, condition.controls.first()) {
             condition.is_refused = true;
             mark_refused(causes, control.id, reason);
@@ -232,13 +222,9 @@ impl<'a> ExperimentRunner<'a> {
                 self.add_condition(probe, bystander.case.clone(), &[], u32::MAX);
                 self.add_condition(probe, bystander.case.clone(), &[control], u32::MAX);
             }
-            mechanisms.push(MechanismTrial {
-                description: Name::new(mechanism.how),
-                amount,
-                refused: None,
-                idle_in_guest: mechanism.idle_in_guest.map(Name::new),
-                is_substitute: mechanism.is_substitute,
-            });
+            let (description, is_substitute) = (Name::new(mechanism.how), mechanism.is_substitute);
+            let idle_in_guest = mechanism.idle_in_guest.map(Name::new);
+            mechanisms.push(MechanismTrial { description, amount, refused: None, idle_in_guest, is_substitute });
         }
         self.causes.push(CauseTrial {
             id: Name::new(cause.id),
@@ -265,18 +251,14 @@ impl<'a> ExperimentRunner<'a> {
         let is_same = |one: &&mut ExperimentCondition| {
             one.probe.id == probe.id && one.case == case && ids(&one.controls) == ids(controls)
         };
-        match self.conditions.iter_mut().find(is_same) {
-            Some(known) => known.passes = known.passes.max(passes),
-            None => self.conditions.push(ExperimentCondition {
-                probe,
-                controls: controls.to_vec(),
-                passes,
-                effective_case: case.clone(),
-                case,
-                is_refused: false,
-                rounds: Vec::new(),
-            }),
+        if let Some(known) = self.conditions.iter_mut().find(is_same) {
+            known.passes = known.passes.max(passes);
+            return;
         }
+        let (controls, effective_case, rounds) = (controls.to_vec(), case.clone(), Vec::new());
+        let condition =
+            ExperimentCondition { probe, case, controls, passes, effective_case, is_refused: false, rounds };
+        self.conditions.push(condition);
     }
 }
 

@@ -6,7 +6,7 @@
 use kelvin_core::catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
 use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gettime_loop};
 
-use crate::os::syscall_null;
+use crate::os::syscall_null::{self, TRIAL_CALLS, takes_less_than_half};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -44,8 +44,6 @@ pub(crate) static PROBE: Probe = Probe {
 const VDSO_OVERHEAD_NANOSECONDS: f64 = 5.0;
 /// Clock sources that the vDSO can read (VDSO_CLOCKMODE of each in the kernel's drivers).
 const VDSO_CLOCK_SOURCES: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
-/// Share of a system call's time below which a call cannot have entered the kernel.
-const MAX_USER_MODE_SHARE: f64 = 0.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let all = cpu::KernelClock::ALL;
@@ -60,31 +58,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         cpu::KernelClock::MonotonicCoarse => KernelClock::MonotonicCoarse,
         cpu::KernelClock::ThreadCpu => KernelClock::ThreadCpu,
     };
-    bench.note(describe_kernel_entry(bench, clock)?);
-    bench.time(&CLOCK_GETTIME, |calls| Ok(libc_clock_gettime_loop(clock, calls)?))
-}
-
-/// Whether the library's call enters the kernel, by its time against the bare system call's, in words.
-fn describe_kernel_entry(bench: &Bench<'_>, clock: KernelClock) -> ProbeResult<String> {
-    const CALLS: u64 = 500;
-    let (mut library, mut kernel) = (u64::MAX, u64::MAX);
-    for _ in 0..7 {
-        library = library.min(ticks(bench, || libc_clock_gettime_loop(clock, CALLS))?);
-        kernel = kernel.min(ticks(bench, || clock_gettime_loop(clock, CALLS))?);
-    }
-    let ratio = library as f64 / kernel.max(1) as f64;
-    Ok(if ratio < MAX_USER_MODE_SHARE {
-        "vDSO: less than half the time of the bare system call for the same clock".into()
+    let library = || libc_clock_gettime_loop(clock, TRIAL_CALLS);
+    let is_in_user_mode = takes_less_than_half(bench.clock(), library, || clock_gettime_loop(clock, TRIAL_CALLS));
+    bench.note(if is_in_user_mode {
+        "vDSO: less than half the time of the bare system call for the same clock"
     } else {
-        "system call: more than half the time of the bare system call for the same clock".into()
-    })
-}
-
-fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> ProbeResult<u64> {
-    let clock = bench.clock();
-    let begun = clock.start();
-    work()?;
-    Ok(clock.stop().wrapping_sub(begun))
+        "system call: more than half the time of the bare system call for the same clock"
+    });
+    bench.time(&CLOCK_GETTIME, |calls| Ok(libc_clock_gettime_loop(clock, calls)?))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {

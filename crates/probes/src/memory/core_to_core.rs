@@ -3,6 +3,7 @@
 //! The matrix shows which CPUs share a core, a cache, a socket. It must not be used as the cost of a lock, which takes
 //! several such transfers, nor of a wake-up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
@@ -110,12 +111,8 @@ fn selection_order(machine: &Machine) -> Vec<u32> {
     let bits = allowed.len().next_power_of_two().trailing_zeros();
     let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
     order.extend(spread.filter_map(|place| allowed.get(place).copied()));
-    let mut seen = Vec::new();
-    order.retain(|cpu| {
-        let fresh = !seen.contains(cpu);
-        seen.push(*cpu);
-        fresh
-    });
+    let mut seen = BTreeSet::new();
+    order.retain(|&cpu| seen.insert(cpu));
     order
 }
 

@@ -199,27 +199,23 @@ impl FaultSubject {
         self.touch_and_free(bench.clock(), self.touches)?;
         let pass = self.touch_and_free(bench.clock(), self.touches)?;
         fail_if(pass.minor_faults == 0, format!("{} touches of freed pages caused no fault", pass.pages))?;
-        let nanoseconds = bench.nanoseconds(pass.ticks);
-        let mut note = format!("{} faults by getrusage in {} touches", pass.minor_faults, pass.pages);
-        match self.kind {
-            FaultPage::Huge => {
-                let huge = self.huge_bytes()?;
-                note.push_str(&format!(
-                    ", one in each half of {MAX_HUGE_PAGES} huge pages; by smaps {huge} of {} bytes are in huge pages",
-                    MAX_HUGE_PAGES * HUGE_BYTES
-                ));
-            }
+        let detail = match self.kind {
+            FaultPage::Huge => format!(
+                ", one in each half of {MAX_HUGE_PAGES} huge pages; by smaps {} of {} bytes are in huge pages",
+                self.huge_bytes()?,
+                MAX_HUGE_PAGES * HUGE_BYTES
+            ),
             FaultPage::FileAround => {
                 self.touches_per_fault = (pass.pages as f64 / pass.minor_faults as f64).round().max(1.0) as u64;
-                note.push_str(&format!(
+                format!(
                     ": fault-around maps {} pages per fault, {:.0} ns per page in a trial",
                     self.touches_per_fault,
-                    nanoseconds / pass.pages as f64
-                ));
+                    bench.nanoseconds(pass.ticks) / pass.pages as f64
+                )
             }
-            FaultPage::Anonymous | FaultPage::File => note.push_str(", one page each"),
-        }
-        bench.note(note);
+            FaultPage::Anonymous | FaultPage::File => ", one page each".into(),
+        };
+        bench.note(format!("{} faults by getrusage in {} touches{detail}", pass.minor_faults, pass.pages));
         Ok(())
     }
 

@@ -104,7 +104,7 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = required(RESIDENT.number_in(case), case)?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
-    let size = page_size(facts.machine(), huge)?;
+    let size = page_size(facts.machine(), huge);
     let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
     let (time, name) = match (huge, bytes) {
         (false, DEFAULT_RSS) => {
@@ -123,7 +123,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             "1 MiB and further pages",
         ),
         (true, DEFAULT_RSS) => {
-            let small = (SMALL_RSS / page_size(facts.machine(), false)?) as f64;
+            let small = (SMALL_RSS / page_size(facts.machine(), false)) as f64;
             let none = measured_fork(facts, SMALL_RSS, PageSize::Base)? - small * entry_cost(facts)?;
             (none + pages(DEFAULT_RSS) * huge_entry(facts)?, "no memory and huge pages")
         }
@@ -148,24 +148,21 @@ fn measured_fork(facts: &PredictionInputs<'_>, bytes: u64, pages: PageSize) -> P
 fn entry_cost(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let (small, usual) =
         (measured_fork(facts, SMALL_RSS, PageSize::Base)?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
-    let pages = (DEFAULT_RSS - SMALL_RSS) as f64 / page_size(facts.machine(), false)? as f64;
+    let pages = (DEFAULT_RSS - SMALL_RSS) as f64 / page_size(facts.machine(), false) as f64;
     Ok(((usual - small) / pages).at_least_zero())
 }
 
 /// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
 fn huge_entry(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(facts.machine()))?;
-    let table = given("page-table page", page_size(facts.machine(), false)? as f64, Unit::Bytes);
+    let table = given("page-table page", page_size(facts.machine(), false) as f64, Unit::Bytes);
     Ok(entry_cost(facts)? + table / fill)
 }
 
-fn page_size(machine: &Machine, huge: bool) -> Predicted<u64> {
+fn page_size(machine: &Machine, huge: bool) -> u64 {
     let base = memory_budget::page_bytes(machine);
-    if !huge {
-        return Ok(base);
-    }
     // A huge page is what one page-table page of 8-byte entries maps.
-    Ok(base * (base / 8))
+    if huge { base * (base / 8) } else { base }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::hint::black_box;
 
 pub(crate) use kelvin_core::catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_sys::clock::Clock;
 use kelvin_sys::{kernels, syscall_loops};
 
 use super::trap;
@@ -68,7 +69,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         NullCall::LibraryGetpid => syscall_loops::libc_getpid_loop,
     };
     if NullCall::LibraryGetpid.point().is_in_case(case) {
-        bench.note(describe_getpid(bench));
+        let library = || syscall_loops::libc_getpid_loop(TRIAL_CALLS);
+        let is_cached = takes_less_than_half(bench.clock(), library, || syscall_loops::gettid_loop(TRIAL_CALLS));
+        bench.note(if is_cached {
+            "the C library caches the process id: its getpid takes less than half the time of a bare system call"
+        } else {
+            "the C library calls the kernel every time: its getpid takes more than half the time of a bare system call"
+        });
     }
     let expected = call(1);
     bench.time(&SYSCALL_NULL, |iterations| {
@@ -81,23 +88,19 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     })
 }
 
-/// Whether the C library's getpid enters the kernel, by its time against a bare system call's, in words.
-fn describe_getpid(bench: &Bench<'_>) -> &'static str {
-    const CALLS: u64 = 500;
-    let clock = bench.clock();
-    let ticks = |call: fn(u64) -> i64| {
-        let once = || {
-            let begun = clock.start();
-            black_box(call(CALLS));
-            clock.stop().wrapping_sub(begun)
-        };
-        (0..7).map(|_| once()).min().unwrap_or(0)
+/// Calls of a trial.
+pub(crate) const TRIAL_CALLS: u64 = 500;
+
+/// Whether a trial of calls through the C library takes less than half the time of one of bare system calls, and so cannot have entered the
+/// kernel.
+pub(crate) fn takes_less_than_half<R>(clock: Clock, library: impl Fn() -> R, kernel: impl Fn() -> R) -> bool {
+    let ticks = |trial: &dyn Fn() -> R| {
+        let begun = clock.start();
+        black_box(trial());
+        clock.stop().wrapping_sub(begun)
     };
-    if 2 * ticks(syscall_loops::libc_getpid_loop) < ticks(syscall_loops::gettid_loop) {
-        "the C library caches the process id: its getpid takes less than half the time of a bare system call"
-    } else {
-        "the C library calls the kernel every time: its getpid takes more than half the time of a bare system call"
-    }
+    let [library, kernel] = [&library as &dyn Fn() -> R, &kernel].map(|trial| (0..7).map(|_| ticks(trial)).min());
+    2 * library.unwrap_or(0) < kernel.unwrap_or(0)
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
