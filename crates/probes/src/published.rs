@@ -6,20 +6,47 @@
 use std::sync::LazyLock;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{Case, NoPrediction, Unit};
+use kelvin_core::{Case, Machine, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
 use serde::Deserialize;
 
 use crate::formula::{self, Expr};
 use crate::reasons::{OrReason, Predicted};
 
-/// Published figures of the cores of one or a few microarchitectures, which share a row where they are the same core: one row of
-/// `data/published_cores.json`.
+/// The figures of one or a few microarchitectures, which share a row where they are the same core.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PublishedRow<T> {
+    /// Names, as the machine's facts give them.
+    pub cores: Vec<&'static str>,
+    pub figures: T,
+    pub source: &'static str,
+}
+
+/// A table, with what is said of a core without a row.
+pub(crate) struct PublishedTable<T> {
+    pub rows: Vec<PublishedRow<T>>,
+    no_row: &'static str,
+}
+
+impl<T: Deserialize<'static>> PublishedTable<T> {
+    pub(crate) fn parse(text: &'static str, no_row: &'static str) -> Self {
+        let rows = serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in table is wrong: {error}"));
+        Self { rows, no_row }
+    }
+
+    /// The row of this machine's cores.
+    pub(crate) fn row(&self, machine: &Machine) -> Predicted<&PublishedRow<T>> {
+        let name = machine.cpu.microarchitecture.get().map(String::as_str);
+        let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
+        let row = self.rows.iter().find(|row| row.cores.contains(&name));
+        row.or_unpredicted(format!("{} {name}", self.no_row))
+    }
+}
+
+/// Published costs of a core: the figures of `data/published_cores.json`. The source is that of latencies, counter reads, calls and
+/// mispredictions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PublishedCore {
-    /// Names, as the machine's facts give them.
-    #[serde(borrow)]
-    names: Vec<&'static str>,
     /// Latency of an add of two registers.
     pub add: f64,
     /// Latency of a multiply of two 64-bit registers.
@@ -40,12 +67,11 @@ pub(crate) struct PublishedCore {
     pub table_switch: Option<f64>,
     /// Clearing buffers before the return to user mode (`verw`), where that is the mitigation.
     pub buffer_clearing: Option<f64>,
-    /// Source of latencies, counter reads, calls and mispredictions.
-    pub source: &'static str,
 }
 
-static PUBLISHED_CORES: LazyLock<Vec<PublishedCore>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../data/published_cores.json")).expect("the table of published costs is valid")
+static PUBLISHED_CORES: LazyLock<PublishedTable<PublishedCore>> = LazyLock::new(|| {
+    let no_row = "the table of published costs has no row for";
+    PublishedTable::parse(include_str!("../data/published_cores.json"), no_row)
 });
 
 /// Kernel entry and exit, and what mitigations add, of the cores that it measured: its tables of cycles by processor. Unlike the
@@ -54,13 +80,8 @@ pub(crate) const BEHRENS_SOURCE: &str =
     "Behrens, Belay, Kaashoek: Performance Evolution of Mitigating Transient Execution Attacks, EuroSys 2022";
 
 /// The row of this machine's cores.
-pub(crate) fn published_core(facts: &PredictionInputs<'_>) -> Predicted<&'static PublishedCore> {
-    let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
-    PUBLISHED_CORES
-        .iter()
-        .find(|core| core.names.contains(&name))
-        .or_unpredicted(format!("the table of published costs has no row for {name}"))
+pub(crate) fn published_core(facts: &PredictionInputs<'_>) -> Predicted<&'static PublishedRow<PublishedCore>> {
+    PUBLISHED_CORES.row(facts.machine())
 }
 
 /// A published figure for this machine's cores, in core cycles.
@@ -85,18 +106,18 @@ impl PublishedCycles {
 /// A figure of this machine's cores; if none is published for them, its span over all cores of the table.
 pub(crate) fn published_cycles(
     facts: &PredictionInputs<'_>,
-    source: impl Fn(&PublishedCore) -> &'static str,
+    source: impl Fn(&PublishedRow<PublishedCore>) -> &'static str,
     pick: fn(&PublishedCore) -> Option<f64>,
 ) -> Predicted<PublishedCycles> {
     let name = facts.machine().cpu.microarchitecture.get().map_or("an unknown core", String::as_str);
     let core = published_core(facts).ok();
-    if let Some((core, value)) = core.and_then(|core| Some((core, pick(core)?))) {
+    if let Some((core, value)) = core.and_then(|core| Some((core, pick(&core.figures)?))) {
         return Ok(PublishedCycles { value, span: (value, value), source: format!("{name}: {}", source(core)) });
     }
     if facts.machine().architecture != *"x86_64" {
         return Err(NoPrediction::new(format!("the table of published costs has no figure for {name}")));
     }
-    let figures: Vec<_> = PUBLISHED_CORES.iter().filter_map(|core| Some((core, pick(core)?))).collect();
+    let figures: Vec<_> = PUBLISHED_CORES.rows.iter().filter_map(|row| Some((row, pick(&row.figures)?))).collect();
     let low = figures.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let high = figures.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let sources = figures.first().map_or("", |(core, _)| source(core));
@@ -117,14 +138,14 @@ mod tests {
 
     #[test]
     fn rows_are_plausible_with_unique_names() {
-        let mut names: Vec<&str> = PUBLISHED_CORES.iter().flat_map(|core| &core.names).copied().collect();
+        let mut names: Vec<&str> = PUBLISHED_CORES.rows.iter().flat_map(|row| &row.cores).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        for core in PUBLISHED_CORES.iter() {
+        for PublishedRow { cores, figures: core, source } in &PUBLISHED_CORES.rows {
             assert!(core.add == 1.0 && (2.0..=6.0).contains(&core.multiply) && (3.0..=6.0).contains(&core.load));
-            assert!(!core.names.is_empty() && !core.source.is_empty());
+            assert!(!cores.is_empty() && !source.is_empty());
             assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));
             // rdtscp also reads the processor number: it takes longer than rdtsc.
             assert!(core.counter_reads.is_none_or(|[plain, with_processor]| plain < with_processor));

@@ -105,10 +105,12 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
             "the kernel's clock source is {source}: the run's clock may not be the counter"
         )));
     }
-    let source = |core: &published::PublishedCore| core.source;
-    let first = published::published_cycles(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
-    let second = published::published_cycles(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
-    let fence = published::published_cycles(facts, source, |core| core.fence)?;
+    let cycles = |pick| published::published_cycles(facts, |core| core.source, pick);
+    let (first, second) = (
+        cycles(|core| core.counter_reads.map(|[first, _]| first))?,
+        cycles(|core| core.counter_reads.map(|[_, second]| second))?,
+    );
+    let fence = cycles(|core| core.fence)?;
     let cycles = first.expr("rdtsc") + second.expr("rdtscp") + 3.0 * fence.expr("lfence");
     let pair = (cycles.within(SPREAD) / published::measured_frequency(facts)?)
         .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE");

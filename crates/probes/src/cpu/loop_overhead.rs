@@ -33,13 +33,9 @@ pub(crate) static PROBE: Probe = Probe {
     },
     metrics: &[&LOOP],
     cases: |_, _| vec![Case::new()],
-    run,
+    run: |bench, _| bench.time(&LOOP, infallible(kernels::counted_loop)),
     predict,
 };
-
-fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
-    bench.time(&LOOP, infallible(kernels::counted_loop))
-}
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let source =

@@ -153,19 +153,17 @@ fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let fine = MIN_FINE_LIMIT.max(2 * last_level);
     let outer = latency_model::outer_cache_cases(machine);
     let powers = (MIN_SET.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
-    let wanted = |bytes: u64| match effort {
-        Effort::Quick => {
-            bytes <= MIB
-                || bytes == largest
-                || outer.as_ref().is_some_and(|[_, third]| *third == base_page_case(bytes))
-                || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2)
-        }
-        _ => true,
+    let is_measured = |bytes: u64| {
+        effort > Effort::Quick
+            || bytes <= MIB
+            || bytes == largest
+            || outer.as_ref().is_some_and(|[_, third]| *third == base_page_case(bytes))
+            || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2)
     };
     let between =
         |bytes: u64| effort > Effort::Quick && bytes >= MAX_COARSE_SET && bytes + bytes / 2 <= fine.min(largest);
     powers
-        .flat_map(|bytes| [wanted(bytes).then_some(bytes), between(bytes).then_some(bytes + bytes / 2)])
+        .flat_map(|bytes| [is_measured(bytes).then_some(bytes), between(bytes).then_some(bytes + bytes / 2)])
         .flatten()
         .collect()
 }

@@ -139,13 +139,11 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut PointerRing,
 /// Bytes per tick at full injection, shown to come from memory.
 fn full_injection(bench: &mut Bench<'_>, injection: &Injection, set: usize) -> ProbeResult<f64> {
     let (own, rates) = find_uncached_size(set, injection.injectors(), |own| injection.measure_rates(bench, own))?;
-    let gigabytes = |rate: f64| rate / bench.nanoseconds(1);
+    let [passed, flushed] = [rates.passed, rates.flushed].map(|rate| rate / bench.nanoseconds(1));
     bench.note(format!(
-        "{} injectors of {} MiB each, full injection {:.2} GB/s; flushed from the caches before, {:.2} GB/s",
+        "{} injectors of {} MiB each, full injection {passed:.2} GB/s; flushed from the caches before, {flushed:.2} GB/s",
         injection.injectors(),
-        own >> 20,
-        gigabytes(rates.passed),
-        gigabytes(rates.flushed)
+        own >> 20
     ));
     Ok(rates.passed)
 }

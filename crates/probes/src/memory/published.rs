@@ -5,39 +5,9 @@
 
 use std::sync::LazyLock;
 
-use crate::reasons::{OrReason, Predicted};
-use kelvin_core::Machine;
 use serde::Deserialize;
 
-/// The figures of one or a few microarchitectures.
-#[derive(Debug, Deserialize)]
-pub(super) struct PublishedRow<T> {
-    /// Names, as the machine's facts give them.
-    pub cores: Vec<&'static str>,
-    pub figures: T,
-    pub source: &'static str,
-}
-
-/// A table, with what is said of a core without a row.
-pub(super) struct PublishedTable<T> {
-    pub rows: Vec<PublishedRow<T>>,
-    no_row: &'static str,
-}
-
-impl<T: Deserialize<'static>> PublishedTable<T> {
-    pub(super) fn parse(text: &'static str, no_row: &'static str) -> Self {
-        let rows = serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in table is wrong: {error}"));
-        Self { rows, no_row }
-    }
-
-    /// The row of this machine's cores.
-    pub(super) fn row(&self, machine: &Machine) -> Predicted<&PublishedRow<T>> {
-        let name = machine.cpu.microarchitecture.get().map(String::as_str);
-        let name = name.or_unpredicted("this processor's microarchitecture is unknown")?;
-        let row = self.rows.iter().find(|row| row.cores.contains(&name));
-        row.or_unpredicted(format!("{} {name}", self.no_row))
-    }
-}
+use crate::published::PublishedTable;
 
 /// Caches beyond L1, in core cycles.
 #[derive(Debug, Deserialize)]
@@ -98,6 +68,7 @@ pub(super) static CORE_TO_CORE_LATENCIES: LazyLock<PublishedTable<CoreToCoreLate
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::published::PublishedRow;
     use crate::testing;
     use kelvin_core::Fact;
 

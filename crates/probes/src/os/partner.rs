@@ -83,11 +83,11 @@ impl SwitchCounts {
     /// The proof in words.
     pub(crate) fn describe(&self) -> String {
         let per_trip = |count: u64| count as f64 / self.trips.max(1) as f64;
+        let (switches, [voluntary, involuntary]) =
+            (self.switches_per_trip(), [self.voluntary, self.involuntary].map(per_trip));
         let mut text = format!(
-            "{:.2} context switches of this task per round trip by getrusage ({:.2} voluntary, {:.2} involuntary)",
-            self.switches_per_trip(),
-            per_trip(self.voluntary),
-            per_trip(self.involuntary)
+            "{switches:.2} context switches of this task per round trip by getrusage ({voluntary:.2} voluntary, \
+             {involuntary:.2} involuntary)"
         );
         if self.yields > 0 {
             text.push_str(&format!(", {:.2} calls of sched_yield", per_trip(self.yields)));

@@ -48,7 +48,7 @@ pub(crate) static PROBE: Probe = Probe {
     metrics: &[&SYSCALL_NULL],
     cases,
     run,
-    predict,
+    predict: |facts, _, _| trap::predict(facts),
 };
 
 /// The case used as the cost of a kernel entry in other predictions.
@@ -101,8 +101,4 @@ pub(crate) fn takes_less_than_half<R>(clock: Clock, library: impl Fn() -> R, ker
     };
     let [library, kernel] = [&library as &dyn Fn() -> R, &kernel].map(|trial| (0..7).map(|_| ticks(trial)).min());
     2 * library.unwrap_or(0) < kernel.unwrap_or(0)
-}
-
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
-    trap::predict(facts)
 }

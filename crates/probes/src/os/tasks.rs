@@ -144,27 +144,18 @@ impl ObservedTimes {
     }
 
     fn describe_times(&self) -> String {
-        let seconds = |nanoseconds: f64| nanoseconds / 1e9;
-        format!(
-            "as time shows it: real {:.3} s, user {:.3} s, sys {:.3} s",
-            seconds(self.elapsed),
-            seconds(self.user),
-            seconds(self.system)
-        )
+        let [real, user, system] = [self.elapsed, self.user, self.system].map(|nanoseconds| nanoseconds / 1e9);
+        format!("as time shows it: real {real:.3} s, user {user:.3} s, sys {system:.3} s")
     }
 
     fn describe_unaccounted(&self) -> String {
+        let Self { elapsed, cpus, stat: CpuTimes { busy, idle, steal }, .. } = self;
         let own = self.user + self.system;
-        let others = (self.stat.busy - own).max(0.0);
+        let times = [elapsed * cpus, own, *idle, *steal, (busy - own).max(0.0)];
+        let [total, own, idle, stolen, others] = times.map(|nanoseconds| nanoseconds / 1e6);
         format!(
-            "of {:.1} ms on {} CPUs the work got {:.1} ms; by /proc/stat {:.1} ms were idle, {:.1} ms stolen by the \
-             hypervisor, {:.1} ms used by other processes or the kernel",
-            self.elapsed * self.cpus / 1e6,
-            self.cpus,
-            own / 1e6,
-            self.stat.idle / 1e6,
-            self.stat.steal / 1e6,
-            others / 1e6
+            "of {total:.1} ms on {cpus} CPUs the work got {own:.1} ms; by /proc/stat {idle:.1} ms were idle, {stolen:.1} ms \
+             stolen by the hypervisor, {others:.1} ms used by other processes or the kernel"
         )
     }
 }

@@ -49,7 +49,7 @@ fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<S
     let mut added = Vec::new();
     let mut unknown = Vec::new();
     let figure = |pick: fn(&published::PublishedCore) -> Option<f64>| {
-        published::published_cycles(facts, |core| pick(core).map_or(core.source, |_| BEHRENS_SOURCE), pick)
+        published::published_cycles(facts, |core| pick(&core.figures).map_or(core.source, |_| BEHRENS_SOURCE), pick)
     };
     if status("meltdown").contains("PTI") {
         added.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));

@@ -46,6 +46,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let core = published::published_core(facts)?;
-    let text = format!("a multiply takes {} cycles and an add {}: {}", core.multiply, core.add, core.source);
-    Ok(super::known_prediction(core.multiply / core.add, 0.02, Unit::Ratio, &text))
+    let (multiply, add) = (core.figures.multiply, core.figures.add);
+    let text = format!("a multiply takes {multiply} cycles and an add {add}: {}", core.source);
+    Ok(super::known_prediction(multiply / add, 0.02, Unit::Ratio, &text))
 }

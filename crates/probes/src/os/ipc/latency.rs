@@ -38,14 +38,10 @@ pub(in crate::os) static PROBE: Probe = Probe {
         sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
     },
     metrics: &[&IPC_LATENCY],
-    cases,
+    cases: |_, _| words(&MECHANISMS).words(PairPlacement::ALL),
     run,
     predict,
 };
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    words(&MECHANISMS).words(PairPlacement::ALL)
-}
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = super::partner_cpu(bench, case)?;

@@ -39,17 +39,13 @@ pub(in crate::os) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SWITCH_CROSS_CPU],
-    cases,
+    cases: |_, _| words(&MECHANISMS),
     run,
     predict,
 };
 
 /// Mechanisms that wake the other CPU.
 const MECHANISMS: [HandoffMechanism; 2] = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
-
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    words(&MECHANISMS)
-}
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mechanism = required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)?;
