@@ -41,12 +41,12 @@ pub struct CoverageSummary {
 impl CoverageSummary {
     /// Of figures beside their predictions; `None` without one that has a range.
     pub fn from_figures<'a>(figures: impl IntoIterator<Item = &'a PredictedFigure>) -> Option<Self> {
-        let touches = |one: &'a PredictedFigure| Some((one.overlaps_range(1.0)?, one.prediction.as_ref()?));
-        let all: Vec<(bool, &Prediction)> = figures.into_iter().filter_map(touches).collect();
-        let ranges = all.iter().filter(|(_, prediction)| prediction.low > 0.0);
+        let touches = |figure: &'a PredictedFigure| Some((figure.overlaps_range(1.0)?, figure.prediction.as_ref()?));
+        let covered: Vec<(bool, &Prediction)> = figures.into_iter().filter_map(touches).collect();
+        let ranges = covered.iter().filter(|(_, prediction)| prediction.low > 0.0);
         let ranges: Vec<f64> = ranges.map(|(_, prediction)| prediction.high / prediction.low).collect();
-        let inside = all.iter().filter(|(inside, _)| *inside).count() as f64 / all.len() as f64;
-        (!ranges.is_empty()).then(|| Self { figures: all.len(), covered: inside, median_range: median(&ranges) })
+        let inside = covered.iter().filter(|(inside, _)| *inside).count() as f64 / covered.len() as f64;
+        (!ranges.is_empty()).then(|| Self { figures: covered.len(), covered: inside, median_range: median(&ranges) })
     }
 }
 
@@ -64,10 +64,10 @@ pub fn predict_figures(here: &ReferenceRecord) -> Vec<PredictedFigure> {
     let (elsewhere, headlines) = (crate::reference_machines(&here.machine, &plan), crate::headline_table(here));
     let find = |metric: &str, case: &Case| headlines.lookup(metric, case);
     let facts = PredictionInputs::new(&here.machine, &find).with_references(&elsewhere);
-    let of = |record: PredictionRecord| {
+    let predicted_figure = |record: PredictionRecord| {
         let is_this = |figure: &&ReferenceHeadline| figure.metric == record.metric && figure.case == record.case;
         let figure = here.figures.iter().find(is_this)?.clone();
         Some(PredictedFigure { figure, better: metrics.get(&record.metric)?.1.better, prediction: record.prediction })
     };
-    prediction_records(&probes, &plan, &facts).into_iter().filter_map(of).collect()
+    prediction_records(&probes, &plan, &facts).into_iter().filter_map(predicted_figure).collect()
 }

@@ -177,7 +177,7 @@ impl Expr {
 
     /// The geometric mean of two.
     pub(crate) fn geometric_mean(self, other: Self) -> Self {
-        self.call("the geometric mean of", other, |one, other| (one * other).sqrt())
+        self.call("the geometric mean of", other, |first, second| (first * second).sqrt())
     }
 
     /// Between two, expected at their geometric mean.

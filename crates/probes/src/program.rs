@@ -159,7 +159,7 @@ fn candidate_paths(search: &OsStr, rival: Rival) -> Vec<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of

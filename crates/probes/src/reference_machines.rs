@@ -71,7 +71,7 @@ pub fn primitive_metrics(here: &Machine, plan: &Plan) -> Vec<Primitive> {
         .map(|(metric, case, because)| ((metric.id, case), because))
         .collect();
     let rests_on_one = || NoPrediction::new("its formula rests on the published figure of one machine");
-    let mut of = |metric: &'static Metric, case: &Case| {
+    let mut primitive = |metric: &'static Metric, case: &Case| {
         let because = reasons.remove(&(metric.id, case.clone()));
         let because = because.or_else(|| elsewhere.prefers_proxy(metric, case).then(rests_on_one))?;
         let by = PROXIES.iter().find(|proxy| proxy.is_of(metric, case)).map(|proxy| proxy.scales_with);
@@ -83,7 +83,10 @@ pub fn primitive_metrics(here: &Machine, plan: &Plan) -> Vec<Primitive> {
     };
     let units = plan.units.iter().filter(|unit| !unit.only_input);
     let figures = units.flat_map(|unit| unit.probe.metrics.iter().map(|metric| (*metric, &unit.case)));
-    figures.filter(|(metric, case)| metric.is_measured_at(case)).filter_map(|(metric, case)| of(metric, case)).collect()
+    figures
+        .filter(|(metric, case)| metric.is_measured_at(case))
+        .filter_map(|(metric, case)| primitive(metric, case))
+        .collect()
 }
 
 const REFERENCE_RULES: ReferenceRules<'_> = ReferenceRules {

@@ -35,18 +35,18 @@ const UNPACED_ALGORITHMS: [&str; 2] = ["cubic", "reno"];
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let known = congestion_controls().or_refuse("cannot tell what the kernel has")?;
-    let has = |name: &str| known.iter().any(|one| one == name);
+    let has = |name: &str| known.iter().any(|algorithm| algorithm == name);
     let is_systems = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
-    let found = if is_systems {
+    let current = if is_systems {
         scene.machine.kernel.congestion_control.get().map(String::as_str)
     } else {
         let usual = UNPACED_ALGORITHMS.into_iter().find(|name| has(name));
         scene.setup.sockets.congestion_control.as_deref().or(usual)
     };
-    let found = found.or_refuse("cannot tell which congestion control the stream has")?;
-    let other = UNPACED_ALGORITHMS.into_iter().find(|name| *name != found && has(name));
-    let other = other.or_refuse(format!("needs another congestion control than {found} in the kernel"))?;
-    conditions.setup.sockets.congestion_control = Some(other.to_owned());
+    let current = current.or_refuse("cannot tell which congestion control the stream has")?;
+    let another = UNPACED_ALGORITHMS.into_iter().find(|name| *name != current && has(name));
+    let another = another.or_refuse(format!("needs another congestion control than {current} in the kernel"))?;
+    conditions.setup.sockets.congestion_control = Some(another.to_owned());
     conditions.setup.sockets.override_system = is_systems;
     Ok(())
 }

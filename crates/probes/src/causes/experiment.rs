@@ -144,11 +144,11 @@ impl<'a> ExperimentRunner<'a> {
     /// The case that these controls make of the one that is asked about: some take a cause away by another one.
     pub fn case_with_interventions(&self, controls: &[Name]) -> Case {
         let ExperimentSubject { probe, case, .. } = &self.subject;
-        let is_of = |one: &&ExperimentCondition| {
-            let is_under = one.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
-            one.probe.id == probe.id && one.case == *case && one.controls.len() == 1 && is_under
+        let is_of = |condition: &&ExperimentCondition| {
+            let is_under = condition.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
+            condition.probe.id == probe.id && condition.case == *case && condition.controls.len() == 1 && is_under
         };
-        let mut made = self.conditions.iter().filter(is_of).map(|one| &one.effective_case);
+        let mut made = self.conditions.iter().filter(is_of).map(|condition| &condition.effective_case);
         made.find(|made| *made != case).unwrap_or(case).clone()
     }
 
@@ -238,9 +238,9 @@ impl<'a> ExperimentRunner<'a> {
     }
 
     fn add_difference(&mut self, difference: &FigureDifference, passes: u32) {
-        for at in [&difference.minuend, &difference.subtrahend] {
-            if let Some(probe) = self.subject.probe_for(at) {
-                self.add_condition(probe, at.case.clone(), &[], passes);
+        for figure in [&difference.minuend, &difference.subtrahend] {
+            if let Some(probe) = self.subject.probe_for(figure) {
+                self.add_condition(probe, figure.case.clone(), &[], passes);
             }
         }
     }
@@ -248,8 +248,8 @@ impl<'a> ExperimentRunner<'a> {
     /// Adds a condition, if it is not there.
     fn add_condition(&mut self, probe: &'static Probe, case: Case, controls: &[Intervention], passes: u32) {
         let ids = |controls: &[Intervention]| controls.iter().map(|control| control.id).collect::<Vec<_>>();
-        let is_same = |one: &&mut ExperimentCondition| {
-            one.probe.id == probe.id && one.case == case && ids(&one.controls) == ids(controls)
+        let is_same = |condition: &&mut ExperimentCondition| {
+            condition.probe.id == probe.id && condition.case == case && ids(&condition.controls) == ids(controls)
         };
         if let Some(known) = self.conditions.iter_mut().find(is_same) {
             known.passes = known.passes.max(passes);

@@ -49,8 +49,9 @@ pub(crate) static CAUSE: Cause = Cause {
 const TMPFS_PATH: &str = "/dev/shm";
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
-    let here = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
-    refuse_if(here.is_in_memory(), format!("the scratch directory is in memory already ({})", here.name()))?;
+    let current = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
+    let reason = format!("the scratch directory is in memory already ({})", current.name());
+    refuse_if(current.is_in_memory(), reason)?;
     let cannot = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
     let reason = format!("needs a file system in memory at {TMPFS_PATH}");
     refuse_if(!kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory(), reason)?;

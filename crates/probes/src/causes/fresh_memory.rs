@@ -43,6 +43,6 @@ fn apply(_: &CauseContext<'_>, _: &mut RoundConditions) -> Result<(), SkipReason
 }
 
 fn first_touch_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
-    let of = |metric| MetricCase { metric, case: scene.case.clone() };
-    Some(FigureDifference { minuend: of(FIRST_TOUCH.id), subtrahend: of(REPEATED_FIRST_TOUCH.id), factor: 1.0 })
+    let figure = |metric| MetricCase { metric, case: scene.case.clone() };
+    Some(FigureDifference { minuend: figure(FIRST_TOUCH.id), subtrahend: figure(REPEATED_FIRST_TOUCH.id), factor: 1.0 })
 }

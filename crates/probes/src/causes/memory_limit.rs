@@ -56,7 +56,7 @@ fn is_limited(group: &Path) -> bool {
 
 /// How often the limits of a group and of those around it were met, by their counters of either version; `None` where there is none.
 fn limit_hits(group: &Path) -> Option<u64> {
-    let groups = group.ancestors().filter(|one| is_limited(one));
+    let groups = group.ancestors().filter(|group| is_limited(group));
     let of_one = |group: &Path| {
         let events = read_text(&group.join("memory.events"));
         let count = |text: &str, name: &str| {
@@ -65,7 +65,7 @@ fn limit_hits(group: &Path) -> Option<u64> {
         let v2 = events.map(|text| count(&text, "max ") + count(&text, "high "));
         v2.or_else(|| read_text(&group.join("memory.failcnt"))?.trim().parse().ok())
     };
-    groups.map(of_one).try_fold(0, |sum, one| Some(sum + one?))
+    groups.map(of_one).try_fold(0, |sum, hits| Some(sum + hits?))
 }
 
 fn read_text(file: &PathBuf) -> Option<String> {

@@ -56,16 +56,16 @@ fn try_zero_copy() -> std::io::Result<ZeroCopyCompletions> {
         ThreadBuilder::named("reader").start(move || far.read_exact(&mut vec![0; TRIAL_BYTES]).map(|()| far))?;
     let calls = send_without_copy(&near, &message)?;
     let _open = reader.join().map_err(|_| std::io::Error::other("its reader is gone"))??;
-    let (mut all, begun) = (ZeroCopyCompletions::default(), Instant::now());
-    while all.calls < calls {
+    let (mut completed, begun) = (ZeroCopyCompletions::default(), Instant::now());
+    while completed.calls < calls {
         if begun.elapsed() > COMPLETION_TIMEOUT {
-            return Err(std::io::Error::other(format!("{} of {calls} calls were completed", all.calls)));
+            return Err(std::io::Error::other(format!("{} of {calls} calls were completed", completed.calls)));
         }
         let more = take_completions(&near)?;
-        all = ZeroCopyCompletions { calls: all.calls + more.calls, copied: all.copied + more.copied };
+        completed = ZeroCopyCompletions { calls: completed.calls + more.calls, copied: completed.copied + more.copied };
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(all)
+    Ok(completed)
 }
 
 #[cfg(test)]

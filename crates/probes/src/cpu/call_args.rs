@@ -56,8 +56,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     const MAX: u64 = MAX_ARGUMENTS as u64;
     let every: Vec<u64> = (0..=MAX).collect();
     let others = by_effort(effort, [&[0][..], &[0, MAX], &every]);
-    let of = |counts: &[u64], kind: CallKind| numbers(ARGUMENTS, counts).words(&[kind]);
-    [of(&every, CallKind::Direct), of(others, CallKind::Indirect), of(others, CallKind::Plt)].concat()
+    let cases_of = |counts: &[u64], kind: CallKind| numbers(ARGUMENTS, counts).words(&[kind]);
+    [cases_of(&every, CallKind::Direct), cases_of(others, CallKind::Indirect), cases_of(others, CallKind::Plt)].concat()
 }
 
 /// The parameters of a case.
@@ -74,10 +74,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (arguments, loop_of_calls) = parameters(case)
         .and_then(|(arguments, via)| Some((arguments as u64, CallLoop::new(arguments, via)?)))
         .or_fail(format!("there is no call loop for the case {case}"))?;
-    let each = arguments * (arguments + 1) / 2;
+    let argument_sum = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
-        let expected = calls.wrapping_mul(each);
+        let expected = calls.wrapping_mul(argument_sum);
         if sum != expected {
             return Err(ProbeError::fail(format!("{calls} calls passed {sum} instead of {expected}")));
         }

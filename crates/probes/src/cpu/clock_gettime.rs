@@ -46,9 +46,9 @@ const VDSO_OVERHEAD_NANOSECONDS: f64 = 5.0;
 const VDSO_CLOCK_SOURCES: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let all = cpu::KernelClock::ALL;
-    let wanted = if effort == Effort::Quick { 2 } else { all.len() };
-    words(&all[..wanted])
+    let clocks = cpu::KernelClock::ALL;
+    let count = if effort == Effort::Quick { 2 } else { clocks.len() };
+    words(&clocks[..count])
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

@@ -92,15 +92,16 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     // How far cores exceed a nominal frequency says nothing of a stated maximum.
     let (expected, name, remark) = match (highest, nominal) {
         (Some(highest), nominal) => {
-            let most = highest.value();
-            let low = nominal.as_ref().map_or(most / 2.0, |nominal| nominal.value().min(most));
+            let limit = highest.value();
+            let low = nominal.as_ref().map_or(limit / 2.0, |nominal| nominal.value().min(limit));
             let highest = nominal.iter().fold(highest, Expr::beside);
-            (highest.with_interval((low, most)).with_maximum(most), "maximum", "at most what is stated, and 2 % beyond")
+            let remark = "at most what is stated, and 2 % beyond";
+            (highest.with_interval((low, limit)).with_maximum(limit), "maximum", remark)
         }
         (None, Some(nominal)) => {
-            let (low, most) = (nominal.value(), MAX_PLAUSIBLE_HERTZ.max(nominal.value()));
+            let (low, limit) = (nominal.value(), MAX_PLAUSIBLE_HERTZ.max(nominal.value()));
             let remark = "at most the highest of any x86 processor sold, as none is stated, and 2 % beyond";
-            (nominal.with_interval((low, most)), "nominal", remark)
+            (nominal.with_interval((low, limit)), "nominal", remark)
         }
         (None, None) => return Err(NoPrediction::new("the machine states no frequency")),
     };

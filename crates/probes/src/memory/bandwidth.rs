@@ -143,9 +143,9 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
     let cpus = if many { allowed_cpu_count(machine) } else { 1 };
     let sharing = data_caches(machine).last().map_or(1, |cache| sharing_cpus(machine, cache)).min(cpus);
     let own = largest_working_set(machine, 1).div_ceil(cpus).max(4 * last_level_bytes(machine) / sharing);
-    let most = memory_budget(machine) / cpus;
+    let budget = memory_budget(machine) / cpus;
     // A power of two, so that two runs with a little more and a little less memory have the same working set.
-    if own < most { own } else { 1 << most.max(1).ilog2() }
+    if own < budget { own } else { 1 << budget.max(1).ilog2() }
 }
 
 /// The case of one CPU for a set of this many bytes.
@@ -260,8 +260,8 @@ impl BandwidthArrays {
 
     /// Bytes of each array per iteration of an operation.
     fn part_bytes(&self, operation: Operation) -> usize {
-        let most = self.part / operation.arrays() / LOOP_BYTES * LOOP_BYTES;
-        self.arrays.array_bytes(operation).min(most)
+        let max_bytes = self.part / operation.arrays() / LOOP_BYTES * LOOP_BYTES;
+        self.arrays.array_bytes(operation).min(max_bytes)
     }
 
     /// Bytes that one iteration counts.
@@ -324,11 +324,11 @@ struct BandwidthWorkers {
 
 impl BandwidthWorkers {
     fn new(bytes: usize, members: usize, clock: Clock) -> ProbeResult<Self> {
-        let of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
+        let jobs_of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
         Ok(Self {
             bytes,
             job: AtomicUsize::new(MAP_JOB),
-            jobs: Operation::ALL.into_iter().flat_map(of).collect(),
+            jobs: Operation::ALL.into_iter().flat_map(jobs_of).collect(),
             arrays: (0..members).map(|_| Mutex::new(None)).collect(),
             clock,
             line: BouncingLine::new()?,
@@ -384,8 +384,8 @@ impl BandwidthWorkers {
     fn with_first<R>(&self, look: impl FnOnce(&BandwidthArrays) -> R) -> ProbeResult<R> {
         for mover in &self.arrays {
             if let Some(Err(error)) = &*lock(mover) {
-                let (members, each) = (self.arrays.len(), units::bytes(self.bytes as u64));
-                return Err(ProbeError::skip(format!("needs {members} times {each} of memory: {error}")));
+                let (members, set_size) = (self.arrays.len(), units::bytes(self.bytes as u64));
+                return Err(ProbeError::skip(format!("needs {members} times {set_size} of memory: {error}")));
             }
         }
         match &*lock(&self.arrays[0]) {
@@ -406,7 +406,7 @@ impl BandwidthWorkers {
         bench: &mut Bench<'_>,
         round: &mut dyn FnMut(u64) -> ProbeResult,
     ) -> ProbeResult<usize> {
-        let (each, comes_back) = self.with_first(|mover| {
+        let (iteration_bytes, comes_back) = self.with_first(|mover| {
             let is_whole = mover.part_bytes(operation) == mover.arrays.array_bytes(operation);
             (mover.iteration_bytes(operation), is_whole)
         })?;
@@ -415,8 +415,8 @@ impl BandwidthWorkers {
             round(1)?;
         }
         let iterations = match comes_back {
-            true => CACHED_TRIAL_BYTES.div_ceil(each).max(MIN_CACHED_ITERATIONS),
-            false => TRIAL_BYTES.div_ceil(each),
+            true => CACHED_TRIAL_BYTES.div_ceil(iteration_bytes).max(MIN_CACHED_ITERATIONS),
+            false => TRIAL_BYTES.div_ceil(iteration_bytes),
         } as u64;
         let mut timed = |job: usize| -> ProbeResult<f64> {
             self.job.store(job, Ordering::Release);
@@ -424,8 +424,9 @@ impl BandwidthWorkers {
             round(iterations)?;
             Ok(bench.nanoseconds(bench.clock().stop().wrapping_sub(begun)))
         };
-        let is_tried =
-            |(of, kernel): &(Operation, BandwidthKernel)| *of == operation && !(comes_back && kernel.bypasses_caches());
+        let is_tried = |(job_operation, kernel): &(Operation, BandwidthKernel)| {
+            *job_operation == operation && !(comes_back && kernel.bypasses_caches())
+        };
         let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_tried(job));
         // Nanoseconds of each trial of a variant.
         let mut trials: Vec<(usize, Vec<f64>)> = jobs.map(|(job, _)| (job, Vec::new())).collect();
@@ -437,7 +438,7 @@ impl BandwidthWorkers {
                 }
             }
         }
-        let bytes = (each as u64 * iterations) as f64 * self.arrays.len() as f64;
+        let bytes = (iteration_bytes as u64 * iterations) as f64 * self.arrays.len() as f64;
         let median = |(job, times): &(usize, Vec<f64>)| Some((upper_median(times)?, *job));
         let mut ranking: Vec<(f64, usize)> = trials.iter().filter_map(median).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -450,7 +451,7 @@ impl BandwidthWorkers {
             describe_counting(operation),
             figures.join(", ")
         ));
-        Ok(each * self.arrays.len())
+        Ok(iteration_bytes * self.arrays.len())
     }
 }
 

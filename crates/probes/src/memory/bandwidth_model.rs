@@ -190,9 +190,9 @@ fn width_rate(
 
 /// All CPUs as this many of one.
 fn scaled_from_one_cpu(facts: &PredictionInputs<'_>, metric: &Metric, of_one: &Case) -> Predicted {
-    let one = measured(facts, metric, of_one)?;
-    let total = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * one.clone();
-    Ok(total.clone().between(&one, &total).within_share(TOLERANCE).derived("CPUs times one"))
+    let rate = measured(facts, metric, of_one)?;
+    let total = fact("CPUs", allowed_cpu_count(facts.machine()) as f64, Unit::Count, "the case") * rate.clone();
+    Ok(total.clone().between(&rate, &total).within_share(TOLERANCE).derived("CPUs times one"))
 }
 
 /// As fast as another operation.
@@ -296,13 +296,13 @@ fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) ->
         * fact("bytes counted", arrays, Unit::Count, "arrays of the operation, as STREAM counts")
         / fact("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads");
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.
-    let most = if operation == Operation::Write { rate.value() } else { (peak * PEAK_RANGE[1]).max(rate.value()) };
+    let maximum = if operation == Operation::Write { rate.value() } else { (peak * PEAK_RANGE[1]).max(rate.value()) };
     let low = PEAK_RANGE[0] * rate.value();
     let name = match MemoryCpus::of(case) {
         Some(MemoryCpus::All) => "peak of all CPUs",
         _ => "peak, which one CPU may not reach",
     };
-    Some(rate.with_interval((low, most)).with_maximum(most).predict(PredictionBasis::Spec, name))
+    Some(rate.with_interval((low, maximum)).with_maximum(maximum).predict(PredictionBasis::Spec, name))
 }
 
 #[cfg(test)]

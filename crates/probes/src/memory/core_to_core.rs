@@ -134,21 +134,21 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     cpu::pin(&[from]).or_fail(format!("cannot run on CPU {from}"))?;
     let line = BouncingLine::new()?;
     let far = Arc::clone(&line);
-    let other = TokenPartner::start_batches(to, move |trips| far.pong(trips))?;
+    let partner = TokenPartner::start_batches(to, move |trips| far.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
     if allowed > MAX_CPUS {
         bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
     }
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
-        other.start_batch(SETTLE_ROUND_TRIPS + trips)?;
+        partner.start_batch(SETTLE_ROUND_TRIPS + trips)?;
         line.ping(SETTLE_ROUND_TRIPS);
         let begun = clock.start();
         line.ping(trips);
         let ticks = clock.stop().wrapping_sub(begun);
-        other.finish_batch()?;
+        partner.finish_batch()?;
         Ok([ticks as f64 / 2.0])
     })?;
-    other.finish().map(drop)
+    partner.finish().map(drop)
 }
 
 /// Predicted range, factor beyond the published medians: core and interconnect clocks differ by that much between

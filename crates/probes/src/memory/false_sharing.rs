@@ -66,7 +66,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let to = bench.partner_cpu()?;
     let (line, counters) = (BouncingLine::new()?, PairCounters::new(places)?);
     let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
-    let other = TokenPartner::start_batches(to, move |times| {
+    let partner = TokenPartner::start_batches(to, move |times| {
         far_line.pong(SETTLE_ROUND_TRIPS);
         far_counters.increment(true, increment, times);
         far_line.pong(1);
@@ -74,17 +74,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.note(format!("CPU {} and CPU {to}", bench.cpu()));
     let mut total = 0;
     bench.time_parts([&FALSE_SHARING], |clock, times| {
-        other.start_batch(times)?;
+        partner.start_batch(times)?;
         line.ping(SETTLE_ROUND_TRIPS);
         let begun = clock.start();
         counters.increment(false, increment, times);
         line.ping(1);
         let ticks = clock.stop().wrapping_sub(begun);
-        other.finish_batch()?;
+        partner.finish_batch()?;
         total += times;
         Ok([ticks as f64])
     })?;
-    other.finish()?;
+    partner.finish()?;
     let values = [counters.value(false), counters.value(true)];
     fail_if(values != [total; 2], format!("the words hold {values:?} after {total} increments each"))?;
     Ok(())
@@ -122,8 +122,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
                 IncrementKind::Atomic => (WRITING_CPUS, "one at a time"),
             };
             let time = fact("CPUs that have the line in turn", turns, Unit::Count, "the case") * alone;
-            let most = time.clone() + WRITING_CPUS * line;
-            (time.clone().between(&time, &most).within(SPREAD), name)
+            let maximum = time.clone() + WRITING_CPUS * line;
+            (time.clone().between(&time, &maximum).within(SPREAD), name)
         }
     };
     Ok(time.derived(name))

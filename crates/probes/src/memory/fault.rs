@@ -344,16 +344,16 @@ fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Predicted {
     let second = bandwidth::second_level_case(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
     let near = second.unwrap_or_else(|_| far.clone());
     // Up to as much again as the fault of a cached page for allocation and accounting.
-    let mut most = (1.0 + FRESH_MARGIN) * trap.clone();
+    let mut maximum = (1.0 + FRESH_MARGIN) * trap.clone();
     if let Some(steered) = steered_return_cost(facts, FRESH_FAULT_RETURNS)? {
         let steered = steered.source(COUNTED_SOURCE) / published::measured_frequency(facts)?;
-        (trap, most) = (trap + steered.clone(), most + steered);
+        (trap, maximum) = (trap + steered.clone(), maximum + steered);
     }
     let page = given("bytes of the page", bytes as f64, Unit::Bytes);
-    let least = trap.clone() + page.clone() / near.clone().max(far.clone());
-    let most = most + page.clone() / near.clone().min(far.clone());
+    let minimum = trap.clone() + page.clone() / near.clone().max(far.clone());
+    let maximum = maximum + page.clone() / near.clone().min(far.clone());
     let fault = trap + page / near.geometric_mean(far);
-    Ok(fault.between(&least, &most).within(FRESH_BOUND_TOLERANCE).derived("fault and clearing"))
+    Ok(fault.between(&minimum, &maximum).within(FRESH_BOUND_TOLERANCE).derived("fault and clearing"))
 }
 
 /// Pages that fault-around maps by default.
@@ -362,10 +362,10 @@ pub(crate) const FAULT_AROUND_SOURCE: &str = "Linux mm/memory.c: fault_around_pa
 
 /// A fault with fault-around: between one single-page fault and as many as it maps pages.
 fn fault_around(facts: &PredictionInputs<'_>) -> Predicted {
-    let one = measured(facts, &FAULT_MINOR, &cached_file_case())?;
+    let single = measured(facts, &FAULT_MINOR, &cached_file_case())?;
     let pages = published("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE);
-    let all = pages * one.clone();
-    let fault = one.clone().geometric_mean(all.clone()).between(&one, &all);
+    let total = pages * single.clone();
+    let fault = single.clone().geometric_mean(total.clone()).between(&single, &total);
     Ok(fault.within(FAULT_AROUND_SPREAD).derived("between one and all"))
 }
 

@@ -232,7 +232,7 @@ impl ColdFile {
 /// The file shared by all rounds of a run: if it exists, it is complete and synced.
 fn shared_cold_file(scratch: &Path) -> ProbeResult<PathBuf> {
     let path = scratch.join(FILE_NAME);
-    if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
+    if path.metadata().is_ok_and(|metadata| metadata.len() == FILE_BYTES as u64) {
         return Ok(path);
     }
     has_room(scratch, FREE_SPACE_FACTOR * FILE_BYTES as u64)?;

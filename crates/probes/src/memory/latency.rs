@@ -75,9 +75,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 /// The largest working set, as a power of two: at least what memory is measured with, as far as the allowance goes, less the sixteenth
 /// needed to build the ring.
 pub(super) fn largest_latency_set(machine: &Machine) -> u64 {
-    let most = memory_budget::memory_budget(machine) / 17 * 16;
-    let wanted = memory_budget::largest_working_set(machine, 1).max(MIN_SET).next_power_of_two();
-    wanted.min(1 << most.max(MIN_SET).ilog2())
+    let budget = memory_budget::memory_budget(machine) / 17 * 16;
+    let bytes = memory_budget::largest_working_set(machine, 1).max(MIN_SET).next_power_of_two();
+    bytes.min(1 << budget.max(MIN_SET).ilog2())
 }
 
 /// The case of memory: the largest working set in base pages, part of every run.
@@ -114,13 +114,13 @@ const HUGE_STEP_OCTAVES: u32 = 4;
 pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     let largest = largest_latency_set(facts.machine());
     large_set_latency(facts, largest).or_else(|why| {
-        let found = (1..=MAX_EXTRA_OCTAVES)
+        let larger = (1..=MAX_EXTRA_OCTAVES)
             .find_map(|octaves| Some((octaves, large_set_latency(facts, largest << octaves).ok()?)));
         // Earlier versions took the power of two below four times the last-level cache.
-        let Some((octaves, after)) = found else { return large_set_latency(facts, largest >> 1).map_err(|_| why) };
+        let Some((octaves, after)) = larger else { return large_set_latency(facts, largest >> 1).map_err(|_| why) };
         let Ok(before) = large_set_latency(facts, (largest << octaves) >> HUGE_STEP_OCTAVES) else { return Ok(after) };
-        let way = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP_OCTAVES);
-        Ok(before.clone() + given("part of the way", way, Unit::Ratio) * (after - before))
+        let share = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP_OCTAVES);
+        Ok(before.clone() + given("part of the way", share, Unit::Ratio) * (after - before))
     })
 }
 
@@ -175,8 +175,8 @@ fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     if largest < MIN_HUGE_SET {
         return Vec::new();
     }
-    let least = MIN_HUGE_SET.ilog2();
-    let mut sizes: Vec<u64> = (least..=largest.ilog2()).rev().step_by(step).map(|power| 1 << power).collect();
+    let smallest = MIN_HUGE_SET.ilog2();
+    let mut sizes: Vec<u64> = (smallest..=largest.ilog2()).rev().step_by(step).map(|power| 1 << power).collect();
     sizes.truncate(if effort == Effort::Quick { 1 } else { sizes.len() });
     sizes.reverse();
     sizes

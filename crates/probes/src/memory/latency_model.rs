@@ -125,41 +125,42 @@ impl CacheModel {
         if !self.is_virtual {
             return None;
         }
-        let tells = |bytes: u64| {
+        let share_of = |bytes: u64| {
             let may = bytes <= stated && latency::base_page_case(bytes) != *case;
             may.then(|| self.third_level_share(facts, bytes)).flatten()
         };
-        let holds = |bytes: u64, share: f64| {
+        let held_bytes = |bytes: u64, share: f64| {
             (bytes as f64 / set_size_for_held_share(share.clamp(MIN_INFERRED_SHARE, MIN_HELD_SHARE))) as u64
         };
-        let (first, there) = tells(PROBED_SET_BYTES)?;
+        let (first, latency) = share_of(PROBED_SET_BYTES)?;
         if first < MIN_PARTIAL_SHARE {
-            let told = tells(PROBED_SET_BYTES / 2).map(|(share, there)| (holds(PROBED_SET_BYTES / 2, share), there));
-            return told.or_else(|| Some((self.third?.min(holds(PROBED_SET_BYTES, first)), there)));
+            let half = PROBED_SET_BYTES / 2;
+            let smaller = share_of(half).map(|(share, latency)| (held_bytes(half, share), latency));
+            return smaller.or_else(|| Some((self.third?.min(held_bytes(PROBED_SET_BYTES, first)), latency)));
         }
         if first < MIN_HELD_SHARE {
-            return Some((holds(PROBED_SET_BYTES, first), there));
+            return Some((held_bytes(PROBED_SET_BYTES, first), latency));
         }
-        let mut held = (PROBED_SET_BYTES, there);
+        let mut largest = (PROBED_SET_BYTES, latency);
         for bytes in LARGER_SET_BYTES {
-            match tells(bytes) {
-                Some((share, there)) if share >= MIN_HELD_SHARE => held = (bytes, there),
-                Some((share, there)) => return Some((holds(bytes, share), there)),
+            match share_of(bytes) {
+                Some((share, latency)) if share >= MIN_HELD_SHARE => largest = (bytes, latency),
+                Some((share, latency)) => return Some((held_bytes(bytes, share), latency)),
                 None => break,
             }
         }
-        Some(held)
+        Some(largest)
     }
 
     /// The share of a set in base pages that the third level serves and memory does not.
     fn third_level_share(&self, facts: &PredictionInputs<'_>, bytes: u64) -> Option<(f64, Expr)> {
-        let there = measured(facts, &LATENCY, &latency::base_page_case(bytes)).ok()?;
+        let latency = measured(facts, &LATENCY, &latency::base_page_case(bytes)).ok()?;
         let mut sum = LatencySum::new(facts, self).ok()?;
         sum.add_translation(bytes).ok()?;
         let (near, far) = (sum.latency(LatencyLevel::Third).ok()?, sum.latency(LatencyLevel::Memory).ok()?);
         let translation: f64 = sum.terms.iter().map(Expr::value).sum();
         let (near, far) = (near.value(), far.value());
-        (near < far).then(|| ((far + translation - there.value()) / (far - near), there))
+        (near < far).then(|| ((far + translation - latency.value()) / (far - near), latency))
     }
 
     /// The share of what the second level misses that the third does not hold: it is spread over its sets by a hash, and does not replace
@@ -177,9 +178,9 @@ impl CacheModel {
     /// The level that holds page tables while loads in random order pass through it: between two uses of a line of them, each load brings
     /// a line of its own, and one of every table.
     fn page_table_level(&self, bytes: u64) -> LatencyLevel {
-        let held = (1 + self.page_table_reads()) * (bytes / PAGE_BYTES * PAGE_TABLE_ENTRY_BYTES);
+        let passing_bytes = (1 + self.page_table_reads()) * (bytes / PAGE_BYTES * PAGE_TABLE_ENTRY_BYTES);
         match self.third {
-            _ if held <= self.second.0 => LatencyLevel::Second,
+            _ if passing_bytes <= self.second.0 => LatencyLevel::Second,
             Some(_) => LatencyLevel::Third,
             None => LatencyLevel::Memory,
         }
@@ -264,8 +265,8 @@ pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -
     if bytes <= CacheModel::new(facts.machine())?.first {
         return first_level_latency(facts);
     }
-    let there = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
-    Ok(there.within_share(TOLERANCE).derived("load of that set"))
+    let latency = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
+    Ok(latency.within_share(TOLERANCE).derived("load of that set"))
 }
 
 /// A load from one line in each of this many base pages: as from adjacent lines, and what translation adds.
@@ -287,7 +288,7 @@ fn first_level_latency(facts: &PredictionInputs<'_>) -> Predicted {
 /// The point of a level, which nothing measured tells: what is published of it.
 fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Predicted {
     let row = CACHE_LATENCIES.row(facts.machine());
-    let ([least, most], source) = match (level, row) {
+    let ([minimum, maximum], source) = match (level, row) {
         (LatencyLevel::Memory, _) => return published_memory_latency(facts),
         (LatencyLevel::Second, row) => match row.ok().and_then(|row| Some((row.figures.second?, row.source))) {
             Some((cycles, source)) => ([cycles; 2], source),
@@ -304,8 +305,8 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
         }
     };
     let name = level.name();
-    let cycles = published(name, f64::midpoint(least, most), Unit::Cycles, source);
-    let cycles = cycles.with_interval((least, most + SECOND_TLB_CYCLES[1])).within_share(TOLERANCE);
+    let cycles = published(name, f64::midpoint(minimum, maximum), Unit::Cycles, source);
+    let cycles = cycles.with_interval((minimum, maximum + SECOND_TLB_CYCLES[1])).within_share(TOLERANCE);
     let latency = cycles / published::measured_frequency(facts)?;
     Ok(latency.predict(PredictionBasis::Published, &format!("published latency of {name}")))
 }
@@ -313,10 +314,10 @@ fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) ->
 fn published_memory_latency(facts: &PredictionInputs<'_>) -> Predicted {
     let row = MEMORY_LATENCIES.row(facts.machine());
     let row = row.ok().or_unpredicted("no latency of its servers' memory is published for this core")?;
-    let [least, most] = row.figures;
-    let least = published("main memory, lowest", least, Unit::Nanoseconds, row.source);
-    let most = published("main memory, highest", most, Unit::Nanoseconds, row.source);
-    let latency = least.spanning(most).within_share(TOLERANCE);
+    let [minimum, maximum] = row.figures;
+    let minimum = published("main memory, lowest", minimum, Unit::Nanoseconds, row.source);
+    let maximum = published("main memory, highest", maximum, Unit::Nanoseconds, row.source);
+    let latency = minimum.spanning(maximum).within_share(TOLERANCE);
     Ok(latency.predict(PredictionBasis::Published, "published main memory"))
 }
 

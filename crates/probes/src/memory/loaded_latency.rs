@@ -91,9 +91,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 /// Twice the last-level cache, and so much that the injectors may have twice all such caches; with them and with what it takes to build
 /// the ring within what may be touched.
 fn working_set(machine: &Machine) -> u64 {
-    let of_all = last_level_bytes(machine) * bandwidth::last_level_count(machine);
-    let most = 1 << (memory_budget(machine) / 3).max(1).ilog2();
-    (2 * last_level_bytes(machine)).max(2 * of_all / MAX_INJECTED_SETS as u64).max(MIN_SET).min(most)
+    let last_levels = last_level_bytes(machine) * bandwidth::last_level_count(machine);
+    let budget = 1 << (memory_budget(machine) / 3).max(1).ilog2();
+    (2 * last_level_bytes(machine)).max(2 * last_levels / MAX_INJECTED_SETS as u64).max(MIN_SET).min(budget)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -159,7 +159,7 @@ fn find_uncached_size(
     mut rates_of: impl FnMut(usize) -> ProbeResult<Option<InjectionRates>>,
 ) -> ProbeResult<(usize, InjectionRates)> {
     let mut own = (set / injectors).max(MIN_INJECTOR_BYTES);
-    let most = MAX_INJECTED_SETS * set / injectors;
+    let max_own = MAX_INJECTED_SETS * set / injectors;
     loop {
         let mut best: Option<InjectionRates> = None;
         let mut are_faster = false;
@@ -175,7 +175,7 @@ fn find_uncached_size(
         }
         match best {
             Some(rates) => return Ok((own, rates)),
-            None if own < most => own = (2 * own).min(most),
+            None if own < max_own => own = (2 * own).min(max_own),
             None => {
                 let reason = format!(
                     "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
@@ -290,14 +290,14 @@ impl Injection {
         let (own, moment) = (own as u64, bench.ticks(INTERVAL_NANOSECONDS));
         let before: Vec<u64> = self.bytes_per_injector().collect();
         let passed = || self.bytes_per_injector().zip(&before).map(|(now, before)| now - before);
-        let (most, fewest) = (|| passed().max().unwrap_or(0), || passed().min().unwrap_or(0));
+        let (furthest, slowest) = (|| passed().max().unwrap_or(0), || passed().min().unwrap_or(0));
         self.interval.store(0, Ordering::Release);
         // In the second half of the pass the caches are full of lines to write back.
-        self.wait_until(bench, || most() >= own / 2)?;
-        let flushed = self.best_rate(moment, |_| most() >= own - own / 8);
+        self.wait_until(bench, || furthest() >= own / 2)?;
+        let flushed = self.best_rate(moment, |_| furthest() >= own - own / 8);
         let mut rates = None;
-        if most() <= own {
-            self.wait_until(bench, || fewest() >= own)?;
+        if furthest() <= own {
+            self.wait_until(bench, || slowest() >= own)?;
             let passed = self.best_rate(moment, |moments| moments >= MIN_INTERVALS);
             rates = Some(InjectionRates { flushed, passed });
         }
@@ -340,16 +340,16 @@ impl Injection {
     }
 
     /// Waits until injectors have moved so much.
-    fn wait_until(&self, bench: &Bench<'_>, is_there: impl Fn() -> bool) -> ProbeResult {
+    fn wait_until(&self, bench: &Bench<'_>, is_reached: impl Fn() -> bool) -> ProbeResult {
         let clock = self.clock;
-        let most = bench.ticks(u64::from(MAX_INTERVALS) * INTERVAL_NANOSECONDS);
+        let max_ticks = bench.ticks(u64::from(MAX_INTERVALS) * INTERVAL_NANOSECONDS);
         let (mut since, mut moved) = (clock.start(), self.total_bytes());
-        while !is_there() {
+        while !is_reached() {
             std::hint::spin_loop();
             let now = self.total_bytes();
             if now != moved {
                 (since, moved) = (clock.stop(), now);
-            } else if clock.stop().wrapping_sub(since) > most {
+            } else if clock.stop().wrapping_sub(since) > max_ticks {
                 return Err(ProbeError::fail("the injectors moved nothing: their CPUs were busy with other work"));
             }
         }
@@ -394,14 +394,14 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     if metric.id == LOADED_LATENCY.id {
         return Ok(idle.of_value(LATENCY_RANGE).derived("idle latency"));
     }
-    let one = bandwidth::memory_case(machine);
-    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, &one)?, measured(facts, &BANDWIDTH_WRITE, &one)?);
+    let far = bandwidth::memory_case(machine);
+    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, &far)?, measured(facts, &BANDWIDTH_WRITE, &far)?);
     let injectors = allowed_cpu_count(machine).saturating_sub(1).max(1) as f64;
     let injectors = fact("injectors", injectors, Unit::Count, "allowed CPUs but one");
     // As many bytes are read as written, one after the other.
     let line = given("line", LINE_BYTES as f64, Unit::Bytes);
-    let each = 2.0 * line.clone() / (line.clone() / reading + line.clone() / writing);
-    let rate = injectors * each * given("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
+    let injector_rate = 2.0 * line.clone() / (line.clone() / reading + line.clone() / writing);
+    let rate = injectors * injector_rate * given("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
     Ok(rate.within(BANDWIDTH_RANGE_FACTOR).derived("injectors in memory"))
 }
 

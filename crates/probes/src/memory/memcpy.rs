@@ -52,14 +52,14 @@ pub(crate) static PROBE: Probe = Probe {
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let largest = BYTES.number_in(&memory_case(machine)).unwrap_or_default();
-    let of = |bytes: u64, pages: RequestedPages| Case::new().with_number(BYTES, bytes).with_word(pages);
-    let mut cases = vec![of(largest, RequestedPages::Default)];
+    let case = |bytes: u64, pages: RequestedPages| Case::new().with_number(BYTES, bytes).with_word(pages);
+    let mut cases = vec![case(largest, RequestedPages::Default)];
     if effort != Effort::Quick && page_sizes(machine).len() > 1 {
-        cases.push(of(largest, RequestedPages::Huge));
+        cases.push(case(largest, RequestedPages::Huge));
     }
     if effort == Effort::Thorough {
         let cached = cached_sets(machine, false).into_iter().filter(|&bytes| bytes < largest);
-        cases.extend(cached.map(|bytes| of(bytes, RequestedPages::Default)));
+        cases.extend(cached.map(|bytes| case(bytes, RequestedPages::Default)));
     }
     cases
 }
@@ -91,12 +91,12 @@ const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = required(BYTES.number_in(case), case)?;
-    let there = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
+    let one_cpu = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
     let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
     let (read, written) = (byte("bytes read"), byte("bytes written"));
-    let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &there)?;
-    let writes = written.clone() / measured(facts, &BANDWIDTH_WRITE, &there)?;
-    let streams = written.clone() / measured(facts, &BANDWIDTH_NTWRITE, &there)?;
+    let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &one_cpu)?;
+    let writes = written.clone() / measured(facts, &BANDWIDTH_WRITE, &one_cpu)?;
+    let streams = written.clone() / measured(facts, &BANDWIDTH_NTWRITE, &one_cpu)?;
     let (apart, together) = (reads.clone() + writes.clone(), reads.clone().max(writes.clone()));
     // At most by non-temporal stores.
     let [low, rate, high] = [apart.clone(), apart.geometric_mean(together), reads.max(writes.min(streams))]

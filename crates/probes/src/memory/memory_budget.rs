@@ -19,8 +19,8 @@ const MIN_LARGEST_SET: u64 = 256 << 20;
 pub(crate) fn memory_budget(machine: &Machine) -> u64 {
     let limit = machine.limits.memory_bytes.get().copied().flatten();
     let known = [machine.memory.available_bytes.get().copied(), limit];
-    let least = known.into_iter().flatten().min();
-    least.map_or(128 << 20, |bytes| (bytes as f64 * MAX_MEMORY_SHARE) as u64)
+    let smallest = known.into_iter().flatten().min();
+    smallest.map_or(128 << 20, |bytes| (bytes as f64 * MAX_MEMORY_SHARE) as u64)
 }
 
 /// The stated last-level cache as far as it is believed, or the assumed one.
@@ -40,8 +40,8 @@ pub(crate) fn largest_working_set(machine: &Machine, copies: u64) -> u64 {
 
 /// Data caches, innermost first.
 pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
-    let all = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
+    let stated = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let mut caches: Vec<&Cache> = stated.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
 }

@@ -51,15 +51,15 @@ const MIN_SET: u64 = 64 << 20;
 const CHECKED_PAGES: usize = 256;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let all = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
+    let nodes = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
     let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
     let bytes = set_bytes(machine);
     let case = |from: u32, to: u32| {
         Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
     };
-    let most = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
-    let with_cpus = all.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(most);
-    let with_memory: Vec<&NumaNode> = all.iter().filter(|node| node.bytes != Some(0)).take(most).collect();
+    let max_nodes = by_effort(effort, [MAX_QUICK_NODES, MAX_DEFAULT_NODES, usize::MAX]);
+    let with_cpus = nodes.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(max_nodes);
+    let with_memory: Vec<&NumaNode> = nodes.iter().filter(|node| node.bytes != Some(0)).take(max_nodes).collect();
     let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
     // One case, to report why there is no matrix.
     if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
@@ -69,11 +69,11 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 fn set_bytes(machine: &Machine) -> u64 {
     let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
     // Whole parts, so that all of it is read.
-    let most = memory_budget::memory_budget(machine) / nodes / PART_BYTES as u64 * PART_BYTES as u64;
+    let budget = memory_budget::memory_budget(machine) / nodes / PART_BYTES as u64 * PART_BYTES as u64;
     (2 * memory_budget::last_level_bytes(machine))
         .max(MIN_SET)
         .next_multiple_of(PART_BYTES as u64)
-        .min(most.max(PART_BYTES as u64))
+        .min(budget.max(PART_BYTES as u64))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -107,10 +107,10 @@ const PART_BYTES: usize = 2 << 20;
 
 /// The result of move_pages in words, if all pages are on the node.
 fn check_node(arena: &Arena, node: u32) -> ProbeResult<String> {
-    let found = page_nodes(arena, CHECKED_PAGES)?;
-    let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
-    fail_if(elsewhere > 0, format!("{elsewhere} of {} checked pages are not on node {node}", found.len()))?;
-    Ok(format!("all {} checked pages are on node {node} by move_pages", found.len()))
+    let page_nodes_found = page_nodes(arena, CHECKED_PAGES)?;
+    let elsewhere = page_nodes_found.iter().filter(|&&page_node| page_node != node as i32).count();
+    fail_if(elsewhere > 0, format!("{elsewhere} of {} checked pages are not on node {node}", page_nodes_found.len()))?;
+    Ok(format!("all {} checked pages are on node {node} by move_pages", page_nodes_found.len()))
 }
 
 /// Predicted range, factor around the ratio of distances.
@@ -121,13 +121,13 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     if from == to {
         return Err(NoPrediction::new("mem.latency and mem.bandwidth predict local memory"));
     }
-    let (own, other) = distances(facts.machine(), from, to)
+    let (own, distant) = distances(facts.machine(), from, to)
         .or_unpredicted(format!("the firmware states no distance from node {from} to node {to}"))?;
     let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;
     let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
-    let other = published("distance", f64::from(other), Unit::Count, DISTANCES);
-    let there = if metric.id == NODE_LATENCY.id { local * (other / own) } else { local * (own / other) };
-    Ok(there.within(SPREAD).derived("by distance"))
+    let distant = published("distance", f64::from(distant), Unit::Count, DISTANCES);
+    let figure = if metric.id == NODE_LATENCY.id { local * (distant / own) } else { local * (own / distant) };
+    Ok(figure.within(SPREAD).derived("by distance"))
 }
 
 const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";
@@ -136,9 +136,9 @@ const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/
 fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
     let nodes = machine.topology.nodes.get()?;
     let place = |id: u64| nodes.iter().position(|node| u64::from(node.id) == id);
-    let all = &nodes[place(from)?].distances;
-    let (own, other) = (*all.get(place(from)?)?, *all.get(place(to)?)?);
-    (own > 0 && other > 0).then_some((own, other))
+    let distances_from = &nodes[place(from)?].distances;
+    let (own, distant) = (*distances_from.get(place(from)?)?, *distances_from.get(place(to)?)?);
+    (own > 0 && distant > 0).then_some((own, distant))
 }
 
 #[cfg(test)]

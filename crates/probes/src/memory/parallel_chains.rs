@@ -55,9 +55,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 /// In the largest set of mem.latency, or a half of it where memory is short: every run makes this one.
 fn chain_case(machine: &Machine, count: u64) -> Case {
-    let most = 1 << (memory_budget(machine) / 2).max(1).ilog2();
+    let budget = 1 << (memory_budget(machine) / 2).max(1).ilog2();
     latency::fewest_tlb_misses_case(machine)
-        .with_number(BYTES, latency::largest_latency_set(machine).min(most))
+        .with_number(BYTES, latency::largest_latency_set(machine).min(budget))
         .with_number(CHAINS, count)
 }
 
@@ -81,7 +81,7 @@ const TOLERANCE: f64 = 0.1;
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let chains = required(CHAINS.number_in(case), case)? as f64;
     let pages = required(PageSize::of(case), case)?;
-    let one = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
+    let latency = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
     let row = CACHE_LATENCIES.row(facts.machine()).ok();
     let lines = row.and_then(|row| Some((row.figures.outstanding?, row.source)));
     let mut in_flight = fact("chains", chains, Unit::Count, "the case");
@@ -90,8 +90,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         in_flight = in_flight.min(published("lines in flight, at most", lines, Unit::Count, source));
         name = "published lines in flight";
     }
-    let load = one.clone() / in_flight;
-    Ok(load.clone().between(&load, &one).within_share(TOLERANCE).derived(name))
+    let load = latency.clone() / in_flight;
+    Ok(load.clone().between(&load, &latency).within_share(TOLERANCE).derived(name))
 }
 
 #[cfg(test)]

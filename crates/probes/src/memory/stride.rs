@@ -70,10 +70,10 @@ fn smaller_sets(machine: &Machine) -> Vec<u64> {
 /// Twice the last-level cache and at least 64 MiB, memory permitting, in multiples of the largest stride.
 fn large_set(machine: &Machine) -> u64 {
     let largest_stride = STRIDES[STRIDES.len() - 1];
-    let wanted = (2 * memory_budget::last_level_bytes(machine))
+    let bytes = (2 * memory_budget::last_level_bytes(machine))
         .max(MIN_LARGE_SET)
         .min(memory_budget::largest_working_set(machine, 1));
-    (wanted / largest_stride).max(2) * largest_stride
+    (bytes / largest_stride).max(2) * largest_stride
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -124,8 +124,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
 
 /// In a range from an L1 hit to a new line at random for this share of the loads.
 fn predict_between(expected: Expr, load: Expr, random: Expr, share: f64, name: &str) -> Prediction {
-    let most = load.clone() + given("share of new lines", share, Unit::Ratio) * random;
-    let (low, high) = (load.min(expected.clone()), most.max(expected.clone()));
+    let maximum = load.clone() + given("share of new lines", share, Unit::Ratio) * random;
+    let (low, high) = (load.min(expected.clone()), maximum.max(expected.clone()));
     expected.between(&low, &high).within_share(TOLERANCE).derived(name)
 }
 

@@ -114,7 +114,7 @@ fn describe_faults() -> ProbeResult<String> {
         fork_and_exit()?.wait_for_success()?;
     }
     let after = counted();
-    let [child, parent] = [0, 1].map(|at| (after[at] - before[at]) as f64 / UNTIMED_FORKS as f64);
+    let [child, parent] = [0, 1].map(|index| (after[index] - before[index]) as f64 / UNTIMED_FORKS as f64);
     Ok(format!(
         "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by \
                 getrusage"
@@ -144,8 +144,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
     if *metric == PROCESS_FORK_CHILD {
         let child = fork.clone() + cycles("context switch, published", PUBLISHED_SWITCH_CYCLES)?;
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
-        let most = 2.0 * child.clone();
-        return Ok(child.between(&fork, &most).derived("fork and a switch"));
+        let double = 2.0 * child.clone();
+        return Ok(child.between(&fork, &double).derived("fork and a switch"));
     }
     let remark = "what fork makes is taken down again";
     Ok((2.0 * fork).within(1.5).explained(PredictionBasis::Derived, "made and taken down", remark))

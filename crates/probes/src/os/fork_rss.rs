@@ -60,12 +60,12 @@ const DEFAULT_MAX_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let limit = memory_budget::memory_budget(machine);
-    let most = limit.min(by_effort(effort, [QUICK_BYTES, DEFAULT_MAX_BYTES, u64::MAX]));
+    let max_bytes = limit.min(by_effort(effort, [QUICK_BYTES, DEFAULT_MAX_BYTES, u64::MAX]));
     let mut cases = words(page_sizes(machine)).numbers(RESIDENT, &SIZES);
     cases.retain(|case| {
         let bytes = RESIDENT.number_in(case).unwrap_or(0);
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
-        bytes <= most && (PageSize::of(case) == Some(PageSize::Base) || bytes > MIB)
+        bytes <= max_bytes && (PageSize::of(case) == Some(PageSize::Base) || bytes > MIB)
     });
     cases
 }
@@ -115,8 +115,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
         (false, SMALL_RSS) => {
             let (fork, usual) =
                 (measured(facts, &PROCESS_FORK, &Case::new())?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
-            let each = ((usual - fork.clone()) / (DEFAULT_RSS / size) as f64).at_least_zero();
-            (fork + pages(SMALL_RSS) * each, "fork and pages of 16 MiB")
+            let per_page = ((usual - fork.clone()) / (DEFAULT_RSS / size) as f64).at_least_zero();
+            (fork + pages(SMALL_RSS) * per_page, "fork and pages of 16 MiB")
         }
         (false, _) => (
             measured_fork(facts, SMALL_RSS, PageSize::Base)? + pages(bytes - SMALL_RSS) * entry_cost(facts)?,

@@ -176,8 +176,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             let count = count.or_unpredicted(UNPUBLISHED_WORK_TEXT)? as f64;
             let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
             let few = measured(facts, &SYSCALL_SELECT, &Case::new().with_number(DESCRIPTORS, MIN_DESCRIPTORS))?;
-            let each = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
-            Ok((null + count * each).within(3.0).derived("by descriptors"))
+            let per_descriptor = (few - null.clone()).at_least_zero() / MIN_DESCRIPTORS as f64;
+            Ok((null + count * per_descriptor).within(3.0).derived("by descriptors"))
         }
         _ => Err(NoPrediction::new(UNPUBLISHED_WORK_TEXT)),
     }
@@ -191,8 +191,8 @@ pub(super) fn short_path(facts: &PredictionInputs<'_>, source: &str) -> Predicte
     let null = measured(facts, &SYSCALL_NULL, &kernel_entry_case())?;
     let work = SHORT_PATH_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION;
     let work = published("150 instructions at two per cycle and 3 GHz", work, Unit::Nanoseconds, source);
-    let most = 3.0 * null.clone() + work.clone();
-    Ok((null.clone() + work).between(&null, &most).derived("null call and a short path"))
+    let maximum = 3.0 * null.clone() + work.clone();
+    Ok((null.clone() + work).between(&null, &maximum).derived("null call and a short path"))
 }
 
 #[cfg(test)]

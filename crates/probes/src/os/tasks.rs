@@ -69,13 +69,13 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 /// 1 to 2 P: all of them on a small machine; on a large one the powers of two, halfway between them, and P - 1, P,
 /// P + 1 and 2 P, where the curve turns.
 fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
-    let most = 2 * cpus;
-    let all = if effort == Effort::Thorough { 64 } else { 8 };
+    let maximum = 2 * cpus;
+    let max_without_gaps = if effort == Effort::Thorough { 64 } else { 8 };
     let keep = |n: &u64| {
         let halfway = n.is_multiple_of(3) && (n / 3).is_power_of_two();
-        most <= all || n.is_power_of_two() || halfway || n.abs_diff(cpus) <= 1 || *n == most
+        maximum <= max_without_gaps || n.is_power_of_two() || halfway || n.abs_diff(cpus) <= 1 || *n == maximum
     };
-    (1..=most).filter(keep).collect()
+    (1..=maximum).filter(keep).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -246,9 +246,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             let tasks = fact("tasks", tasks as f64, Unit::Count, "the case");
             let time = tasks * measured(facts, creation, &Case::new())?;
             let interrupts = given("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
-            let most = LIFETIME_FACTOR * time.clone() + interrupts;
+            let maximum = LIFETIME_FACTOR * time.clone() + interrupts;
             // Ticks may put all of it into user time.
-            (time.between(&given("none", 0.0, Unit::Nanoseconds), &most), name)
+            (time.between(&given("none", 0.0, Unit::Nanoseconds), &maximum), name)
         }
         id if id == TASKS_UNACCOUNTED.id => {
             if tasks >= cpus {
@@ -278,8 +278,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             // If no task is migrated, the CPU with the most of them ends last.
             let longest = alone.clone() * longest_share(tasks, cpus);
             let shared = alone / filled_cpus();
-            let least = shared.clone().within(TOLERANCE);
-            (shared.between(&least, &longest.within(TOLERANCE)), "shared by CPUs")
+            let minimum = shared.clone().within(TOLERANCE);
+            (shared.between(&minimum, &longest.within(TOLERANCE)), "shared by CPUs")
         }
     };
     Ok(time.derived(name))

@@ -73,16 +73,16 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
     if let Ok(waking) = measured(facts, &cross_cpu::METRIC, &Case::new().with_word(HandoffMechanism::Pipe)) {
         let sum = slack.clone() + waking.clone();
-        let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
-        return Ok(sum.between(&least, &most).derived("slack and measured waking"));
+        let (minimum, maximum) = (sum.clone() / 2.0, slack + 3.0 * waking);
+        return Ok(sum.between(&minimum, &maximum).derived("slack and measured waking"));
     }
     // By publications, from the fastest wake-up, as a timer may be coalesced with an earlier one.
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
     let bound = |nanoseconds| given("wake-up", nanoseconds, Unit::Nanoseconds);
-    let most = slack.clone() + bound(PUBLISHED_WAKE_RANGE.1);
+    let maximum = slack.clone() + bound(PUBLISHED_WAKE_RANGE.1);
     let sum = slack + published("wake-up", PUBLISHED_WAKE_NANOSECONDS, Unit::Nanoseconds, source);
-    let range = sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &most);
+    let range = sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &maximum);
     Ok(range.predict(PredictionBasis::Published, "slack and published waking"))
 }
 

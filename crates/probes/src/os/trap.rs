@@ -31,7 +31,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
         published::published_cycles(facts, |_| BEHRENS_SOURCE, pair)?.expr("syscall and sysret").source(BEHRENS_SOURCE);
     let instructions = published("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE);
     let (added, unknown) = mitigation_costs(facts)?;
-    let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, one| sum + one);
+    let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, cost| sum + cost);
     let call = cycles / published::measured_frequency(facts)?;
     let left_out = match unknown.is_empty() {
         true => String::new(),
@@ -42,10 +42,15 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
 
 /// The cost of the mitigations in force per call, and those without a published figure.
 fn mitigation_costs(facts: &PredictionInputs<'_>) -> Predicted<(Vec<Expr>, Vec<String>)> {
-    let Some(all) = facts.machine().cpu.mitigations.get() else {
+    let Some(mitigations) = facts.machine().cpu.mitigations.get() else {
         return Ok((Vec::new(), vec!["mitigations, which are unknown".into()]));
     };
-    let status = |name: &str| all.iter().find(|one| one.vulnerability == name).map_or("", |one| one.status.as_str());
+    let status = |name: &str| {
+        mitigations
+            .iter()
+            .find(|mitigation| mitigation.vulnerability == name)
+            .map_or("", |mitigation| mitigation.status.as_str())
+    };
     let mut added = Vec::new();
     let mut unknown = Vec::new();
     let figure = |pick: fn(&published::PublishedCore) -> Option<f64>| {
@@ -89,13 +94,13 @@ pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) ->
 
 /// Branches that the mitigation deliberately makes mispredict.
 fn misprediction_cost(facts: &PredictionInputs<'_>, name: &str, branches: f64) -> Predicted<Expr> {
-    let one = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
+    let misprediction = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
     let source = format!(
         "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
          spectre.rst: speculation is redirected to a safe target",
-        one.value, one.source
+        misprediction.value, misprediction.source
     );
-    Ok(published(name, branches * one.value, Unit::Cycles, source))
+    Ok(published(name, branches * misprediction.value, Unit::Cycles, source))
 }
 
 /// Whether the kernel calls through its table of system calls; since 6.9 it compares and jumps instead.

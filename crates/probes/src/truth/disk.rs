@@ -73,9 +73,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let group = Cgroup::create(Controller::BlockIo).map_err(super::probe_error)?;
     group.limit_read_rate(&disk.numbers, THROTTLE_RATE).map_err(super::probe_error)?;
     group.enter().map_err(super::probe_error)?;
-    let held = read_throttled(&disk, &group, (state, bench.seed()))?;
-    let (first, last) = timed_window(&held)
-        .or_fail(format!("the kernel throttled reads only {} times: the limit is not in force", held.len()))?;
+    let pauses = read_throttled(&disk, &group, (state, bench.seed()))?;
+    let (first, last) = timed_window(&pauses)
+        .or_fail(format!("the kernel throttled reads only {} times: the limit is not in force", pauses.len()))?;
     let (bytes, counted) = (last.bytes - first.bytes, last.counted - first.counted);
     let nanoseconds = last.time - first.time;
     bench.note(format!(
@@ -148,12 +148,12 @@ fn read_throttled(
 }
 
 /// The ends of the first and the last throttled period. A far shorter one was something else, such as a busy CPU.
-fn timed_window(held: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)> {
-    let mut lengths: Vec<u64> = held.iter().map(|pause| pause.lasted).collect();
+fn timed_window(pauses: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)> {
+    let mut lengths: Vec<u64> = pauses.iter().map(|pause| pause.lasted).collect();
     lengths.sort_unstable();
     let usual = *lengths.get(lengths.len() / 2)?;
-    let kept: Vec<&ThrottlePause> = held.iter().filter(|one| one.lasted > usual / 2).collect();
-    (kept.len() > MIN_PERIODS).then(|| (*kept[0], *kept[kept.len() - 1]))
+    let full: Vec<&ThrottlePause> = pauses.iter().filter(|pause| pause.lasted > usual / 2).collect();
+    (full.len() > MIN_PERIODS).then(|| (*full[0], *full[full.len() - 1]))
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
@@ -236,9 +236,9 @@ fn run_command(command: &mut Command, name: &str) -> ProbeResult {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(ProbeError::skip(format!("needs {name} of a loop device (root may), which failed: {said}")))
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(ProbeError::skip(format!("needs {name} of a loop device (root may), which failed: {complaint}")))
 }
 
 #[cfg(test)]

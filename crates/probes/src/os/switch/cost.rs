@@ -198,8 +198,8 @@ fn difference_from_pipes(mechanism: HandoffMechanism) -> &'static str {
 
 /// One pass: the switch over pipes, of threads that between processes, and the calls that are not subtracted.
 fn pass(facts: &PredictionInputs<'_>, task: HandoffTask, mechanism: HandoffMechanism) -> Predicted<Expr> {
-    let of = if mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
-    let switch = measured(facts, &SWITCH_COST, &switch_case(of, HandoffMechanism::Pipe))?;
+    let pipe_task = if mechanism == HandoffMechanism::Pipe { HandoffTask::Process } else { task };
+    let switch = measured(facts, &SWITCH_COST, &switch_case(pipe_task, HandoffMechanism::Pipe))?;
     if mechanism != HandoffMechanism::Condvar {
         return Ok(switch);
     }
@@ -231,8 +231,8 @@ fn describe_mitigations(machine: &Machine) -> String {
         .cpu
         .mitigations
         .get()
-        .and_then(|all| all.iter().find(|one| one.vulnerability == "spectre_v2"))
-        .map(|one| one.status.as_str());
+        .and_then(|mitigations| mitigations.iter().find(|mitigation| mitigation.vulnerability == "spectre_v2"))
+        .map(|mitigation| mitigation.status.as_str());
     match status {
         None => "The mitigations in force are unknown.".into(),
         Some(status) if status.contains("IBPB: always-on") => {

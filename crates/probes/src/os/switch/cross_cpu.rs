@@ -69,13 +69,13 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
             "most of it is the wake-up, as over pipes",
         ));
     }
-    let here = match facts.measured(&SWITCH_COST, &HandoffMechanism::Pipe.between_processes()) {
+    let switch_text = match facts.measured(&SWITCH_COST, &HandoffMechanism::Pipe.between_processes()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
         Err(_) => String::new(),
     };
     Err(NoPrediction::new(format!(
         "kelvin has no published costs of an inter-processor interrupt and of an idle-state exit for this \
-         machine{here}"
+         machine{switch_text}"
     )))
 }
 

@@ -72,8 +72,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.time_back_to_back([&METRIC], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
-        let way = partner.last_ticks().checked_sub(start);
-        way.map(|ticks| [ticks])
+        let ticks_until_read = partner.last_ticks().checked_sub(start);
+        ticks_until_read
+            .map(|ticks| [ticks])
             .or_fail("the woken task read the clock before it was woken: the CPUs' counters do not run together")
     })?;
     partner.finish().map(drop)

@@ -160,13 +160,13 @@ impl ProcessRing {
             member.join(&self.board)?;
         }
         let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
-        let each = switches as f64 / hand_overs as f64;
+        let per_pass = switches as f64 / hand_overs as f64;
         let reason = format!(
             "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
                  moved without switches"
         );
-        fail_if(each < 0.98, reason)?;
-        Ok(each)
+        fail_if(per_pass < 0.98, reason)?;
+        Ok(per_pass)
     }
 
     /// Context switches of this process since the ring was built.
@@ -291,14 +291,14 @@ fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Pred
         let remark = "without a working set there is nothing to refill";
         return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
     }
-    let kept = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
+    let switches = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
     let kept_count = KEPT_ADDRESS_SPACES as f64;
     let spaces = published("address spaces kept", kept_count, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE);
-    let (least, once) = (kept.clone().within(1.3), kept.clone().beside(&spaces));
+    let (minimum, once) = (switches.clone().within(1.3), switches.clone().beside(&spaces));
     if processes > KEPT_ADDRESS_SPACES && facts.machine().architecture == *"x86_64" {
         // Up to twice that for translations that are not kept.
-        let twice = 2.0 * kept;
-        let pass = once.geometric_mean(twice.clone()).between(&least, &twice.within(1.3));
+        let twice = 2.0 * switches;
+        let pass = once.geometric_mean(twice.clone()).between(&minimum, &twice.within(1.3));
         return Ok(pass.derived("switches and translations"));
     }
     Ok(once.within(1.3).derived("switches of a pass"))
