@@ -140,7 +140,9 @@ impl PinnedPath {
         let is_common = above.mode() & STICKY_BIT != 0 && above.mode() & SHARED_WRITE_BITS != 0;
         let trusted = if found.is_symlink() { ROOT_UID } else { above.uid() };
         if (is_common || found.is_symlink()) && ![effective_user(), trusted].contains(&found.uid()) {
-            return Err(Error::UntrustedOwner { path: self.path.clone(), user: found.uid() });
+            let user = found.uid();
+            let why = format!("was put there by another user ({user}): choose another place, or remove it");
+            return Err(Error::unusable(&self.path, why));
         }
         Ok(Some(found))
     }
@@ -287,7 +289,7 @@ impl AtomicFile {
     /// That it can have this many bytes, holes among them: by this process's limit and the file system's.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], with the limit.
+    /// [`Error::Unusable`], with the limit.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
         let most = kelvin_sys::fs::max_file_size();
         let most = most.map_err(|error| Error::call("query the file system of", &self.place.path, error))?;
@@ -303,13 +305,13 @@ impl AtomicFile {
     }
 
     fn too_large(&self, bytes: u64, why: String) -> Result<()> {
-        Err(Error::TooLarge { path: self.place.path.clone(), bytes, why })
+        Err(Error::unusable(&self.place.path, format!("cannot have {bytes} bytes: {why}")))
     }
 
     /// That its file system has room for this many bytes. Where it compresses, that is unknown for content that may compress.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], with the room that there is.
+    /// [`Error::Unusable`], with the room that there is.
     pub fn check_free_space(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
         let failed = |error| Error::call("query the file system of", &self.place.path, error);
         let directory = self.place.directory();

@@ -236,7 +236,8 @@ pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
     }
     let place = Arc::new(PinnedPath::open(&job.path)?);
     if place.lookup()?.is_some_and(|found| job.source.is_file(&found)) {
-        return Err(Error::SameFile { path: job.path.clone(), other: job.source.path().to_owned() });
+        let why = format!("and {} are the same file: there is nothing to copy", job.path.display());
+        return Err(Error::unusable(job.source.path(), why));
     }
     let mut file = AtomicFile::create(&place, job.replace)?;
     let empty = file.target().map_err(|error| error.with_path(&job.path))?;
@@ -438,7 +439,9 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
             .map_err(|error| Error::call(format!("read {COMPARE_BLOCK} bytes at {offset} of"), &job.path, error))?;
         if let Some(at) = first_difference(&one[..read], &other[..copied]) {
             let at = offset + at as u64;
-            return Err(Error::ContentDiffers { path: job.path.clone(), original: job.source.path().to_owned(), at });
+            let original = job.source.path().display();
+            let why = format!("differs from {original} from byte {at} on, and was removed");
+            return Err(Error::unusable(&job.path, why));
         }
         if read == 0 {
             return Ok(if is_dropped { VerifiedFrom::FromDevice } else { VerifiedFrom::InMemory });

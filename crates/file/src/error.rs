@@ -32,24 +32,6 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// What is to be copied is already there, under this name or another one.
-    #[error("{} and {} are the same file: there is nothing to copy", other.display(), path.display())]
-    SameFile {
-        /// The target.
-        path: PathBuf,
-        /// The source.
-        other: PathBuf,
-    },
-    /// A copy is not the same as its source.
-    #[error("{} differs from {} from byte {at} on, and was removed", path.display(), original.display())]
-    ContentDiffers {
-        /// The copy.
-        path: PathBuf,
-        /// The source.
-        original: PathBuf,
-        /// The first byte that is different.
-        at: u64,
-    },
     /// The directory for it does not exist.
     #[error("{}: there is no directory {}; make it first", path.display(), directory.display())]
     NoDirectory {
@@ -58,22 +40,12 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// Another user put it there, and would choose what is overwritten, or read what is written.
-    #[error("{} was put there by another user ({user}): choose another place, or remove it", path.display())]
-    UntrustedOwner {
-        /// What was put there.
-        path: PathBuf,
-        /// By whom.
-        user: u32,
-    },
-    /// It cannot become as large as it should.
-    #[error("{} cannot have {bytes} bytes: {why}", path.display())]
-    TooLarge {
+    /// It cannot be used as it is to be: what the user may change.
+    #[error("{} {why}", path.display())]
+    Unusable {
         /// The file.
         path: PathBuf,
-        /// The size it should have.
-        bytes: u64,
-        /// The limit: `its file system has room for 4096`.
+        /// `was put there by another user`, `cannot have 4096 bytes`.
         why: String,
     },
     /// It became shorter while it was read.
@@ -84,14 +56,6 @@ pub enum Error {
         /// The first byte that was missing.
         offset: u64,
         /// Its size when it was opened.
-        bytes: u64,
-    },
-    /// It has fewer bytes than its size says.
-    #[error("{} states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)", path.display())]
-    SizeOverstated {
-        /// The file.
-        path: PathBuf,
-        /// The size that it states.
         bytes: u64,
     },
     /// It changed while it was read, so that the result is of neither the old nor the new one.
@@ -167,6 +131,16 @@ impl Error {
         Self::InvalidSetting { name, why: why.into() }
     }
 
+    /// A file that cannot be used as it is to be.
+    pub(crate) fn unusable(path: &Path, why: impl Into<String>) -> Self {
+        Self::Unusable { path: path.to_owned(), why: why.into() }
+    }
+
+    /// A file that has fewer bytes than its size says.
+    pub fn size_overstated(path: &Path, bytes: u64) -> Self {
+        Self::unusable(path, format!("states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)"))
+    }
+
     /// A depth for a way that waits for each request.
     pub(crate) fn depth_unsupported(engine: &str, depth: u32) -> Self {
         let why = format!("{engine} has a queue depth of 1, not {depth}: only io_uring goes deeper");
@@ -179,13 +153,9 @@ impl Error {
             Self::Syscall { path, .. }
             | Self::NotRegular { path, .. }
             | Self::AlreadyExists { path }
-            | Self::SameFile { path, .. }
-            | Self::ContentDiffers { path, .. }
             | Self::NoDirectory { path, .. }
-            | Self::UntrustedOwner { path, .. }
-            | Self::TooLarge { path, .. }
+            | Self::Unusable { path, .. }
             | Self::Truncated { path, .. }
-            | Self::SizeOverstated { path, .. }
             | Self::Changed { path, .. }
             | Self::SizeUnderstated { path, .. }
             | Self::DirectUnsupported { path, .. }

@@ -175,7 +175,7 @@ impl Target {
     pub(crate) fn truncated(&self, offset: u64) -> Error {
         let (path, bytes) = (self.path.clone(), self.bytes);
         match may_overstate(&path) {
-            true => Error::SizeOverstated { path, bytes },
+            true => Error::size_overstated(&path, bytes),
             false => Error::Truncated { path, offset, bytes },
         }
     }

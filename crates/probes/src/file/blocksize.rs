@@ -95,22 +95,22 @@ const MAX_BLOCK: u64 = 16 * MIB;
 const MIN_DIRECT_BLOCK: u64 = 4 * KIB;
 
 /// The sizes of each effort, between the smallest and the largest that make sense.
-fn block_cases(effort: Effort, at: impl Into<AxisWord>, least: u64, most: u64) -> Vec<Case> {
-    let all = match effort {
+fn block_cases(effort: Effort, state: impl Into<AxisWord>, smallest: u64, largest: u64) -> Vec<Case> {
+    let sizes = match effort {
         Effort::Quick => vec![MIN_DIRECT_BLOCK, MIB],
         Effort::Default => vec![MIN_BLOCK, MIN_DIRECT_BLOCK, 64 * KIB, MIB, MAX_BLOCK],
         Effort::Thorough => (MIN_BLOCK.ilog2()..=MAX_BLOCK.ilog2()).map(|power| 1 << power).collect(),
     };
-    let fitting: Vec<u64> = all.into_iter().filter(|block| (least..=most).contains(block)).collect();
-    numbers(BLOCK, &fitting).words(&[at.into()])
+    let fitting: Vec<u64> = sizes.into_iter().filter(|block| (smallest..=largest).contains(block)).collect();
+    numbers(BLOCK, &fitting).words(&[state.into()])
 }
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     // An uncached pass takes long, and beyond a mebibyte nothing changes.
-    let most = if effort == Effort::Thorough { MAX_BLOCK } else { MIB };
+    let largest = if effort == Effort::Thorough { MAX_BLOCK } else { MIB };
     [
         block_cases(effort, CacheState::Cached, MIN_BLOCK, MAX_BLOCK),
-        block_cases(effort, CacheState::Uncached, MIN_DIRECT_BLOCK, most),
+        block_cases(effort, CacheState::Uncached, MIN_DIRECT_BLOCK, largest),
         block_cases(effort, CacheState::Direct, MIN_DIRECT_BLOCK, MAX_BLOCK),
     ]
     .concat()
@@ -158,11 +158,11 @@ fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> 
 /// Repeatedly reads a whole file of which nothing is in memory.
 fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
     let target = test_files::device_file(bench, UNCACHED_FILE_BYTES)?;
-    let whole = target.bytes();
+    let file_bytes = target.bytes();
     let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
     let (mut read, counters) = (0, DeviceCounters::now(&target));
-    bench.note(format!("each pass of {} begins with no page in memory", kelvin_core::units::bytes(whole)));
-    bench.time_each_work([&BLOCKSIZE_READ], whole as f64, |clock| {
+    bench.note(format!("each pass of {} begins with no page in memory", kelvin_core::units::bytes(file_bytes)));
+    bench.time_each_work([&BLOCKSIZE_READ], file_bytes as f64, |clock| {
         set_cache_state(&target, PageCacheState::Uncached)?;
         let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
         blocks.requests = blocks.requests.passes(1);

@@ -81,7 +81,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // The largest file that is brought into memory: an eighth of what is free there.
     let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
     let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
-    let most = (available.min(limit) / 8).max(MIB);
+    let max_bytes = (available.min(limit) / 8).max(MIB);
     let usual = |call: ByteCall| match (effort, call) {
         (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
         (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL_FILE_BYTES],
@@ -91,7 +91,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let of_call = |&call: &ByteCall| {
         let mut sizes = usual(call);
         sizes.extend(published.iter().map(|size| size * MILLION));
-        sizes.retain(|&bytes| bytes <= most);
+        sizes.retain(|&bytes| bytes <= max_bytes);
         words(&[call]).numbers(FILE_BYTES, &sizes)
     };
     ByteCall::ALL.iter().flat_map(of_call).collect()
@@ -194,8 +194,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 /// The case of loads from a set that is as large as a file, and no larger than any that is measured.
 fn latency_case(machine: &Machine, bytes: u64) -> Case {
     let largest = latency::memory_case(machine);
-    let most = mem::BYTES.number_in(&largest).unwrap_or(LARGE_FILE_BYTES);
-    largest.with_number(mem::BYTES, bytes.next_power_of_two().min(most))
+    let max_bytes = mem::BYTES.number_in(&largest).unwrap_or(LARGE_FILE_BYTES);
+    largest.with_number(mem::BYTES, bytes.next_power_of_two().min(max_bytes))
 }
 
 #[cfg(test)]

@@ -91,14 +91,14 @@ fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     let mut samples = read(page_cache_size::initial_sizes(CACHE_LIMIT))?;
     let finer = read(page_cache_size::refined_sizes(&samples))?;
     samples.extend(finer);
-    let found = page_cache_size::find_page_cache_size(&samples).map_err(|doubt| ProbeError::fail(doubt.to_string()))?;
+    let size = page_cache_size::find_page_cache_size(&samples).map_err(|doubt| ProbeError::fail(doubt.to_string()))?;
     bench.note(format!(
         "a block took {} below and {} above; of larger files {} bytes stayed",
-        derived_time::format_time(found.jump.before),
-        derived_time::format_time(found.jump.after),
-        found.resident
+        derived_time::format_time(size.jump.before),
+        derived_time::format_time(size.jump.after),
+        size.resident
     ));
-    bench.record(&CACHE_SIZE, vec![found.bytes() as f64]);
+    bench.record(&CACHE_SIZE, vec![size.bytes() as f64]);
     Ok(())
 }
 
@@ -134,11 +134,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let copied = bytes_of("block", block) / measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
     let pages = given("pages", (block / memory_budget::page_bytes(facts.machine())) as f64, Unit::Count);
     // All that either may need is asked for: a plan does not know the size. Each page is in a folio of its own.
-    let [found, added] = [CacheState::Cached, CacheState::Uncached]
+    let [cached, added] = [CacheState::Cached, CacheState::Uncached]
         .map(|state| measured(facts, &PAGE_READ, &page_read_case(state, AccessOrder::Random)));
     let device = derived_time::direct_request(facts, block, IoDirection::Read);
     let read = match bytes as f64 <= size.value {
-        true => pages * found?.variant("pages found"),
+        true => pages * cached?.variant("pages found"),
         false => device? + pages * added?,
     };
     Ok(derived_time::predict_from_parts(read + copied))

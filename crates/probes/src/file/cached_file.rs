@@ -31,14 +31,14 @@ impl CachedFile {
     /// The shared file of this many bytes, read until all of it is in memory.
     pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> Result<Self, ProbeError> {
         let target = shared_file(bench, bytes)?;
-        let found = set_cache_state(&target, PageCacheState::Cached)?;
-        Ok(Self { target, proof: format!("before: {found}") })
+        let before = set_cache_state(&target, PageCacheState::Cached)?;
+        Ok(Self { target, proof: format!("before: {before}") })
     }
 
     /// Pages of it that are no longer in memory.
     pub(super) fn missing_pages(&self) -> Result<u64, ProbeError> {
-        let found = residency(&self.target)?;
-        Ok(found.pages.saturating_sub(found.mincore))
+        let resident = residency(&self.target)?;
+        Ok(resident.pages.saturating_sub(resident.mincore))
     }
 
     /// That it still is in memory: see [`prove_resident`].
@@ -49,13 +49,13 @@ impl CachedFile {
 
 /// That a file still is in memory, in words, but for a page here and there that the kernel reclaimed: else some of what was
 /// timed came from the device, and the round is lost.
-pub(super) fn describe_residency(found: Residency) -> Result<String, ProbeError> {
-    let missing = found.pages.saturating_sub(found.mincore);
-    if missing as f64 <= MAX_RECLAIMED_SHARE * found.pages as f64 {
-        return Ok(format!("afterwards, {found}"));
+pub(super) fn describe_residency(residency: Residency) -> Result<String, ProbeError> {
+    let missing = residency.pages.saturating_sub(residency.mincore);
+    if missing as f64 <= MAX_RECLAIMED_SHARE * residency.pages as f64 {
+        return Ok(format!("afterwards, {residency}"));
     }
     Err(ProbeError::fail(format!(
-        "the kernel dropped a part of the file while it was read: afterwards, {found}; free some memory, or switch off \
+        "the kernel dropped a part of the file while it was read: afterwards, {residency}; free some memory, or switch off \
          proactive reclaim"
     )))
 }

@@ -23,8 +23,8 @@ pub(super) fn block_order(case: &Case, seed: u64) -> Result<BlockOrder, ProbeErr
 }
 
 /// The engine of a way of reading.
-pub(super) const fn read_engine(way: ReadEngine) -> Engine {
-    match way {
+pub(super) const fn read_engine(engine: ReadEngine) -> Engine {
+    match engine {
         ReadEngine::Read => Engine::Read,
         ReadEngine::Pread => Engine::Pread,
         ReadEngine::Readv => Engine::Readv,

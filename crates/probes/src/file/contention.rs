@@ -87,18 +87,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
     let counters = DeviceCounters::now(&parts[0].target);
-    let all = read_in_threads(&parts, bench.slice().max(MIN_ROUND_NANOSECONDS) as u64)?;
-    let bytes = all.iter().map(|(tally, _)| tally.bytes).sum();
+    let results = read_in_threads(&parts, bench.slice().max(MIN_ROUND_NANOSECONDS) as u64)?;
+    let bytes = results.iter().map(|(tally, _)| tally.bytes).sum();
     bench.note(counters.prove_read(bytes)?);
-    let rates: Vec<f64> = all.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
+    let rates: Vec<f64> = results.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
     bench.note(format!("fairness among {threads} threads, by Jain's index: {:.3}", read_job::jain_fairness(&rates)));
-    bench.record(&CONTENTION, vec![mean_read_time(&all)]);
+    bench.record(&CONTENTION, vec![mean_read_time(&results)]);
     Ok(())
 }
 
 /// The mean time of a read over all threads, in nanoseconds.
-fn mean_read_time(all: &[(IoTally, u64)]) -> f64 {
-    let (reads, time) = all.iter().fold((0, 0), |(reads, time), (tally, own)| (reads + tally.requests, time + own));
+fn mean_read_time(results: &[(IoTally, u64)]) -> f64 {
+    let (reads, time) = results.iter().fold((0, 0), |(reads, time), (tally, own)| (reads + tally.requests, time + own));
     time as f64 / reads.max(1) as f64
 }
 
@@ -153,8 +153,8 @@ fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Resu
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
     let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
-    let all = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;
-    Ok(derived_time::predict_from_parts(alone.max(all)))
+    let queued = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;
+    Ok(derived_time::predict_from_parts(alone.max(queued)))
 }
 
 #[cfg(test)]

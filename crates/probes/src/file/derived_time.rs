@@ -25,11 +25,11 @@ pub(super) fn cached_read(facts: &PredictionInputs<'_>, block: u64) -> Result<Ex
 /// with one page, and for each further page, as measured with next to nothing copied, and the copy.
 pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
     let page = memory_budget::page_bytes(facts.machine());
-    let one = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?.variant("written pages");
-    let two = measured(facts, &PAGE_WRITE, &page_write_case(2, AccessOrder::Sequential))?;
+    let one_page = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?.variant("written pages");
+    let two_pages = measured(facts, &PAGE_WRITE, &page_write_case(2, AccessOrder::Sequential))?;
     let further = given("further pages", (block.div_ceil(page) - 1) as f64, Unit::Count);
     // Noise may reverse the order of two figures.
-    let pages = one.clone() + further * (two - one).at_least_zero();
+    let pages = one_page.clone() + further * (two_pages - one_page).at_least_zero();
     Ok(pages + block_copy(facts, block, IoDirection::Write)?)
 }
 

@@ -152,14 +152,14 @@ fn stream_rate_into(
     wide: &QueuedReads,
     (pages, metric): (PagePolicy, &'static Metric),
 ) -> Result<f64, ProbeError> {
-    let whole = target.bytes();
+    let file_bytes = target.bytes();
     let part = |range| test_files::run_job(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) });
-    let most = STREAM_PART_BYTES.min(whole);
-    let trial = part(0..most)?;
-    let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { whole } else { most };
+    let max_part = STREAM_PART_BYTES.min(file_bytes);
+    let trial = part(0..max_part)?;
+    let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { file_bytes } else { max_part };
     bench.note(format!("{}, buffers in {} pages", wide.description, pages.name()));
     let counters = DeviceCounters::now(target);
-    let mut starts = (0..whole).step_by(bytes as usize).cycle().skip(1);
+    let mut starts = (0..file_bytes).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
     bench.time_each_work([metric], bytes as f64, |_| {
@@ -245,10 +245,10 @@ impl Observer for CompletionTimes {
     fn begin(&mut self) {}
 
     fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
-        let at = (monotonic() - self.begun) as f64 / 1e9;
+        let elapsed = (monotonic() - self.begun) as f64 / 1e9;
         self.bytes += request.bytes as u64;
-        self.done.push(ProgressPoint { seconds: at, amount: self.done.len() as f64 + 1.0 });
-        if at < SLOW_DEVICE_SECONDS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        self.done.push(ProgressPoint { seconds: elapsed, amount: self.done.len() as f64 + 1.0 });
+        if elapsed < SLOW_DEVICE_SECONDS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -272,8 +272,8 @@ fn describe_pacing(paced: &PacedRate) -> String {
     );
     match paced.bunches {
         Some([amount, seconds]) => {
-            let each = seconds * 1e3;
-            format!("{slow}, and come in bunches of {amount:.0} every {each:.0} ms: a limit lets them through")
+            let milliseconds = seconds * 1e3;
+            format!("{slow}, and come in bunches of {amount:.0} every {milliseconds:.0} ms: a limit lets them through")
         }
         None => format!("{slow}, and come evenly"),
     }

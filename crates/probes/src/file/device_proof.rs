@@ -43,12 +43,12 @@ impl DeviceCounters {
         self.prove(bytes, "written", |moved| moved.written)
     }
 
-    fn prove(&self, bytes: u64, done: &str, of: impl Fn(DeviceTraffic) -> u64) -> Result<String, ProbeError> {
+    fn prove(&self, bytes: u64, done: &str, select: impl Fn(DeviceTraffic) -> u64) -> Result<String, ProbeError> {
         let (device, before) = match &self.0 {
             Ok(looked) => looked,
             Err(reason) => return Ok(format!("no device counters show where the bytes were {done}: {reason}")),
         };
-        judge_device_share(&device.name, of(device.traffic()?.since(*before)), bytes, done)
+        judge_device_share(&device.name, select(device.traffic()?.since(*before)), bytes, done)
     }
 }
 

@@ -73,8 +73,8 @@ impl RequestCosts {
     /// so each waits for memory once. At least nothing, where they are copied as one folio; at most as much as finding the first costs too.
     fn extra_page_time(&self, bytes: u64) -> Expr {
         let pages = given("further pages", (bytes.div_ceil(PAGE_BYTES) - 1) as f64, Unit::Count);
-        let most = pages.clone() * (self.latency.clone() + self.file_time());
-        (pages * self.latency.clone()).between(&nothing(), &most)
+        let upper = pages.clone() * (self.latency.clone() + self.file_time());
+        (pages * self.latency.clone()).between(&nothing(), &upper)
     }
 
     /// A call that reads this many bytes.
@@ -145,10 +145,10 @@ pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<
             let windows = bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64);
             // A fault that maps the pages around: from one that maps a single page, where the pages around are of one folio and mapped
             // in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured that.
-            let one = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
+            let single = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
             let around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
-            let around = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * one.clone());
-            let faults = given("windows of 16 pages", windows, Unit::Ratio) * one.spanning(around);
+            let around = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * single.clone());
+            let faults = given("windows of 16 pages", windows, Unit::Ratio) * single.spanning(around);
             if engine == Engine::Mmap {
                 faults.variant("faults") + costs.copy_time(bytes)
             } else {
@@ -160,10 +160,10 @@ pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<
         }
         Engine::Uring { depth, .. } => {
             let entering = costs.null.clone() / given("depth", f64::from(depth), Unit::Count).variant("ring");
-            let [least, most] =
+            let [lower, upper] =
                 NOP_NANOSECONDS.map(|(name, time)| published(name, time, Unit::Nanoseconds, AXBOE_SOURCE));
             let reading = costs.file_time() + costs.extra_page_time(bytes) + costs.copy_time(bytes);
-            entering + least.spanning(most) + reading
+            entering + lower.spanning(upper) + reading
         }
     };
     Ok(request + counted_time("instructions of the loop", LOOP_INSTRUCTIONS))

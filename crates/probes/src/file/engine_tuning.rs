@@ -62,11 +62,11 @@ const TUNED_ENGINES: [(CacheState, &[TunedEngine]); 2] =
     [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let usual = |way: &&TunedEngine| effort > Effort::Quick || **way == TunedEngine::Pread;
-    let of = |(cache, ways): (CacheState, &'static [TunedEngine])| {
-        words(&[cache]).words(&ways.iter().filter(usual).copied().collect::<Vec<_>>())
+    let usual = |engine: &&TunedEngine| effort > Effort::Quick || **engine == TunedEngine::Pread;
+    let cases_of = |(cache, engines): (CacheState, &'static [TunedEngine])| {
+        words(&[cache]).words(&engines.iter().filter(usual).copied().collect::<Vec<_>>())
     };
-    TUNED_ENGINES.into_iter().flat_map(of).collect()
+    TUNED_ENGINES.into_iter().flat_map(cases_of).collect()
 }
 
 /// How a file is read.
@@ -83,27 +83,27 @@ const BASELINE_CONFIG: ReadConfig = ReadConfig { engine: Engine::Pread, block: 1
 /// Every setting of a way that makes sense with this many CPUs.
 fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<ReadConfig> {
     // A thread that waits for a device needs no CPU meanwhile.
-    let most = if state == PageCacheState::Direct { MAX_THREADS } else { (2 * cpus).min(MAX_THREADS) };
-    let (most, depths) = match engine {
+    let max_threads = if state == PageCacheState::Direct { MAX_THREADS } else { (2 * cpus).min(MAX_THREADS) };
+    let (max_threads, depths) = match engine {
         Engine::Uring { .. } if state == PageCacheState::Cached => {
-            (most.min(MAX_URING_THREADS), &DEPTHS[..CACHED_DEPTHS])
+            (max_threads.min(MAX_URING_THREADS), &DEPTHS[..CACHED_DEPTHS])
         }
-        Engine::Uring { .. } => (most.min(MAX_URING_THREADS), &DEPTHS[..]),
-        _ => (most, &DEPTHS[..1]),
+        Engine::Uring { .. } => (max_threads.min(MAX_URING_THREADS), &DEPTHS[..]),
+        _ => (max_threads, &DEPTHS[..1]),
     };
-    let threads: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most).collect();
-    let mut all = Vec::new();
+    let threads: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= max_threads).collect();
+    let mut configs = Vec::new();
     for &threads in &threads {
         for &block in &BLOCKS {
             for &depth in depths {
                 let fits = block * threads as usize * depth as usize <= MAX_BYTES_IN_FLIGHT;
                 if let (true, Ok(engine)) = (fits, engine.with_depth(depth)) {
-                    all.push(ReadConfig { engine, block, threads });
+                    configs.push(ReadConfig { engine, block, threads });
                 }
             }
         }
     }
-    all
+    configs
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -125,7 +125,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
         test_files::run_job(&ReadJob { state, threads, until, pages, ..job })
     };
-    let found = successive_halving::find_best(candidates, |setting, doublings| {
+    let winner = successive_halving::find_best(candidates, |setting, doublings| {
         match reading(setting, trial * f64::from(1u32 << doublings)) {
             Ok(done) => Ok(Some(done.rate())),
             // A block that is not aligned, a ring that needs more memory than may be locked.
@@ -133,7 +133,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
             Err(stop) => Err(stop),
         }
     })?;
-    let Some((best, _)) = found else {
+    let Some((best, _)) = winner else {
         // Whatever keeps the plain setting from being read keeps all of them.
         reading(&BASELINE_CONFIG, trial)?;
         return Err(ProbeError::skip(format!("needs a way of reading that works here: none of {count} settings does")));

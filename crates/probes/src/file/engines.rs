@@ -64,19 +64,19 @@ const REQUEST_SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 <
 const DEFAULT_SIZE: u64 = 10_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let wanted = |way: ReadEngine, block: u64| {
-        let classic = PUBLISHED_ENGINES.contains(&way);
+    let is_selected = |engine: ReadEngine, block: u64| {
+        let classic = PUBLISHED_ENGINES.contains(&engine);
         match effort {
             Effort::Quick => classic && [1, DEFAULT_SIZE].contains(&block),
             Effort::Default => classic && [1, 100, DEFAULT_SIZE, 1 << 20].contains(&block) || block == DEFAULT_SIZE,
             Effort::Thorough => true,
         }
     };
-    let of = |&way: &ReadEngine| {
-        let sizes: Vec<u64> = REQUEST_SIZES.into_iter().filter(|&block| wanted(way, block)).collect();
-        words(&[way]).numbers(BLOCK, &sizes)
+    let cases_of = |&engine: &ReadEngine| {
+        let sizes: Vec<u64> = REQUEST_SIZES.into_iter().filter(|&block| is_selected(engine, block)).collect();
+        words(&[engine]).numbers(BLOCK, &sizes)
     };
-    ReadEngine::ALL.iter().flat_map(of).collect()
+    ReadEngine::ALL.iter().flat_map(cases_of).collect()
 }
 
 /// Bytes of the trial at most, and requests.
@@ -86,17 +86,17 @@ const TRIAL_REQUESTS: u64 = 4096;
 const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (way, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let cached = CachedFile::open(bench, SHARED_BYTES)?;
-    let mut passes = RepeatedPasses::open(&cached.target, read_engine(way), block)?;
+    let mut passes = RepeatedPasses::open(&cached.target, read_engine(engine), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers are touched and lazy loading is done.
     passes.read(bench.clock(), requests)?;
     let ticks = passes.read(bench.clock(), requests)?;
-    let whole = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
+    let file_time = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
     let depth =
         passes.blocks.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"));
-    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached.proof, whole / 1e9));
+    bench.note(format!("{}; {depth}in a trial, 100 MB took {:.4} s", cached.proof, file_time / 1e9));
     passes.blocks.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
     cached.check_resident()
@@ -125,11 +125,11 @@ impl RepeatedPasses {
 
     /// Makes this many requests; their ticks, without the work between passes.
     fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, ProbeError> {
-        let (mut ticks, mut wanted) = (0, requests);
-        while wanted > 0 {
-            let part = wanted.min(self.left);
+        let (mut ticks, mut remaining) = (0, requests);
+        while remaining > 0 {
+            let part = remaining.min(self.left);
             ticks += self.blocks.time_next(clock, part)?;
-            wanted -= part;
+            remaining -= part;
             self.left -= part;
             if self.left == 0 {
                 self.left = self.requests;

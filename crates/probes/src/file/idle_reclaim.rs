@@ -58,15 +58,15 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let since = test_files::read_number(&left)?.unwrap_or_default() as u64;
     let idle = monotonic().saturating_sub(since);
     if idle < MIN_IDLE_NANOSECONDS {
-        let [least, idle] = [MIN_IDLE_NANOSECONDS, idle].map(|time| seconds(time as f64 / 1e9));
+        let [minimum, idle] = [MIN_IDLE_NANOSECONDS, idle].map(|time| seconds(time as f64 / 1e9));
         return Err(ProbeError::skip(format!(
-            "needs more than {least} of other measurements in the same run, while its files lie idle: here it was {idle}"
+            "needs more than {minimum} of other measurements in the same run, while its files lie idle: here it was {idle}"
         )));
     }
-    let found = total_residency(bench)?;
+    let resident = total_residency(bench)?;
     let share =
-        found.share().ok_or_else(|| ProbeError::skip(format!("mincore and cachestat disagree here: {found}")))?;
-    bench.note(format!("after {}, {found}", seconds(idle as f64 / 1e9)));
+        resident.share().ok_or_else(|| ProbeError::skip(format!("mincore and cachestat disagree here: {resident}")))?;
+    bench.note(format!("after {}, {resident}", seconds(idle as f64 / 1e9)));
     bench.record(&IDLE_RETAINED, vec![share]);
     bench.record(&IDLE_TIME, vec![idle as f64]);
     Ok(())
@@ -74,15 +74,15 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 
 /// How much of all the files is in memory.
 fn total_residency(bench: &Bench<'_>) -> Result<Residency, ProbeError> {
-    let mut all = Residency { pages: 0, mincore: 0, cachestat: Some(0) };
+    let mut total = Residency { pages: 0, mincore: 0, cachestat: Some(0) };
     for number in 0..FILE_COUNT {
         let target = Target::find(&idle_file(bench, number)).map_err(test_files::probe_error)?;
-        let found = residency(&target)?;
-        all.pages += found.pages;
-        all.mincore += found.mincore;
-        all.cachestat = all.cachestat.zip(found.cachestat).map(|(sum, more)| sum + more);
+        let resident = residency(&target)?;
+        total.pages += resident.pages;
+        total.mincore += resident.mincore;
+        total.cachestat = total.cachestat.zip(resident.cachestat).map(|(sum, more)| sum + more);
     }
-    Ok(all)
+    Ok(total)
 }
 
 fn idle_file(bench: &Bench<'_>, number: u32) -> PathBuf {

@@ -90,9 +90,9 @@ const ROUND_BYTES: u64 = 1 << 20;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use DirectoryCount::{Many, One};
-    let all = [(1000, One), (100, One), (1000, Many), (10_000, One), (10_000, Many)];
-    let of = |&(files, directories): &(u64, DirectoryCount)| numbers(FILES, &[files]).words(&[directories]);
-    all[..by_effort(effort, [1, 3, all.len()])].iter().flat_map(of).collect()
+    let sets = [(1000, One), (100, One), (1000, Many), (10_000, One), (10_000, Many)];
+    let cases_of = |&(files, directories): &(u64, DirectoryCount)| numbers(FILES, &[files]).words(&[directories]);
+    sets[..by_effort(effort, [1, 3, sets.len()])].iter().flat_map(cases_of).collect()
 }
 
 const fn directory_count(directories: DirectoryCount) -> u64 {
@@ -108,10 +108,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let tree = Tree::open(bench, "tree", files, directories)?;
     bench.reserve_write(ROUND_BYTES)?;
     let looks = LookupPass::new(&tree);
-    let (_, found) = looks.pass(bench.clock())?;
+    let (_, listed) = looks.pass(bench.clock())?;
     let components = looks.files.first().map_or(0, |path| path.components().count());
     bench.note(format!(
-        "{}; a listing found {found} files in {directories} directories; paths have {components} components",
+        "{}; a listing found {listed} files in {directories} directories; paths have {components} components",
         tree.file_system()?
     ));
     let changes = OwnFiles::new(&tree).time_pass(bench.clock())?;
@@ -172,19 +172,19 @@ impl<'a> LookupPass<'a> {
             false => Err(Error::from(ErrorKind::InvalidData)),
         })?;
         let open = time_paths(clock, &self.files, "open", |path| File::open(path).map(drop))?;
-        let mut found = 0;
+        let mut listed = 0;
         let list = time_paths(clock, &self.tree.directories, "list", |directory| {
             for entry in fs::read_dir(directory)? {
                 entry?;
-                found += 1;
+                listed += 1;
             }
             Ok(())
         })?;
-        if found < self.tree.files || found == 0 {
-            return Err(ProbeError::fail(format!("a listing found {found} of {} files", self.tree.files)));
+        if listed < self.tree.files || listed == 0 {
+            return Err(ProbeError::fail(format!("a listing found {listed} of {} files", self.tree.files)));
         }
         let looks = self.files.len().max(1) as u64;
-        Ok(([stat / looks, open / looks, list / found], found))
+        Ok(([stat / looks, open / looks, list / listed], listed))
     }
 }
 
@@ -208,23 +208,23 @@ const DOT_ENTRIES: u64 = 2;
 const GETDENTS_CALLS: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let of = |metric: &Metric| measured(facts, metric, &Case::new());
+    let figure = |metric: &Metric| measured(facts, metric, &Case::new());
     let parts = match metric.id {
         id if id == METADATA_STAT.id => {
             // The call on /dev/null, a path of two components.
-            let call = of(&syscall_work::STAT)?.source(PATH_SOURCE).of_value([1.0 / 1.2, RANGE_FACTOR]);
+            let call = figure(&syscall_work::STAT)?.source(PATH_SOURCE).of_value([1.0 / 1.2, RANGE_FACTOR]);
             let remark =
                 format!("predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system");
             return Ok(call.explained(PredictionBasis::Derived, "call on /dev/null", &remark));
         }
         id if id == METADATA_OPEN.id => {
             // As of /dev/null, and what the path and the file system add, as they do to stat.
-            let call = of(&syscall_work::OPEN_CLOSE)?.source(PATH_SOURCE);
-            call + (measured(facts, &METADATA_STAT, case)? - of(&syscall_work::STAT)?).at_least_zero()
+            let call = figure(&syscall_work::OPEN_CLOSE)?.source(PATH_SOURCE);
+            call + (measured(facts, &METADATA_STAT, case)? - figure(&syscall_work::STAT)?).at_least_zero()
         }
-        id if id == METADATA_CREATE.id => of(&ENTRY_CREATE)? + of(&ENTRY_ADD)?,
-        id if id == METADATA_RENAME.id => of(&ENTRY_ADD)? + of(&ENTRY_REMOVE)?,
-        id if id == METADATA_UNLINK.id => of(&ENTRY_REMOVE)? + of(&ENTRY_FREE)?,
+        id if id == METADATA_CREATE.id => figure(&ENTRY_CREATE)? + figure(&ENTRY_ADD)?,
+        id if id == METADATA_RENAME.id => figure(&ENTRY_ADD)? + figure(&ENTRY_REMOVE)?,
+        id if id == METADATA_UNLINK.id => figure(&ENTRY_REMOVE)? + figure(&ENTRY_FREE)?,
         _ => listing_time(facts, case)?,
     };
     Ok(derived_time::predict_from_parts(parts))
@@ -240,11 +240,11 @@ fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPre
         return Err(NoPrediction::new("a file system's cost of listing a directory is not published"));
     }
     let large = Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One);
-    let one = measured(facts, &METADATA_LIST, &large)?;
+    let large_listing = measured(facts, &METADATA_LIST, &large)?;
     let open = measured(facts, &METADATA_OPEN, case)?;
     let (look, call) = (measured(facts, &SYSCALL_FSTAT, &Case::new())?, measured(facts, &SYSCALL_READ, &Case::new())?);
     let entries = |files: u64, directories: u64| (files + DOT_ENTRIES * directories) as f64 / files as f64;
-    let filled = one * given("entries", entries(files, directories) / entries(LISTED_FILES, 1), Unit::Ratio);
+    let filled = large_listing * given("entries", entries(files, directories) / entries(LISTED_FILES, 1), Unit::Ratio);
     // What one directory costs is in the figure of the large one.
     let more = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
     let directory = open + look + GETDENTS_CALLS * call;

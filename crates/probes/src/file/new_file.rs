@@ -77,21 +77,22 @@ pub(crate) fn filled_case(by: FillMethod, block: u64, bytes: u64) -> Case {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let [small, page, usual, large] = WRITE_BLOCKS;
-    let of = |by: FillMethod, block: u64, sizes: &[u64]| words(&[by]).numbers(BLOCK, &[block]).numbers(BYTES, sizes);
-    let mut all = of(FillMethod::Write, usual, &[MIDDLE_FILE]);
-    all.extend(of(FillMethod::Mmap, MMAP_WINDOW, &[MIDDLE_FILE]));
-    all.extend(of(FillMethod::MmapRandom, MMAP_WINDOW, &[MIDDLE_FILE]));
+    let cases_of =
+        |by: FillMethod, block: u64, sizes: &[u64]| words(&[by]).numbers(BLOCK, &[block]).numbers(BYTES, sizes);
+    let mut cases = cases_of(FillMethod::Write, usual, &[MIDDLE_FILE]);
+    cases.extend(cases_of(FillMethod::Mmap, MMAP_WINDOW, &[MIDDLE_FILE]));
+    cases.extend(cases_of(FillMethod::MmapRandom, MMAP_WINDOW, &[MIDDLE_FILE]));
     if effort > Effort::Quick {
-        all.extend(of(FillMethod::Write, page, &[SMALL_FILE, MIDDLE_FILE]));
+        cases.extend(cases_of(FillMethod::Write, page, &[SMALL_FILE, MIDDLE_FILE]));
     }
     if effort > Effort::Default {
-        all.extend([small, large].map(|block| filled_case(FillMethod::Write, block, MIDDLE_FILE)));
-        all.extend(LARGE_FILE_BLOCKS.map(|block| filled_case(FillMethod::Write, block, LARGE_FILE)));
-        all.push(filled_case(FillMethod::MmapRandom, SMALL_MMAP_WINDOW, MIDDLE_FILE));
-        all.extend(of(FillMethod::Mmap, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
-        all.extend(of(FillMethod::MmapRandom, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
+        cases.extend([small, large].map(|block| filled_case(FillMethod::Write, block, MIDDLE_FILE)));
+        cases.extend(LARGE_FILE_BLOCKS.map(|block| filled_case(FillMethod::Write, block, LARGE_FILE)));
+        cases.push(filled_case(FillMethod::MmapRandom, SMALL_MMAP_WINDOW, MIDDLE_FILE));
+        cases.extend(cases_of(FillMethod::Mmap, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
+        cases.extend(cases_of(FillMethod::MmapRandom, MMAP_WINDOW, &[SMALL_FILE, LARGE_FILE]));
     }
-    all
+    cases
 }
 
 /// Bytes of the files of a round, and at most this many of them: where an inode is not used again soon, many make creation slow (see
@@ -168,11 +169,11 @@ fn write_mapped(file: &File, window: &mut FileWindow, zeros: &File, bytes: u64) 
     let mut done = 0;
     while done < bytes {
         let shown = window.map_part(file, done, bytes - done)?;
-        let mut at = 0;
-        while at < shown {
-            match window.fill(at..shown, zeros)? {
+        let mut filled = 0;
+        while filled < shown {
+            match window.fill(filled..shown, zeros)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                more => at += more,
+                more => filled += more,
             }
         }
         done += shown as u64;

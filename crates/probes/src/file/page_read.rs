@@ -54,9 +54,9 @@ pub(super) static PROBE: Probe = Probe {
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use AccessOrder::{Random, Sequential};
     use CacheState::{Cached, Uncached};
-    let all = [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random), (Cached, Random)];
-    let wanted = if effort == Effort::Quick { 3 } else { all.len() };
-    all[..wanted].iter().map(|&(cache, order)| page_read_case(cache, order)).collect()
+    let combinations = [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random), (Cached, Random)];
+    let count = if effort == Effort::Quick { 3 } else { combinations.len() };
+    combinations[..count].iter().map(|&(cache, order)| page_read_case(cache, order)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -110,13 +110,13 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         }
         CacheState::Cached => measured(facts, &PAGE_READ, &first)?.variant("page found"),
         CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Sequential) => {
-            let found = measured(facts, &PAGE_READ, &first)?.variant("zeroing");
+            let cached = measured(facts, &PAGE_READ, &first)?.variant("zeroing");
             let zeroing = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
-            found + bytes_of("page", memory_budget::page_bytes(facts.machine())) / zeroing
+            cached + bytes_of("page", memory_budget::page_bytes(facts.machine())) / zeroing
         }
         CacheState::Uncached => {
-            let found = measured(facts, &PAGE_READ, &first)?.variant("fault");
-            found + measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?
+            let cached = measured(facts, &PAGE_READ, &first)?.variant("fault");
+            cached + measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?
         }
         CacheState::Direct => return Ok(required(None, case)?),
     };

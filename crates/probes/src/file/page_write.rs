@@ -66,9 +66,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let mut requests = BlockRequests::new(0..SHARED_BYTES - page, page as usize, order).endless();
     bench.time(&PAGE_WRITE, |iterations| {
         requests.extend_limit(iterations);
-        requests
-            .by_ref()
-            .try_for_each(|whole| writer.write(BlockRequest { offset: whole.offset + within, bytes: pages as usize }))
+        requests.by_ref().try_for_each(|request| {
+            writer.write(BlockRequest { offset: request.offset + within, bytes: pages as usize })
+        })
     })?;
     bench.note_last_reading(prove_resident(&target)?);
     Ok(())

@@ -42,7 +42,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let target = test_files::sparse_file(bench, SHARED_BYTES)?;
     let steps = window_steps(&target)?;
     bench.note(describe_steps(&steps));
-    bench.record(&READ_AHEAD, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
+    bench.record(&READ_AHEAD, steps.into_iter().max().map(|largest| largest as f64).into_iter().collect());
     Ok(())
 }
 
@@ -54,15 +54,15 @@ pub(super) fn describe_steps(steps: &[u64]) -> String {
 /// Bytes of each read-ahead window, while a file of which nothing is in memory was read in order.
 fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
     let (file, mapping) = open_uncached(target)?;
-    let (whole, page) = (target.bytes() as usize, page_bytes());
-    let (mut steps, mut there) = (Vec::new(), 0);
-    for place in (0..whole).step_by(page) {
+    let (file_bytes, page) = (target.bytes() as usize, page_bytes());
+    let (mut steps, mut covered) = (Vec::new(), 0);
+    for place in (0..file_bytes).step_by(page) {
         page_read::read_byte(&file, place as u64)?;
         // How many pages came is checked only when the next one has.
-        if there < whole && mapping.resident(there, page)?[0] {
-            let more = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
+        if covered < file_bytes && mapping.resident(covered, page)?[0] {
+            let more = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
             steps.push(more as u64);
-            there += more;
+            covered += more;
         }
     }
     Ok(steps)
@@ -73,16 +73,16 @@ fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
 /// To the kernel that is a file read in order, as it begins where the window before ended.
 pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
     let (file, mapping) = open_uncached(target)?;
-    let (whole, page) = (target.bytes() as usize, page_bytes());
-    let (mut steps, mut there) = (Vec::new(), 0);
-    while there < whole {
-        page_read::read_byte(&file, there as u64)?;
-        let come = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
+    let (file_bytes, page) = (target.bytes() as usize, page_bytes());
+    let (mut steps, mut covered) = (Vec::new(), 0);
+    while covered < file_bytes {
+        page_read::read_byte(&file, covered as u64)?;
+        let come = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
         if come == 0 {
-            return Err(ProbeError::fail(format!("the page at {there} that was read is not in memory")));
+            return Err(ProbeError::fail(format!("the page at {covered} that was read is not in memory")));
         }
         steps.push(come as u64);
-        there += come;
+        covered += come;
     }
     Ok(steps)
 }

@@ -20,23 +20,23 @@ pub(super) struct ReadAheadCost {
 
 impl ReadAheadCost {
     /// For a file of this many bytes, read by calls of this many each.
-    pub(super) fn new(facts: &PredictionInputs<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
+    pub(super) fn new(facts: &PredictionInputs<'_>, file_bytes: u64, block: u64) -> Result<Self, NoPrediction> {
         let page = memory_budget::page_bytes(facts.machine());
         let count = |name: &str, number: u64| given(name, number as f64, Unit::Count);
         let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
         let known = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
         // Noise may reverse the order of two figures.
         let allocated = (new - known.clone()).at_least_zero().variant("allocation");
-        let calls = count("calls", whole.div_ceil(block)) * known.variant("calls");
-        let blocks = given("blocks", whole as f64 / block as f64, Unit::Ratio);
+        let calls = count("calls", file_bytes.div_ceil(block)) * known.variant("calls");
+        let blocks = given("blocks", file_bytes as f64 / block as f64, Unit::Ratio);
         let copy = blocks * derived_time::block_copy(facts, block, IoDirection::Read)?;
         let window = measured(facts, &READ_AHEAD, &Case::new())?;
-        let windows = window_count(whole, block, window.value() as u64, page);
-        let rest = bytes_of("(bytes - windows x 4 KiB)", whole.saturating_sub(windows * PAGE));
+        let windows = window_count(file_bytes, block, window.value() as u64, page);
+        let rest = bytes_of("(bytes - windows x 4 KiB)", file_bytes.saturating_sub(windows * PAGE));
         let latency = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?.variant("windows of the device");
         let rate = measured(facts, &DEVICE_READ, &Case::new())?;
         Ok(Self {
-            allocation: count("pages", whole.div_ceil(page)) * allocated,
+            allocation: count("pages", file_bytes.div_ceil(page)) * allocated,
             calls_and_copy: calls + copy,
             device_windows: count("windows", windows).beside(&window) * latency + rest / rate,
         })
@@ -56,22 +56,22 @@ impl ReadAheadCost {
 /// How many windows a file of this many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
 /// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
 /// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
-pub(super) fn window_count(whole: u64, block: u64, most: u64, page: u64) -> u64 {
-    let (pages, asked) = (whole.div_ceil(page), block.div_ceil(page).max(1));
-    let most = (most / page).max(asked);
+pub(super) fn window_count(file_bytes: u64, block: u64, max_window: u64, page: u64) -> u64 {
+    let (pages, asked) = (file_bytes.div_ceil(page), block.div_ceil(page).max(1));
+    let max_window = (max_window / page).max(asked);
     let first = match asked.next_power_of_two() {
-        small if small <= most / 32 => 4 * small,
-        middle if middle <= most / 4 => 2 * middle,
-        _ => most,
+        small if small <= max_window / 32 => 4 * small,
+        middle if middle <= max_window / 4 => 2 * middle,
+        _ => max_window,
     };
     let (mut size, mut covered, mut windows) = (first, 0u64, 0);
     while covered < pages {
         covered += size;
         windows += 1;
         size = match size {
-            small if small < most / 16 => 4 * small,
-            middle if middle <= most / 2 => 2 * middle,
-            _ => most,
+            small if small < max_window / 16 => 4 * small,
+            middle if middle <= max_window / 2 => 2 * middle,
+            _ => max_window,
         };
     }
     windows

@@ -159,14 +159,14 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &Riva
     if state == PageCacheState::Direct {
         test_files::check_direct_io(&task.target, task.block)?;
     }
-    let [kelvin, other] = run_alternating(
+    let [kelvin, rival] = run_alternating(
         bench,
         || with_cache_proof(&task, run_kelvin),
         || with_cache_proof(&task, |task| tool.read(task)),
     )?;
     bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.describe(), task.block));
-    bench.record(metrics.ratio, vec![kelvin.rate / other.rate]);
-    for (metric, side) in [(metrics.kelvin, kelvin), (metrics.other, other)] {
+    bench.record(metrics.ratio, vec![kelvin.rate / rival.rate]);
+    for (metric, side) in [(metrics.kelvin, kelvin), (metrics.other, rival)] {
         bench.note(side.words);
         bench.record(metric, vec![side.rate]);
     }
@@ -240,8 +240,8 @@ fn predict(
     let allowed =
         fact("instructions allowed for", ALLOWED_INSTRUCTIONS, Unit::Count, "an allowance, at two per cycle and 3 GHz");
     let instruction = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
-    let most = ratio.clone() + allowed * instruction / request;
-    Ok(ratio.clone().between(&ratio, &most).within(SPREAD).predict(PredictionBasis::Derived, name))
+    let upper = ratio.clone() + allowed * instruction / request;
+    Ok(ratio.clone().between(&ratio, &upper).within(SPREAD).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -159,14 +159,14 @@ impl ReadRound {
 
 /// The quantiles of a round's reads, in words.
 fn describe_quantiles(reads: &LatencyObserver<IoTally>, cost: f64) -> String {
-    let at = |share: f64| format_time(reads.histogram.quantile(share).unwrap_or_default());
+    let quantile = |share: f64| format_time(reads.histogram.quantile(share).unwrap_or_default());
     format!(
         "of {} reads half took at most {}, 90 % {}, 99 % {}, the longest {}; timing one costs {}",
         reads.histogram.count(),
-        at(0.5),
-        at(0.9),
-        at(0.99),
-        at(1.0),
+        quantile(0.5),
+        quantile(0.9),
+        quantile(0.99),
+        quantile(1.0),
         format_time(cost)
     )
 }
@@ -185,9 +185,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             read_ahead_model::random_block_time(facts, block)?
         }
         CacheState::Uncached => {
-            let whole = required(BYTES.number_in(case), case)?;
-            let blocks = given("blocks", (whole / block) as f64, Unit::Count);
-            ReadAheadCost::new(facts, whole, block)?.single_thread_time() / blocks
+            let file_bytes = required(BYTES.number_in(case), case)?;
+            let blocks = given("blocks", (file_bytes / block) as f64, Unit::Count);
+            ReadAheadCost::new(facts, file_bytes, block)?.single_thread_time() / blocks
         }
         CacheState::Cached => required(None, case)?,
     };
@@ -220,20 +220,21 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
 const FOLIO_LOADS: f64 = 2.0;
 
 /// Like `tail_prediction`, where the kernel reads ahead: what matters is how many reads wait for a window.
-fn read_ahead_tail(facts: &PredictionInputs<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
+fn read_ahead_tail(facts: &PredictionInputs<'_>, file_bytes: u64) -> Result<Prediction, NoPrediction> {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());
-    let most = facts.measured(&READ_AHEAD, &Case::new())?;
+    let window = facts.measured(&READ_AHEAD, &Case::new())?;
     // All that either way may need is asked for: a plan does not know the size of windows.
-    let (found, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
-    let (reads, waits) = (whole / block, read_ahead_model::window_count(whole, block, most.value as u64, page));
+    let (cached, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
+    let (reads, waits) =
+        (file_bytes / block, read_ahead_model::window_count(file_bytes, block, window.value as u64, page));
     if 100 * waits > reads {
         let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.within(derived_time::RANGE_FACTOR);
         let remark = format!("as other requests to the device, for which {waits} of {reads} reads wait");
         return Ok(tail.explained(PredictionBasis::Derived, "reads that wait for windows", &remark));
     }
     let folio = given("loads of a folio", FOLIO_LOADS, Unit::Count).variant("first of a folio");
-    Ok(derived_time::predict_from_parts(found? + folio * load?))
+    Ok(derived_time::predict_from_parts(cached? + folio * load?))
 }
 
 #[cfg(test)]

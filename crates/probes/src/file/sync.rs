@@ -73,7 +73,7 @@ const MAX_WRITES: f64 = 20_000.0;
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use FlushMethod::{Dsync, Fdatasync, Fsync, Nothing};
     use WritePosition::{Append, InPlace};
-    let all = [
+    let combinations = [
         (Nothing, InPlace),
         (Fdatasync, InPlace),
         (Fsync, InPlace),
@@ -83,8 +83,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         (Fdatasync, Append),
         (Dsync, Append),
     ];
-    let of = |&(by, place): &(FlushMethod, WritePosition)| Case::new().with_word(by).with_word(place);
-    all[..by_effort(effort, [2, 5, all.len()])].iter().map(of).collect()
+    let case_of = |&(by, place): &(FlushMethod, WritePosition)| Case::new().with_word(by).with_word(place);
+    combinations[..by_effort(effort, [2, 5, combinations.len()])].iter().map(case_of).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -113,8 +113,8 @@ fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> Result<String, Pr
     for _ in 0..TRIAL_WRITES {
         ticks += writes.write_next(bench.clock())?;
     }
-    let each = bench.nanoseconds(ticks) / TRIAL_WRITES as f64;
-    let expected = (RESERVE_FACTOR * bench.slice() / each.max(1.0)).min(MAX_WRITES) * WRITE_BYTES as f64;
+    let write_time = bench.nanoseconds(ticks) / TRIAL_WRITES as f64;
+    let expected = (RESERVE_FACTOR * bench.slice() / write_time.max(1.0)).min(MAX_WRITES) * WRITE_BYTES as f64;
     // What is written in place, in memory, reaches the device once.
     let bytes = if writes.by == FlushMethod::Nothing && !writes.append { FILE_BYTES } else { expected as u64 };
     check_free_space(bench, bytes)?;

@@ -75,22 +75,22 @@ fn is_slow(took: u64, bytes: u64) -> bool {
 /// Nanoseconds that a file takes from its device into an empty page cache, found once a run; `None` where it cannot be dropped from
 /// there or kept in it.
 fn cache_fill_time(target: &Target) -> Result<Option<u64>, ProbeError> {
-    let kept = with_suffix(target.path(), CACHE_FILL_TIME);
-    if let Some(known) = read_number(&kept)? {
+    let record = with_suffix(target.path(), CACHE_FILL_TIME);
+    if let Some(known) = read_number(&record)? {
         return Ok(Some(known as u64));
     }
-    let mut least = u64::MAX;
+    let mut fastest = u64::MAX;
     for _ in 0..CACHE_FILL_TRIALS {
         match measure_cache_fill(target) {
             Err(kelvin_file::Error::CacheStateNotReached { .. }) => return Ok(None),
-            took => least = least.min(took.map_err(probe_error)?),
+            took => fastest = fastest.min(took.map_err(probe_error)?),
         }
-        if !is_slow(least, SHARED_BYTES) {
+        if !is_slow(fastest, SHARED_BYTES) {
             break;
         }
     }
-    std::fs::write(&kept, least.to_string())?;
-    Ok(Some(least))
+    std::fs::write(&record, fastest.to_string())?;
+    Ok(Some(fastest))
 }
 
 fn measure_cache_fill(target: &Target) -> kelvin_file::Result<u64> {
@@ -117,7 +117,7 @@ pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Pr
 /// device by write-back, if at all.
 pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
     let path = bench.scratch().join(format!("{CACHED_OVERWRITE_FILE}-{bytes}"));
-    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+    if path.metadata().is_ok_and(|metadata| metadata.len() == bytes) {
         let target = Target::find(&path).map_err(probe_error)?;
         // The kernel writes back what was dirty for 30 seconds, and will do so again with what this round makes dirty.
         bench.reserve_write(written_back_bytes(&target)?)?;
@@ -296,8 +296,8 @@ pub(crate) fn probe_error(error: kelvin_file::Error) -> ProbeError {
 /// The file system of a file that was just read and of which no page is in memory, if another program or machine serves it.
 fn uncacheable_file_system(path: &Path) -> Option<String> {
     let served = kind(path).ok().filter(|kind| kind.is_served())?;
-    let found = Target::find(path).and_then(|target| cache::residency(&target)).ok()?;
-    found.is_absent().then(|| served.name())
+    let residency = Target::find(path).and_then(|target| cache::residency(&target)).ok()?;
+    residency.is_absent().then(|| served.name())
 }
 
 #[cfg(test)]

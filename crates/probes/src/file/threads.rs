@@ -65,10 +65,16 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[1, 2, 4, 16], &[4 * KIB, 64 * KIB]),
         Effort::Thorough => (&[1, 2, 4, 8, 16, 32], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
     };
-    let all = |cache: CacheState, blocks: &[u64]| words(&[cache]).numbers(BLOCK, blocks).numbers(THREAD_COUNT, threads);
+    let cases_of =
+        |cache: CacheState, blocks: &[u64]| words(&[cache]).numbers(BLOCK, blocks).numbers(THREAD_COUNT, threads);
     // A pass through an empty cache takes long: as many blocks of those only where there is time.
     let (uncached, direct) = if effort == Effort::Thorough { (blocks, blocks) } else { (&[64 * KIB][..], &[][..]) };
-    [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached), all(CacheState::Direct, direct)].concat()
+    [
+        cases_of(CacheState::Cached, blocks),
+        cases_of(CacheState::Uncached, uncached),
+        cases_of(CacheState::Direct, direct),
+    ]
+    .concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
@@ -127,8 +133,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         CacheState::Direct => {
             let count = given("threads", threads as f64, Unit::Count);
             let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
-            let all = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
-            count * bytes_of("block", block) / all
+            let time = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
+            count * bytes_of("block", block) / time
         }
     };
     Ok(derived_time::predict_from_parts(rate))
@@ -137,21 +143,21 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 /// From memory: the rate of one thread times the CPUs that read at the same time, and no more than all CPUs together read in memory, or
 /// copy, as one of them does.
 fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Expr, NoPrediction> {
-    let one = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
+    let single = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
     if workers == 1 {
         // One thread does not reach what memory gives all.
-        return Ok(one);
+        return Ok(single);
     }
-    let mut all = given("CPUs", workers as f64, Unit::Count).variant("CPUs") * one;
+    let mut rate = given("CPUs", workers as f64, Unit::Count).variant("CPUs") * single;
     if let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) {
         let memory = match derived_time::buffer_stays_in_cache(facts, block) {
             true => measured(facts, &BANDWIDTH_READ, &case)?,
             // Of a copy the bytes count twice.
             false => measured(facts, &BANDWIDTH_COPY, &case)? / 2.0,
         };
-        all = all.min(memory.variant("memory"));
+        rate = rate.min(memory.variant("memory"));
     }
-    Ok(all)
+    Ok(rate)
 }
 
 #[cfg(test)]

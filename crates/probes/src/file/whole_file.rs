@@ -56,13 +56,13 @@ fn requests_per_pass(block: u64) -> u64 {
 /// Nanoseconds that a pass is expected to take before one was made: a call, or a library's call or a copy of a few bytes for each
 /// request, and copying.
 pub(crate) fn expected_pass_time(case: &Case) -> Option<f64> {
-    let (way, block) = (ReadEngine::of(case)?, BLOCK.number_in(case)?);
-    let each = if way == ReadEngine::Read { 150.0 } else { 20.0 };
-    Some(requests_per_pass(block.max(1)) as f64 * each + FILE_BYTES as f64 / 5.0)
+    let (engine, block) = (ReadEngine::of(case)?, BLOCK.number_in(case)?);
+    let request_time = if engine == ReadEngine::Read { 150.0 } else { 20.0 };
+    Some(requests_per_pass(block.max(1)) as f64 * request_time + FILE_BYTES as f64 / 5.0)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (way, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
+    let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let bytes =
         usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
     let cached = CachedFile::open(bench, FILE_BYTES)?;
@@ -71,18 +71,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (mut requests, mut tally) = (BlockRequests::new(0..FILE_BYTES, bytes, order), IoTally::default());
     let clock = bench.clock();
     let begun = clock.start();
-    let mut reader = read_engine(way).open(&cached.target, how).map_err(test_files::probe_error)?;
+    let mut reader = read_engine(engine).open(&cached.target, how).map_err(test_files::probe_error)?;
     reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
     drop(reader);
     let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
-    let whole = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
-    if tally != whole {
-        return Err(ProbeError::fail(format!("{whole:?} were to be read, and it came to {tally:?}")));
+    let expected = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
+    if tally != expected {
+        return Err(ProbeError::fail(format!("{expected:?} were to be read, and it came to {tally:?}")));
     }
     bench.note(cached.proof.as_str());
     bench.record(&METRIC, vec![total]);
-    bench.record(&WHOLE_FILE_REQUEST, vec![total / whole.requests as f64]);
-    bench.record(&WHOLE_FILE_BYTE, vec![total / whole.bytes as f64]);
+    bench.record(&WHOLE_FILE_REQUEST, vec![total / expected.requests as f64]);
+    bench.record(&WHOLE_FILE_BYTE, vec![total / expected.bytes as f64]);
     // Behind or before a pass of many seconds a kernel reclaims pages that were idle for as long.
     if is_read_back_significant(cached.missing_pages()?, total) { cached.check_resident() } else { Ok(()) }
 }

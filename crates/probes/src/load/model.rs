@@ -32,7 +32,7 @@ pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result
     let limit = capacities
         .iter()
         .map(|(resource, part, _)| (*resource, part.capacity))
-        .min_by(|one, other| one.1.total_cmp(&other.1))
+        .min_by(|left, right| left.1.total_cmp(&right.1))
         .ok_or_else(none)?;
     let parts = capacities.iter().map(|(resource, part, _)| (resource.group(), *part));
     let network = ClosedNetwork::from_slowest_parts(parts, think).map_err(|_| none())?;
@@ -54,14 +54,14 @@ pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result
 
 /// The parts of devices whose capacity was measured.
 fn measured_capacities(facts: &PredictionInputs<'_>, case: &Case) -> Vec<(Resource, DevicePart, Expr)> {
-    let of = |&resource: &Resource| {
+    let part_of = |&resource: &Resource| {
         let alone = single_resource_case(case, resource);
         let capacity = measured(facts, &CAPACITY, &alone).ok()?;
         let servers = facts.measured(&SERVERS, &alone).map_or(1.0, |servers| servers.value);
         let part = DevicePart { capacity: capacity.value(), servers: whole_servers(servers) };
         (capacity.value() > 0.0).then_some((resource, part, capacity))
     };
-    Resource::ALL.iter().filter(|resource| resource.group().is_station()).filter_map(of).collect()
+    Resource::ALL.iter().filter(|resource| resource.group().is_station()).filter_map(part_of).collect()
 }
 
 /// The case of a resource alone, of a case with users.

@@ -39,8 +39,8 @@ pub(super) static PROBE: Probe = Probe {
     },
     // Those of the published study: its disk, link and processors.
     cases: |machine, effort| {
-        let all = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
-        (users::PROBE.cases)(machine, effort).words(&all)
+        let resources = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
+        (users::PROBE.cases)(machine, effort).words(&resources)
     },
     run: super::refuse_single_round,
     predict,

@@ -160,15 +160,15 @@ const BYTE_BOUND_MESSAGE: u64 = 64 << 10;
 
 /// Messages of one stream, and of several those where calls are most of the cost and where bytes are.
 fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [SMALL_MESSAGE, CALL_BOUND_MESSAGE, BYTE_BOUND_MESSAGE, 1 << 20];
+    let messages = [SMALL_MESSAGE, CALL_BOUND_MESSAGE, BYTE_BOUND_MESSAGE, 1 << 20];
     match effort {
         Effort::Quick => stream_cases(&[CALL_BOUND_MESSAGE], &[1, 2]),
         Effort::Default => [
-            stream_cases(&all, &[1]),
+            stream_cases(&messages, &[1]),
             stream_cases(&[CALL_BOUND_MESSAGE, BYTE_BOUND_MESSAGE], &stream_counts(machine)[1..]),
         ]
         .concat(),
-        Effort::Thorough => stream_cases(&all, &stream_counts(machine)),
+        Effort::Thorough => stream_cases(&messages, &stream_counts(machine)),
     }
 }
 
@@ -261,17 +261,17 @@ fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Str
     if !(1..=1024).contains(&streams) {
         return Err(ProbeError::fail(format!("the case needs 1 to 1024 streams, not {case}")));
     }
-    let way = sender::send_method(case)?;
+    let method = sender::send_method(case)?;
     let further = usize::from(partner_cpu(bench, case)? != bench.cpu());
-    Ok(StreamPlan { protocol, way, message, streams: place_streams(streams, &stream_cpus(bench), further) })
+    Ok(StreamPlan { protocol, method, message, streams: place_streams(streams, &stream_cpus(bench), further) })
 }
 
 /// This process's CPU, its partner's, and the others.
 pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
     let first = [Some(bench.cpu()), bench.partner_cpu().ok()].into_iter().flatten();
-    let mut all: Vec<u32> = first.collect();
-    all.extend(bench.allowed_cpus().iter().filter(|cpu| !all.contains(cpu)).copied().collect::<Vec<_>>());
-    all
+    let mut cpus: Vec<u32> = first.collect();
+    cpus.extend(bench.allowed_cpus().iter().filter(|cpu| !cpus.contains(cpu)).copied().collect::<Vec<_>>());
+    cpus
 }
 
 /// Of two processes that share a CPU the sender does not wait: the scheduler gives it half of the time, and what finds the receiver's
@@ -300,13 +300,13 @@ fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case)
 
 /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
 /// load from memory, its bytes come from the outermost cache; of a message that is larger than half of L2, those that are sent do too.
-fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, whole: u64) -> Result<Expr, NoPrediction> {
+fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> Result<Expr, NoPrediction> {
     let machine = facts.machine();
     let load = latency::memory_latency(facts)?;
     let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
         .or_else(|_| measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(machine)))?;
     let second = memory_budget::second_level_bytes(machine);
-    let passes = if second.is_some_and(|second| whole > second / 2) { 2.0 } else { 1.0 };
+    let passes = if second.is_some_and(|second| message > second / 2) { 2.0 } else { 1.0 };
     Ok(load + passes * given("bytes", bytes as f64, Unit::Bytes) / rate)
 }
 

@@ -32,7 +32,7 @@ const TCP_RISE_TIME: Duration = Duration::from_millis(70);
 #[derive(Clone, Debug)]
 pub(crate) struct StreamPlan {
     pub protocol: Protocol,
-    pub way: SendMethod,
+    pub method: SendMethod,
     /// Bytes of each call to send, and requested by each call to receive.
     pub message: usize,
     /// The CPUs of the two threads of each stream.
@@ -48,8 +48,10 @@ pub(crate) struct StreamCpus {
 
 /// This many streams whose senders take these CPUs in turn, each receiver this many CPUs further on: the same one, or the next.
 pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<StreamCpus> {
-    let at = |number: usize| cpus[number % cpus.len()];
-    (0..streams as usize).map(|number| StreamCpus { sender: at(number), receiver: at(number + further) }).collect()
+    let cpu_at = |number: usize| cpus[number % cpus.len()];
+    (0..streams as usize)
+        .map(|number| StreamCpus { sender: cpu_at(number), receiver: cpu_at(number + further) })
+        .collect()
 }
 
 /// The counters of one stream, in memory that both processes share. Each is written by one thread.
@@ -173,11 +175,11 @@ impl BulkStreams {
     fn start_senders(&mut self) -> Result<()> {
         for (number, ends) in self.plan.streams.clone().into_iter().enumerate() {
             let (links, accounts, stop) = (Arc::clone(&self.links), Arc::clone(&self.accounts), Arc::clone(&self.stop));
-            let (way, message) = (self.plan.way, self.plan.message);
+            let (method, message) = (self.plan.method, self.plan.message);
             let sending = move || {
                 let (link, account) = (&links[number], &accounts[number]);
                 cpu::pin(&[ends.sender])?;
-                let mut sender = MessageSender::new(way, link, message)?;
+                let mut sender = MessageSender::new(method, link, message)?;
                 let begun = thread_times();
                 while !stop.load(Ordering::Relaxed) {
                     sender.send(link)?;
@@ -288,14 +290,14 @@ fn cpu_loads(ends: &[EndUsage]) -> impl Iterator<Item = (u32, f64)> {
 
 /// How busy each sender and receiver was, and which CPUs were full, in words.
 fn describe_load(ends: &[EndUsage]) -> String {
-    let each: Vec<String> = ends
+    let usage: Vec<String> = ends
         .iter()
         .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * end.busy_share()))
         .collect();
     let full: Vec<String> =
         cpu_loads(ends).filter(|&(_, load)| load >= SATURATED_SHARE).map(|(cpu, _)| cpu.to_string()).collect();
-    let each = each.join(", ");
-    if full.is_empty() { each } else { format!("{each}: CPU-limited, CPU {} is full", full.join(" and ")) }
+    let usage = usage.join(", ");
+    if full.is_empty() { usage } else { format!("{usage}: CPU-limited, CPU {} is full", full.join(" and ")) }
 }
 
 /// CPU time of this thread and the time of the monotonic clock, in nanoseconds.
@@ -320,8 +322,8 @@ fn receive_all(plan: &StreamPlan, links: &[Link], accounts: &[StreamCounters], b
             ThreadBuilder::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
         };
         let streams = links.iter().zip(accounts).zip(&plan.streams);
-        let all: Vec<_> = streams.map(start).collect::<Result<_>>()?;
-        all.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
+        let threads: Vec<_> = streams.map(start).collect::<Result<_>>()?;
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
     })
 }
 
@@ -391,9 +393,9 @@ impl Link {
 mod tests {
     use super::*;
 
-    fn plan(protocol: Protocol, way: SendMethod, streams: u64) -> StreamPlan {
+    fn plan(protocol: Protocol, method: SendMethod, streams: u64) -> StreamPlan {
         let cpus = cpu::allowed().unwrap();
-        StreamPlan { protocol, way, message: 4096, streams: place_streams(streams, &cpus, 1) }
+        StreamPlan { protocol, method, message: 4096, streams: place_streams(streams, &cpus, 1) }
     }
 
     #[test]
@@ -406,12 +408,12 @@ mod tests {
             (Protocol::Udp, SendMethod::Send),
             (Protocol::Unix, SendMethod::Send),
         ];
-        for (protocol, way) in all {
-            let bulk = BulkStreams::start(plan(protocol, way, 2)).unwrap();
+        for (protocol, method) in all {
+            let bulk = BulkStreams::start(plan(protocol, method, 2)).unwrap();
             let before = bulk.totals().unwrap();
             assert!(bulk.wait_until_settled().unwrap() >= SETTLE_WINDOW);
             let after = bulk.totals().unwrap();
-            assert!(after.rate_since(&before) > 0.0, "{protocol:?} {way:?} {after:?}");
+            assert!(after.rate_since(&before) > 0.0, "{protocol:?} {method:?} {after:?}");
             // A message counts as sent when the call returns, which may be after it has arrived.
             let in_flight = 2 * 4096;
             assert!(after.sent + in_flight >= after.bytes && after.sent_since(&before) > 0.0, "{after:?}");
@@ -419,7 +421,7 @@ mod tests {
             let StreamReport { words, fullest } = bulk.finish().unwrap();
             assert!(fullest >= 0.0, "{fullest}");
             assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
-            assert_eq!(words.contains("completed as copied"), way == SendMethod::ZeroCopy, "{words}");
+            assert_eq!(words.contains("completed as copied"), method == SendMethod::ZeroCopy, "{words}");
         }
     }
 

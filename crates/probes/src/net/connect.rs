@@ -150,14 +150,14 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
     let connect = measured(facts, &CONNECT, case)?;
     let trip = measured(facts, &RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
     let close = measured(facts, &CLOSE, case)?;
-    let (each, name) = if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
+    let (time, name) = if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
         let switch = measured(facts, &SWITCH_COST, &HandoffMechanism::Pipe.between_processes())?;
         (connect + trip + 2.0 * close + 2.0 * switch, "connect, ask, close twice and switch")
     } else {
         (connect + trip + close, "connect, ask and close")
     };
-    Ok((1.0 / each).within(2.0).predict(PredictionBasis::Derived, name))
+    Ok((1.0 / time).within(2.0).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -18,14 +18,14 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// # Errors
 /// An unreadable table of the kernel.
 pub(super) fn count_held_ports(is_far: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize> {
-    let mut all = std::fs::read_to_string("/proc/self/net/tcp")?;
+    let mut table = std::fs::read_to_string("/proc/self/net/tcp")?;
     match std::fs::read_to_string("/proc/self/net/tcp6") {
-        Ok(more) => all.push_str(&more),
+        Ok(more) => table.push_str(&more),
         // A kernel without IPv6.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Ok(closed_connections(&all).filter(|&far| is_far(far)).count())
+    Ok(closed_connections(&table).filter(|&far| is_far(far)).count())
 }
 
 /// The remote addresses of connections closed on this side, in a table of the kernel.
@@ -41,7 +41,7 @@ fn closed_connections(table: &str) -> impl Iterator<Item = SocketAddr> {
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (words, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| Some(u32::from_str_radix(words.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let word = |start: usize| Some(u32::from_str_radix(words.get(start..start + 8)?, 16).ok()?.to_ne_bytes());
     let ip: IpAddr = match words.len() {
         8 => word(0)?.into(),
         32 => {
@@ -64,9 +64,9 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
 pub(super) fn count_left_behind(address: SocketAddr, before: usize) -> std::io::Result<usize> {
     let begun = Instant::now();
     loop {
-        let held = count_held_ports(|far| far == address)?.saturating_sub(before);
-        if held == 0 || begun.elapsed() > RESET_GRACE {
-            return Ok(held);
+        let left = count_held_ports(|far| far == address)?.saturating_sub(before);
+        if left == 0 || begun.elapsed() > RESET_GRACE {
+            return Ok(left);
         }
         std::thread::sleep(CHECK_INTERVAL);
     }

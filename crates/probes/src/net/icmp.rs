@@ -40,8 +40,8 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     cases: |_, effort| {
-        let all = [SMALL_MESSAGE, 1 << 10, 16 << 10];
-        numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })
+        let sizes = [SMALL_MESSAGE, 1 << 10, 16 << 10];
+        numbers(MESSAGE, if effort == Effort::Quick { &sizes[..1] } else { &sizes })
     },
     run,
     predict,

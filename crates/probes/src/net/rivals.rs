@@ -89,7 +89,7 @@ impl StreamComparison<'_> {
     fn run_kelvin(&self, pair: (Link, Link)) -> Result<f64, ProbeError> {
         let plan = StreamPlan {
             protocol: Protocol::Tcp,
-            way: SendMethod::Send,
+            method: SendMethod::Send,
             message: self.message,
             streams: vec![self.ends],
         };
@@ -105,21 +105,21 @@ impl StreamComparison<'_> {
     fn run_iperf(&self, iperf: &Program) -> Result<f64, ProbeError> {
         // A port that is free now; if another takes it first, the server says so.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
-        let here = Ipv4Addr::LOCALHOST.to_string();
+        let address = Ipv4Addr::LOCALHOST.to_string();
         let mut server = iperf.command();
-        server.args(["--server", "--one-off", "--bind", &here, "--port", &port]);
+        server.args(["--server", "--one-off", "--bind", &address, "--port", &port]);
         server.args(["--affinity", &self.ends.receiver.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let _server = iperf.spawn(&mut server)?;
         let mut output = None;
         for _ in 0..MAX_CONNECT_ATTEMPTS {
             std::thread::sleep(CONNECT_RETRY_PAUSE);
             let mut client = iperf.command();
-            client.args(["--client", &here, "--port", &port, "--json", "--time", &SIDE_TIME.as_secs().to_string()]);
+            client.args(["--client", &address, "--port", &port, "--json", "--time", &SIDE_TIME.as_secs().to_string()]);
             client.args(["--length", &self.message.to_string(), "--congestion", self.control]);
             client.args(["--affinity", &self.ends.sender.to_string()]);
-            let found = iperf.run(&mut client)?;
-            let is_early = found.failed.is_some() && found.one_line().contains("Connection refused");
-            output = Some(found);
+            let result = iperf.run(&mut client)?;
+            let is_early = result.failed.is_some() && result.one_line().contains("Connection refused");
+            output = Some(result);
             if !is_early {
                 break;
             }
@@ -132,8 +132,8 @@ impl StreamComparison<'_> {
 /// Bytes per second in iperf3's words.
 fn parse_arrived_rate(output: &ProgramOutput) -> Result<f64, ProbeError> {
     let refused = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
-    let said: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
-    let bits = said["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
+    let report: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
+    let bits = report["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
     bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(refused)
 }
 

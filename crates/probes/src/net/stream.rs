@@ -72,18 +72,18 @@ fn message_sizes(protocol: Protocol) -> &'static [u64] {
 }
 
 fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
-    let all = message_sizes(protocol);
+    let sizes = message_sizes(protocol);
     // A quick run predicts one size of each protocol, the second of these or the first.
-    let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
-    let messages = if effort == Effort::Quick { quick } else { all };
+    let quick = if sizes.len() > 2 { &sizes[1..2] } else { &sizes[..1] };
+    let messages = if effort == Effort::Quick { quick } else { sizes };
     numbers(MESSAGE, messages)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
     let size = message_bytes(case)?;
     let (near, far) = Link::single_process_pair(protocol)?;
-    let most = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
-    let window = (WINDOW_BYTES / size).clamp(1, most) as u64;
+    let max_messages = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
+    let window = (WINDOW_BYTES / size).clamp(1, max_messages) as u64;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let ProtocolMetrics { send, receive, .. } = protocol.metrics();
     bench.time_parts([send, receive], |clock, messages| {
@@ -122,16 +122,16 @@ fn predict(
     protocol: Protocol,
 ) -> Result<Prediction, NoPrediction> {
     let message = required(MESSAGE.number_in(case), case)?;
-    let least = message_sizes(protocol)[0];
-    if message <= least {
+    let first_size = message_sizes(protocol)[0];
+    if message <= first_size {
         return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
-    let smallest = measured(facts, metric, &message_case(least))?;
+    let smallest = measured(facts, metric, &message_case(first_size))?;
     let stack = protocol.metrics().stack;
-    let most = largest_message(protocol);
+    let largest = largest_message(protocol);
     let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
-    let each = byte_cost(small, measured(facts, stack, &message_case(most))?, most);
-    let time = smallest + given("further bytes", (message - least) as f64, Unit::Count) * each / 2.0;
+    let byte_time = byte_cost(small, measured(facts, stack, &message_case(largest))?, largest);
+    let time = smallest + given("further bytes", (message - first_size) as f64, Unit::Count) * byte_time / 2.0;
     Ok(time.within(1.5).predict(PredictionBasis::Derived, "half of each byte"))
 }
 

@@ -30,8 +30,8 @@ fn published_cells() -> Vec<Case> {
     let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, _)| window);
     let connections =
         [(ConnectionPolicy::PerFile, narrow), (ConnectionPolicy::PerFile, wide), (ConnectionPolicy::Persistent, wide)];
-    let of = |(connection, window)| published_ends(CellSetting { connection, window, buffer: PUBLISHED_BUFFER });
-    connections.map(of).concat()
+    let cells_of = |(connection, window)| published_ends(CellSetting { connection, window, buffer: PUBLISHED_BUFFER });
+    connections.map(cells_of).concat()
 }
 
 /// The same ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
@@ -92,14 +92,14 @@ pub(crate) fn all_combinations() -> Vec<Case> {
             cells.extend(ends.words(ConnectionPolicy::ALL).words(&PROCESS_MODES).words(ReplyPolicy::ALL));
         }
     }
-    let mut all = for_all_file_sets(&cells);
+    let mut cases = for_all_file_sets(&cells);
     // What both ends can be set up for.
-    all.retain(|case| {
+    cases.retain(|case| {
         let cell = Cell::from_case(case).ok();
         let ends = cell.as_ref().and_then(Cell::process_ends);
         ends.is_some_and(|(sending, receiving)| sending.setup.check().and(receiving.setup.check()).is_ok())
     });
-    all
+    cases
 }
 
 const PROCESS_MODES: [WaitMode; 4] = [WaitMode::Blocking, WaitMode::Nonblocking, WaitMode::Signal, WaitMode::Uring];
@@ -121,9 +121,9 @@ pub(super) fn hot_cells(effort: Effort) -> Vec<Case> {
 
 /// The cells of files that are not in memory: every sender, since only it reads them; a quick study has the usual one.
 pub(super) fn cold_cells(effort: Effort) -> Vec<Case> {
-    let of = |&sender: &SenderMethod| best_cell().with_word(sender).with_word(usual_mode(sender));
+    let cell_of = |&sender: &SenderMethod| best_cell().with_word(sender).with_word(usual_mode(sender));
     let senders = if effort == Effort::Quick { &PUBLISHED_SENDERS[..1] } else { &SenderMethod::USER_SPACE[..] };
-    for_all_file_sets(&senders.iter().map(of).collect::<Vec<_>>())
+    for_all_file_sets(&senders.iter().map(cell_of).collect::<Vec<_>>())
 }
 
 /// A case as it is carried out.

@@ -23,7 +23,7 @@ pub(super) struct CostCurve(Vec<(f64, f64)>);
 impl CostCurve {
     /// Through at least two points.
     pub(super) fn new(points: Vec<(f64, f64)>) -> Self {
-        debug_assert!(points.len() > 1 && points.is_sorted_by(|one, other| one.0 < other.0), "{points:?}");
+        debug_assert!(points.len() > 1 && points.is_sorted_by(|left, right| left.0 < right.0), "{points:?}");
         Self(points)
     }
 
@@ -35,8 +35,8 @@ impl CostCurve {
     }
 
     /// The cost of all bytes of a file, this many by a call.
-    fn calls_cost(&self, bytes: f64, each: f64) -> f64 {
-        calls_cost(bytes, each, |bytes| self.cost_at(bytes))
+    fn calls_cost(&self, bytes: f64, call_bytes: f64) -> f64 {
+        calls_cost(bytes, call_bytes, |bytes| self.cost_at(bytes))
     }
 }
 
@@ -50,9 +50,9 @@ pub(super) struct LongFileCost {
 }
 
 /// What all bytes of a file cost, this many by a call.
-fn calls_cost(bytes: f64, each: f64, at: impl Fn(f64) -> f64) -> f64 {
-    let rest = bytes % each;
-    (bytes / each).floor() * at(each) + if rest > 0.0 { at(rest) } else { 0.0 }
+fn calls_cost(bytes: f64, call_bytes: f64, at: impl Fn(f64) -> f64) -> f64 {
+    let rest = bytes % call_bytes;
+    (bytes / call_bytes).floor() * at(call_bytes) + if rest > 0.0 { at(rest) } else { 0.0 }
 }
 
 /// What things cost one by one, in nanoseconds.
@@ -241,8 +241,8 @@ impl TransferShape<'_> {
 }
 
 /// How many parts of this many bytes there are.
-fn call_count(bytes: u64, each: usize) -> f64 {
-    bytes.div_ceil(each as u64) as f64
+fn call_count(bytes: u64, call_bytes: usize) -> f64 {
+    bytes.div_ceil(call_bytes as u64) as f64
 }
 
 /// What the sender does for a file of this many bytes.
@@ -277,30 +277,30 @@ fn line_transfer_time(setup: &SendSetup, bytes: f64, costs: &TransferCosts) -> f
 
 /// What the receiver does for a file of this many bytes.
 fn receiver_time(setup: &ReceiveSetup, bytes: f64, costs: &TransferCosts) -> f64 {
-    let each = setup.buffer as f64;
-    let lines = calls_cost(bytes, each.min(SEGMENT_BYTES), |part| costs.cross_cpu_time(part));
+    let call_bytes = setup.buffer as f64;
+    let lines = calls_cost(bytes, call_bytes.min(SEGMENT_BYTES), |part| costs.cross_cpu_time(part));
     let framing = 2.0 * costs.receive.cost_at(0.0);
     let moved = match setup.method {
         ReceiveMethod::Mmap => {
-            let more = (bytes / each).ceil() - (bytes / costs.mapped_window).ceil();
-            let received = costs.receive.calls_cost(bytes, each.min(SEGMENT_BYTES));
+            let more = (bytes / call_bytes).ceil() - (bytes / costs.mapped_window).ceil();
+            let received = costs.receive.calls_cost(bytes, call_bytes.min(SEGMENT_BYTES));
             costs.mapped.cost_at(bytes) + more.max(0.0) * costs.written_window + received
         }
         // What has arrived is copied into the file, wherever it was before.
         ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {
             let [short, long] = costs.grown.lengths;
             let share = ((bytes - short) / (long - short)).clamp(0.0, 1.0);
-            let grown = share * costs.grown.more.calls_cost(bytes, each);
-            let written = costs.create + costs.block.calls_cost(bytes, each) + grown;
-            written + costs.receive.calls_cost(bytes, each)
+            let grown = share * costs.grown.more.calls_cost(bytes, call_bytes);
+            let written = costs.create + costs.block.calls_cost(bytes, call_bytes) + grown;
+            written + costs.receive.calls_cost(bytes, call_bytes)
         }
     };
-    framing + lines + moved + ring_request_time(2.0, bytes / each, costs)
+    framing + lines + moved + ring_request_time(2.0, bytes / call_bytes, costs)
 }
 
 /// What requests of a ring take longer than calls, of this many for each buffer.
-fn ring_request_time(each: f64, buffers: f64, costs: &TransferCosts) -> f64 {
-    costs.request.map_or(0.0, |more| more * each * buffers.ceil())
+fn ring_request_time(per_buffer: f64, buffers: f64, costs: &TransferCosts) -> f64 {
+    costs.request.map_or(0.0, |more| more * per_buffer * buffers.ceil())
 }
 
 #[cfg(test)]

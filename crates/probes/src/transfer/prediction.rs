@@ -219,10 +219,10 @@ impl CostInputs<'_, '_> {
 
     /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
     fn window_write_time(&mut self) -> Result<f64, NoPrediction> {
-        let of = |window: u64| (new_file::MIDDLE_FILE / window) as f64;
+        let window_count = |window: u64| (new_file::MIDDLE_FILE / window) as f64;
         let small = self.new_file_time(FillMethod::MmapRandom, new_file::SMALL_MMAP_WINDOW, new_file::MIDDLE_FILE)?;
         let large = self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, new_file::MIDDLE_FILE)?;
-        Ok((small - large).max(0.0) / (of(new_file::SMALL_MMAP_WINDOW) - of(new_file::MMAP_WINDOW)))
+        Ok((small - large).max(0.0) / (window_count(new_file::SMALL_MMAP_WINDOW) - window_count(new_file::MMAP_WINDOW)))
     }
 
     fn engine_time(&mut self, engine: ReadEngine, bytes: u64) -> Result<f64, NoPrediction> {
@@ -259,14 +259,16 @@ impl CostInputs<'_, '_> {
 
     /// A byte of a stream that is sent so, which a receiver takes too.
     fn by_reference_time(&mut self, method: SendMethod) -> Result<Option<f64>, NoPrediction> {
-        let way = match method {
+        let send_method = match method {
             SendMethod::Sendfile => net::SendMethod::Sendfile,
             SendMethod::Splice => net::SendMethod::Splice,
             SendMethod::ZeroCopy => net::SendMethod::ZeroCopy,
             SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring => return Ok(None),
         };
-        let case =
-            Case::new().with_number(MESSAGE, SEND_METHOD_MESSAGE).with_word(way).with_word(PairPlacement::TwoCpus);
+        let case = Case::new()
+            .with_number(MESSAGE, SEND_METHOD_MESSAGE)
+            .with_word(send_method)
+            .with_word(PairPlacement::TwoCpus);
         Ok(Some(1e9 / self.get(&BANDWIDTH_TCP_METHOD, case)?))
     }
 

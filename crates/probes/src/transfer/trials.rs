@@ -63,7 +63,7 @@ pub(super) fn run_trials(
         receiver::ReceiverProcess::start(ReceiverSpec { how: cell.receiving, directory, clock, cpu: partner })?;
     let ends = TransferEnds { bench, cell: &cell, receiver: &receiver, target: target.path() };
     ends.run_trial(&small)?;
-    let one = |_| {
+    let trial = |_| {
         if state == PageCacheState::Uncached {
             // This CPU frees what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when
             // a packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in
@@ -73,7 +73,7 @@ pub(super) fn run_trials(
         set.set_cache_state(state)?;
         ends.run_trial(&set)
     };
-    let trials = (0..trial_count(cell.set)).map(one).collect::<Result<Vec<TransferTrial>, ProbeError>>()?;
+    let trials = (0..trial_count(cell.set)).map(trial).collect::<Result<Vec<TransferTrial>, ProbeError>>()?;
     receiver.stop()?;
     let mut lengths = file_lengths(cell.set);
     lengths.dedup();

@@ -59,7 +59,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (link, mut shaper) = shaped_link(rate)?;
     let plan = StreamPlan {
         protocol: Protocol::Tcp,
-        way: SendMethod::Send,
+        method: SendMethod::Send,
         message: 16 << 10,
         streams: place_streams(1, &stream_cpus(bench), 1),
     };

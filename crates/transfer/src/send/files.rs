@@ -445,7 +445,7 @@ pub(super) fn read_or_zero(file: &File, part: &mut [u8], offset: u64) -> bool {
 pub(super) fn shortened_error(source: &SourceEntry, file: &File) -> Error {
     // Its time of modification is that of the first look at it.
     if may_overstate(source.display_path()) {
-        return FileError::SizeOverstated { path: source.display_path().to_owned(), bytes: source.bytes() }.into();
+        return FileError::size_overstated(source.display_path(), source.bytes()).into();
     }
     match source.check_unchanged(file) {
         Err(changed) => changed,

@@ -60,8 +60,8 @@ impl DirectoryReader {
         if reading.state == PageCacheState::Direct {
             test_files::check_direct_io(&target, BLOCK as u64)?;
         }
-        let found = set_cache_state(&target, reading.state)?;
-        let proof = format!("{}, {found} before a pass", kind(directory)?.name());
+        let before = set_cache_state(&target, reading.state)?;
+        let proof = format!("{}, {before} before a pass", kind(directory)?.name());
         let blocks = open_pass(&target, reading, 0)?;
         let mut asked = RequestCounter { counted: NfsMount::find(directory), begun: 0, requests: 0, blocks: 0 };
         asked.begun = asked.current()?;
@@ -119,9 +119,9 @@ pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Re
     if !path.exists() {
         if bytes > TRIAL_BYTES {
             let trial = write_time_file(remote_file(bench, directory, TRIAL_BYTES)?.path());
-            let each = test_files::read_number(&trial)?
+            let trial_time = test_files::read_number(&trial)?
                 .ok_or_else(|| ProbeError::fail(format!("{} does not exist", trial.display())))?;
-            let expected = each * (bytes / TRIAL_BYTES) as f64;
+            let expected = trial_time * (bytes / TRIAL_BYTES) as f64;
             check_write_time(directory, bytes, [expected, MAX_WRITE_SHARE * bench.limit()])?;
         }
         check_free_space(directory, bytes)?;

@@ -94,13 +94,13 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     const SERVER_STATES: [(CacheState, AccessOrder); 4] =
         [(Direct, Random), (Uncached, Sequential), (Direct, Sequential), (Uncached, Random)];
     const CACHED_STATES: [(CacheState, AccessOrder); 2] = [(Cached, Random), (Cached, Sequential)];
-    let of = |ways: &[(CacheState, AccessOrder)], sizes: &[u64]| {
+    let cases_of = |ways: &[(CacheState, AccessOrder)], sizes: &[u64]| {
         let of_size = |&size: &u64| ways.iter().map(move |&(cache, order)| case(cache, order, size));
         sizes.iter().flat_map(of_size).collect::<Vec<_>>()
     };
-    let quick = [of(&SERVER_STATES[..2], &[QUICK_SIZE]), of(&CACHED_STATES[..1], &[QUICK_SIZE])];
-    let default = [of(&SERVER_STATES, &DEFAULT_SIZES), of(&CACHED_STATES, &[QUICK_SIZE])];
-    let thorough = [of(&SERVER_STATES, &FILE_SIZES), of(&CACHED_STATES, &FILE_SIZES)];
+    let quick = [cases_of(&SERVER_STATES[..2], &[QUICK_SIZE]), cases_of(&CACHED_STATES[..1], &[QUICK_SIZE])];
+    let default = [cases_of(&SERVER_STATES, &DEFAULT_SIZES), cases_of(&CACHED_STATES, &[QUICK_SIZE])];
+    let thorough = [cases_of(&SERVER_STATES, &FILE_SIZES), cases_of(&CACHED_STATES, &FILE_SIZES)];
     by_effort(effort, [quick, default, thorough]).concat()
 }
 
@@ -133,8 +133,8 @@ fn has_read_ahead(case: &Case) -> bool {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let (here, there) = (bench.scratch().to_owned(), bench.remote()?.to_owned());
-    if !kind(&there)?.is_served() {
+    let (local_directory, remote_directory) = (bench.scratch().to_owned(), bench.remote()?.to_owned());
+    if !kind(&remote_directory)?.is_served() {
         bench.note("the remote directory is not on another machine or program: there is no network in the difference");
     }
     let batch = match CacheState::of(case) {
@@ -144,7 +144,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     };
     let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
     let spec = ReadSpec { bytes: required(BYTES.number_in(case), case)?, state, order, batch };
-    let (remote, local) = (DirectoryReader::open(bench, &there, spec)?, DirectoryReader::open(bench, &here, spec)?);
+    let (remote, local) =
+        (DirectoryReader::open(bench, &remote_directory, spec)?, DirectoryReader::open(bench, &local_directory, spec)?);
     bench.note(format!("remote: {}; local: {}", remote.proof, local.proof));
     let mut readers = [remote, local];
     let [remote, local] = match has_read_ahead(case) {
@@ -217,24 +218,24 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         }));
     }
     let cache = required(CacheState::of(case), case)?;
-    let mut whole = measured(facts, &LOCAL_BLOCK, case)?;
+    let mut time = measured(facts, &LOCAL_BLOCK, case)?;
     if cache != CacheState::Direct {
         // A read through the page cache asks first whether the file is still as it was.
         let [remote, local] = [LookupDirectory::Remote, LookupDirectory::Local]
             .map(|place| measured(facts, &REMOTE_ATTRIBUTES, &Case::new().with_word(place)));
         // Noise may reverse the order of two figures.
-        whole = whole + (remote?.variant("attributes") - local?).at_least_zero();
+        time = time + (remote?.variant("attributes") - local?).at_least_zero();
     }
     if cache != CacheState::Cached {
-        whole = whole + round_trip_time(facts, case)?;
+        time = time + round_trip_time(facts, case)?;
         // The server's rate; without one, that of the fastest advertised link; without that, nothing.
         let server = measured(facts, &REMOTE_RATE, &Case::new()).map(|rate| rate.variant("server")).ok();
         let link = || fastest_link(facts.machine()).map(|(link, _)| Expr::from(link).variant("link"));
         if let Some(rate) = server.or_else(link) {
-            whole = whole + bytes_of("block", BLOCK as u64) / rate;
+            time = time + bytes_of("block", BLOCK as u64) / rate;
         }
     }
-    Ok(whole.within(SPREAD).predict(PredictionBasis::Derived, "parts"))
+    Ok(time.within(SPREAD).predict(PredictionBasis::Derived, "parts"))
 }
 
 /// Round trips of a block: one, or its share of the windows that are read ahead.
@@ -244,9 +245,9 @@ fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, No
         return Ok(round_trip.variant("round trip"));
     }
     let window = measured(facts, &REMOTE_READ_AHEAD, &Case::new())?;
-    let whole = required(BYTES.number_in(case), case)?;
+    let file_bytes = required(BYTES.number_in(case), case)?;
     let page = memory_budget::page_bytes(facts.machine());
-    let blocks = read_ahead_blocks(whole);
+    let blocks = read_ahead_blocks(file_bytes);
     let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);
     // The first window comes alone. After that, touching the first page of a window asks for the next one, before the page itself is
     // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
@@ -262,7 +263,7 @@ fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
         let name = format!("rate of {}", nic.name);
         Some((Input { name, value: bits / 8.0, unit: Unit::BytesPerSecond, source }, nic))
     });
-    claims.max_by(|(one, _), (other, _)| one.value.total_cmp(&other.value))
+    claims.max_by(|(left, _), (right, _)| left.value.total_cmp(&right.value))
 }
 
 #[cfg(test)]

@@ -153,14 +153,14 @@ impl<'a> FreshLookups<'a> {
         let Some(counted) = NfsMount::find(self.directory) else { return Ok(None) };
         let before = counted.completed_requests()?;
         (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop))?;
-        let all = counted.completed_requests()?.saturating_sub(before);
-        Ok(Some(rounded_ratio(all, COUNTED_LOOKUPS)))
+        let answered = counted.completed_requests()?.saturating_sub(before);
+        Ok(Some(rounded_ratio(answered, COUNTED_LOOKUPS)))
     }
 }
 
 /// The nearest whole number of requests for one of this many, at least 1.
-fn rounded_ratio(requests: u64, of: u64) -> u64 {
-    ((requests + of / 2) / of).max(1)
+fn rounded_ratio(requests: u64, count: u64) -> u64 {
+    ((requests + count / 2) / count).max(1)
 }
 
 fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
@@ -175,14 +175,14 @@ fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
         bytes(BLOCK as u64)
     ));
     bench.time_each_work([&REMOTE_RATE], (LARGE_REQUEST - BLOCK) as f64, |clock| {
-        let (whole, first) = (large.read(clock)?, small.read(clock)?);
-        Ok([beyond_first_block(whole, first)])
+        let (total, first) = (large.read(clock)?, small.read(clock)?);
+        Ok([beyond_first_block(total, first)])
     })
 }
 
 /// The ticks of a whole beyond its first block; all of them, where a disturbance made the first block as long as that.
-fn beyond_first_block(whole: u64, first: u64) -> u64 {
-    if whole > first { whole - first } else { whole }
+fn beyond_first_block(total: u64, first: u64) -> u64 {
+    if total > first { total - first } else { total }
 }
 
 /// The first request of a pass, again and again.

@@ -173,9 +173,9 @@ fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Resu
 }
 
 fn option_with_value(option: &str, value: &OsStr) -> OsString {
-    let mut whole = OsString::from(option);
-    whole.push(value);
-    whole
+    let mut argument = OsString::from(option);
+    argument.push(value);
+    argument
 }
 
 /// A path as fio takes it: a colon would begin the next one.

@@ -122,10 +122,10 @@ fn with_agent(
     let address = SocketAddr::new(address.ip(), address.port());
     let before = held_ports::count_held_ports(|far| far == address)?;
     timed(bench, &accepting)?;
-    let held = held_ports::count_left_behind(address, before)?;
+    let left_behind = held_ports::count_left_behind(address, before)?;
     let seen: TestReport = test.finish().map_err(probe_error)?;
     bench.note_last_reading(format!("{} {what}", seen.arrived));
-    bench.note_last_reading(format!("{held} of them still hold a port"));
+    bench.note_last_reading(format!("{left_behind} of them still hold a port"));
     bench.note_last_reading(describe_agent_side(&seen, 1));
     bench.note_last_reading(describe_interfaces(own, &seen));
     Ok(())

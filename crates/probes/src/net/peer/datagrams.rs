@@ -213,14 +213,14 @@ impl Pacer {
     /// How many have become due since the last call.
     fn take_due(&mut self, now: u64) -> u64 {
         let passed = now as f64 - self.begun;
-        let wanted = (passed / self.gap).floor() as u64 + 1;
-        let behind = wanted.saturating_sub(self.given);
-        let most = (MAX_BACKLOG_NANOSECONDS / self.gap).max(1.0) as u64;
-        if behind > most {
+        let total_due = (passed / self.gap).floor() as u64 + 1;
+        let behind = total_due.saturating_sub(self.given);
+        let max_due = (MAX_BACKLOG_NANOSECONDS / self.gap).max(1.0) as u64;
+        if behind > max_due {
             // As if it had begun so much later.
-            self.begun += (behind - most) as f64 * self.gap;
+            self.begun += (behind - max_due) as f64 * self.gap;
         }
-        let due = behind.min(most);
+        let due = behind.min(max_due);
         self.given += due;
         due
     }

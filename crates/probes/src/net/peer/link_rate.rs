@@ -87,16 +87,16 @@ impl PacketLayout {
     }
 
     /// The bytes on the wire of a datagram with its header, in as many packets as it needs.
-    fn wire_bytes(self, whole: f64) -> f64 {
+    fn wire_bytes(self, datagram_bytes: f64) -> f64 {
         let room = f64::from(self.mtu) - self.header();
-        if whole <= room {
-            return (whole + self.header()).max(MIN_ETHERNET_PAYLOAD) + ETHERNET_OVERHEAD;
+        if datagram_bytes <= room {
+            return (datagram_bytes + self.header()).max(MIN_ETHERNET_PAYLOAD) + ETHERNET_OVERHEAD;
         }
         // IPv6 numbers fragments in a header of its own.
         let part_header = if self.protocol == 6 { 8.0 } else { 0.0 };
         let part = (((room - part_header) / FRAGMENT_UNIT).floor() * FRAGMENT_UNIT).max(FRAGMENT_UNIT);
-        let parts = (whole / part).ceil();
-        whole + parts * (self.header() + part_header + ETHERNET_OVERHEAD)
+        let parts = (datagram_bytes / part).ceil();
+        datagram_bytes + parts * (self.header() + part_header + ETHERNET_OVERHEAD)
     }
 
     /// The share of the bytes on the wire that is payload.
@@ -177,8 +177,8 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
 pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
     let mtu = mtu_input(PacketLayout::to_agent(facts.hardware()), "the smaller one of both hosts' interfaces");
-    let most = rate.value();
-    let rate = rate.beside(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(most);
+    let maximum = rate.value();
+    let rate = rate.beside(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(maximum);
     Ok(rate.predict(PredictionBasis::Derived, "payload of the link"))
 }
 

@@ -78,8 +78,8 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
     if !is_link {
         return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
     }
-    let most = rate.value();
-    Ok(rate.within_share(0.1).with_maximum(most).predict(PredictionBasis::Derived, "the link"))
+    let maximum = rate.value();
+    Ok(rate.within_share(0.1).with_maximum(maximum).predict(PredictionBasis::Derived, "the link"))
 }
 
 #[cfg(test)]

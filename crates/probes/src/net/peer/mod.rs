@@ -54,6 +54,6 @@ fn describe_interfaces(own: SocketAddr, seen: &TestReport) -> String {
         Some(interface) => interface.to_string(),
         None => "an interface that the system does not name".to_owned(),
     };
-    let here = Interface::with_address(own);
-    format!("over {} here and {} at the agent", words(here.as_ref()), words(seen.interface.as_ref()))
+    let interface = Interface::with_address(own);
+    format!("over {} here and {} at the agent", words(interface.as_ref()), words(seen.interface.as_ref()))
 }

@@ -32,16 +32,16 @@ pub(in crate::net) static PROBE: Probe = Probe {
 const MAX_LOST: u32 = 5;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
-    let IpAddr::V4(there) = bench.agent()?.address.ip() else {
+    let IpAddr::V4(address) = bench.agent()?.address.ip() else {
         return Err(ProbeError::skip("needs an agent with an IPv4 address"));
     };
-    let mut ping = Ping::open(there, message_bytes(case)?, bench.seed() as u16)?;
+    let mut ping = Ping::open(address, message_bytes(case)?, bench.seed() as u16)?;
     let mut tries = 0;
     while !ping.round_trip()? {
         tries += 1;
         if tries == MAX_LOST {
             return Err(ProbeError::skip(format!(
-                "needs a host and a network that answer echo requests, and {there} did not"
+                "needs a host and a network that answer echo requests, and {address} did not"
             )));
         }
     }

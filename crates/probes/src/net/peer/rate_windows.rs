@@ -107,10 +107,10 @@ pub(super) fn rates(windows: &[RateWindow]) -> Vec<f64> {
 }
 
 /// Whether these rates are enough, this many of which are wanted: all of one level, or enough after a fall.
-fn are_enough(rates: &[f64], wanted: usize) -> bool {
+fn are_enough(rates: &[f64], count: usize) -> bool {
     let fallen = sustained_start(rates);
-    let needed = if fallen > 0 { wanted.max(MIN_WINDOWS_AFTER_FALL) } else { wanted };
-    rates.len() >= fallen + needed || rates.len() >= wanted + MAX_ADDED_WINDOWS
+    let needed = if fallen > 0 { count.max(MIN_WINDOWS_AFTER_FALL) } else { count };
+    rates.len() >= fallen + needed || rates.len() >= count + MAX_ADDED_WINDOWS
 }
 
 /// A burst in words.
@@ -161,10 +161,10 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     /// The counts when the rate had settled, and at the end of each window after that, of which there are this many at least. Where the
     /// rate falls in between, only those after the fall: what came before was the burst of a token bucket.
     pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> Result<SustainedWindows, ProbeError> {
-        let wanted = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
+        let count = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
         let (first, rate) = self.settle_with_rate()?;
         let (mut windows, length) = (vec![first], window_length(self.transfer.links.len(), rate));
-        while !are_enough(&rates(&windows), wanted) {
+        while !are_enough(&rates(&windows), count) {
             std::thread::sleep(length);
             windows.push(self.count_window()?);
         }

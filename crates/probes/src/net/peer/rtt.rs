@@ -40,9 +40,9 @@ pub(super) fn small_tcp_case() -> Case {
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of =
+    let cases_of =
         |transport: Transport, protocol| words(&[transport]).numbers(MESSAGE, &round_trip_messages(protocol, effort));
-    [of(Transport::Tcp, Protocol::Tcp), of(Transport::Udp, Protocol::Udp)].concat()
+    [cases_of(Transport::Tcp, Protocol::Tcp), cases_of(Transport::Udp, Protocol::Udp)].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
