@@ -132,25 +132,25 @@ impl PinnedPath {
     /// The kernel has the same rules as options (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
     pub(crate) fn lookup(&self) -> Result<Option<Metadata>> {
         let failed = |error| Error::call("find", &self.path, error);
-        let found = match fs::symlink_metadata(self.descriptor_path()) {
+        let metadata = match fs::symlink_metadata(self.descriptor_path()) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(failed)?,
+            metadata => metadata.map_err(failed)?,
         };
         let above = self.directory.metadata().map_err(failed)?;
         let is_common = above.mode() & STICKY_BIT != 0 && above.mode() & SHARED_WRITE_BITS != 0;
-        let trusted = if found.is_symlink() { ROOT_UID } else { above.uid() };
-        if (is_common || found.is_symlink()) && ![effective_user(), trusted].contains(&found.uid()) {
-            let user = found.uid();
+        let trusted = if metadata.is_symlink() { ROOT_UID } else { above.uid() };
+        if (is_common || metadata.is_symlink()) && ![effective_user(), trusted].contains(&metadata.uid()) {
+            let user = metadata.uid();
             let why = format!("was put there by another user ({user}): choose another place, or remove it");
             return Err(Error::unusable(&self.path, why));
         }
-        Ok(Some(found))
+        Ok(Some(metadata))
     }
 
     /// The file there, which is to be replaced, if there is one and that is allowed.
     fn lookup_replaced(&self, may_replace: bool) -> Result<Option<Metadata>> {
-        let found = self.lookup_regular()?;
-        if found.is_some() {
+        let replaced = self.lookup_regular()?;
+        if replaced.is_some() {
             if !may_replace {
                 return Err(Error::AlreadyExists { path: self.path.clone() });
             }
@@ -158,15 +158,15 @@ impl PinnedPath {
             let opened = File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(self.descriptor_path());
             opened.map_err(|error| Error::call("open", &self.path, error))?;
         }
-        Ok(found)
+        Ok(replaced)
     }
 
     /// The file there, if there is one, which is a regular one.
     fn lookup_regular(&self) -> Result<Option<Metadata>> {
-        let found = self.lookup()?;
-        match found.as_ref().and_then(special_kind) {
+        let metadata = self.lookup()?;
+        match metadata.as_ref().and_then(special_kind) {
             Some(kind) => Err(self.not_regular(kind)),
-            None => Ok(found),
+            None => Ok(metadata),
         }
     }
 }
@@ -291,10 +291,10 @@ impl AtomicFile {
     /// # Errors
     /// [`Error::Unusable`], with the limit.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
-        let most = kelvin_sys::fs::max_file_size();
-        let most = most.map_err(|error| Error::call("query the file system of", &self.place.path, error))?;
-        if bytes > most {
-            return self.too_large(bytes, format!("a file of this process can have {most} at most (ulimit -f)"));
+        let limit = kelvin_sys::fs::max_file_size();
+        let limit = limit.map_err(|error| Error::call("query the file system of", &self.place.path, error))?;
+        if bytes > limit {
+            return self.too_large(bytes, format!("a file of this process can have {limit} at most (ulimit -f)"));
         }
         // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
         let mut file = self.file();
@@ -373,9 +373,9 @@ impl AtomicFile {
         // file system learns which of two descriptors is closed. The other one stays open until the file has its name.
         let (closed, lock) = match Arc::try_unwrap(file) {
             Ok(file) if !is_locked => (kelvin_sys::fs::close(file), None),
-            kept => {
-                let kept = kept.map_or_else(|shared| shared, Arc::new);
-                (kept.try_clone().and_then(kelvin_sys::fs::close), Some(kept))
+            file => {
+                let file = file.map_or_else(|shared| shared, Arc::new);
+                (file.try_clone().and_then(kelvin_sys::fs::close), Some(file))
             }
         };
         closed.map_err(|error| Error::call("close", &place.path, error))?;

@@ -125,18 +125,18 @@ const SAMPLE_BYTES: usize = 256 << 10;
 pub fn sample_residency(target: &Target) -> Result<f64> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("find what is in memory of", target.path(), error);
-    let whole = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
-    if whole == 0 {
+    let file_bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+    if file_bytes == 0 {
         return Ok(1.0);
     }
-    let mapping = match FileMapping::whole(&file, whole) {
+    let mapping = match FileMapping::whole(&file, file_bytes) {
         Err(error) if is_unmappable(&error) => return Ok(0.0),
         mapping => mapping.map_err(failed)?,
     };
-    let step = (whole / SAMPLE_COUNT).max(SAMPLE_BYTES).next_multiple_of(SAMPLE_BYTES);
+    let step = (file_bytes / SAMPLE_COUNT).max(SAMPLE_BYTES).next_multiple_of(SAMPLE_BYTES);
     let (mut seen, mut resident) = (0, 0);
-    for start in (0..whole).step_by(step) {
-        let pages = mapping.resident(start, SAMPLE_BYTES.min(whole - start)).map_err(failed)?;
+    for start in (0..file_bytes).step_by(step) {
+        let pages = mapping.resident(start, SAMPLE_BYTES.min(file_bytes - start)).map_err(failed)?;
         seen += pages.len();
         resident += pages.iter().filter(|&&page| page).count();
     }
@@ -175,9 +175,9 @@ fn fill_cache(target: &Target) -> Result<Residency> {
             .read(&mut requests, &mut DeadlineObserver::new(EndCondition::Passes(1), &AtomicBool::new(false)))?;
         check_stop_signal()
     };
-    let found = retry_until(target, MAX_FILL_ATTEMPTS, Residency::is_complete, read)?;
-    if found.is_complete() {
-        return Ok(found);
+    let residency = retry_until(target, MAX_FILL_ATTEMPTS, Residency::is_complete, read)?;
+    if residency.is_complete() {
+        return Ok(residency);
     }
     let why = match kelvin_sys::fs::kind(target.path()) {
         Ok(kind) if kind.is_served() => format!(
@@ -187,7 +187,7 @@ fn fill_cache(target: &Target) -> Result<Residency> {
         ),
         _ => "is there enough memory for it?".into(),
     };
-    let found = format!("after it was read, {found}; {why}");
+    let found = format!("after it was read, {residency}; {why}");
     Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: PageCacheState::Cached, found })
 }
 
@@ -207,12 +207,12 @@ fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
     };
     // No pause drops what lives in memory.
     let attempts = if in_memory.is_some() { 1 } else { MAX_DROP_ATTEMPTS };
-    let found = retry_until(target, attempts, Residency::is_absent, drop)?;
-    if found.is_absent() {
-        return Ok(found);
+    let residency = retry_until(target, attempts, Residency::is_absent, drop)?;
+    if residency.is_absent() {
+        return Ok(residency);
     }
     let why = in_memory.map_or_else(String::new, |kind| format!(": {} lives in memory", kind.name()));
-    let found = format!("after it was dropped, {found}{why}");
+    let found = format!("after it was dropped, {residency}{why}");
     Err(Error::CacheStateNotReached { path: target.path().to_owned(), wanted: state, found })
 }
 
@@ -224,9 +224,9 @@ fn retry_until(
     attempt: impl Fn(u32) -> Result<()>,
 ) -> Result<Residency> {
     for number in 0..attempts {
-        let found = residency(target)?;
-        if is_reached(&found) {
-            return Ok(found);
+        let current = residency(target)?;
+        if is_reached(&current) {
+            return Ok(current);
         }
         attempt(number)?;
     }

@@ -183,7 +183,7 @@ pub fn enter_cgroup(door: &Path) -> Result<()> {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         let own = std::process::id().to_string();
-        if fs::read_to_string(self.procs_file()).is_ok_and(|inside| inside.lines().any(|one| one == own)) {
+        if fs::read_to_string(self.procs_file()).is_ok_and(|inside| inside.lines().any(|line| line == own)) {
             let _ = enter_cgroup(&self.previous_group.join("cgroup.procs"));
         }
         remove_cgroup(&self.path);
@@ -226,7 +226,7 @@ fn owner_process(name: &str) -> Option<u32> {
     let (controller, process) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
     // The number follows.
     let process = process.split('-').next()?;
-    let is_known = Controller::ALL.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
+    let is_known = Controller::ALL.iter().any(|known| [1, 2].iter().any(|&version| known.name(version) == controller));
     process.parse().ok().filter(|&process| is_known && process > 0)
 }
 
@@ -244,7 +244,7 @@ fn parent(place: &CgroupPath, controller: &str) -> std::result::Result<PathBuf, 
     // ancestors does, or it would have none itself.
     let delegates = |path: &PathBuf| {
         fs::read_to_string(path.join("cgroup.subtree_control"))
-            .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
+            .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == controller))
     };
     place
         .directories()

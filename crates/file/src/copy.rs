@@ -82,7 +82,7 @@ pub struct SyscallCounts {
 impl SyscallCounts {
     /// Those that were made, by name.
     pub fn nonzero(&self) -> Vec<(&'static str, u64)> {
-        let all = [
+        let counts = [
             ("pread", self.read),
             ("pwrite", self.write),
             ("copy_file_range", self.copy_file_range),
@@ -92,7 +92,7 @@ impl SyscallCounts {
             ("fsync", self.fsync),
             ("ftruncate", self.ftruncate),
         ];
-        all.into_iter().filter(|&(_, count)| count > 0).collect()
+        counts.into_iter().filter(|&(_, count)| count > 0).collect()
     }
 
     /// All of them.
@@ -163,9 +163,8 @@ impl TimeBreakdown {
             (CopyBottleneck::Flush, self.flush),
             (waited_for, self.waiting()),
         ];
-        let most =
-            parts.into_iter().fold((CopyBottleneck::Cpu, 0), |most, part| if part.1 > most.1 { part } else { most });
-        (most.0, self.share(most.1))
+        let top = parts.into_iter().fold((CopyBottleneck::Cpu, 0), |top, part| if part.1 > top.1 { part } else { top });
+        (top.0, self.share(top.1))
     }
 }
 
@@ -235,7 +234,7 @@ pub fn run(job: &CopyJob, progress: &dyn Fn(u64)) -> Result<CopyResult> {
         }
     }
     let place = Arc::new(PinnedPath::open(&job.path)?);
-    if place.lookup()?.is_some_and(|found| job.source.is_file(&found)) {
+    if place.lookup()?.is_some_and(|metadata| job.source.is_file(&metadata)) {
         let why = format!("and {} are the same file: there is nothing to copy", job.path.display());
         return Err(Error::unusable(job.source.path(), why));
     }
@@ -329,10 +328,10 @@ impl CopyRun<'_> {
             writing: split.map(|(_, writing)| writing),
         };
         // It has as many bytes as were copied and left out as holes.
-        let found = self.to.metadata().map_err(|error| Error::call("look at", &job.path, error))?.len();
+        let size = self.to.metadata().map_err(|error| Error::call("look at", &job.path, error))?.len();
         let expected = io.total.bytes + if method == CopyMethod::Reflink { 0 } else { holes.bytes };
-        if found != expected {
-            let what = format!("it has {found} bytes, and {expected} were copied");
+        if size != expected {
+            let what = format!("it has {size} bytes, and {expected} were copied");
             return Err(Error::Changed { path: job.path.clone(), what });
         }
         Ok(CopyResult {
@@ -368,7 +367,7 @@ impl CopyRun<'_> {
         let mut layout = DataRanges::new(source, &seeking)?;
         if method != CopyMethod::Reflink {
             // Of a file that compresses where it is, or has holes, more may be needed than its bytes on the device, or less.
-            let on_device = seeking.metadata().map_or(u64::MAX, |found| found.blocks().saturating_mul(512));
+            let on_device = seeking.metadata().map_or(u64::MAX, |metadata| metadata.blocks().saturating_mul(512));
             self.file.check_free_space(source.bytes().min(on_device), false)?;
         }
         let mut copier = Copier::new(self, method, stop)?;
@@ -390,9 +389,9 @@ impl CopyRun<'_> {
     fn copy_data_ranges(&self, layout: &mut DataRanges<'_>, copier: &mut Copier<'_>) -> MethodResult<()> {
         let source = &self.job.source;
         while let Some(part) = layout.next_range()? {
-            let wanted = part.end;
+            let range_end = part.end;
             let end = copier.copy_range(part)?;
-            if end < wanted {
+            if end < range_end {
                 // As the files of /sys, which state a page; every other one became shorter.
                 return if may_overstate(source.path()) { Ok(()) } else { Err(source.truncated(end).into()) };
             }
@@ -409,14 +408,14 @@ impl CopyRun<'_> {
 const NO_PAGES: Residency = Residency { pages: 0, mincore: 0, cachestat: None };
 
 /// What is in memory; none where that is not known, and no state was asked for that must be proven.
-fn known_residency(found: Result<Residency>, state: PageCacheState) -> Result<Option<Residency>> {
-    match found {
+fn known_residency(residency: Result<Residency>, state: PageCacheState) -> Result<Option<Residency>> {
+    match residency {
         Err(Error::Syscall { source, .. })
             if state == PageCacheState::AsFound && source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
         {
             Ok(None)
         }
-        found => found.map(Some),
+        residency => residency.map(Some),
     }
 }
 
@@ -432,15 +431,15 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
     let mut offset = 0;
     loop {
         check_stop_signal()?;
-        let [one, other] = &mut blocks;
-        let read = read_full_block(&source, one, offset)
+        let [source_block, copy_block] = &mut blocks;
+        let read = read_full_block(&source, source_block, offset)
             .map_err(|error| job.source.read_error(offset, COMPARE_BLOCK, error))?;
-        let copied = read_full_block(file.file(), other, offset)
+        let copied = read_full_block(file.file(), copy_block, offset)
             .map_err(|error| Error::call(format!("read {COMPARE_BLOCK} bytes at {offset} of"), &job.path, error))?;
-        if let Some(at) = first_difference(&one[..read], &other[..copied]) {
-            let at = offset + at as u64;
+        if let Some(difference) = first_difference(&source_block[..read], &copy_block[..copied]) {
+            let difference = offset + difference as u64;
             let original = job.source.path().display();
-            let why = format!("differs from {original} from byte {at} on, and was removed");
+            let why = format!("differs from {original} from byte {difference} on, and was removed");
             return Err(Error::unusable(&job.path, why));
         }
         if read == 0 {
@@ -451,9 +450,9 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
 }
 
 /// The first byte at which two texts differ, or at which one of them ends.
-fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {
     // Comparing all at once is much faster, and they seldom differ.
-    (one != other).then(|| one.iter().zip(other).take_while(|(one, other)| one == other).count())
+    (left != right).then(|| left.iter().zip(right).take_while(|(left, right)| left == right).count())
 }
 
 /// Reads until a block is full or the file ends.

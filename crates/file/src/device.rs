@@ -44,15 +44,15 @@ impl Device {
         let file = target.open(Access::Buffered).map_err(|error| unknown(&error))?;
         let mount = mount_id(&file).map_err(|error| unknown(&error))?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let source = mounts.lines().filter_map(MountInfo::parse).find(|one| one.id == mount).map(|one| one.source);
+        let source = mounts.lines().filter_map(MountInfo::parse).find(|info| info.id == mount).map(|info| info.source);
         Self::find_in(Path::new("/"), target.device(), source)
     }
 
     fn find_in(root: &Path, device: u64, source: Option<String>) -> Result<Self, String> {
         let numbers = format!("{}:{}", kelvin_sys::fs::major(device), kelvin_sys::fs::minor(device));
         let directory = root.join("sys/dev/block").join(&numbers);
-        if let Some(found) = Self::from_sysfs(&directory) {
-            return Ok(found);
+        if let Some(device) = Self::from_sysfs(&directory) {
+            return Ok(device);
         }
         // A file system whose files have device numbers of their own (btrfs: of their subvolume, which are not those in the
         // list of mounts either) names its source in that list.
@@ -61,10 +61,10 @@ impl Device {
         let Some(name) = source.strip_prefix("/dev/") else {
             return Err(format!("its file system is on {source}, which is no block device"));
         };
-        let found = Self::from_sysfs(&root.join("sys/class/block").join(name))
+        let device = Self::from_sysfs(&root.join("sys/class/block").join(name))
             .ok_or_else(|| format!("the kernel does not show the counters of {source} here"))?;
-        match count_stacked_devices(root, &found.name) {
-            0 => Ok(found),
+        match count_stacked_devices(root, &device.name) {
+            0 => Ok(device),
             others => {
                 Err(format!("its file system is on {source} and {others} more, and any of them may have its bytes"))
             }

@@ -201,8 +201,8 @@ pub fn digest_file(target: &Target, plan: DigestOptions<'_>) -> Result<DigestRes
 
 /// The digest of a file that states no bytes: it may have some all the same, as those of /proc have, and is read until its end.
 fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
-    let (way, mut digest, mut bytes) = (CACHED_METHODS[0], Digest::default(), 0);
-    let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; way.block]);
+    let (method, mut digest, mut bytes) = (CACHED_METHODS[0], Digest::default(), 0);
+    let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; method.block]);
     loop {
         check_stop_signal()?;
         match file.read(&mut block) {
@@ -212,10 +212,10 @@ fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
                 bytes += read as u64;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(target.read_error(bytes, way.block, error)),
+            Err(error) => return Err(target.read_error(bytes, method.block, error)),
         }
     }
-    let (nanoseconds, setting) = (monotonic() - begun, ReadSetting { method: way, threads: 1 });
+    let (nanoseconds, setting) = (monotonic() - begun, ReadSetting { method, threads: 1 });
     let (source, is_search_complete, cached_share) = (DataSource::Memory, false, 1.0);
     Ok(DigestResult { digest, bytes, nanoseconds, source, setting, is_search_complete, cached_share })
 }
@@ -254,15 +254,15 @@ struct Piece {
 
 impl<'a> DigestWork<'a> {
     fn new(target: &'a Target, source: DataSource, plan: &DigestOptions<'a>) -> Self {
-        let ways = source.methods();
+        let methods = source.methods();
         let remembered = (plan.remembered)(source);
-        let known =
-            remembered.and_then(|known| Some((ways.iter().position(|way| *way == known.method)?, known.threads)));
-        let (way, threads) = known.unwrap_or((0, 1));
-        let most = plan.most_threads.clamp(1, MAX_THREADS);
+        let known = remembered
+            .and_then(|known| Some((methods.iter().position(|method| *method == known.method)?, known.threads)));
+        let (method, threads) = known.unwrap_or((0, 1));
+        let limit = plan.most_threads.clamp(1, MAX_THREADS);
         // No more threads than there is work for.
         let threads = u64::from(threads).min(target.bytes() / source.tuning().trial_bytes).max(1) as u32;
-        let mut search = MethodSearch::new(ways.len(), source.tuning().rounds, (way, threads.min(most)), most);
+        let mut search = MethodSearch::new(methods.len(), source.tuning().rounds, (method, threads.min(limit)), limit);
         // How to read a device is searched for once; in memory it also depends on the pages that hold the file.
         let settled = source == DataSource::Device && known.is_some();
         if settled || !has_enough_left(target.bytes(), source, search.stage_pieces(search.threads)) {
@@ -292,8 +292,8 @@ impl<'a> DigestWork<'a> {
         self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
         let mut outcome = lock(&self.outcome);
         match (&mut *outcome, result) {
-            (Ok(all), Ok(part)) => all.merge(part),
-            (all @ Ok(_), Err(error)) => *all = Err(error),
+            (Ok(total), Ok(part)) => total.merge(part),
+            (total @ Ok(_), Err(error)) => *total = Err(error),
             // The first error is that of all.
             (Err(_), _) => {}
         }
@@ -304,9 +304,9 @@ impl<'a> DigestWork<'a> {
         let mut observer = PieceObserver { digest: Digest::default(), reported: 0, work: self };
         while let Some(piece) = self.take_piece(scope, number) {
             let begun = monotonic();
-            let way = self.read_piece(&piece, &mut readers, &mut observer)?;
+            let method = self.read_piece(&piece, &mut readers, &mut observer)?;
             let nanoseconds = (monotonic() - begun).max(1);
-            if way == piece.turn.method {
+            if method == piece.turn.method {
                 let rate = (piece.range.end - piece.range.start) as f64 / nanoseconds as f64;
                 let mut queue = lock(&self.queue);
                 let left = queue.bytes_left();
@@ -368,10 +368,10 @@ impl<'a> DigestWork<'a> {
         observer: &mut PieceObserver<'_>,
     ) -> Result<usize> {
         let mut place = piece.turn.method;
-        let (way, mut reader) = loop {
-            let way = self.source.methods()[place];
-            match readers[place].take().map_or_else(|| self.open_reader(way), Ok) {
-                Ok(reader) => break (way, reader),
+        let (method, mut reader) = loop {
+            let method = self.source.methods()[place];
+            match readers[place].take().map_or_else(|| self.open_reader(method), Ok) {
+                Ok(reader) => break (method, reader),
                 Err(error) if error.is_unsupported() => {
                     let mut queue = lock(&self.queue);
                     if !queue.search.drop_method(place) {
@@ -382,15 +382,15 @@ impl<'a> DigestWork<'a> {
                 Err(error) => return Err(error),
             }
         };
-        reader.read(&mut BlockRequests::new(piece.range.clone(), way.block, BlockOrder::Sequential), observer)?;
+        reader.read(&mut BlockRequests::new(piece.range.clone(), method.block, BlockOrder::Sequential), observer)?;
         check_stop_signal()?;
         reader.unmap_pages()?;
         readers[place] = Some(reader);
         Ok(place)
     }
 
-    fn open_reader(&self, way: ReadMethod) -> Result<Reader> {
-        let ReadMethod { engine, access, block } = way;
+    fn open_reader(&self, method: ReadMethod) -> Result<Reader> {
+        let ReadMethod { engine, access, block } = method;
         let pages = PagePolicy::for_buffer(block);
         engine.open(self.target, ReadOptions { access, pages, ..ReadOptions::sequential(block) })
     }

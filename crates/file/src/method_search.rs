@@ -54,13 +54,13 @@ pub(crate) struct MethodSearch {
 
 impl MethodSearch {
     /// Begins with this way and number of threads.
-    pub(crate) fn new(ways: usize, rounds: TrialRounds, (way, threads): (usize, u32), most: u32) -> Self {
+    pub(crate) fn new(methods: usize, rounds: TrialRounds, (method, threads): (usize, u32), max_threads: u32) -> Self {
         let mut search = Self {
-            method_rates: vec![Some(Vec::new()); ways],
+            method_rates: vec![Some(Vec::new()); methods],
             rounds,
-            best: way,
-            threads: threads.clamp(1, most.max(1)),
-            max_threads: most.max(1),
+            best: method,
+            threads: threads.clamp(1, max_threads.max(1)),
+            max_threads: max_threads.max(1),
             stage: 0,
             begun: Vec::new(),
             ended: Vec::new(),
@@ -100,27 +100,28 @@ impl MethodSearch {
         }
         let mut turn = PieceAssignment { method: self.best, is_trial: false, stage: self.stage, is_counted: false };
         let begun = if self.is_finished { usize::MAX } else { self.begun[thread as usize] };
-        let there: Vec<usize> = (0..self.method_rates.len()).filter(|&way| self.method_rates[way].is_some()).collect();
-        if begun < self.trials_per_thread() && !there.is_empty() {
+        let available: Vec<usize> =
+            (0..self.method_rates.len()).filter(|&method| self.method_rates[method].is_some()).collect();
+        if begun < self.trials_per_thread() && !available.is_empty() {
             self.begun[thread as usize] += 1;
             // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
-            turn.method = there[(begun + thread as usize) % there.len()];
+            turn.method = available[(begun + thread as usize) % available.len()];
             turn.is_trial = true;
-            turn.is_counted = begun / there.len() >= self.rounds.warm_up;
+            turn.is_counted = begun / available.len() >= self.rounds.warm_up;
         }
         Some(turn)
     }
 
     /// Reports that a way is unavailable; whether there is another one.
-    pub(crate) fn drop_method(&mut self, way: usize) -> bool {
+    pub(crate) fn drop_method(&mut self, method: usize) -> bool {
         // Another thread may have reported it already.
-        if self.method_rates[way].take().is_some() {
+        if self.method_rates[method].take().is_some() {
             // The counts would not come out even: the stage begins anew.
             self.start_stage();
         }
         let first = self.method_rates.iter().position(Option::is_some);
-        if self.best == way {
-            self.best = first.unwrap_or(way);
+        if self.best == method {
+            self.best = first.unwrap_or(method);
         }
         first.is_some()
     }
@@ -141,20 +142,20 @@ impl MethodSearch {
 
     /// The number of threads has been tried in every way.
     fn end_stage(&mut self, room: impl Fn(u64) -> bool) {
-        let rate = |way: usize| {
-            self.method_rates[way].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates))
+        let rate = |method: usize| {
+            self.method_rates[method].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates))
         };
         let first = (self.best, rate(self.best) * MIN_SPEEDUP);
         let (best, _) = (0..self.method_rates.len())
-            .map(|way| (way, rate(way)))
+            .map(|method| (method, rate(method)))
             .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
         let total = rate(best) * f64::from(self.threads);
-        if let Some((way, threads, before)) = self.previous_best
+        if let Some((method, threads, before)) = self.previous_best
             && total < MIN_SPEEDUP * before
             // A way that was dropped meanwhile is none to go back to.
-            && self.method_rates[way].is_some()
+            && self.method_rates[method].is_some()
         {
-            (self.best, self.threads) = (way, threads);
+            (self.best, self.threads) = (method, threads);
         } else {
             self.best = best;
             let more = self.threads.saturating_mul(2).min(self.max_threads);

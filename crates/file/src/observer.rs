@@ -150,8 +150,8 @@ impl<'a> DeadlineObserver<'a> {
         let now = monotonic();
         self.record_second(now);
         // As many requests as fit between two checks, but at most twice as many as before: the first ones may have been slow.
-        let wanted = (self.stride as f64 * CLOCK_CHECK_INTERVAL as f64 / (now - self.last_check).max(1) as f64) as u64;
-        self.stride = wanted.clamp(1, (2 * self.stride).min(MAX_CHECK_STRIDE));
+        let stride = (self.stride as f64 * CLOCK_CHECK_INTERVAL as f64 / (now - self.last_check).max(1) as f64) as u64;
+        self.stride = stride.clamp(1, (2 * self.stride).min(MAX_CHECK_STRIDE));
         self.until_check = self.stride;
         self.last_check = now;
         let over = now >= self.deadline || self.stop.load(Ordering::Relaxed) || stop_signals::stop_signal().is_some();

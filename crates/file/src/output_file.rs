@@ -42,8 +42,8 @@ impl OutputFile {
     pub fn find(path: &Path) -> Result<Self> {
         let mut place = Arc::new(PinnedPath::open(path)?);
         for followed in 0..MAX_SYMLINKS {
-            let found = place.lookup()?;
-            match &found {
+            let metadata = place.lookup()?;
+            match &metadata {
                 Some(link) if link.is_symlink() && !is_in_proc(&place) => {
                     place = Arc::new(place.follow_link()?);
                     continue;
@@ -51,7 +51,7 @@ impl OutputFile {
                 None if followed > 0 => break,
                 _ => {}
             }
-            let open = match found.as_ref().and_then(special_kind) {
+            let open = match metadata.as_ref().and_then(special_kind) {
                 Some(kind) => Some(open(&place, kind)?),
                 None => AtomicFile::create(&place, true).map(|_| None)?,
             };
@@ -129,10 +129,10 @@ fn open(place: &PinnedPath, kind: &'static str) -> Result<File> {
     if is_in_proc(place) {
         return open_at(place, &place.descriptor_path());
     }
-    let held = open_path_only(&place.descriptor_path()).map_err(failed)?;
-    let found = held.metadata().map_err(failed)?.file_type();
-    if found.is_fifo() || found.is_char_device() || found.is_block_device() {
-        return open_at(place, &descriptor_path(&held));
+    let descriptor = open_path_only(&place.descriptor_path()).map_err(failed)?;
+    let file_type = descriptor.metadata().map_err(failed)?.file_type();
+    if file_type.is_fifo() || file_type.is_char_device() || file_type.is_block_device() {
+        return open_at(place, &descriptor_path(&descriptor));
     }
     Err(place.not_regular(kind))
 }
@@ -141,10 +141,10 @@ fn open(place: &PinnedPath, kind: &'static str) -> Result<File> {
 /// reader.
 fn open_at(place: &PinnedPath, path: &Path) -> Result<File> {
     let failed = |error| Error::call("open", place.path(), error);
-    let found = fs::metadata(path).map_err(failed)?.file_type();
-    let open = |flags| File::options().write(true).append(found.is_file()).custom_flags(flags).open(path);
-    if !found.is_fifo() {
-        return open(if found.is_block_device() { O_EXCL } else { 0 }).map_err(failed);
+    let file_type = fs::metadata(path).map_err(failed)?.file_type();
+    let open = |flags| File::options().write(true).append(file_type.is_file()).custom_flags(flags).open(path);
+    if !file_type.is_fifo() {
+        return open(if file_type.is_block_device() { O_EXCL } else { 0 }).map_err(failed);
     }
     loop {
         match open(O_NONBLOCK) {

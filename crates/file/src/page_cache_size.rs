@@ -271,7 +271,7 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
         [] => {
             return Err(PageCacheSizeError::NoJump {
                 range: (samples.first().map_or(0, |one| one.bytes), samples.last().map_or(0, |one| one.bytes)),
-                all_stayed: samples.iter().all(|one| one.is_resident()),
+                all_stayed: samples.iter().all(|sample| sample.is_resident()),
             });
         }
         [jump] if !jump.is_rising() => return Err(PageCacheSizeError::FallingJump(*jump)),
@@ -279,13 +279,13 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
         _ => return Err(PageCacheSizeError::SeveralJumps { jumps }),
     };
     // Sizes inside a jump are of neither side.
-    let contradicts = |one: &&&SizeSample| {
-        one.bytes <= jump.largest_before && !one.is_resident()
+    let contradicts = |sample: &&&SizeSample| {
+        sample.bytes <= jump.largest_before && !sample.is_resident()
             // To the last page, as a file that is too large cannot be.
-            || one.bytes >= jump.smallest_after && one.resident >= one.bytes
+            || sample.bytes >= jump.smallest_after && sample.resident >= sample.bytes
     };
-    if let Some(one) = samples.iter().find(contradicts) {
-        return Err(PageCacheSizeError::ResidencyMismatch { jump, bytes: one.bytes, resident: one.resident });
+    if let Some(sample) = samples.iter().find(contradicts) {
+        return Err(PageCacheSizeError::ResidencyMismatch { jump, bytes: sample.bytes, resident: sample.resident });
     }
     let beyond: Vec<f64> =
         samples.iter().filter(|one| one.bytes >= jump.smallest_after).map(|one| one.resident as f64).collect();
@@ -295,7 +295,7 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
 /// A jump with the size before it left to neither side, where that one lost a part of its pages: a file of the size of the
 /// cache stays in some of its parts and not in others, so that its times are of both levels.
 fn without_edge(jump: LatencyJump, samples: &[&SizeSample]) -> LatencyJump {
-    let before: Vec<&&SizeSample> = samples.iter().filter(|one| one.bytes <= jump.largest_before).collect();
+    let before: Vec<&&SizeSample> = samples.iter().filter(|sample| sample.bytes <= jump.largest_before).collect();
     match before.as_slice() {
         [.., last, edge] if !edge.is_resident() && last.is_resident() => {
             LatencyJump { largest_before: last.bytes, ..jump }

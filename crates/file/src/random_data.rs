@@ -67,7 +67,7 @@ pub fn write_unflushed_file(path: &Path, bytes: u64, seed: u64) -> io::Result<()
 }
 
 fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Result<()> {
-    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+    if path.metadata().is_ok_and(|metadata| metadata.len() == bytes) {
         return Ok(());
     }
     let mut unfinished = path.as_os_str().to_owned();

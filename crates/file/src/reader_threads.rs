@@ -79,13 +79,13 @@ impl ThreadPlan {
         let requests = |thread: u64| {
             let place = |thread| self.range.start + part_start(blocks, thread, threads) * block;
             let range = place(thread)..place(thread + 1).min(self.range.end);
-            let all = BlockRequests::new(range, self.block, self.order.of_part(thread));
+            let requests = BlockRequests::new(range, self.block, self.order.of_part(thread));
             match self.until {
-                EndCondition::Passes(passes) => all.passes(passes),
-                EndCondition::Requests(count) => {
-                    all.endless().limit(part_start(count, thread + 1, threads) - part_start(count, thread, threads))
-                }
-                EndCondition::Time(_) => all.endless(),
+                EndCondition::Passes(passes) => requests.passes(passes),
+                EndCondition::Requests(count) => requests
+                    .endless()
+                    .limit(part_start(count, thread + 1, threads) - part_start(count, thread, threads)),
+                EndCondition::Time(_) => requests.endless(),
             }
         };
         Ok((0..threads).map(requests).collect())
@@ -93,9 +93,9 @@ impl ThreadPlan {
 }
 
 /// Where the share of a thread begins when `all` are shared among `threads`.
-fn part_start(all: u64, thread: u64, threads: u64) -> u64 {
+fn part_start(total: u64, thread: u64, threads: u64) -> u64 {
     // No more than `all`, though the product may be.
-    (u128::from(all) * u128::from(thread) / u128::from(threads)) as u64
+    (u128::from(total) * u128::from(thread) / u128::from(threads)) as u64
 }
 
 /// A part of a file in pieces that threads take one after another, for as many passes as wanted.
@@ -118,7 +118,7 @@ impl PieceQueue {
     fn new(share: &ThreadPlan, bytes: u64) -> Self {
         let block = share.block as u64;
         let blocks = (share.range.end - share.range.start).div_ceil(block);
-        let wanted = match share.until {
+        let total_blocks = match share.until {
             EndCondition::Passes(passes) => blocks.saturating_mul(passes),
             EndCondition::Requests(count) => count,
             EndCondition::Time(_) => u64::MAX,
@@ -129,7 +129,7 @@ impl PieceQueue {
             order: share.order,
             blocks,
             piece_blocks: (bytes / block).max(1),
-            total_blocks: if blocks == 0 { 0 } else { wanted },
+            total_blocks: if blocks == 0 { 0 } else { total_blocks },
             taken: AtomicU64::new(0),
             completed: AtomicU64::new(0),
         }
@@ -225,14 +225,14 @@ fn run_thread<M: IoWorker>(
     let digesting = |inner| DigestObserver { inner, digest: Digest::default() };
     match (plan.latencies, plan.digest) {
         (None, false) => run_observed(worker, asked, paced, |paced| (paced, None, None)),
-        (None, true) => run_observed(worker, asked, digesting(paced), |all| (all.inner, Some(all.digest), None)),
+        (None, true) => run_observed(worker, asked, digesting(paced), |it| (it.inner, Some(it.digest), None)),
         (Some((clock, hertz)), false) => {
             let observer = LatencyObserver::new(paced, clock, hertz);
-            run_observed(worker, asked, observer, |all| (all.inner, None, Some(all.histogram)))
+            run_observed(worker, asked, observer, |it| (it.inner, None, Some(it.histogram)))
         }
         (Some((clock, hertz)), true) => {
             let observer = LatencyObserver::new(digesting(paced), clock, hertz);
-            run_observed(worker, asked, observer, |all| (all.inner.inner, Some(all.inner.digest), Some(all.histogram)))
+            run_observed(worker, asked, observer, |it| (it.inner.inner, Some(it.inner.digest), Some(it.histogram)))
         }
     }
 }

@@ -29,15 +29,15 @@ impl Target {
     /// # Errors
     /// A path that does not exist, may not be read, or is no regular file.
     pub fn find(path: &Path) -> Result<Self> {
-        let found = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
-        if let Some(kind) = special_kind(&found) {
+        let metadata = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
+        if let Some(kind) = special_kind(&metadata) {
             return Err(Error::NotRegular { path: path.to_owned(), kind });
         }
         let target = Self {
             path: path.to_owned(),
-            bytes: found.len(),
-            identity: (found.dev(), found.ino()),
-            modified: (found.mtime(), found.mtime_nsec()),
+            bytes: metadata.len(),
+            identity: (metadata.dev(), metadata.ino()),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
         };
         target.open(Access::Buffered)?;
         Ok(target)
@@ -54,8 +54,8 @@ impl Target {
     }
 
     /// Whether it is the file of which this was found.
-    pub(crate) fn is_file(&self, found: &Metadata) -> bool {
-        (found.dev(), found.ino()) == self.identity
+    pub(crate) fn is_file(&self, metadata: &Metadata) -> bool {
+        (metadata.dev(), metadata.ino()) == self.identity
     }
 
     /// The number of the device that its file system is on.
@@ -95,8 +95,8 @@ impl Target {
                 Error::DirectUnsupported { path: self.path.clone(), why }
             }
         })?;
-        let found = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
-        if !self.is_file(&found) {
+        let metadata = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
+        if !self.is_file(&metadata) {
             return Err(Error::Changed { path: self.path.clone(), what: "another file has taken its place".into() });
         }
         Ok(file)
@@ -144,13 +144,13 @@ impl Target {
     /// # Errors
     /// That it changed, and how.
     pub fn check_unchanged(&self) -> Result<()> {
-        let found = std::fs::metadata(&self.path).map_err(|error| Error::call("find", &self.path, error))?;
+        let metadata = std::fs::metadata(&self.path).map_err(|error| Error::call("find", &self.path, error))?;
         let changed = |what: String| Err(Error::Changed { path: self.path.clone(), what });
-        if !self.is_file(&found) {
+        if !self.is_file(&metadata) {
             changed("another file has taken its place".into())
-        } else if found.len() != self.bytes {
-            changed(format!("its size went from {} to {} bytes", self.bytes, found.len()))
-        } else if (found.mtime(), found.mtime_nsec()) != self.modified {
+        } else if metadata.len() != self.bytes {
+            changed(format!("its size went from {} to {} bytes", self.bytes, metadata.len()))
+        } else if (metadata.mtime(), metadata.mtime_nsec()) != self.modified {
             changed("it was written".into())
         } else {
             Ok(())
@@ -195,8 +195,8 @@ pub fn may_overstate(path: &Path) -> bool {
 }
 
 /// The kind of a file that is no regular one.
-pub(crate) fn special_kind(found: &Metadata) -> Option<&'static str> {
-    let kind = found.file_type();
+pub(crate) fn special_kind(metadata: &Metadata) -> Option<&'static str> {
+    let kind = metadata.file_type();
     match () {
         () if kind.is_file() => None,
         () if kind.is_symlink() => Some("a symbolic link"),

@@ -107,7 +107,7 @@ impl ScratchDirectory {
         };
         above.make(is_kept, |builder| {
             let ((directory, lock), path) =
-                builder.make_in(&above.base, create_locked_directory)?.keep().map_err(|kept| kept.error)?;
+                builder.make_in(&above.base, create_locked_directory)?.keep().map_err(|error| error.error)?;
             Ok(Self { path, directory, lock: above.is_local.then_some(lock) })
         })
     }
@@ -151,7 +151,7 @@ pub(crate) fn open_left_over(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).mode(mode).custom_flags(O_NOFOLLOW | O_NONBLOCK);
     let file = options.create(true).truncate(false).open(path)?;
-    check_ownership(&file, |found| found.is_file() && found.nlink() == 1)?;
+    check_ownership(&file, |metadata| metadata.is_file() && metadata.nlink() == 1)?;
     if !try_lock_at(&file, path)? {
         return Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"));
     }
@@ -185,12 +185,12 @@ pub fn remove_left_over(base: &Path, prefix: &[u8], age: Duration) -> usize {
 
 /// Removes a file unless it is too young; whether it is.
 fn remove_if_old(path: &Path, age: Duration) -> io::Result<bool> {
-    let held = open_path_only(path)?;
-    check_ownership(&held, Metadata::is_file)?;
-    if held.metadata()?.modified()?.elapsed().unwrap_or_default() < age {
+    let descriptor = open_path_only(path)?;
+    check_ownership(&descriptor, Metadata::is_file)?;
+    if descriptor.metadata()?.modified()?.elapsed().unwrap_or_default() < age {
         return Ok(true);
     }
-    let lock = File::open(descriptor_path(&held))?;
+    let lock = File::open(descriptor_path(&descriptor))?;
     if try_lock_at(&lock, path)? {
         fs::remove_file(path)?;
     }
@@ -285,16 +285,16 @@ impl TemporaryFiles {
     }
 
     fn remove_if_unlocked(&self, path: &Path) -> io::Result<()> {
-        let found = open_path_only(path)?;
+        let descriptor = open_path_only(path)?;
         if self.prefix == FILE_PREFIX {
-            let _lock = self.lock_left_over(&found)?;
-            return if is_same_file(&found, path) { fs::remove_file(path) } else { Ok(()) };
+            let _lock = self.lock_left_over(&descriptor)?;
+            return if is_same_file(&descriptor, path) { fs::remove_file(path) } else { Ok(()) };
         }
-        check_ownership(&found, Metadata::is_dir)?;
-        match open_path_only(&descriptor_path(&found).join(LOCK_NAME)) {
+        check_ownership(&descriptor, Metadata::is_dir)?;
+        match open_path_only(&descriptor_path(&descriptor).join(LOCK_NAME)) {
             Ok(lock) => {
                 let _lock = self.lock_left_over(&lock)?;
-                remove_contents(&descriptor_path(&found))?;
+                remove_contents(&descriptor_path(&descriptor))?;
             }
             // It is being made, or its maker was killed while making or removing it.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -308,21 +308,21 @@ impl TemporaryFiles {
     ///
     /// # Errors
     /// That it is in use, no regular file, or another user's.
-    fn lock_left_over(&self, held: &File) -> io::Result<Option<File>> {
-        check_ownership(held, Metadata::is_file)?;
+    fn lock_left_over(&self, descriptor: &File) -> io::Result<Option<File>> {
+        check_ownership(descriptor, Metadata::is_file)?;
         if !self.is_local {
             return Ok(None);
         }
-        let lock = File::open(descriptor_path(held))?;
+        let lock = File::open(descriptor_path(descriptor))?;
         lock.try_lock()?;
         Ok(Some(lock))
     }
 }
 
 /// That it is this user's, and of the right type.
-fn check_ownership(held: &File, is_right: fn(&Metadata) -> bool) -> io::Result<()> {
-    let found = held.metadata()?;
-    let is_own = found.uid() == effective_user() && is_right(&found);
+fn check_ownership(file: &File, is_right: fn(&Metadata) -> bool) -> io::Result<()> {
+    let metadata = file.metadata()?;
+    let is_own = metadata.uid() == effective_user() && is_right(&metadata);
     if is_own { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
@@ -332,15 +332,15 @@ pub(crate) fn open_path_only(path: &Path) -> io::Result<File> {
 }
 
 /// The path by which this process is_locales what it holds, whatever becomes of the names that lead there.
-pub fn descriptor_path(held: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
+pub fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Whether a path leads to this very file, and to no other one in its place.
 fn is_same_file(file: &File, path: &Path) -> bool {
-    let identity = |found: Metadata| (found.dev(), found.ino());
-    let (here, there) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
-    matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
+    matches!((own, named), (Ok(own), Ok(named)) if own == named)
 }
 
 /// Removes all that is in a directory, its lock last: as long as that is there, a sweep removes the rest. No link is followed,

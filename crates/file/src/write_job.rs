@@ -297,12 +297,12 @@ fn write_blocks(job: &WriteJob, plan: &ThreadPlan, asked: Vec<ThreadRequests>, e
     let (flush, finished) = flush_file(job, empty)?;
     let watched = watched.finish();
     let dirty_pages = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;
-    let whole = Target::find(empty.path())?;
-    if whole.bytes() != job.bytes {
-        let what = format!("it has {} bytes, and {} were written", whole.bytes(), job.bytes);
+    let written = Target::find(empty.path())?;
+    if written.bytes() != job.bytes {
+        let what = format!("it has {} bytes, and {} were written", written.bytes(), job.bytes);
         return Err(Error::Changed { path: job.path.clone(), what });
     }
-    let after = cache::residency(&whole)?;
+    let after = cache::residency(&written)?;
     let begun = members.iter().map(|member| member.begun).min();
     let mut io = IoResult::from_threads(members, watched, (before, after));
     if let (Some(begun), Some(finished)) = (begun, finished) {

@@ -61,13 +61,13 @@ impl RateRange {
     pub fn from_costs(costs: CopyCosts, method: CopyMethod) -> Option<Self> {
         let CopyCosts { reading, writing } = costs;
         let both = reading + writing;
-        let least = match method {
+        let lowest = match method {
             CopyMethod::ReadWrite => both,
             CopyMethod::CopyFileRange | CopyMethod::Sendfile => writing,
             CopyMethod::Reflink => return None,
         };
         let rate = |cost: f64, factor: f64| 1e9 / cost * factor;
-        (least > 0.0).then(|| Self { low: rate(both, 1.0 / SLOWER_FACTOR), high: rate(least, FASTER_FACTOR), costs })
+        (lowest > 0.0).then(|| Self { low: rate(both, 1.0 / SLOWER_FACTOR), high: rate(lowest, FASTER_FACTOR), costs })
     }
 }
 

@@ -41,8 +41,8 @@ pub(super) struct DataRanges<'a> {
 
 impl<'a> DataRanges<'a> {
     pub fn new(source: &'a Target, file: &'a File) -> Result<Self> {
-        let found = file.metadata().map_err(|error| Error::call("look at", source.path(), error))?;
-        let may_have_holes = found.blocks().saturating_mul(SECTOR_BYTES) < source.bytes();
+        let metadata = file.metadata().map_err(|error| Error::call("look at", source.path(), error))?;
+        let may_have_holes = metadata.blocks().saturating_mul(SECTOR_BYTES) < source.bytes();
         Ok(Self { source, file, may_have_holes, position: 0, holes: Holes::default(), ends_in_hole: false, seeks: 0 })
     }
 
@@ -76,19 +76,19 @@ impl<'a> DataRanges<'a> {
 
     /// That behind the last data there is a hole, and not the end of a file that became shorter.
     fn check_length(&self) -> Result<()> {
-        let found = self.file.metadata().map_err(|error| Error::call("look at", self.source.path(), error))?;
-        if found.len() < self.source.bytes() { Err(self.source.truncated(found.len())) } else { Ok(()) }
+        let metadata = self.file.metadata().map_err(|error| Error::call("look at", self.source.path(), error))?;
+        if metadata.len() < self.source.bytes() { Err(self.source.truncated(metadata.len())) } else { Ok(()) }
     }
 
     /// None where there is nothing of the kind.
     fn seek(&mut self, to: SeekFrom) -> Result<Option<u64>> {
         self.seeks += 1;
         match rustix::fs::seek(self.file, to) {
-            Ok(at) => Ok(Some(at)),
+            Ok(offset) => Ok(Some(offset)),
             Err(Errno::NXIO) => Ok(None),
             // A file system without the call has data everywhere.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => match to {
-                SeekFrom::Data(at) => Ok(Some(at)),
+                SeekFrom::Data(offset) => Ok(Some(offset)),
                 _ => Ok(None),
             },
             Err(error) => Err(Error::call("find the holes of", self.source.path(), error.into())),

@@ -82,9 +82,9 @@ impl FromStr for MethodChoice {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let all = CopyMethod::ALL.into_iter().map(Self::Only).chain([Self::Auto]);
+        let choices = CopyMethod::ALL.into_iter().map(Self::Only).chain([Self::Auto]);
         let wrong = || "the method is one of: auto, rw, copy_file_range, sendfile, reflink".to_owned();
-        all.into_iter().find(|wish| wish.name() == name).ok_or_else(wrong)
+        choices.into_iter().find(|wish| wish.name() == name).ok_or_else(wrong)
     }
 }
 
@@ -195,11 +195,11 @@ impl<'a> Copier<'a> {
     }
 
     #[inline]
-    fn copy_block(&mut self, wanted: BlockRequest) -> MethodResult<usize> {
-        let Some(clock) = self.timing.as_ref().map(|timing| timing.clock) else { return self.copy(wanted, || ()) };
+    fn copy_block(&mut self, request: BlockRequest) -> MethodResult<usize> {
+        let Some(clock) = self.timing.as_ref().map(|timing| timing.clock) else { return self.copy(request, || ()) };
         let begun = clock.start();
         let mut between = begun;
-        let moved = self.copy(wanted, || between = clock.stop())?;
+        let moved = self.copy(request, || between = clock.stop())?;
         let ticks = clock.stop().wrapping_sub(begun);
         // What finds the end is no request.
         if moved > 0
@@ -215,19 +215,19 @@ impl<'a> Copier<'a> {
     /// Copies a block or a part of it, and returns how many bytes; none at the end of the source. `middle` is called between reading and
     /// writing, where these are apart.
     #[inline]
-    fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> MethodResult<usize> {
+    fn copy(&mut self, request: BlockRequest, middle: impl FnMut()) -> MethodResult<usize> {
         let done = match self.method {
-            CopyMethod::ReadWrite => return Ok(self.read_and_write(wanted, middle)?),
-            CopyMethod::CopyFileRange => self.copy_file_range(wanted),
-            CopyMethod::Sendfile => self.sendfile(wanted),
+            CopyMethod::ReadWrite => return Ok(self.read_and_write(request, middle)?),
+            CopyMethod::CopyFileRange => self.copy_file_range(request),
+            CopyMethod::Sendfile => self.sendfile(request),
             CopyMethod::Reflink => {
                 self.calls.ioctl += 1;
-                rustix::fs::ioctl_ficlone(self.run.to, self.run.from).map(|()| wanted.bytes)
+                rustix::fs::ioctl_ficlone(self.run.to, self.run.from).map(|()| request.bytes)
             }
         };
         let is_first = self.observer.tally.bytes == 0;
         match done {
-            Ok(0) if is_first && self.run.has_byte_at(wanted.offset) => {
+            Ok(0) if is_first && self.run.has_byte_at(request.offset) => {
                 let (name, path) = (self.method.name(), self.run.job.source.path().display());
                 Err(MethodError::Unsupported(format!("{name} moves nothing of {path}")))
             }
@@ -239,7 +239,7 @@ impl<'a> Copier<'a> {
                 Err(Error::Interrupted(signal).into())
             }
             Err(error) => {
-                let BlockRequest { offset, bytes } = wanted;
+                let BlockRequest { offset, bytes } = request;
                 let (source, name) = (self.run.job.source.path().display(), self.method.name());
                 let doing = format!("copy {bytes} bytes at {offset} of {source} by {name} to");
                 Err(Error::call(doing, &self.run.job.path, error.into()).into())
@@ -247,15 +247,15 @@ impl<'a> Copier<'a> {
         }
     }
 
-    fn read_and_write(&mut self, wanted: BlockRequest, mut middle: impl FnMut()) -> Result<usize> {
+    fn read_and_write(&mut self, request: BlockRequest, mut middle: impl FnMut()) -> Result<usize> {
         let Some(buffer) = &mut self.buffer else { return Ok(0) };
-        let block = &mut buffer.as_mut_slice()[..wanted.bytes];
+        let block = &mut buffer.as_mut_slice()[..request.bytes];
         let bytes = loop {
             self.calls.read += 1;
-            match self.run.from.read_at(block, wanted.offset) {
+            match self.run.from.read_at(block, request.offset) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
                 read => {
-                    let failed = |error| self.run.job.source.read_error(wanted.offset, wanted.bytes, error);
+                    let failed = |error| self.run.job.source.read_error(request.offset, request.bytes, error);
                     break read.map_err(failed)?;
                 }
             }
@@ -263,7 +263,7 @@ impl<'a> Copier<'a> {
         middle();
         let mut written = 0;
         while written < bytes {
-            let (offset, left) = (wanted.offset + written as u64, bytes - written);
+            let (offset, left) = (request.offset + written as u64, bytes - written);
             self.calls.write += 1;
             let failed = |error| Error::call(format!("write {left} bytes at {offset} of"), &self.run.job.path, error);
             match self.run.to.write_at(&block[written..bytes], offset) {
@@ -276,20 +276,20 @@ impl<'a> Copier<'a> {
         Ok(bytes)
     }
 
-    fn copy_file_range(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
-        let (mut from, mut to) = (wanted.offset, wanted.offset);
+    fn copy_file_range(&mut self, request: BlockRequest) -> rustix::io::Result<usize> {
+        let (mut from, mut to) = (request.offset, request.offset);
         self.calls.copy_file_range += 1;
-        rustix::fs::copy_file_range(self.run.from, Some(&mut from), self.run.to, Some(&mut to), wanted.bytes)
+        rustix::fs::copy_file_range(self.run.from, Some(&mut from), self.run.to, Some(&mut to), request.bytes)
     }
 
-    fn sendfile(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
-        if self.position != wanted.offset {
+    fn sendfile(&mut self, request: BlockRequest) -> rustix::io::Result<usize> {
+        if self.position != request.offset {
             self.calls.lseek += 1;
-            self.position = rustix::fs::seek(self.run.to, SeekFrom::Start(wanted.offset))?;
+            self.position = rustix::fs::seek(self.run.to, SeekFrom::Start(request.offset))?;
         }
-        let mut from = wanted.offset;
+        let mut from = request.offset;
         self.calls.sendfile += 1;
-        let sent = rustix::fs::sendfile(self.run.to, self.run.from, Some(&mut from), wanted.bytes)?;
+        let sent = rustix::fs::sendfile(self.run.to, self.run.from, Some(&mut from), request.bytes)?;
         self.position += sent as u64;
         Ok(sent)
     }
@@ -299,7 +299,7 @@ impl CopyRun<'_> {
     /// Whether the source has a byte there now, as far as it states.
     fn has_byte_at(&self, offset: u64) -> bool {
         // What cannot be looked at has ended.
-        self.from.metadata().is_ok_and(|found| found.len() > offset)
+        self.from.metadata().is_ok_and(|metadata| metadata.len() > offset)
             && self.from.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
     }
 

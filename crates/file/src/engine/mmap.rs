@@ -109,7 +109,7 @@ impl MmapEngine {
 /// Why pages of a mapping are missing: the file has become shorter, or its device failed to read them. The kernel does not
 /// distinguish the two.
 fn truncated_error(target: &Target, request: BlockRequest) -> Error {
-    if std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes()) {
+    if std::fs::metadata(target.path()).is_ok_and(|metadata| metadata.len() < target.bytes()) {
         return target.truncated(request.offset);
     }
     let why = std::io::Error::other("Input/output error: its pages could not be read");

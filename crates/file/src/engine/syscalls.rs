@@ -63,8 +63,8 @@ impl SyscallEngine {
     pub(crate) fn open(call: IoCall, open: BlockFile) -> Result<BlockEngine> {
         let alignment = io_alignment(&open)?;
         let BlockFile { target, file, block, pages, .. } = open;
-        let whole = BlockRequest { offset: 0, bytes: block };
-        let failed = |error| target.io_error(call.direction(), whole, error);
+        let request = BlockRequest { offset: 0, bytes: block };
+        let failed = |error| target.io_error(call.direction(), request, error);
         let buffer = Arena::populated(block, pages).map_err(failed)?;
         Ok(BlockEngine::Syscall(Self { target, file, call, buffer, alignment, position: 0, pages }))
     }
@@ -123,8 +123,8 @@ impl SyscallEngine {
         let mut moved = 0;
         while moved < request.bytes {
             let part = BlockRequest { offset: request.offset + moved as u64, bytes: asked - moved };
-            let mut at = FileCursor { file: &self.file, position: &mut self.position, offset: part.offset };
-            match call(&mut at, &mut self.buffer.as_mut_slice()[moved..asked]) {
+            let mut cursor = FileCursor { file: &self.file, position: &mut self.position, offset: part.offset };
+            match call(&mut cursor, &mut self.buffer.as_mut_slice()[moved..asked]) {
                 Ok(0) => return Err(self.target.zero_bytes_error(self.call.direction(), part)),
                 Ok(count) => moved += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -136,41 +136,44 @@ impl SyscallEngine {
 }
 
 #[inline(always)]
-fn pread_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at.file.read_at(buffer, at.offset)
+fn pread_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    cursor.file.read_at(buffer, cursor.offset)
 }
 
-fn read_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at_cursor(at, |mut file| file.read(buffer))
+fn read_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at_cursor(cursor, |mut file| file.read(buffer))
 }
 
-fn readv_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+fn readv_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
     let part = buffer.len().div_ceil(READV_PARTS).max(1);
     let (first, rest) = buffer.split_at_mut(part.min(buffer.len()));
     let (second, rest) = rest.split_at_mut(part.min(rest.len()));
     let (third, fourth) = rest.split_at_mut(part.min(rest.len()));
     let mut parts = [first, second, third, fourth].map(IoSliceMut::new);
-    at_cursor(at, |mut file| file.read_vectored(&mut parts))
+    at_cursor(cursor, |mut file| file.read_vectored(&mut parts))
 }
 
 #[inline(always)]
-fn pwrite_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at.file.write_at(buffer, at.offset)
+fn pwrite_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    cursor.file.write_at(buffer, cursor.offset)
 }
 
-fn write_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    at_cursor(at, |mut file| file.write(buffer))
+fn write_block(cursor: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at_cursor(cursor, |mut file| file.write(buffer))
 }
 
 /// Reads or writes at the file's offset, after a seek if that is elsewhere.
 #[inline(always)]
-fn at_cursor(at: &mut FileCursor<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
-    if *at.position != at.offset {
-        let mut file = at.file;
-        file.seek(SeekFrom::Start(at.offset))?;
+fn at_cursor(
+    cursor: &mut FileCursor<'_>,
+    call: impl FnOnce(&File) -> std::io::Result<usize>,
+) -> std::io::Result<usize> {
+    if *cursor.position != cursor.offset {
+        let mut file = cursor.file;
+        file.seek(SeekFrom::Start(cursor.offset))?;
     }
-    let moved = call(at.file)?;
-    *at.position = at.offset + moved as u64;
+    let moved = call(cursor.file)?;
+    *cursor.position = cursor.offset + moved as u64;
     Ok(moved)
 }
 

@@ -101,11 +101,11 @@ impl<'a> ExperimentRunner<'a> {
     /// # Errors
     /// What ended it before every condition had its round.
     pub fn run_pass(&mut self, max_seconds: f64) -> Result<(), EarlyEnd> {
-        for condition in self.runner.shuffled_order(self.conditions.len()) {
+        for index in self.runner.shuffled_order(self.conditions.len()) {
             if self.seconds() > max_seconds {
                 return Err(EarlyEnd::TimedOut);
             }
-            if !self.run_round(condition) {
+            if !self.run_round(index) {
                 return Err(EarlyEnd::Interrupted);
             }
         }

@@ -9,7 +9,7 @@ use kelvin_core::catalogue::net::{
 use kelvin_harness::BoundedMetric;
 use kelvin_transfer::wire::message::TestDirection;
 
-use super::rate_windows::rates;
+use super::rate_windows::{SustainedWindows, rates};
 use super::streams::{MESSAGE_BYTES, StreamSpec, run_streams};
 use super::{AGENT_PITFALL, link_rate};
 use crate::prelude::*;
@@ -91,12 +91,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     };
     let (streams, message) = (count as u32, MESSAGE_BYTES);
     let spec = StreamSpec { direction, streams, method: SendMethod::Send, message, windows: MIN_WINDOWS };
-    let streamed = run_streams(bench, spec)?;
-    bench.record(&PEER_BANDWIDTH, rates(&streamed.windows));
-    if let Some(burst) = streamed.burst {
+    let (SustainedWindows { windows, burst }, busy) = run_streams(bench, spec)?;
+    bench.record(&PEER_BANDWIDTH, rates(&windows));
+    if let Some(burst) = burst {
         bench.record(&PEER_BANDWIDTH_BURST, vec![burst.size]);
     }
-    bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![streamed.busy[0].max_share()]);
-    bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![streamed.busy[1].max_share()]);
+    bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![busy[0].max_share()]);
+    bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![busy[1].max_share()]);
     Ok(())
 }

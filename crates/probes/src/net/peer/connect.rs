@@ -123,11 +123,11 @@ fn with_agent(
     let before = held_ports::count_held_ports(|far| far == address)?;
     timed(bench, &accepting)?;
     let left_behind = held_ports::count_left_behind(address, before)?;
-    let seen: TestReport = test.finish().map_err(probe_error)?;
-    bench.note_last_reading(format!("{} {what}", seen.arrived));
+    let report: TestReport = test.finish().map_err(probe_error)?;
+    bench.note_last_reading(format!("{} {what}", report.arrived));
     bench.note_last_reading(format!("{left_behind} of them still hold a port"));
-    bench.note_last_reading(describe_agent_side(&seen, 1));
-    bench.note_last_reading(describe_interfaces(own, &seen));
+    bench.note_last_reading(describe_agent_side(&report, 1));
+    bench.note_last_reading(describe_interfaces(own, &report));
     Ok(())
 }
 

@@ -145,12 +145,12 @@ fn run(
         windows
     })?;
     let known = Link::Udp(socket).describe()?;
-    let seen = test.finish().map_err(probe_error)?;
+    let report = test.finish().map_err(probe_error)?;
     let ends = windows.first().zip(windows.last());
     let (first, last) = ends.ok_or_else(|| ProbeError::fail("no datagram arrived"))?;
     bench.note(format!("{} datagrams found the agent's socket full", last.dropped - first.dropped));
-    bench.note(format!("{known}; {}", describe_agent_side(&seen, 1)));
-    bench.note(describe_interfaces(own, &seen));
+    bench.note(format!("{known}; {}", describe_agent_side(&report, 1)));
+    bench.note(describe_interfaces(own, &report));
     burst.iter().for_each(|burst| bench.note(describe_burst(burst)));
     if let Some(busy) = host_busy_shares(&windows) {
         bench.note(describe_busy(&busy));

@@ -61,8 +61,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (direction, method) = (TestDirection::ToAgent, sender::send_method(case)?);
     // One window of a round: there are many cases, and each needs its rounds within the run's time.
     let spec = StreamSpec { direction, streams: 1, method, message: message_bytes(case)?, windows: 1 };
-    let streamed = run_streams(bench, spec)?;
-    bench.record(&PEER_BANDWIDTH_MESSAGE, rates(&streamed.windows));
+    let (sustained, _) = run_streams(bench, spec)?;
+    bench.record(&PEER_BANDWIDTH_MESSAGE, rates(&sustained.windows));
     Ok(())
 }
 

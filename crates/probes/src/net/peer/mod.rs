@@ -38,22 +38,24 @@ fn probe_error(error: kelvin_transfer::wire::Error) -> ProbeError {
 }
 
 /// The agent's account of a test, in words; `own` concurrent tests are those of the measure itself.
-fn describe_agent_side(seen: &TestReport, own: u32) -> String {
-    let [user, system] = seen.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
+fn describe_agent_side(report: &TestReport, own: u32) -> String {
+    let [user, system] = report.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
-    if seen.max_concurrent_tests > own {
-        words
-            .push_str(&format!(", AND SERVED {} TESTS AT ONCE: this one had a share of it", seen.max_concurrent_tests));
+    if report.max_concurrent_tests > own {
+        words.push_str(&format!(
+            ", AND SERVED {} TESTS AT ONCE: this one had a share of it",
+            report.max_concurrent_tests
+        ));
     }
     words
 }
 
 /// The interfaces of this address here and at the agent, in words.
-fn describe_interfaces(own: SocketAddr, seen: &TestReport) -> String {
+fn describe_interfaces(own: SocketAddr, report: &TestReport) -> String {
     let words = |interface: Option<&Interface>| match interface {
         Some(interface) => interface.to_string(),
         None => "an interface that the system does not name".to_owned(),
     };
     let interface = Interface::with_address(own);
-    format!("over {} here and {} at the agent", words(interface.as_ref()), words(seen.interface.as_ref()))
+    format!("over {} here and {} at the agent", words(interface.as_ref()), words(report.interface.as_ref()))
 }

@@ -49,7 +49,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let size = message_bytes(case)?;
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
-    let seen = match required(Transport::of(case), case)? {
+    let report = match required(Transport::of(case), case)? {
         Transport::Tcp => {
             let mut test = client.echo_tcp(size as u32).map_err(probe_error)?;
             time_round_trips(bench, Link::Tcp(test.socket().try_clone()?), size)?;
@@ -61,9 +61,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
             test.finish()
         }
     };
-    let seen = seen.map_err(probe_error)?;
-    bench.note_last_reading(format!("the agent returned {} messages; {}", seen.arrived, describe_agent_side(&seen, 1)));
-    bench.note_last_reading(describe_interfaces(own, &seen));
+    let report = report.map_err(probe_error)?;
+    bench.note_last_reading(format!(
+        "the agent returned {} messages; {}",
+        report.arrived,
+        describe_agent_side(&report, 1)
+    ));
+    bench.note_last_reading(describe_interfaces(own, &report));
     Ok(())
 }
 

@@ -5,7 +5,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_stats::Burst;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, net};
 use kelvin_transfer::wire::address::DisplayAddr;
@@ -15,9 +14,7 @@ use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::test_socket::TestSocketOptions;
 
 use super::super::prelude::*;
-use super::rate_windows::{
-    RateWatch, RateWindow, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares,
-};
+use super::rate_windows::{RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares};
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::bandwidth::{describe_options, stream_cpus};
 use crate::net::sender::MessageSender;
@@ -37,17 +34,12 @@ pub(super) struct StreamSpec {
     pub windows: u32,
 }
 
-/// The outcome.
-pub(super) struct StreamResult {
-    pub windows: Vec<RateWindow>,
-    /// What came before their rate held, beyond it.
-    pub burst: Option<Burst>,
-    /// How busy this host was, and the agent's.
-    pub busy: [CpuUsage; 2],
-}
-
-/// Streams for the length of the slice, or somewhat longer: some windows are needed. What is known of the streams is noted.
-pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> Result<StreamResult, ProbeError> {
+/// Streams for the length of the slice, or somewhat longer: some windows are needed. Returns them, and how busy this host was and the
+/// agent's; what is known of the streams is noted.
+pub(super) fn run_streams(
+    bench: &mut Bench<'_>,
+    spec: StreamSpec,
+) -> Result<(SustainedWindows, [CpuUsage; 2]), ProbeError> {
     let mut client = connect_agent(bench)?;
     let (own, agent) = (client.local_addr(), DisplayAddr(client.agent_addr()));
     let options = bench.sockets();
@@ -58,18 +50,17 @@ pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> Result<Str
         .map_err(|error| ProbeError::fail(format!("{agent}: {error}")))?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let watched = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
-    let (SustainedWindows { windows, burst }, socket, mut notes) =
-        spec.stream_while(&mut test, &stream_cpus(bench), watched)?;
+    let (sustained, socket, mut notes) = spec.stream_while(&mut test, &stream_cpus(bench), watched)?;
     let report = test.finish().map_err(probe_error)?;
-    let busy = host_busy_shares(&windows).ok_or_else(|| ProbeError::fail("nothing was counted"))?;
+    let busy = host_busy_shares(&sustained.windows).ok_or_else(|| ProbeError::fail("nothing was counted"))?;
     notes.dedup();
     let options = describe_options(bench.sockets(), "the congestion control of either system");
     notes.insert(0, format!("{options}; here {socket}"));
     notes.extend(report.stream.as_ref().map(|stream| format!("at the agent {stream}")));
     notes.extend([describe_agent_side(&report, 1), describe_interfaces(own, &report), describe_busy(&busy)]);
-    notes.extend(burst.as_ref().map(describe_burst));
+    notes.extend(sustained.burst.as_ref().map(describe_burst));
     notes.into_iter().for_each(|note| bench.note(note));
-    Ok(StreamResult { windows, burst, busy })
+    Ok((sustained, busy))
 }
 
 impl StreamSpec {
