@@ -110,22 +110,20 @@ impl StreamComparison<'_> {
         server.args(["--server", "--one-off", "--bind", &address, "--port", &port]);
         server.args(["--affinity", &self.ends.receiver.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let _server = iperf.spawn(&mut server)?;
-        let mut output = None;
-        for _ in 0..MAX_CONNECT_ATTEMPTS {
+        let mut attempts = 0;
+        loop {
             std::thread::sleep(CONNECT_RETRY_PAUSE);
+            attempts += 1;
             let mut client = iperf.command();
             client.args(["--client", &address, "--port", &port, "--json", "--time", &SIDE_TIME.as_secs().to_string()]);
             client.args(["--length", &self.message.to_string(), "--congestion", self.control]);
             client.args(["--affinity", &self.ends.sender.to_string()]);
-            let result = iperf.run(&mut client)?;
-            let is_early = result.failed.is_some() && result.one_line().contains("Connection refused");
-            output = Some(result);
-            if !is_early {
-                break;
+            let output = iperf.run(&mut client)?;
+            let is_early = output.failed.is_some() && output.one_line().contains("Connection refused");
+            if !is_early || attempts == MAX_CONNECT_ATTEMPTS {
+                return parse_arrived_rate(&output);
             }
         }
-        let output = output.ok_or_else(|| ProbeError::fail("iperf3 was never run"))?;
-        parse_arrived_rate(&output)
     }
 }
 

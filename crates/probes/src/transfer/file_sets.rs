@@ -85,12 +85,11 @@ impl ReadyFileSet {
         if kind(directory)?.is_in_memory() {
             return Ok(0);
         }
-        let mut written = 0;
-        for sent in &self.paths {
+        let written = |sent: &PathBuf| {
             let arrived = directory.join(sent.file_name().unwrap_or_default());
-            written += written_back_bytes(&Target::find(&arrived).map_err(probe_error)?)?;
-        }
-        Ok(written)
+            written_back_bytes(&Target::find(&arrived).map_err(probe_error)?)
+        };
+        self.paths.iter().map(written).sum()
     }
 }
 

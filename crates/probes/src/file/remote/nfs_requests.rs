@@ -55,23 +55,14 @@ fn mount_of(counts: &str, directory: &str) -> Option<String> {
 /// The sum of the first figure of each operation (`READ: 12 12 0 ...`) of a mount, which is how often it was completed; of the
 /// last mount, where one hides another.
 fn requests_of(counts: &str, mount: &str) -> Option<u64> {
-    let mut requests = None;
-    let mut is_ours = false;
-    let mut in_operations = false;
-    for line in counts.lines() {
-        if let Some((directory, _)) = parse_mount_header(line) {
-            (is_ours, in_operations) = (directory == mount, false);
-            requests = if is_ours { Some(0) } else { requests };
-        } else if is_ours && line.trim() == "per-op statistics" {
-            in_operations = true;
-        } else if is_ours && in_operations {
-            // A line that is no operation counts nothing.
-            let figures = line.split_once(':').map(|(_, figures)| figures);
-            let completed = figures.and_then(|figures| figures.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-            requests = requests.map(|sum: u64| sum.saturating_add(completed));
-        }
-    }
-    requests
+    let lines: Vec<&str> = counts.lines().collect();
+    let is_ours = |line: &&str| parse_mount_header(line).is_some_and(|(directory, _)| directory == mount);
+    let header = lines.iter().rposition(is_ours)?;
+    let block = lines[header + 1..].iter().take_while(|line| parse_mount_header(line).is_none());
+    let operations = block.skip_while(|line| line.trim() != "per-op statistics").skip(1);
+    // A line that is no operation counts nothing.
+    let completed = |line: &&str| line.split_once(':')?.1.split_whitespace().next()?.parse().ok();
+    Some(operations.filter_map(completed).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
