@@ -12,7 +12,7 @@ pub enum Access {
 /// How much of a file is to be in memory when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCacheState {
-    /// Whatever is there.
+    /// As it is found.
     AsFound,
     /// All of it: it is read once before.
     Cached,

@@ -191,7 +191,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Makes an empty file beside its place. If there is a file already, the new one will replace it, with its owner and
+    /// Makes an empty file in the directory of its place. If there is a file already, the new one will replace it, with its owner and
     /// permissions; or is refused, if nothing may be replaced.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ pub struct BlockRequests {
     order: BlockOrder,
     passes: u64,
     pass: u64,
-    /// Requests still to be made, whatever the passes.
+    /// Requests still to be made, independent of passes.
     left: u64,
     /// Blocks of this pass already requested.
     position: u64,

@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn drop_all_caches_writes_three() {
-        // The real switch would slow down whatever else is running.
+        // The real switch would slow down all that is running.
         let switch = tempfile::NamedTempFile::new().unwrap();
         write_drop_caches(switch.path()).unwrap();
         assert_eq!(std::fs::read_to_string(switch.path()).unwrap(), "3\n");

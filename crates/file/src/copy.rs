@@ -211,10 +211,10 @@ impl CopyResult {
     }
 }
 
-/// Copies a file: to another name beside its place, and renamed when it is whole. On an error, and on a signal, it is removed; after a
+/// Copies a file: to another name in the same directory, and renamed when it is whole. On an error, and on a signal, it is removed; after a
 /// killed process, when the next one makes a file there. An existing file is replaced only if that is allowed, once the new one is
 /// whole and flushed; the new one then has its owner and permissions, and else the permissions of the source, less the umask.
-/// Owner, times and extended attributes of the source are not copied. `progress` is told now and then how many bytes are done.
+/// Owner, times and extended attributes of the source are not copied. `progress` receives now and then how many bytes are done.
 ///
 /// # Errors
 /// A source that cannot be read to its end, a target that cannot be made or written, both the same file; a method that cannot copy

@@ -31,7 +31,7 @@ pub struct Device {
     stat: PathBuf,
 }
 
-/// The unit of the counters of a block device, whatever its sector (Documentation/block/stat.rst).
+/// The unit of the counters of a block device, with a sector of any size (Documentation/block/stat.rst).
 const STAT_SECTOR_BYTES: u64 = 512;
 
 impl Device {
@@ -87,7 +87,7 @@ impl Device {
     }
 }
 
-/// How many devices beside this one hold the same file system (btrfs over several).
+/// How many devices besides this one hold the same file system (btrfs over several).
 fn count_stacked_devices(root: &Path, name: &str) -> usize {
     let names = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
     for system in names(root.join("sys/fs/btrfs")) {

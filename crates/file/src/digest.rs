@@ -15,7 +15,7 @@ use crate::observer::Observer;
 pub struct Digest(u32);
 
 impl Digest {
-    /// Adds a block that begins at `offset`, whatever the order of blocks and wherever they begin.
+    /// Adds a block that begins at `offset`, in any order of blocks and wherever they begin.
     #[inline(always)]
     pub fn add(&mut self, offset: u64, block: &[u8]) {
         // The bytes of a block that begins inside a word are shifted by as much in theirs.

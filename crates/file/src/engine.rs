@@ -130,7 +130,7 @@ impl Engine {
 macro_rules! named {
     ($engine:ident, $doing:literal) => {
         impl $engine {
-            /// The same at this queue depth.
+            /// It at this queue depth.
             ///
             /// # Errors
             /// A depth of more than one for a way that waits for each request.

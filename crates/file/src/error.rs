@@ -147,7 +147,7 @@ impl Error {
         Self::setting("depth", why)
     }
 
-    /// The same error with the name of the file that the user gave.
+    /// This error with the name of the file that the user gave.
     pub(crate) fn with_path(mut self, name: &Path) -> Self {
         match &mut self {
             Self::Syscall { path, .. }

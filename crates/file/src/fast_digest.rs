@@ -64,7 +64,7 @@ pub enum DataSource {
     Device,
 }
 
-/// A block that stays in the L2 cache from its copy to its digest, and is large beside the cost of a call.
+/// A block that stays in the L2 cache from its copy to its digest, and is large compared with the cost of a call.
 const CACHED_BLOCK: usize = 256 << 10;
 /// A block read in place: the guard of the mapping is checked after each.
 const MMAP_BLOCK: usize = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! A regular file is replaced whole or not at all; behind a symbolic link, at its target, so that the link stays. Anything
 //! else, a device or a pipe, is written to and stays what it is; so is what this process was given open, such as `/dev/stdout`,
-//! whatever that is: writing continues at its offset.
+//! of any kind: writing continues at its offset.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};

@@ -33,7 +33,7 @@ impl RandomData {
         }
     }
 
-    /// Fills a buffer with the random data of a seed at an offset of its file: the same, in whatever parts the file is made.
+    /// Fills a buffer with the random data of a seed at an offset of its file: the same, however the file is divided.
     pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
         let mut random = Self(seed.wrapping_add((offset / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA)));
         let within = (offset % WORD_BYTES) as usize;

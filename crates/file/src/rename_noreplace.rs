@@ -60,7 +60,7 @@ fn rename_by_claim(from: PathAt<'_>, to: PathAt<'_>) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     drop(rustix::fs::openat(to.directory, to.path, flags, Mode::RUSR | Mode::WUSR)?);
     rustix::fs::renameat(from.directory, from.path, to.directory, to.path).inspect_err(|_| {
-        // Whatever else has come there is another's.
+        // Anything else there is another's.
         let metadata = rustix::fs::statat(to.directory, to.path, AtFlags::SYMLINK_NOFOLLOW);
         let is_empty_file = |mode, size| FileType::from_raw_mode(mode) == FileType::RegularFile && size == 0;
         if metadata.is_ok_and(|metadata| is_empty_file(metadata.st_mode, metadata.st_size)) {

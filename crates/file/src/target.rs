@@ -189,7 +189,7 @@ impl Target {
     }
 }
 
-/// Whether a file that ends early has stated too much: those of /sys state a page, whatever they have. Every other one became shorter.
+/// Whether a file that ends early has stated too much: those of /sys state a page, however much they have. Every other one became shorter.
 pub fn may_overstate(path: &Path) -> bool {
     kelvin_sys::fs::kind(path).is_ok_and(|kind| ["proc", "sysfs"].contains(&kind.name().as_str()))
 }

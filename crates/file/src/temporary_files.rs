@@ -73,7 +73,7 @@ impl Creator {
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
-    /// The directory itself, whatever somebody has put in its place.
+    /// The directory itself, not what somebody has put in its place.
     directory: File,
     /// Held for as long as the directory is in use; the kernel releases it however this process ends. Not where locks are
     /// invisible: there removing an open file only renames it.
@@ -300,7 +300,7 @@ impl TemporaryFiles {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        // Only an empty one is removed, whatever has been put in its place.
+        // Only an empty one is removed, also where another has been put in its place.
         fs::remove_dir(path)
     }
 
@@ -331,7 +331,7 @@ pub(crate) fn open_path_only(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(O_PATH | O_NOFOLLOW).open(path)
 }
 
-/// The path by which this process is_locales what it holds, whatever becomes of the names that lead there.
+/// The path by which this process reaches what it has open, also when the names that lead there change.
 pub fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

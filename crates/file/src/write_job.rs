@@ -89,7 +89,7 @@ impl SyncMode {
         }
     }
 
-    /// Flags of open(2) beside that of direct I/O.
+    /// Flags of open(2) besides that of direct I/O.
     pub(crate) fn flags(self) -> i32 {
         if self == Self::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 }
     }
@@ -107,7 +107,7 @@ impl FromStr for SyncMode {
 /// The content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Numbers that neither compress nor repeat: the same file for the same seed, in whatever blocks it is written.
+    /// Numbers that neither compress nor repeat: the same file for the same seed, in blocks of any size.
     Random {
         /// Chooses them.
         seed: u64,
@@ -205,7 +205,7 @@ pub struct WriteResult {
     pub dirty_pages: Option<u64>,
 }
 
-/// Writes a file: beside its place, under another name, and renamed when it is whole. On an error, and on a signal, it is
+/// Writes a file: in the same directory, under another name, and renamed when it is whole. On an error, and on a signal, it is
 /// removed; after a killed process, when the next one makes a file there. A file to be replaced stays as it was until the new
 /// one is flushed, outside of the time. The new one has owner and permissions of the old one; other hard links to that one
 /// still lead to it.

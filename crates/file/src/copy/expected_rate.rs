@@ -1,6 +1,6 @@
 //! The rate that a copy should have had: from what reading and writing a part of it again cost, each apart.
 //!
-//! After the copy parts of the source, now in memory, are read in the same blocks, and parts as long are written to a new file beside
+//! After the copy parts of the source, now in memory, are read in the same blocks, and parts as long are written to a new file next to
 //! the target, which is removed. No part is read or written twice: what was just used is in a CPU's caches, which a copy does not find it in.
 //! Of both the CPU time counts. Devices are not in it: what they take away is the difference.
 

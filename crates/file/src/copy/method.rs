@@ -124,7 +124,7 @@ pub(super) struct Copier<'a> {
     /// Counts what was copied, and checks the clock.
     pub observer: DeadlineObserver<'a>,
     pub timing: Option<CopyTiming>,
-    /// Bytes of which progress was told.
+    /// Bytes of which progress was reported.
     reported: u64,
 }
 
@@ -150,7 +150,7 @@ impl CopyTiming {
     }
 }
 
-/// How often progress is told, in bytes.
+/// How often progress is reported, in bytes.
 const PROGRESS_STEP: u64 = 8 << 20;
 
 impl<'a> Copier<'a> {

@@ -46,7 +46,7 @@ impl Stream for BufReader<File> {
     }
 }
 
-/// A stream, and a buffer for one block beside the stream's own.
+/// A stream, and a buffer for one block besides the stream's own.
 #[derive(Debug)]
 pub(crate) struct StreamEngine<S> {
     target: Target,

@@ -172,7 +172,7 @@ fn stream_rate_into(
     Ok((bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>())
 }
 
-/// The rate of a round beside that of the first pass, and what follows, in words.
+/// The rate of a round compared with that of the first pass, and what follows, in words.
 fn compare_with_first_pass(first: f64, now: f64) -> String {
     let rates = format!(
         "the first pass over the file after it was written ran at {:.0} MB/s, those of this round at {:.0} MB/s",

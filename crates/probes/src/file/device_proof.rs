@@ -21,7 +21,7 @@ impl DeviceCounters {
         Self(looked)
     }
 
-    /// Bytes that the device has written since the first reading; the reason where it cannot be told.
+    /// Bytes that the device has written since the first reading; the reason where that is not known.
     pub(super) fn written(&self) -> Result<u64, String> {
         let (device, before) = self.0.as_ref().map_err(String::clone)?;
         Ok(device.traffic().map_err(|error| error.to_string())?.since(*before).written)

@@ -134,7 +134,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         }
     })?;
     let Some((best, _)) = winner else {
-        // Whatever keeps the plain setting from being read keeps all of them.
+        // What keeps the plain setting from being read keeps all of them.
         reading(&BASELINE_CONFIG, trial)?;
         return Err(ProbeError::skip(format!("needs a way of reading that works here: none of {count} settings does")));
     };

@@ -47,7 +47,7 @@ const FILE_PREFIX: &str = "kelvin-idle";
 const IDLE_SINCE_FILE: &str = "kelvin-idle.left";
 /// Seed of the first one's content.
 const FIRST_SEED: u64 = 2000;
-/// Nanoseconds of idleness from which on it is told: kernels wait about a minute before they call memory idle.
+/// Nanoseconds of idleness from which on it is reported: kernels wait about a minute before they call memory idle.
 const MIN_IDLE_NANOSECONDS: u64 = 60_000_000_000;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {

@@ -58,7 +58,7 @@ const MIN_ROUND_NANOSECONDS: f64 = 20e6;
 /// and draining of the queue.
 const REQUESTS_PER_SLOT: u64 = 8;
 const MAX_ROUND_NANOSECONDS: f64 = 2e9;
-/// By how much the two counts of requests in flight may differ, beside those that fill the queue at the beginning or drain it at the
+/// By how much the two counts of requests in flight may differ, besides those that fill the queue at the beginning or drain it at the
 /// end.
 const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 /// Share of the requested depth that may be done and wait to be reaped, as a factor.

@@ -1,7 +1,7 @@
-//! The same reading by kelvin and by other programs, in turn on one file: fio, dd, cat and lmbench's bw_file_rd.
+//! Reading by kelvin and by other programs, interleaved on one file: fio, dd, cat and lmbench's bw_file_rd.
 //!
 //! It shows whether kelvin's own figures are limited by the machine or by kelvin. It must not be used to rank the programs,
-//! which do other work beside reading.
+//! which do other work besides reading.
 
 mod programs;
 

@@ -36,7 +36,7 @@ pub(super) const SMALL_BYTES: u64 = 4 * MIB;
 const MAX_PASS_NANOSECONDS: f64 = 2e9;
 /// Trials of how long the small file takes, of which the fastest counts: something else may use the device.
 const CACHE_FILL_TRIALS: usize = 3;
-/// What is kept beside a file: bytes per second of the first pass over it, and nanoseconds that it took into the page cache.
+/// What is kept next to a file: bytes per second of the first pass over it, and nanoseconds that it took into the page cache.
 const FIRST_PASS: &str = ".first-pass";
 const CACHE_FILL_TIME: &str = ".read-in";
 /// Free space that the scratch directory must have, as a multiple of a file to be written.

@@ -30,7 +30,7 @@ impl Tree {
             check_free_inodes(bench.scratch(), files + directories)?;
             bench.reserve_write(files * FILE_BYTES)?;
             create_trees_directory(bench, &top)?;
-            // Whole or not at all, whatever becomes of this round; and under a name of this run alone, by which ext4 chooses
+            // Whole or not at all, however this round ends; and under a name of this run alone, by which ext4 chooses
             // the group.
             let unfinished = root.with_extension(std::process::id().to_string());
             let made = create_tree(&unfinished, files, directories)

@@ -1,6 +1,6 @@
 //! How full each resource of a server is with a number of users.
 //!
-//! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
+//! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of unknown length.
 
 use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
 

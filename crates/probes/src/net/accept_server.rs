@@ -1,6 +1,6 @@
 //! A process that accepts connections, answers one request on each, and resets it when the client has closed.
 //!
-//! It waits as a server does, or on a futex, so that a call's cost can be told from that of the server's turn within it.
+//! It waits as a server does, or on a futex, so that a call's cost can be separated from that of the server's turn within it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

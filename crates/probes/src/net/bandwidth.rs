@@ -240,7 +240,7 @@ fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions, is_systems: bool) ->
     wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }
 
-/// The requested options in words, and the defaults in their place; what was obtained is stated beside it.
+/// The requested options in words, and the defaults in their place; what was obtained is stated next to it.
 pub(super) fn describe_options(sockets: &TcpOptions, usual: &str) -> String {
     let control = sockets.congestion_control.as_deref().unwrap_or(usual);
     let buffers = sockets.buffers.map_or("buffers that grow automatically".into(), |bytes| {

@@ -118,7 +118,7 @@ pub(crate) enum Link {
     Unix(UnixStream),
 }
 
-/// The same call of whichever socket a link has.
+/// A call of the socket that a link has.
 macro_rules! of_socket {
     ($link:expr, $socket:ident => $call:expr) => {
         match $link {

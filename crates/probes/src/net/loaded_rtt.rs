@@ -1,4 +1,4 @@
-//! Round trip of a small message to another process beside a saturating stream.
+//! Round trip of a small message to another process during a saturating stream.
 //!
 //! The cost of waiting behind others. Over loopback they compete for the CPU, not for a wire: it must not be taken for the cost
 //! of a router's buffers.

@@ -1,4 +1,4 @@
-//! The same local TCP stream by kelvin and by iperf3, in turn.
+//! A local TCP stream by kelvin and the same by iperf3, interleaved.
 //!
 //! It shows whether kelvin's own figures are limited by the machine or by kelvin. It must not be used to rank the programs,
 //! which differ in what they do around the work.

@@ -15,7 +15,7 @@ pub(super) const MAX_MESSAGE: u64 = 64 << 10;
 /// Bytes sent before any are received: two packets of the loopback device, which stay in a cache and fit the kernel's usual
 /// buffer limits.
 const WINDOW_BYTES: usize = 128 << 10;
-/// Most messages in flight where each is a packet of its own, with the kernel's book-keeping beside it.
+/// Most messages in flight where each is a packet of its own, with the kernel's book-keeping next to it.
 const MAX_PACKETS: usize = 64;
 
 pub(super) static TCP: Probe = stream_probe::<Tcp>(

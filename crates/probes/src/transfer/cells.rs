@@ -34,7 +34,7 @@ fn published_cells() -> Vec<Case> {
     connections.map(cells_of).concat()
 }
 
-/// The same ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
+/// Those ends with as many bytes of a call by either method. Where both map, the buffer is of no use, and the larger window is
 /// among the published cells.
 fn equal_bytes_cells() -> Vec<Case> {
     let [narrow, wide] = EQUAL_CALL_SIZES.map(|(window, buffer)| {

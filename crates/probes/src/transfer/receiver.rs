@@ -119,7 +119,7 @@ impl ReceiverProcess {
     }
 }
 
-/// The life of the receiving process: one sender after another, each when it is told to.
+/// The life of the receiving process: one sender after another, each on request.
 fn receive_all(
     mut receive: FileReceiver,
     setting: &ReceiverSpec,

@@ -153,7 +153,7 @@ fn check_free_space(directory: &Path, bytes: u64) -> Result<(), ProbeError> {
     Err(ProbeError::skip(format!("needs {needed} free in {}, which has {has}", directory.display())))
 }
 
-/// Writes a file, and beside it how many nanoseconds that took.
+/// Writes a file, and next to it how many nanoseconds that took.
 fn write_timed(path: &Path, bytes: u64) -> Result<(), ProbeError> {
     let begun = monotonic();
     random_data::write_file(path, bytes, CONTENT_SEED)

@@ -1,4 +1,4 @@
-//! The same small reads on a remote directory and on a local one, and the share of a remote read that is the network.
+//! Small reads on a remote directory and the same on a local one, and the share of a remote read that is the network.
 //!
 //! It is the cost of a file behind a network, or behind another program. It must not be used as the speed of the server's disk,
 //! which may not have been read: its memory answers first.
@@ -323,7 +323,7 @@ mod tests {
         Case::new().with_word(cache).with_word(order).with_number(BYTES, 8192 * KIB)
     }
 
-    /// Local blocks of 10 us, round trips of 1 ms, attributes of 1 ms beside 300 ns, windows of 256 KiB, and this rate.
+    /// Local blocks of 10 us, round trips of 1 ms, attributes of 1 ms compared with 300 ns, windows of 256 KiB, and this rate.
     fn known(rate: Option<f64>) -> impl Fn(&str, &Case) -> Option<MeasuredValue> {
         move |id, case| {
             let remote = LookupDirectory::of(case) == Some(LookupDirectory::Remote);

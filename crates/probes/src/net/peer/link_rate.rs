@@ -7,7 +7,7 @@ use super::super::prelude::*;
 use kelvin_core::{Bound, Fact, Input, NetworkPath, Nic};
 use kelvin_harness::HardwareFacts;
 
-/// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
+/// Bytes of an Ethernet frame besides its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
 /// one.
 const ETHERNET_OVERHEAD: f64 = 38.0;
 const MIN_ETHERNET_PAYLOAD: f64 = 46.0;

@@ -1,4 +1,4 @@
-//! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
+//! Round trip of a small message to another host during a saturating stream: the cost of the buffers between them.
 
 use kelvin_core::catalogue::net::PEER_LOADED;
 use kelvin_transfer::wire::message::TestDirection;
