@@ -4,7 +4,6 @@
 //! hypervisor may answer from its own cache, below the kernel.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
@@ -211,7 +210,7 @@ fn random_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError>
     let counters = DeviceCounters::now(target);
     let done = test_files::run_job(&ReadJob {
         order: BlockOrder::Random { seed: bench.seed() },
-        until: EndCondition::Time(Duration::from_nanos(bench.slice().max(MIN_RANDOM_NANOSECONDS) as u64)),
+        until: test_files::time_limit(bench.slice().max(MIN_RANDOM_NANOSECONDS)),
         ..wide.job(target, RANDOM_BLOCK, 0..target.bytes())
     })?;
     bench.note(wide.description.as_str());

@@ -3,8 +3,6 @@
 //! It is the setting to start from for a program that reads whole files on this machine. It must not be used for random access,
 //! nor for another device than that of the scratch directory.
 
-use std::time::Duration;
-
 use kelvin_core::catalogue::file::{TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine};
 use kelvin_file::successive_halving;
 
@@ -122,8 +120,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let trial = (bench.slice() / trials).max(MIN_TRIAL_NANOSECONDS);
     let reading = |&ReadConfig { engine, block, threads }: &ReadConfig, nanoseconds: f64| {
         let (job, pages) = (test_files::direct_read_job(&target, engine, block), PagePolicy::for_buffer(block));
-        let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
-        test_files::run_job(&ReadJob { state, threads, until, pages, ..job })
+        test_files::run_job(&ReadJob { state, threads, until: test_files::time_limit(nanoseconds), pages, ..job })
     };
     let winner = successive_halving::find_best(candidates, |setting, doublings| {
         match reading(setting, trial * f64::from(1u32 << doublings)) {

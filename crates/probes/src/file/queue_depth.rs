@@ -3,8 +3,6 @@
 //! It shows from which depth on requests only wait for each other. It must not be taken for the rate of a program that waits
 //! for each request.
 
-use std::time::Duration;
-
 use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
@@ -72,7 +70,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let read = |nanoseconds: f64| {
         let job = ReadJob {
             order: BlockOrder::Random { seed: bench.seed() },
-            until: EndCondition::Time(Duration::from_nanos(nanoseconds as u64)),
+            until: test_files::time_limit(nanoseconds),
             latencies: Some((bench.clock(), bench.hertz())),
             ..test_files::direct_read_job(&target, Engine::Uring { depth, registered: false }, BLOCK)
         };

@@ -220,14 +220,13 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
 const FOLIO_LOADS: f64 = 2.0;
 
 /// Like `tail_prediction`, where the kernel reads ahead: what matters is how many reads wait for a window.
-fn read_ahead_tail(facts: &PredictionInputs<'_>, file_bytes: u64) -> Result<Prediction, NoPrediction> {
+fn read_ahead_tail(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());
     let window = facts.measured(&READ_AHEAD, &Case::new())?;
     // All that either way may need is asked for: a plan does not know the size of windows.
     let (cached, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
-    let (reads, waits) =
-        (file_bytes / block, read_ahead_model::window_count(file_bytes, block, window.value as u64, page));
+    let (reads, waits) = (bytes / block, read_ahead_model::window_count(bytes, block, window.value as u64, page));
     if 100 * waits > reads {
         let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.within(derived_time::RANGE_FACTOR);
         let remark = format!("as other requests to the device, for which {waits} of {reads} reads wait");

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kelvin_core::units;
 use kelvin_file::cache;
@@ -197,6 +198,11 @@ pub(crate) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> Pr
 /// Runs a job.
 pub(super) fn run_job(job: &ReadJob) -> Result<IoResult, ProbeError> {
     read_job::run(job).map_err(probe_error)
+}
+
+/// That a job goes on for this many nanoseconds.
+pub(super) fn time_limit(nanoseconds: f64) -> EndCondition {
+    EndCondition::Time(Duration::from_nanos(nanoseconds as u64))
 }
 
 /// Requests in flight for a device's best rate.

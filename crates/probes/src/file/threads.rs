@@ -2,8 +2,6 @@
 //!
 //! It shows how many threads a reader should have. It must not be taken for threads that also process what they read.
 
-use std::time::Duration;
-
 use kelvin_core::catalogue::file::{THREAD_COUNT, THREADS};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 use kelvin_file::read_job::Division;
@@ -65,28 +63,23 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[1, 2, 4, 16], &[4 * KIB, 64 * KIB]),
         Effort::Thorough => (&[1, 2, 4, 8, 16, 32], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
     };
-    let cases_of =
-        |cache: CacheState, blocks: &[u64]| words(&[cache]).numbers(BLOCK, blocks).numbers(THREAD_COUNT, threads);
     // A pass through an empty cache takes long: as many blocks of those only where there is time.
     let (uncached, direct) = if effort == Effort::Thorough { (blocks, blocks) } else { (&[64 * KIB][..], &[][..]) };
-    [
-        cases_of(CacheState::Cached, blocks),
-        cases_of(CacheState::Uncached, uncached),
-        cases_of(CacheState::Direct, direct),
-    ]
-    .concat()
+    let states = [(CacheState::Cached, blocks), (CacheState::Uncached, uncached), (CacheState::Direct, direct)];
+    let cases = |(cache, blocks)| words(&[cache]).numbers(BLOCK, blocks).numbers(THREAD_COUNT, threads);
+    states.into_iter().flat_map(cases).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let state = cache_state(case)?;
     let (target, division, until) = match state {
         PageCacheState::Cached => {
-            let time = Duration::from_nanos(bench.slice() as u64);
-            (test_files::shared_file(bench, SHARED_BYTES)?, Division::Pieces(PIECE_BYTES), EndCondition::Time(time))
+            let target = test_files::shared_file(bench, SHARED_BYTES)?;
+            (target, Division::Pieces(PIECE_BYTES), test_files::time_limit(bench.slice()))
         }
         PageCacheState::Direct => {
-            let time = Duration::from_nanos(bench.slice().max(MIN_ROUND_NANOSECONDS) as u64);
-            (test_files::shared_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Time(time))
+            let time = test_files::time_limit(bench.slice().max(MIN_ROUND_NANOSECONDS));
+            (test_files::shared_file(bench, SHARED_BYTES)?, Division::Parts, time)
         }
         _ => (test_files::device_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Passes(1)),
     };

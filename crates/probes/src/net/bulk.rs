@@ -39,6 +39,13 @@ pub(crate) struct StreamPlan {
     pub streams: Vec<StreamCpus>,
 }
 
+impl StreamPlan {
+    /// TCP streams of messages by the plain call.
+    pub(crate) fn tcp(message: usize, streams: Vec<StreamCpus>) -> Self {
+        Self { protocol: Protocol::Tcp, method: SendMethod::Send, message, streams }
+    }
+}
+
 /// The CPUs of a stream's sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamCpus {
@@ -48,10 +55,8 @@ pub(crate) struct StreamCpus {
 
 /// This many streams whose senders take these CPUs in turn, each receiver this many CPUs further on: the same one, or the next.
 pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<StreamCpus> {
-    let cpu_at = |number: usize| cpus[number % cpus.len()];
-    (0..streams as usize)
-        .map(|number| StreamCpus { sender: cpu_at(number), receiver: cpu_at(number + further) })
-        .collect()
+    let cpu = |number: usize| cpus[number % cpus.len()];
+    (0..streams as usize).map(|number| StreamCpus { sender: cpu(number), receiver: cpu(number + further) }).collect()
 }
 
 /// The counters of one stream, in memory that both processes share. Each is written by one thread.

@@ -36,12 +36,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let far = partner_cpu(bench, case)?;
     let streams = vec![StreamCpus { sender: bench.cpu(), receiver: far }];
     let mut echo = EchoClient::start(Protocol::Tcp, SMALL_MESSAGE as usize, far)?;
-    let bulk = BulkStreams::start(StreamPlan {
-        protocol: Protocol::Tcp,
-        method: SendMethod::Send,
-        message: 64 << 10,
-        streams,
-    })?;
+    let bulk = BulkStreams::start(StreamPlan::tcp(64 << 10, streams))?;
     bulk.wait_until_settled()?;
     let before = bulk.totals()?;
     bench.time_back_to_back([&LOADED_ROUND_TRIP], |clock| Ok([echo.time_round_trip(clock)?]))?;

@@ -87,13 +87,7 @@ struct StreamComparison<'a> {
 impl StreamComparison<'_> {
     /// Bytes per second by kelvin.
     fn run_kelvin(&self, pair: (Link, Link)) -> Result<f64, ProbeError> {
-        let plan = StreamPlan {
-            protocol: Protocol::Tcp,
-            method: SendMethod::Send,
-            message: self.message,
-            streams: vec![self.ends],
-        };
-        let bulk = BulkStreams::over_links(vec![pair], plan)?;
+        let bulk = BulkStreams::over_links(vec![pair], StreamPlan::tcp(self.message, vec![self.ends]))?;
         let before = bulk.totals()?;
         std::thread::sleep(SIDE_TIME);
         let rate = bulk.totals()?.rate_since(&before);

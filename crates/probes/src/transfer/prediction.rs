@@ -259,16 +259,14 @@ impl CostInputs<'_, '_> {
 
     /// A byte of a stream that is sent so, which a receiver takes too.
     fn by_reference_time(&mut self, method: SendMethod) -> Result<Option<f64>, NoPrediction> {
-        let send_method = match method {
+        let method = match method {
             SendMethod::Sendfile => net::SendMethod::Sendfile,
             SendMethod::Splice => net::SendMethod::Splice,
             SendMethod::ZeroCopy => net::SendMethod::ZeroCopy,
             SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring => return Ok(None),
         };
-        let case = Case::new()
-            .with_number(MESSAGE, SEND_METHOD_MESSAGE)
-            .with_word(send_method)
-            .with_word(PairPlacement::TwoCpus);
+        let case =
+            Case::new().with_number(MESSAGE, SEND_METHOD_MESSAGE).with_word(method).with_word(PairPlacement::TwoCpus);
         Ok(Some(1e9 / self.get(&BANDWIDTH_TCP_METHOD, case)?))
     }
 

@@ -5,7 +5,6 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use kelvin_core::catalogue::net::SendMethod;
 use kelvin_core::catalogue::truth::{LINK, LINK_COUNTED_RATIO, LINK_RATE};
 use kelvin_sys::net::iproute::{self, ConfigureError, limit_rate};
 use kelvin_sys::net::namespace::Namespace;
@@ -14,7 +13,7 @@ use kelvin_sys::net::set_congestion_control;
 
 use crate::net::bandwidth::stream_cpus;
 use crate::net::bulk::{BulkStreams, StreamPlan, place_streams};
-use crate::net::link::{Link, Protocol};
+use crate::net::link::Link;
 use crate::prelude::*;
 
 /// Bits per second that the shaper passes.
@@ -57,12 +56,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let rate = LINK_RATE.number_in(case).filter(|&rate| rate >= 1_000_000);
     let rate = rate.or_fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}"))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan = StreamPlan {
-        protocol: Protocol::Tcp,
-        method: SendMethod::Send,
-        message: 16 << 10,
-        streams: place_streams(1, &stream_cpus(bench), 1),
-    };
+    let plan = StreamPlan::tcp(16 << 10, place_streams(1, &stream_cpus(bench), 1));
     let bulk = BulkStreams::over_links(vec![link], plan)?;
     std::thread::sleep(SETTLE_TIME);
     let before = (bulk.totals()?, shaper.counts()?);
