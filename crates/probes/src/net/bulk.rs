@@ -115,9 +115,6 @@ impl EndUsage {
     }
 }
 
-/// How busy a sender was, and what it achieved, where that may differ from what was asked.
-type SenderResult = Result<(EndUsage, Option<String>)>;
-
 /// What is known of streams that have ended.
 pub(crate) struct StreamReport {
     /// Their sockets, and how busy each sender and receiver was, in words.
