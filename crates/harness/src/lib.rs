@@ -12,6 +12,7 @@ mod cpu_select;
 mod facts;
 mod interference;
 mod launcher;
+mod method;
 mod plan;
 mod probe;
 mod probe_process;
@@ -30,8 +31,9 @@ pub use facts::{BoundedMetric, HardwareFacts, PredictionInputs, bound_records};
 /// The source of [`PredictionInputs`].
 pub use kelvin_core::MeasuredValue;
 pub use launcher::{ProbeRunner, RoundSpec};
+pub use method::Method;
 pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName, input_probes};
-pub use probe::{Effort, Method, Probe, ProbeError, ProbeKind, prediction_records};
+pub use probe::{Effort, Probe, ProbeError, ProbeKind, prediction_records};
 pub use probe_process::run_probe_process;
 pub use reference_machines::{
     HeadlineTable, Proxy, ProxyCases, ReferenceHeadline, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,

@@ -477,14 +477,13 @@ mod tests {
 
     mod inputs {
         use super::*;
-        use crate::{Bench, Method, ProbeError};
+        use crate::{Bench, ProbeError};
         use kelvin_core::{Axis, AxisScale, Metric, Prediction};
 
         const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
         static BASE: Metric = Metric::duration("test.base", "a base").with_axes([SIZE]);
         static MIDDLE: Metric = Metric::duration("test.middle", "in the middle");
         static TOP: Metric = Metric::duration("test.top", "on top").with_axes([SIZE]);
-        const METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
 
         fn of_size(size: u64) -> Case {
             Case::new().with_number(SIZE, size)
@@ -517,7 +516,7 @@ mod tests {
 
         const fn probe(id: &'static str, metrics: &'static [&'static Metric]) -> Probe {
             let (summary, kind) = ("", ProbeKind::Measure);
-            Probe { id, summary, kind, method: METHOD, metrics, cases: sizes, run: nothing, predict: none }
+            Probe { id, summary, kind, method: "", metrics, cases: sizes, run: nothing, predict: none }
         }
 
         /// Asks for itself at half the size.
@@ -691,7 +690,7 @@ mod tests {
             id: "a.probe",
             summary: "",
             kind: ProbeKind::Measure,
-            method: crate::Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+            method: "",
             metrics: &[],
             cases: |_, _| Vec::new(),
             run: |_, _| Ok(()),

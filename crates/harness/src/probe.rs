@@ -23,9 +23,9 @@ pub struct Probe {
     pub kind: ProbeKind,
     /// The metrics that it measures, the headline first.
     pub metrics: &'static [&'static Metric],
-    /// The text of `explain`.
-    #[serde(flatten)]
-    pub method: Method,
+    /// The text of `explain`, a file in Markdown which [`Method::parse`](crate::Method::parse) reads.
+    #[serde(skip)]
+    pub method: &'static str,
     /// The cases that make sense on this machine at this effort, in the order of reports. What is omitted at a lower
     /// effort is reported.
     #[serde(skip)]
@@ -46,7 +46,7 @@ impl Probe {
             id: metrics[0].id.as_str(),
             summary: "",
             kind: ProbeKind::Measure,
-            method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+            method: "",
             metrics,
             cases: |_, _| vec![Case::new()],
             run: |_, _| Err(ProbeError::Fail("the probe measures nothing".to_owned())),
@@ -122,23 +122,6 @@ pub enum Effort {
     Default,
     /// All there is.
     Thorough,
-}
-
-/// The text of `explain` and of the book's page.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Method {
-    /// How it is measured: what is inside the timed region, what is subtracted, how it is proven.
-    #[serde(rename = "method")]
-    pub how: &'static str,
-    /// How the prediction is made, and from what.
-    pub prediction: &'static str,
-    /// What the number must not be used for.
-    #[serde(rename = "misuses")]
-    pub not_for: &'static str,
-    /// Known ways to get it wrong, and the countermeasures here.
-    pub pitfalls: &'static [&'static str],
-    /// Publications, manuals, public tools that measure the same.
-    pub sources: &'static [&'static str],
 }
 
 /// Why a probe stopped without readings. Both are results, shown with their reason.

@@ -1,7 +1,7 @@
 //! The names that nearly every probe uses.
 
 pub(crate) use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
-pub(crate) use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+pub(crate) use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 pub(crate) use crate::cases::{AtEach, by_effort, numbers, required, required_u32, words};
 pub(crate) use crate::formula::{Expr, fact, given, measured, published};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::{file, mem, net, os, transfer};
 use kelvin_core::{Better, Case, Metric, Need, Prediction, PredictionBasis};
-use kelvin_harness::{Effort, PredictionInputs, Probe, ProbeKind, input_probes};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind, input_probes};
 use kelvin_probes::{all, bounded_metrics};
 
 use headlines::plausible;
@@ -125,11 +125,12 @@ fn ids_begin_with_their_area() {
 fn every_probe_is_documented() {
     let mut problems = Vec::new();
     for probe in measures_and_studies() {
+        let method = Method::parse(probe.method);
         for (what, text, least) in [
             ("summary", probe.summary, MIN_TEXT_LENGTH / 2),
-            ("how", probe.method.how, MIN_TEXT_LENGTH),
-            ("prediction", probe.method.prediction, MIN_TEXT_LENGTH),
-            ("not_for", probe.method.not_for, MIN_TEXT_LENGTH),
+            ("how", &*method.how, MIN_TEXT_LENGTH),
+            ("prediction", &*method.prediction, MIN_TEXT_LENGTH),
+            ("not_for", &*method.not_for, MIN_TEXT_LENGTH),
         ] {
             if text.chars().count() < least {
                 problems.push(format!("{}: {what} is too short: {text:?}", probe.id));
@@ -138,10 +139,10 @@ fn every_probe_is_documented() {
                 problems.push(format!("{}: stray spaces in {what}: {text:?}", probe.id));
             }
         }
-        if probe.method.pitfalls.is_empty() {
+        if method.pitfalls.is_empty() {
             problems.push(format!("{} has no pitfall", probe.id));
         }
-        if probe.method.sources.is_empty() {
+        if method.sources.is_empty() {
             problems.push(format!("{} has no source", probe.id));
         }
         let short = |metric: &&&Metric| metric.summary.chars().count() < MIN_TEXT_LENGTH / 4;

@@ -1,7 +1,7 @@
 use kelvin_core::{Ceiling, Fact, MeasuredValue};
 
 use super::*;
-use crate::probe::{Effort, Method, ProbeError, ProbeKind};
+use crate::probe::{Effort, ProbeError, ProbeKind};
 
 static CALL: Metric = Metric::duration("test.call", "A call");
 static TWICE: Metric = Metric::duration("test.twice", "Two calls");
@@ -12,7 +12,7 @@ static PROBE: Probe = Probe {
     id: "test",
     summary: "A test",
     kind: ProbeKind::Measure,
-    method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+    method: "",
     metrics: &[&CALL, &TWICE, &WORK, &SETTING],
     cases: |_: &Machine, _: Effort| Vec::new(),
     run: |_, _| Err(ProbeError::fail("it is never run")),

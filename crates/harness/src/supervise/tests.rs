@@ -9,19 +9,18 @@ use kelvin_core::{
 
 use super::*;
 use crate::plan::PlanContext;
-use crate::probe::{Effort, Method, Probe, ProbeKind};
+use crate::probe::{Effort, Probe, ProbeKind};
 use crate::protocol::{RoundRequest, RoundResponse};
 
 const N: Axis = Axis::new("n", "", AxisScale::Linear);
 
 static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
-static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
 
 static PROBE: Probe = Probe {
     id: "test.metric",
     summary: "A probe of a script",
     kind: ProbeKind::Measure,
-    method: METHOD,
+    method: "",
     metrics: &[&METRIC],
     cases: |_, effort| {
         let cases = if effort == Effort::Quick { 0..3 } else { 0..5 };

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use kelvin_core::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
-use kelvin_harness::{Probe, ProbeKind, UnknownName, input_probes};
+use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
 use serde::Serialize;
 
@@ -15,14 +15,10 @@ use crate::output::{self, write_wrapped};
 
 /// The texts of all probes, for reports.
 pub fn probe_texts() -> Vec<ProbeDocs> {
-    let docs = |probe: &Probe| ProbeDocs {
-        id: Name::new(probe.id),
-        summary: probe.summary.into(),
-        method: probe.method.how.into(),
-        prediction: probe.method.prediction.into(),
-        pitfalls: probe.method.pitfalls.iter().map(|&pitfall| pitfall.into()).collect(),
-        sources: probe.method.sources.iter().map(|&source| source.into()).collect(),
-        must_not_be_used_for: Some(probe.method.not_for.into()),
+    let docs = |probe: &Probe| {
+        let Method { how, prediction, not_for, pitfalls, sources } = Method::parse(probe.method);
+        let (id, summary, must_not_be_used_for) = (Name::new(probe.id), probe.summary.into(), Some(not_for));
+        ProbeDocs { id, summary, method: how, prediction, pitfalls, sources, must_not_be_used_for }
     };
     kelvin_probes::all().into_iter().map(docs).collect()
 }
@@ -32,6 +28,8 @@ pub fn probe_texts() -> Vec<ProbeDocs> {
 struct ProbeExplanation<'a> {
     #[serde(flatten)]
     probe: &'a Probe,
+    #[serde(flatten)]
+    method: Method,
     inputs: Vec<&'a str>,
 }
 
@@ -50,8 +48,10 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     if args.json {
         // Which inputs the predictions ask for depends on the machine.
         let machine = kelvin_machine::read(Path::new("/"));
-        let explain =
-            |&&probe: &&&'static Probe| ProbeExplanation { probe, inputs: input_probes(probe, &all, &machine) };
+        let explain = |&&probe: &&&'static Probe| {
+            let (method, inputs) = (Method::parse(probe.method), input_probes(probe, &all, &machine));
+            ProbeExplanation { probe, method, inputs }
+        };
         return output::print_json(&chosen.iter().map(explain).collect::<Vec<_>>());
     }
     let width = output::width().min(100);
@@ -64,13 +64,12 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
 }
 
 fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Result<()> {
+    let method = Method::parse(probe.method);
     writeln!(out, "{}", probe.id)?;
     write_wrapped(out, width, "  ", probe.summary)?;
-    for (title, text) in [
-        ("How", probe.method.how),
-        ("Prediction", probe.method.prediction),
-        ("Must not be used for", probe.method.not_for),
-    ] {
+    for (title, text) in
+        [("How", &method.how), ("Prediction", &method.prediction), ("Must not be used for", &method.not_for)]
+    {
         writeln!(out, "\n{title}")?;
         write_wrapped(out, width, "  ", text)?;
     }
@@ -81,7 +80,7 @@ fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Resul
         let text = format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version);
         write_wrapped(out, width, "  - ", &text)?;
     }
-    for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
+    for (title, lines) in [("Pitfalls", &method.pitfalls), ("Sources", &method.sources)] {
         if !lines.is_empty() {
             writeln!(out, "\n{title}")?;
         }
@@ -119,17 +118,18 @@ fn axis_texts(metric: &Metric) -> Vec<String> {
 }
 
 fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
+    let method = Method::parse(probe.method);
     writeln!(out, "## `{}`\n\n{}\n", probe.id, probe.summary)?;
-    writeln!(out, "{}\n", probe.method.how)?;
-    writeln!(out, "**Prediction.** {}\n", probe.method.prediction)?;
-    writeln!(out, "**Must not be used for:** {}\n", probe.method.not_for)?;
+    writeln!(out, "{}\n", method.how)?;
+    writeln!(out, "**Prediction.** {}\n", method.prediction)?;
+    writeln!(out, "**Must not be used for:** {}\n", method.not_for)?;
     writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
     for metric in probe.metrics {
         let axes = axis_texts(metric);
         let baseline = if metric.baseline { " (published baseline)" } else { "" };
         writeln!(out, "| `{}`{baseline} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
     }
-    for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
+    for (title, lines) in [("Pitfalls", &method.pitfalls), ("Sources", &method.sources)] {
         if !lines.is_empty() {
             writeln!(out, "\n**{title}**\n")?;
         }

@@ -10,39 +10,12 @@ use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: BRANCH_MISPREDICT.id.as_str(),
     summary: "A mispredicted branch: random against constant outcomes of the same loop",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "A loop in assembly multiplies a number, adds to it, and branches over one instruction if it is negative. \
-              The constants make it a linear congruential generator, whose highest bit decides, or leave it unchanged: \
-              the instructions are the same. Each batch times random outcomes twice, and branches never and always \
-              taken once each. No predictor gets more than half of the random outcomes right, so the difference \
-              divided by half of the random branches is the cost of one misprediction. The share of branches taken is \
-              checked in every batch.",
-        prediction: "The published cost by core, in cycles, divided by the measured frequency: the vendor's common \
-                     case, or a measurement. AMD states 11 to 18 cycles around a common case of 13 for Zen 3 and 4, by \
-                     kind of branch and by whether the instructions are already decoded: the range is a factor of 1.4 \
-                     either way. For a core without a published figure it spans the table.",
-        not_for: "Branches that wait for a load, whose latency is added. Indirect branches and returns, whose targets \
-                  are mispredicted.",
-        pitfalls: &[
-            "Random outcomes that repeat are learned: predictors remember thousands of branches. These repeat after 2^64.",
-            "A branch that compilers or cores turn into a conditional move is not predicted: this one is assembly, and \
-             x86-64 and current aarch64 cores predict it.",
-            "Time per random branch is not the cost of a misprediction: half of them are predicted.",
-        ],
-        sources: &[
-            "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, 2023-03-26: misprediction penalties by core",
-            "AMD Software Optimization Guides for Family 19h (56665) and Zen 4 (57647), section 2.8: 11 to 18 cycles, 13 in the \
-             common case, as quoted in LLVM's scheduling models",
-            "Knuth, The Art of Computer Programming, volume 2, section 3.3.4: the generator of MMIX",
-        ],
-    },
-    metrics: &[&BRANCH_MISPREDICT],
+    method: include_str!("branch_mispredict.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&BRANCH_MISPREDICT])
 };
 
 /// Predicted range, factor either way: up to 18 cycles around a common case of 13, as AMD states for Zen 3 and 4.

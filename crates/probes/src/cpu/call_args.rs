@@ -10,43 +10,12 @@ use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: CALL_ARGS.id.as_str(),
     summary: "A call and return with 0 to 7 arguments: direct, through a register, through a PLT stub",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "A loop of calls in assembly, so that nothing is inlined or eliminated. Each iteration moves every \
-              argument into its place (on x86-64 the first six into edi, esi, edx, ecx, r8d, r9d and the seventh onto \
-              the stack with a push; on aarch64 all seven into w0 to w6), calls, and counts. The callee adds every \
-              argument to a running sum and returns: one instruction per argument on either side. The sum carries over \
-              from call to call, so calls with many arguments cannot overlap. via=direct calls the label, via=indirect \
-              a register, via=plt a stub that jumps through a slot in memory, as a procedure linkage table (PLT) does. \
-              The sum is checked after every batch; a test compares the emitted bytes with the instructions stated \
-              here. Loop control is not subtracted: its two instructions overlap with the call.",
-        prediction: "The longer of two chains: a call and its return, and one dependent add per argument, a cycle each at the \
-                     measured frequency. So arguments are free until their adds take longer than the call, and cost a \
-                     cycle each from then on. A call and its return take as long as those without arguments in the \
-                     same run; without arguments the published reciprocal throughputs, summed, divided by the frequency.",
-        not_for: "A mispredicted call; a callee that does work; unoptimised code, which also saves a frame pointer and \
-                  keeps arguments in memory (8 to 16 cycles in earlier studies).",
-        pitfalls: &[
-            "A callee that the compiler inlines or deletes is measured as an empty loop.",
-            "On wide cores moving arguments is free in a stream of calls: the time is that of the callee's adds.",
-            "Return and indirect branch predictors are warm.",
-            "Some cores settle into one of several rhythms of call, return and jump (4, 5 or 6 cycles per call on one \
-             Zen 5) until the next kernel entry: the modes are the core's, and the same loop in C shows them. With \
-             seven arguments the chain of adds hides them.",
-        ],
-        sources: &[
-            "System V Application Binary Interface, AMD64 supplement; Procedure Call Standard for the Arm 64-bit \
-             Architecture (AAPCS64)",
-            "Agner Fog, Instruction tables, 2022-11-04: CALL near and RET, reciprocal throughput",
-            "lmbench lat_proc procedure",
-        ],
-    },
-    metrics: &[&CALL_ARGS],
+    method: include_str!("call_args.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&CALL_ARGS])
 };
 
 /// Predicted range, factor either way: published throughputs of a call and a return differ by half between tables.

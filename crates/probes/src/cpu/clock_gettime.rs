@@ -10,33 +10,12 @@ use crate::os::syscall_null::{self, TRIAL_CALLS, takes_less_than_half};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: CLOCK_GETTIME.id.as_str(),
     summary: "clock_gettime through the C library, by vDSO or system call",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "clock_gettime of the C library in batches, for one clock. To tell whether it uses the vDSO, it is \
-              compared with the bare system call for the same clock, interleaved in the same process: below half of \
-              the system call's time it cannot have entered the kernel. A note gives the result.",
-        prediction: "Where the kernel's clock source can be read in user mode (tsc, arch_sys_counter, kvm-clock, the \
-                     Hyper-V pages): half of the measured cpu.clock.pair for reading the counter, plus 5 ns for the \
-                     sequence lock, the scaling and the calls around it (some 60 instructions). With any other clock \
-                     source every call is a system call, and the measured os.syscall.null is the floor. Coarse clocks \
-                     read no counter: 5 ns. CPU-time clocks always enter the kernel and lock the run queue: more than \
-                     a null system call, with no published figure.",
-        not_for: "The cost of a system call, or of reading the counter itself.",
-        pitfalls: &[
-            "A sandbox or a tracer can disable the vDSO: the same call is then many times slower.",
-            "The x86 vDSO has CLOCK_MONOTONIC_RAW only since Linux 5.3.",
-        ],
-        sources: &[
-            "vdso(7), clock_gettime(2)",
-            "Linux lib/vdso/gettimeofday.c, arch/x86/include/asm/vdso/gettimeofday.h",
-        ],
-    },
-    metrics: &[&CLOCK_GETTIME],
+    method: include_str!("clock_gettime.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&CLOCK_GETTIME])
 };
 
 /// Sequence lock, scaling by a multiplication and a shift, normalisation, and two calls: about 60 instructions, at

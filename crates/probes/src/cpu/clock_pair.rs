@@ -11,37 +11,12 @@ use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: CLOCK_PAIR.id.as_str(),
     summary: "An empty start/stop pair of the clock that all probes use",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Batches of start/stop pairs of the run's clock, back to back, with nothing between: on x86-64 lfence, \
-              rdtsc, lfence and rdtscp, lfence; on aarch64 isb, mrs cntvct_el0, isb twice; elsewhere two calls of \
-              clock_gettime for CLOCK_MONOTONIC_RAW. The batch itself is timed by one more pair, and nothing is \
-              subtracted. cpu.clock.pair.shown is the median, over 501 empty pairs, of the difference between a pair's \
-              two readings: analysis subtracts it from each batch. It is smaller, because the work before the first \
-              reading and after the second is not between them.",
-        prediction: "rdtsc + rdtscp + 3 lfence, in published core cycles, divided by the measured frequency. The \
-                     fences serialise the reads, so their costs add up. A core without published figures gets the span \
-                     of all cores that have them. cpu.clock.pair.shown has no prediction: it is not published when, \
-                     within its latency, the instruction samples the counter.",
-        not_for: "The resolution of a result: a batch lasts at least a thousand times as long.",
-        pitfalls: &[
-            "A single empty pair shows only the time between its two readings.",
-            "Where a hypervisor scales the counter or traps its reads, the figure is the hypervisor's.",
-            "The counter ticks at a fixed rate: ticks are not core cycles.",
-        ],
-        sources: &[
-            "Paoloni: How to Benchmark Code Execution Times on Intel IA-32 and IA-64 Instruction Set Architectures, \
-             Intel 324264-001, 2010",
-            "Intel SDM volume 2B, RDTSC and RDTSCP; AMD APM volume 3, RDTSC and RDTSCP",
-            "Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE",
-        ],
-    },
-    metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE],
+    method: include_str!("clock_pair.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE])
 };
 
 /// Predicted range, factor either way: published costs of reading the counter differ by that much between steppings and

@@ -12,36 +12,12 @@ use crate::background::{measure_with_threads, other_cpus};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: FREQUENCY.id.as_str(),
     summary: "The core's frequency alone and with all allowed CPUs busy, from a chain of dependent multiplies",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Dependent multiplies of two registers, 64 to a loop. The rate is their core cycles over time. The \
-              latency of one is found before the run: the fastest of short chains of adds and of multiplies, \
-              alternating, 41 times. An add of two registers takes one cycle on every core that kelvin knows (an add \
-              of a constant can be eliminated at rename), so the median ratio must be a whole number, from 8 % below \
-              to 2 % above; otherwise the frequency is unknown and this is skipped. With load=all every other allowed \
-              CPU runs the same chain, and the figure is that of the probes' CPU. No canaries: the frequency canary is \
-              the same chain.",
-        prediction: "The frequency that the machine states: the maximum if known, else the nominal one (or the rate of \
-                     the invariant counter, which is the nominal frequency on AMD since Zen and close to it on Intel). \
-                     Predicted range: nominal to maximum; without a stated maximum up to 6.2 GHz, the highest of any \
-                     x86 processor sold (Core i9-14900KS).",
-        not_for: "The rate of the time-stamp counter; the frequency under vector or matrix work.",
-        pitfalls: &[
-            "A frequency stated by sysfs or cpuid is a target; under load, and in a virtual machine, the core runs as \
-             power and temperature allow.",
-            "The chain uses one execution port: power-hungry work may lower the frequency further.",
-            "A busy SMT sibling, which may be another virtual machine's, slows a chain of adds by 2 to 4 % on Zen 5, \
-             as adds contend for ports, and a chain of multiplies hardly at all. So this figure does not show a busy \
-             sibling; the block canary does.",
-        ],
-        sources: &["lmbench mhz", "Agner Fog, Instruction tables: ADD r,r has a latency of 1 on all cores listed"],
-    },
-    metrics: &[&FREQUENCY],
+    method: include_str!("frequency.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&FREQUENCY])
 };
 
 /// How far the predicted range extends beyond the stated frequencies, as a share.

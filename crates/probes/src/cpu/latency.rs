@@ -13,23 +13,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: LATENCY.as_str(),
     summary: "Latency of an add, a 64-bit multiply, and a load from L1",
     kind: ProbeKind::Measure,
-    method: Method {
-        how: "Dependent chains in assembly, 64 instructions to a loop; loop control overlaps with them. The load reads \
-              its own address from one cache line. Latency is time over instructions; batches are whole loops. Results \
-              are scaled by the frequency canary, so that changes of frequency cancel out.",
-        prediction: "Published latency in core cycles, divided by the measured frequency. Within 2 % on a core in the \
-                     table; the ratios among the three do not depend on the frequency.",
-        not_for: "Throughput; loads with an index or a large offset, which take a cycle longer on some cores.",
-        pitfalls: &[
-            "Adds of constants and moves between registers can be eliminated at rename: here both operands are registers.",
-            "Some cores forward a stored value without reading the cache: here nothing is stored.",
-        ],
-        sources: &[
-            "Agner Fog, Instruction tables, 2022-11-04: MOV r,m, ADD r,r and IMUL r,r",
-            "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, 2023-03-26: tables of cache sizes",
-            "LLVM's scheduling models, after the software optimization guides of AMD and Arm; OSACA's machine files",
-        ],
-    },
+    method: include_str!("latency.md"),
     metrics: &[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD],
     cases: |_, _| vec![Case::new()],
     run,

@@ -12,38 +12,7 @@ use super::read_ahead_model::ReadAheadCost;
 
 pub(super) static READ_PROBE: Probe = Probe {
     summary: "Reading by one thread, by block size: from the page cache, through it, and past it",
-    method: Method {
-        how: "One thread reads a file of noise in order by pread, into one buffer used again. cached: 64 MiB, all in \
-              memory by mincore and cachestat before and after, read repeatedly, timed in batches. uncached: 16 MiB, \
-              dropped by posix_fadvise before each pass until mincore and cachestat find no page of it, and opened \
-              afresh, so that the kernel remembers no read-ahead; only the pass itself is timed. direct: O_DIRECT on \
-              64 MiB of which nothing is in memory. Where a device would take more than 2 s for those bytes, a file of 4 MiB \
-              takes their place, which is noted. The device's own counters must show 95 % of uncached and direct \
-              reads. POSIX_FADV_SEQUENTIAL is set, which doubles the kernel's read-ahead.",
-        prediction: "cached: block / (a call that finds a page, file.page_read of cached pages in order, + block / \
-                     copy). The copy reads memory and writes a buffer: it runs at the speed of memory reads while the \
-                     buffer fits half of the L2 cache, beyond that at half the counted bytes of a copy in memory. \
-                     uncached: file / (allocating all its pages, which is file.page_read with nothing in memory less \
-                     that with all of it, + the longer of calls and copy, and of the device's time for one read-ahead \
-                     window after another). A window takes file.device.mean_latency, and what is beyond 4 KiB at \
-                     file.device.read; windows grow from a few pages up to file.read_ahead by the kernel's source. The \
-                     device is sent a window when all its pages are allocated, and works on it while the one before is \
-                     copied. direct: block / (file.device.mean_latency + what is beyond 4 KiB / file.device.read). \
-                     Predicted range: a factor of two either way.",
-        not_for: "A device with many requests in flight (file.device.read); files read in another order.",
-        pitfalls: &[
-            "The page cache taken for the disk: the state is proven before each timed part, and checked by the \
-             device's counters.",
-            "Dropping the cache inside the timed part: only the reads are timed.",
-            "Read-ahead of an earlier pass: an uncached file is read to its end and opened afresh.",
-            "A file that fits a processor's cache: 64 MiB are more than most hold.",
-        ],
-        sources: &[
-            "dd, with bs, iflag=direct, and iflag=nocache",
-            "lmbench bw_file_rd",
-            "posix_fadvise(2), mincore(2), cachestat(2)",
-        ],
-    },
+    method: include_str!("blocksize_read.md"),
     cases: read_cases,
     run: read,
     predict,
@@ -52,30 +21,7 @@ pub(super) static READ_PROBE: Probe = Probe {
 
 pub(super) static WRITE_PROBE: Probe = Probe {
     summary: "Writing by one thread, by block size: into the page cache, and past it",
-    method: Method {
-        how: "One thread writes over a file of noise of 64 MiB in order by pwrite, from one buffer. Nothing is \
-              flushed: the sync policy names what a call waits for. buffered: the file is all in memory by mincore and \
-              cachestat, before and after, and is written over repeatedly, timed in batches; it is never flushed. \
-              direct: O_DIRECT, with noise in which no two blocks of 4 KiB are alike; blocks are timed one by one \
-              until the round's time is over or 12 MiB are written, three at least, and the figure is their bytes over \
-              their time. The device's own counters must show 95 % of them.",
-        prediction: "buffered: block / (file.page_write of one page + the added time of a second page there, once for \
-                     each further page + block / copy). The copy runs at the speed of memory writes while the buffer \
-                     fits half of the L2 cache, beyond that at half the counted bytes of a copy in memory. So the file \
-                     system's work for a call and for a page is measured apart from the copy, and never on the \
-                     predicted figure. direct: block / (file.device.accept + what is beyond 4 KiB / \
-                     file.device.write). Predicted range: a factor of two either way.",
-        not_for: "How soon data is safe: nothing is flushed. New files, which need blocks allocated.",
-        pitfalls: &[
-            "Writes acknowledged in memory taken for writes to the disk: the sync policy is part of the case.",
-            "A writer throttled because too much of memory is dirty: 64 MiB are far below that limit.",
-            "Drives that compress or deduplicate: every 4 KiB of a direct write is different.",
-        ],
-        sources: &[
-            "dd, with bs, conv=notrunc, and oflag=direct",
-            "Documentation/admin-guide/sysctl/vm.rst on dirty_background_ratio",
-        ],
-    },
+    method: include_str!("blocksize_write.md"),
     cases: write_cases,
     run: write,
     predict,

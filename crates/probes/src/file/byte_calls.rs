@@ -17,36 +17,7 @@ use crate::os::syscall_null;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "One-byte requests on a cached file by read, pread and lseek, by size of the file",
-    method: Method {
-        how: "Loops of the bare system call on a file of noise in the scratch directory, all in the page cache \
-              (checked by mincore and cachestat before and after, or the round fails). call=read and call=pread read \
-              the next byte each, call=lseek goes to the next byte and reads nothing; the first two must return one \
-              byte, the last its new offset. In order nearly all calls meet the same page as the one before. \
-              call=pread_anywhere reads one byte at a random place, drawn each time by a generator of two \
-              instructions: there the size of the file counts, since in a large one the byte and the nodes that lead \
-              to its page come from slower levels of the caches. `kelvin study file.byte_calls` has the nine \
-              sizes of an earlier study, 1 to 256 million bytes. The loop is subtracted. A note gives the calls and \
-              MiB per second of a trial.",
-        prediction: "lseek: os.syscall.null, since it changes one number. read and pread of the next byte: \
-                     os.syscall.read, which reads a byte of /dev/zero, and what that is beyond os.syscall.null once \
-                     more, for the way through the page cache (finding the page, taking and returning a reference, \
-                     copying, the access time) is another way of that kind through the kernel. pread anywhere: pread of \
-                     the next byte of 1 MiB (file.byte_calls), and one load from where a file of that size lies \
-                     (mem.latency of a set of as many bytes). Predicted range: a factor of two either way.",
-        not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program \
-                  at each call.",
-        pitfalls: &[
-            "A call that fails, or meets the end of the file, is fast: every one is checked, and the last byte is \
-             followed by the first.",
-            "An offset shared by two descriptors is locked at each read and lseek: here it is not shared.",
-            "relatime and noatime save updating the access time; strictatime does not.",
-            "A library's stream answers most one-byte requests from its buffer: see file.engines.",
-        ],
-        sources: &[
-            "lmbench lat_syscall read",
-            "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read, ksys_lseek",
-        ],
-    },
+    method: include_str!("byte_calls.md"),
     cases,
     run,
     predict,

@@ -14,21 +14,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "The size of the file cache under a limit of 128 MiB, found by reading",
-    method: Method {
-        how: "The round's process enters a control group of its own with 128 MiB of memory, and reads the beginning of one \
-              file, twelve sizes from a quarter of the limit to 1.7 times it: dropped from memory, read once, then read \
-              again block by block of 64 KiB, which is timed. Five sizes more lie between the last that stayed and the \
-              first that did not. The size is reported only where the time of a block jumps once, upwards, by four times \
-              or more, and the pages counted by mincore agree on either side: see `kelvin file cache --measure`.",
-        prediction: "The limit, less what the reading process needs: within a tenth.",
-        not_for: "The size of the file cache of the machine, which `kelvin file cache` tells with its derivation.",
-        pitfalls: &[
-            "Pages that are in memory already are charged to whoever read them first: each size is dropped before.",
-            "Reading ahead evicts pages that are to stay: the kernel is told not to.",
-            "A device as fast as memory makes no jump: then there is no size.",
-        ],
-        sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
-    },
+    method: include_str!("cache_size.md"),
     run: |bench, _| record_cache_size(bench),
     predict: |_, _, _| Ok(limit_prediction()),
     ..Probe::study(&[&CACHE_SIZE])
@@ -36,23 +22,7 @@ pub(super) static PROBE: Probe = Probe {
 
 pub(super) static BLOCK_PROBE: Probe = Probe {
     summary: "Reading a file again that was just read, by its size, under a limit of 128 MiB",
-    method: Method {
-        how: "As in file.cache_size, one size a round: under a limit of 128 MiB of memory the beginning of a file is dropped \
-              from memory, read once from its beginning to its end, and read again in blocks of 64 KiB, which is timed: \
-              the median of a sixth of it, six of them. The share is what mincore finds in memory before or after the \
-              second pass, whichever is less.",
-        prediction: "Up to the size that file.cache_size found: each of the 16 pages is looked up by itself, for the kernel was \
-                     told not to read ahead and keeps them in folios of one page each (file.page_read, cached, in random order), \
-                     and 64 KiB are read from memory (mem.bandwidth.read). Beyond it: a read of 64 KiB past the page cache, \
-                     16 pages that are added to it (file.page_read, uncached, in random order), and the same copy. A factor of \
-                     two either way. The share: none, for what a kernel keeps of a file that is too large is in no formula.",
-        not_for: "Programs that read a large file once, which no cache helps.",
-        pitfalls: &[
-            "The least recently used pages go first: of a file slightly too large they are the ones needed next, so that \
-             the second pass finds nothing at all, not a little less.",
-        ],
-        sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
-    },
+    method: include_str!("cache_size_block.md"),
     cases,
     run,
     predict,

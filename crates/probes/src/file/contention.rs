@@ -13,31 +13,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reads past the page cache by 1 to 16 threads, each in its own file or all in one, by block",
-    method: Method {
-        how: "The threads read past the page cache (O_DIRECT) by pread, in order, from the beginning again at the end: \
-              each its own file, or each its part of one file of 64 MiB. They may run on all allowed CPUs, begin \
-              together, and end after the round's time, at least 60 ms, each with the read that it has begun. The \
-              figure is the threads' mean time of a read. A note gives Jain's fairness index: 1 if all had the same, \
-              1/n if one had all. The device's own counters must show 95 % of the bytes. A run reads blocks of 1 MiB \
-              by a few numbers of threads, of files of 16 MiB each, since a file for each thread has to be written; \
-              `kelvin study file.contention` reads blocks of 4 KiB and of 1 MiB by every number of threads from 1 to \
-              16, of files of 64 MiB each, as an earlier study did in blocks of 4 KiB.",
-        prediction: "Linear sharing. Blocks of 1 MiB: the longer of one read alone (file.device.mean_latency and 1 MiB \
-                     less 4 KiB at file.device.read) and as many reads as threads at file.device.read. Blocks of 4 \
-                     KiB, of which a device serves many at a time: the longer of one read alone and as many as \
-                     threads at file.device.requests. Predicted range: a factor of two either way.",
-        not_for: "Cached files; more requests in flight than threads: see file.depth.",
-        pitfalls: &[
-            "Files that share more than the device, such as an inode's lock: own files and one file are both measured.",
-            "Threads that begin one after another: they wait for each other at a barrier.",
-            "A mean over threads that hides one that starves: fairness is noted.",
-        ],
-        sources: &[
-            "Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource allocation in shared \
-             computer systems, DEC-TR-301, 1984",
-            "fio --numjobs, which measures the same",
-        ],
-    },
+    method: include_str!("contention.md"),
     cases,
     run,
     predict,

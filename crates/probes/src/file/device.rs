@@ -21,42 +21,7 @@ use super::test_files::{FULL_QUEUE_DEPTH, QueuedReads};
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
     summary: "Reading from the device below the scratch directory, past the page cache: rate and latency",
-    method: Method {
-        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past \
-              the page cache (O_DIRECT) with none of it in memory, by mincore and cachestat. Rate: parts of 16 MiB one \
-              after another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring at \
-              queue depth 16; by 16 threads of pread where io_uring is unavailable, which is noted. The time is from \
-              the first request of a part to its last completion. Its buffers lie in base pages, as those of most \
-              programs do; then the same is read into huge pages, where the kernel provides them \
-              (file.device.read_huge). Latency: blocks of 4 KiB, each once in random order, \
-              by pread, timed one by one; and their mean over the round, which a few slow reads raise above the \
-              median. Requests: the same blocks at queue depth 64, in the same way as the rate, for the round's time \
-              and at least 20 ms; where fewer than 5000 a second are done, 0.65 s more, of which the figure is that \
-              from one pause to another if they come in bunches, as a limit lets them through, which is noted. The \
-              device's own counters must show at least 95 % of the bytes; their share is noted. Where 64 MiB would take more than 2 s, \
-              a file of 4 MiB takes their place, and is one part. The round that writes the file reads it once in the same way; the rate of a later round over that \
-              of this first pass is file.device.repeat, and above 2 it is noted that a cache below the kernel answers.",
-        prediction: "None: explanations of file measures begin with the device; its bus's capacity is a bound, not a \
-                     prediction.",
-        not_for: "The medium itself, where a drive's, a controller's or a hypervisor's cache answers; a busy device; \
-                  reads that are neither sequential nor 4 KiB.",
-        pitfalls: &[
-            "The page cache taken for the disk: nothing is read through it, and the device's counters must agree.",
-            "O_DIRECT that succeeds and reads memory (tmpfs, some overlays): refused by statx, or by the counters.",
-            "A hypervisor that caches the disk in memory: a repeated pass is then faster than the first; but what was \
-             just written may be in its memory from the beginning, which nothing inside the guest can detect.",
-            "A median taken for a mean: the total time of many reads, and Little's law, need the mean.",
-            "One request at a time measures latency, not rate: 16 of 1 MiB are in flight.",
-            "Buffers of scattered pages: a request of 1 MiB is then 256 segments, which some devices serve at half the \
-             rate or less. That is what a program gets that does not ask for huge pages, and the figure; what huge \
-             pages give is another metric.",
-        ],
-        sources: &[
-            "open(2) on O_DIRECT, statx(2) on STATX_DIOALIGN, io_uring(7)",
-            "Documentation/block/stat.rst in Linux",
-            "fio --direct=1 --ioengine=io_uring, which measures the same",
-        ],
-    },
+    method: include_str!("device.md"),
     run: read,
     predict,
     ..Probe::measure(&[
@@ -71,32 +36,7 @@ pub(crate) static PROBE: Probe = Probe {
 
 pub(crate) static WRITE_PROBE: Probe = Probe {
     summary: "Writing to the device below the scratch directory, past the page cache: rate and latencies",
-    method: Method {
-        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that \
-              overwriting allocates nothing. It is overwritten past the page cache (O_DIRECT) with noise in which no \
-              two blocks of 4 KiB are alike. Rate: blocks of 1 MiB by io_uring at queue depth 16; the time begins when \
-              16 are done and ends with the last of 32 more, or of those begun within 400 ms; one figure a round, and \
-              the rate with the flush that follows is noted. By 16 threads of pwrite where io_uring is unavailable, \
-              which is noted. Latency: blocks of 4 KiB in random order, timed one by one: by pwrite alone, and then by \
-              pwrite and fdatasync. The device's own counters must show at least 95 % of the bytes.",
-        prediction: "None: explanations of file measures begin with the device; its bus's capacity is a bound, not a \
-                     prediction.",
-        not_for: "Sustained writing, once a drive's cache is full; new files, which need blocks allocated; a busy \
-                  device.",
-        pitfalls: &[
-            "Writes acknowledged in a cache: the rate is that of acceptance; the latency with fdatasync is that of \
-             durable data, if the device is honest about its flushes.",
-            "Drives and file systems that compress or deduplicate: every 4 KiB is different.",
-            "The first write of a block costs the file system more than the second: the whole file is written before.",
-            "Buffers of scattered pages, as most programs have: the rate is theirs.",
-            "Wear: a round writes some 50 MiB, counted against --write-limit.",
-        ],
-        sources: &[
-            "open(2) on O_DIRECT, fdatasync(2), io_uring(7)",
-            "Documentation/block/writeback_cache_control.rst in Linux",
-            "fio --direct=1 --rw=write, and --rw=randwrite --fdatasync=1, which measure the same",
-        ],
-    },
+    method: include_str!("device_write.md"),
     run: write,
     predict,
     ..Probe::measure(&[&DEVICE_WRITE, &DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE_LATENCY])

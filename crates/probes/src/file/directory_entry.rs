@@ -19,30 +19,7 @@ use super::tree::{Tree, time_paths};
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
     summary: "Creating files without a name (O_TMPFILE) and names of a file: the parts of creating and removing files",
-    method: Method {
-        how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a \
-              file (linkat) and removed again (unlink), 16 of each in a row: a figure is the time of the 16, over 16. \
-              The file keeps a name, so that no inode is allocated or freed. Once a round 16 files without a name are \
-              created in the same directory (open with O_TMPFILE) and then closed, which frees them: no name is added \
-              or removed. Every call is checked. Nothing is flushed: journal writes meanwhile fall into some figures, \
-              and count.",
-        prediction: "Removing a name does what adding one does, the other way round (a path is walked, the directory's \
-                     block is searched and changed within a transaction of the journal, the inode counts its names): \
-                     it is predicted to take as long (file.entry.add), within a factor of two either way. The others \
-                     have no prediction: a file system's cost of directories, inodes and journal is not published. The \
-                     predictions of file.metadata and file.new rest on these figures.",
-        not_for: "Directories that are not in memory. Flushed changes: see file.sync.",
-        pitfalls: &[
-            "ext4 with a journal enters a file without a name in its orphan list, for removal after a crash: that \
-             costs a little more than an inode alone.",
-            "ext4 without a journal reuses no inode for minutes after its file was removed, and checks each of those \
-             first: few are made, in a tree of their own; see file.metadata.",
-        ],
-        sources: &[
-            "open(2) on O_TMPFILE, link(2), unlink(2)",
-            "Linux fs/ext4/namei.c: ext4_tmpfile, ext4_link, ext4_unlink",
-        ],
-    },
+    method: include_str!("directory_entry.md"),
     run,
     predict,
     ..Probe::measure(&[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE])

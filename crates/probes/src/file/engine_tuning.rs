@@ -11,28 +11,7 @@ use super::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "The block, threads and queue depth that read a file fastest, by successive halving, for each way of \
               reading",
-    method: Method {
-        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring at queue depths of 1 to 64 \
-              in each of up to 4 threads, with at most 16 MiB in flight) reads the shared file of 64 MiB in order for \
-              a few milliseconds, each thread its own part, from the beginning again at the end. The better half reads \
-              for twice as long, and so on until one is left. That one is then measured anew, in turn with a plain \
-              program's pread of 128 KiB by one thread: the figure from the search itself would be too high, as luck \
-              helped to choose it. Each round searches for itself, so that rounds which agree are evidence. Threads \
-              may use every allowed CPU. cache=cached: the file is in memory (mincore and cachestat). cache=direct: \
-              past the page cache; a note compares the bytes that the device counted with those read.",
-        prediction: "None: a search takes the best of what other measures explain one by one. Memory bandwidth \
-                     (mem.bandwidth.copy) bounds it in the page cache, and the device past it.",
-        not_for: "Random access; files on other devices; a machine with other load, which more threads take from.",
-        pitfalls: &[
-            "The best of many noisy figures is too high: the winner is measured again.",
-            "Settings that differ by less than the noise win in turn: the rounds show how often each did.",
-            "The host of a virtual machine may cache the file in its memory, and direct reads are then tuned for that.",
-        ],
-        sources: &[
-            "Karnin, Koren, Somekh: Almost Optimal Exploration in Multi-Armed Bandits, ICML 2013 (successive halving)",
-            "fio: numjobs, iodepth, bs",
-        ],
-    },
+    method: include_str!("engine_tuning.md"),
     cases,
     run,
     predict: |_, _, _| Err(NoPrediction::new("a search takes the best of what other measures explain one by one")),

@@ -12,44 +12,7 @@ use super::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading a cached file by every method, by request size",
-    method: Method {
-        how: "A file of 64 MiB of noise, all of it in the page cache (checked by mincore and cachestat before and \
-              after), is read from its beginning to its end repeatedly, by requests of one size, each copied into a \
-              buffer of that size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader \
-              with their usual buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, \
-              and io_uring at queue depths of 1, 8 and 64, with and without registered file and buffers. Sequential \
-              order is announced to each. The figure is the time of a batch over its requests, including the choice of \
-              the next request. Before each pass over a mapping its pages are unmapped, untimed, so that each page is \
-              met for the first time as in a file just mapped. A note gives the time of 100 MB by a trial, the figure \
-              of older tables: the time of a request times 100 MB over its size.",
-        prediction: "From lower figures of the same run. Each call costs file.byte_calls, and copying a byte costs \
-                     between reading it (mem.bandwidth.read) and copying it from memory to memory (half of \
-                     mem.bandwidth.copy). read, pread, readv: a call, and each further page a load from memory \
-                     (mem.latency), since the copy of a page ends before that of the next begins. fread and BufReader: a buffer's call shared \
-                     by its requests, and the library's instructions for each. Mappings: a fault for each 16 pages, \
-                     between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping ahead up to \
-                     as much work. io_uring: the null call shared by the requests in flight, 50 to 83 ns for an empty \
-                     request as its author published, and the file's part of a call.",
-        not_for: "Files that are not in memory; random order; many threads at once; programs that use a mapping in \
-                  place, which is always copied here.",
-        pitfalls: &[
-            "A file read through a mapping a second time has no faults any more: here every pass has them.",
-            "A library's buffer serves small requests and is bypassed by large ones: a curve bends at 4 KiB (glibc) \
-             and 8 KiB (BufReader).",
-            "glibc reads whole multiples of its buffer directly and the rest through the buffer: a request that is no \
-             multiple takes two calls.",
-            "A compiler may remove a copy that nobody uses: the buffers are reached through opaque calls, and outlive \
-             the loop.",
-            "A file of the size of the last-level cache makes copying look faster than for large ones: 64 MiB is \
-             beyond most.",
-        ],
-        sources: &[
-            engine_model::AXBOE_SOURCE,
-            "Linux mm/filemap.c: filemap_read, filemap_map_pages; io_uring/rw.c",
-            "glibc libio/fileops.c: _IO_file_xsgetn; Rust library/std/src/io/buffered/bufreader.rs",
-            "lmbench bw_file_rd",
-        ],
-    },
+    method: include_str!("engines.md"),
     cases,
     run,
     predict: engine_model::predict,

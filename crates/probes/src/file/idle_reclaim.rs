@@ -14,25 +14,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "What stays of files in the page cache while nothing touches them for most of a run",
-    method: Method {
-        how: "The first round of a run writes eight files of 4 MiB of noise, flushes them, and reads them until mincore and \
-              cachestat find all of them in memory. Nothing touches them until the other rounds, the last of the run, each \
-              of which looks at all: mincore on new mappings, and cachestat, which read no page and leave no mark of a use. \
-              The share is that of pages in memory. How long the files were idle is stated beside it; where that is less \
-              than a minute there is no figure.",
-        prediction: "1: while memory is free the kernel drops no page of a file. Predicted range: down to 0.99.",
-        not_for: "How long files stay cached while memory is short; files that are read now and then.",
-        pitfalls: &[
-            "Looking by reading: it brings back what is gone. Here page tables and counts are looked at.",
-            "A minute after the last use is too early: proactive reclaim samples accesses, and takes a while to be sure.",
-            "One file is one place in memory, and reclaim goes by regions of it: so there are several.",
-        ],
-        sources: &[
-            "Linux Documentation/admin-guide/mm/concepts.rst: Reclaim",
-            "Linux Documentation/admin-guide/mm/damon/reclaim.rst",
-            "mincore(2), cachestat(2)",
-        ],
-    },
+    method: include_str!("idle_reclaim.md"),
     cases: |_: &Machine, effort| if effort == Effort::Quick { Vec::new() } else { vec![Case::new()] },
     run,
     predict,

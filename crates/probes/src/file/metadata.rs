@@ -21,50 +21,7 @@ use crate::os::syscall_work;
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
     summary: "Creating, checking, opening, renaming, listing and removing files, in one directory and in many",
-    method: Method {
-        how: "A tree with the given number of empty files is made once a run in the scratch directory: all in one \
-              directory, or spread evenly over 100. Each round creates 16 more in it, renames them within their \
-              directories, and removes them: a figure is the time of the 16, over 16. Then it repeatedly calls stat on \
-              128 files spread over the tree, opens and closes them, and lists every directory: a figure is the time \
-              of a pass over its files, for the list over all that are there. The calls are those of Rust's standard \
-              library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; a listing \
-              must find all files. The first pass, untimed, brings the directories into memory. Nothing is flushed: \
-              journal writes meanwhile fall into some figures, and count.",
-        prediction: "stat is the call that os.syscall.stat times on /dev/null, on a longer path and in another file \
-                     system. Predicted range: from that up to three times as long, as for other short calls. open is \
-                     os.syscall.open_close, on /dev/null too, and what that path and that file system add to stat \
-                     (file.metadata.stat less os.syscall.stat). Creating a file is creating one without a name and \
-                     adding a name (file.entry.make and file.entry.add), renaming is adding a name and removing one \
-                     (file.entry.remove), removing is removing the name and freeing the inode (file.entry.give_back): \
-                     each part as measured alone, in a directory of 1000 files. Listing 1000 files in one directory \
-                     has no prediction: a file system's cost of it is not published. Other listings are that one, \
-                     by entries, of which each directory has two more than files (. and ..), and what each directory \
-                     costs, shared by its files: opening and closing it (file.metadata.open), a look at it \
-                     (os.syscall.fstat), and two calls for entries, of which the last finds none (os.syscall.read). \
-                     Predicted range: a factor of two either way.",
-        not_for: "Directories that are not in memory. Files with content. Flushed changes: see file.sync. Network file \
-                  systems that keep names coherent between clients.",
-        pitfalls: &[
-            "A name looked up before is answered from memory; a first lookup reads the directory.",
-            "The files checked are few: lookups of many others miss the processor's caches.",
-            "ext4 without a journal reuses no inode for 60 s after its file was removed, and for 360 s if the block of \
-             the inode table is not written back yet (RECENCY_MIN and RECENCY_DIRTY in recently_deleted). For each new \
-             file it skips all such inodes of a block group one by one: where an earlier run removed thousands, \
-             creating one takes many times as long, and figures drift while they age. So every tree has a block group \
-             of its own, which ext4 chooses by the tree's name, another one in every run: they are created in a \
-             directory marked as the top of unrelated trees (chattr +T), whose directories ext4 spreads over the disk. \
-             A note says if that failed. Inodes that a round itself removes stay in its group, and are few for that \
-             reason.",
-            "Removing an empty file frees no blocks.",
-            "A longer path costs more: the scratch directory's is walked each time.",
-        ],
-        sources: &[
-            "lmbench lat_fs: creation and removal of small files",
-            "mdtest; fs_mark; bonnie++: creation, stat, removal per second",
-            "Linux Documentation/filesystems/path-lookup.rst; fs/ext4/ialloc.c: recently_deleted",
-            "glibc sysdeps/unix/sysv/linux/opendir.c, readdir64.c",
-        ],
-    },
+    method: include_str!("metadata.md"),
     cases,
     run,
     predict,

@@ -18,40 +18,7 @@ use super::tree::RoundDirectory;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",
-    method: Method {
-        how: "A file is created under a new name in a directory of the round, which lies in a place of its own on the disk (see \
-              file.metadata), filled from its beginning to its end, and \
-              closed; all of that is timed together, once a file. filled=write: one pwrite a block, from a buffer of \
-              the program. filled=mmap: the file is first made as long as whole pages (ftruncate), and a window of so \
-              many bytes of it at a time is mapped (shared) in the place of the last one and filled by one read from \
-              /dev/zero, so that the kernel makes its pages within the call, as it does for recv; in the end it is cut \
-              to its size and the window mapped away. filled=mmap-random: the same, each part being advised to be accessed \
-              at random (madvise), so that a page that is written is not preceded by others that are read. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
-              the kernel has written back of them is counted against --write-limit, and they are removed.",
-        prediction: "Creating the file, which is creating one without a name and adding a name (file.entry.make and \
-                     file.entry.add), and all its pages: each is added to the page cache as one of a hole is \
-                     (file.page_read, uncached). Pages that come one by one cost what they do in random order: those \
-                     of blocks of a page or less, and of mmap-random. All others come in folios, as in order. A \
-                     block that is smaller than a page is a write over a page that is there (file.page_write), but for \
-                     the first of each. A page that is mapped is made writable besides, for which the file system does \
-                     what it does for a write (file.page_write). Predicted range: a factor of two either way.",
-        not_for: "Writing over bytes that are there (file.blocksize.write). Durable files (file.sync). Writing more \
-                  than may be dirty, which waits for the device.",
-        pitfalls: &[
-            "A page of a hole that is mapped is read first, and the kernel reads ahead of it: the zeroed folios grow up \
-             to 2 MiB. A file system with a record for each block of a folio (buffer heads, as ext4) walks all of them \
-             at each first write to a page: from some 40 MiB on a page of such a file takes several times as long, \
-             unless nothing is read ahead (mmap-random).",
-            "pwrite of small blocks makes a folio for each page, of large ones larger folios: the cost of a page \
-             depends on the block.",
-            "Memory that was given back to the host is slow to touch again.",
-        ],
-        sources: &[
-            "Linux mm/filemap.c: generic_perform_write, filemap_fault; mm/readahead.c: page_cache_ra_order",
-            "Linux fs/ext4/inode.c: ext4_da_write_begin, ext4_page_mkwrite; fs/buffer.c: block_page_mkwrite, block_dirty_folio",
-            "lmbench lat_fs: creation of small files",
-        ],
-    },
+    method: include_str!("new_file.md"),
     cases,
     run,
     predict,

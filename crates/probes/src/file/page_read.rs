@@ -16,35 +16,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Adding pages to the page cache that no device has to fill, and finding them there",
-    method: Method {
-        how: "A file of 64 MiB that is one hole: the kernel puts zeroed pages into the page cache, without the device. \
-              One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
-              cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find \
-              no page of it, and opened afresh; after it all of it must be in memory. cache=cached: a file of 64 MiB \
-              of noise, all of it in memory before. The order is announced (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). \
-              The difference is the cost of allocating a page, adding it to the page cache, and zeroing it.",
-        prediction: "cached: a byte read in the page of the one before (file.byte_calls, call=pread), and a load from \
-                     memory (mem.latency), for each page is in no cache. So in either order, since the nodes that lead \
-                     to a page are few, and stay in the caches; in random order by what is measured in order. \
-                     uncached, in order: finding the page, and zeroing it (mem.bandwidth.zero, in memory), as the rest \
-                     is shared by all pages of a folio. uncached, in random order: finding the page, and what a page \
-                     of its own costs a process that touches it first (mem.fault.minor, kind=anonymous): one that is \
-                     allocated, accounted for, zeroed and entered. Predicted range: a factor of two either way. \
-                     Predictions of reading through an empty page cache, and from a full one, rest on these figures.",
-        not_for: "Reading files with data, which needs the device; mapped files.",
-        pitfalls: &[
-            "A page filled by a device need not be zeroed first: of a page of 4 KiB that is some 100 ns too much.",
-            "Free memory that was returned to the host is slow to touch: where the device fills such pages, the host \
-             waits instead.",
-            "A sparse file on a server, or of another program, is read from there.",
-            "The kernel adds larger units (folios) when it reads ahead, and single pages in random order.",
-        ],
-        sources: &[
-            "Linux mm/filemap.c: filemap_read; mm/readahead.c: page_cache_ra_order",
-            "Linux fs/mpage.c, fs/ext4/readpage.c, fs/iomap/buffered-io.c: holes",
-            "mincore(2), posix_fadvise(2)",
-        ],
-    },
+    method: include_str!("page_read.md"),
     cases,
     run,
     predict,

@@ -14,36 +14,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Writing a byte into one page of the page cache, and two across the border of two",
-    method: Method {
-        how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by \
-              mincore and cachestat before and after; what is written is dirty and never flushed, and writes meet \
-              dirty pages again from the second pass on. pages=1: one byte in the middle of a page. pages=2: two \
-              bytes, the last of a page and the first of the next. Nearly nothing is copied: the first is a write's \
-              path through the file system, with one page found, locked, marked dirty and accounted for; the second \
-              less the first is the cost of one more page, averaged over the folios in which the cache holds the file \
-              (which may be larger than pages). order=sequential goes from page to page, order=random to each page \
-              once, in random order.",
-        prediction: "One page in order: none, as the length of a file system's code path is not published, and \
-                     predictions of buffered writes rest on this figure. Two pages in order: the same, since most \
-                     neighbours are in one folio, which is found and locked once. In random order: as in order, \
-                     and the records of a folio, which a write walks one by one, read from memory \
-                     (mem.bandwidth.read): each write meets another folio. It is as large as what was written at once, \
-                     1 MiB, and has a record of 104 bytes (struct buffer_head) for each block of 4 KiB. So it is on \
-                     ext4 with Linux 6.16 or later; a file system without such records is faster than that. Predicted \
-                     range: a factor of two either way.",
-        not_for: "The first write of a page, which allocates memory and blocks and costs much more.",
-        pitfalls: &[
-            "A page that is not in memory must be read before a byte of it is written: residency is proven.",
-            "The kernel writes dirty pages back meanwhile, and a write may wait for a page under write-back.",
-            "A file system with a record for each block of a page (buffer heads, as ext4) walks all of a folio's at \
-             each write: in random order those of large folios miss the caches, which reading does not show.",
-            "Writing the same byte would always meet the same page: each write goes to the next page.",
-        ],
-        sources: &[
-            "Linux mm/filemap.c: generic_perform_write; fs/ext4/inode.c: ext4_da_write_begin, ext4_da_write_end; fs/iomap/buffered-io.c",
-            "lmbench lat_syscall write, which writes one byte to /dev/null",
-        ],
-    },
+    method: include_str!("page_write.md"),
     cases,
     run,
     predict,

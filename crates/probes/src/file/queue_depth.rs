@@ -13,33 +13,7 @@ use super::prelude::*;
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
     summary: "Random reads of 4 KiB past the page cache at queue depths of 1 to 256: rate and latency",
-    method: Method {
-        how: "One thread keeps the given number of 4 KiB reads in flight by io_uring, past the page cache (O_DIRECT), \
-              on a file of 64 MiB (4 MiB where the device would take more than 2 s for them, which is noted) of which none is in memory, each block once in random order, for the round's time \
-              and at least 20 ms, or on a slow device for 8 times the requests in flight, up to 2 s. The rate is the number of reads over the time from the first request to the last \
-              completion; latency is from queueing a request to reaping its completion. By Little's law rate times \
-              latency is the mean number in flight. The engine also counts that number at each completion; where the \
-              two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the bytes.",
-        prediction: "Little's law with the device's mean latency alone, L = file.device.mean_latency, and its highest \
-                     rate of such requests, X = file.device.requests: the rate is the depth n over L, and at most X; \
-                     the latency is n over that rate. Those are the asymptotic bounds of a closed system. Queueing at \
-                     the busiest part is bounded too: the rate is at least n / (L + (n - 1) / X), by the balanced job \
-                     bound. Predicted range: between the two bounds, and a factor of 1.5 beyond either, since the \
-                     device was measured at another time. The depth reached is the one requested, less the requests \
-                     that are done and not yet reaped.",
-        not_for: "Programs that wait for each request; writes.",
-        pitfalls: &[
-            "A depth that is requested and not reached: the depth reached is measured, in two ways.",
-            "A latency counted from when the device began: it is from when the request was queued.",
-            "At great depth one CPU may be the limit, not the device: its time per request is in the rate.",
-            "A file smaller than a drive's cache.",
-        ],
-        sources: &[
-            "Little: A proof for the queuing formula L = lambda W, 1961",
-            "Zahorjan, Sevcik, Eager, Galler: Balanced job bound analysis of queueing networks, 1982",
-            "fio --ioengine=io_uring --iodepth, which measures the same",
-        ],
-    },
+    method: include_str!("queue_depth.md"),
     cases: |_, effort| {
         const THOROUGH: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
         numbers(QUEUE_DEPTH, by_effort(effort, [&[1, 16], &[1, 4, 16, 64, 256], THOROUGH]))

@@ -14,25 +14,7 @@ use kelvin_core::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "The kernel's read-ahead windows, observed in the page cache instead of read from a setting",
-    method: Method {
-        how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page \
-              of it, opened afresh, and announced as read in order (POSIX_FADV_SEQUENTIAL). One thread reads the first \
-              byte of each page by pread, and after each asks mincore how far ahead pages are present. The largest \
-              step is the figure, and all of them are noted.",
-        prediction: "None: the limit is a setting of the device or of its file system (read_ahead_kb), doubled by the \
-                     advice, and this is its effect.",
-        not_for: "Requests larger than that: a large request is read in one go, as far as the device accepts it.",
-        pitfalls: &[
-            "A setting that is not in force: some file systems use another than that of the device below. So its \
-             effect is observed.",
-            "A sparse file on a server, or of another program, is read from there.",
-        ],
-        sources: &[
-            "Linux mm/readahead.c: get_init_ra_size, get_next_ra_size; mm/fadvise.c",
-            "Documentation/ABI/stable/sysfs-block: read_ahead_kb",
-            "mincore(2), posix_fadvise(2)",
-        ],
-    },
+    method: include_str!("read_ahead.md"),
     run,
     predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
     ..Probe::measure(&[&READ_AHEAD])

@@ -17,47 +17,9 @@ use super::prelude::*;
 use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
 use crate::program::{Program, run_alternating};
 
-/// Shared by the texts of both probes.
-const PREDICTION_TEXT: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
-                          the cost of os.syscall.write each. Predicted range: a factor of 1.15 either way, plus up to \
-                          1000 instructions per request, as a program's own work is not known. The rates themselves \
-                          are not predicted here: file.blocksize.read predicts kelvin's.";
-const NOT_FOR_TEXT: &str = "Ranking of programs: each does other work beside reading. Absolute rates, which vary over time \
-                       by more than the two sides differ.";
-const PITFALLS: &[&str] = &[
-    "One program after the other: a machine that slows down in between looks like a slow program. The sides follow one \
-     another directly, alternate from round to round, and only their ratio counts.",
-    "A program's start taken for its reading: fio, dd and bw_file_rd are timed by their own clocks, which begin with \
-     the file open; cat by the difference between reading the file many times and once.",
-    "fio's clock has steps of a millisecond: its side lasts 200 of them. Latency statistics are off on both sides.",
-    "fio drops the file from memory when it begins, unless --invalidate=0 is given.",
-    "Different blocks: cat chooses its own. It is derived from the calls that the kernel counted, and kelvin uses the \
-     same.",
-    "Direct requests of many scattered pages: a device receives them in as many segments, and some are slower for it. \
-     kelvin's buffer lies in base pages here, as fio's and dd's do.",
-    "bw_file_rd sums what it reads, in blocks of 64 KiB: so does kelvin beside it.",
-];
-const SOURCES: &[&str] = &[
-    "fio(1): terse output, version 3; dd(1); cat(1)",
-    "lmbench bw_file_rd.c; bench.h: XFERSIZE, ENOUGH",
-    "proc(5) on /proc/pid/io",
-];
-
 pub(crate) static CACHED_PROBE: Probe = Probe {
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
-    method: Method {
-        how: "A file of 64 MiB of noise, wholly in memory, is read by kelvin and by another program, each for some 200 \
-              ms on the same CPU, one right after the other, in an order that alternates from round to round. kelvin \
-              reads by pread into one buffer, without timing requests. fio: --ioengine=psync, one thread, --direct=0; \
-              dd: bs as given, to /dev/null, as often as needed; cat and bw_file_rd: in the blocks that they choose, \
-              and bw_file_rd sums what it reads, as kelvin then does. mincore and cachestat show before and after each \
-              side that all of the file is in memory. The ratio is that of the two rates of a round. The program's \
-              version is noted. A program that is not installed is skipped, with the name of its Debian package.",
-        prediction: PREDICTION_TEXT,
-        not_for: NOT_FOR_TEXT,
-        pitfalls: PITFALLS,
-        sources: SOURCES,
-    },
+    method: include_str!("cached.md"),
     cases: cached_cases,
     run: |bench, case| run(bench, case, PageCacheState::Cached, &RIVAL_COMPARISON_CACHED),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_CACHED_KELVIN),
@@ -66,19 +28,7 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
-    method: Method {
-        how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another \
-              program, each for some 200 ms on the same CPU, one request at a time, one right after the other, in an \
-              order that alternates from round to round. kelvin reads by pread. fio: --ioengine=psync, one thread, \
-              --direct=1; dd: iflag=direct, in order only. In random order both read each block once, in an order \
-              drawn anew. mincore and cachestat show before each side that nothing of the file is in memory; the \
-              device's own counters must show at least 95 % of the bytes of each side. The ratio is that of the two \
-              rates of a round.",
-        prediction: PREDICTION_TEXT,
-        not_for: NOT_FOR_TEXT,
-        pitfalls: PITFALLS,
-        sources: SOURCES,
-    },
+    method: include_str!("direct.md"),
     cases: direct_cases,
     run: |bench, case| run(bench, case, PageCacheState::Direct, &RIVAL_COMPARISON_DIRECT),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),

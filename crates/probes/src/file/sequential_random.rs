@@ -11,39 +11,7 @@ use super::read_ahead_model::{self, ReadAheadCost};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
-    method: Method {
-        how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random \
-              order, for the round's time. uncached: before each pass the file is dropped by posix_fadvise until \
-              mincore and cachestat find no page of it, and opened afresh; the order is announced \
-              (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM), and the kernel reads ahead accordingly. direct: O_DIRECT, \
-              with none of it in memory. The mean is the time of all reads over their number. Each read is timed as \
-              well, into a histogram of 0.1 % resolution; its quantiles and the cost of timing are noted. An uncached \
-              pass in order is read to its end, or for a second, as what is read ahead must count too; an untimed pass \
-              precedes it, so that the memory for its pages has been touched. The device's own counters must show 95 % \
-              of the bytes.",
-        prediction: "direct: file.device.mean_latency, in either order: a drive that seeks, or reads ahead by itself, \
-                     is faster in order. Predicted range: a factor of 1.5 either way, as it is the same request at \
-                     another time. uncached, random: the same, plus a call that allocates a page (file.page_read), and \
-                     a copy; a factor of two either way. uncached, sequential: allocating all pages of the file, and \
-                     the longer of all calls and copies, and of the device's time for the read-ahead windows, shared \
-                     by all blocks, as in file.blocksize.read; a factor of two either way. The tail of direct reads in \
-                     random order of 16 MiB has no prediction. All other direct reads and uncached ones in random \
-                     order are requests of the same kind, and have the same tail (file.seqrand.p99). So have uncached \
-                     reads in order of a file so small that more than one in a hundred waits for a window that is read \
-                     ahead, as the windows grow in the kernel. In a larger file one in a hundred is found in memory: a \
-                     call that finds a page (file.page_read), a copy, and two more loads from memory (mem.latency), as \
-                     the slowest of those reads are the first to meet their folio: the slot that leads to it, and its \
-                     header. A factor of two either way.",
-        not_for: "A device with many requests in flight: see file.depth.",
-        pitfalls: &[
-            "Random offsets with repetition meet what is cached: each block is read once.",
-            "The median of reads in order is that of a copy, since most find their page read ahead: the mean counts.",
-            "Read-ahead of an earlier pass: each pass begins with an empty cache and a file opened afresh.",
-            "Free memory that a virtual machine returned to its host: whoever fills it first waits for the host, which \
-             was seen to make a first pass five times as long as later ones.",
-        ],
-        sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
-    },
+    method: include_str!("sequential_random.md"),
     cases,
     run,
     predict,

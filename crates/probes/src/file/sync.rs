@@ -18,41 +18,7 @@ use super::test_files::check_free_space;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "A write of 4 KiB made durable by fsync, fdatasync or O_DSYNC, and one that is not",
-    method: Method {
-        how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that \
-              the distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to \
-              a file opened with O_DSYNC; by=none only writes, into memory, and is the base of the others. \
-              place=in_place overwrites blocks of a file of 1 MiB in random order, each already on the device; \
-              place=append makes a new file longer with each write, so that its size must be stored too. Each call is \
-              checked. The device's own counter must show at least the bytes that were flushed, or the round is \
-              skipped: a flush that goes nowhere is no flush. What it counts beyond them, such as journal blocks, is \
-              noted. File systems in memory are skipped.",
-        prediction: "by=none in place: the same write of 4 KiB over pages in memory, as file.blocksize.write times it in \
-                     order (block=4096, sync=buffered). by=fdatasync and by=fsync in place: that write \
-                     (file.sync, by=none) and one flushed write of the device (file.device.write_latency): the \
-                     block, which is where it was. Both appending: the write, the block, which is on the device before \
-                     the file is said to be longer (file.device.accept), and the commit of the new size, which is \
-                     flushed (file.device.write_latency). Predicted range: a factor of two either way. by=dsync: \
-                     O_DSYNC is defined as a write followed by fdatasync (open(2)), and the kernel implements it so \
-                     (generic_write_sync), so as by=fdatasync in the same place; a factor of 1.5 either way, as both \
-                     vary with the disk. by=none appending has no prediction: a file system's cost of new blocks is \
-                     not published.",
-        not_for: "The device's own write latency. Throughput of many writers, whose flushes a journal joins into one. \
-                  Data safety: a device or a host that acknowledges a flush early cannot be detected from here.",
-        pitfalls: &[
-            "A flush in memory (tmpfs) costs next to nothing and keeps nothing.",
-            "In place fdatasync need not write the inode, while fsync also stores the modification time, by a journal \
-             commit: the two differ by more than their names.",
-            "A virtual disk may answer when the host has it in memory.",
-            "A flush waits for whatever else is in the journal: a busy file system makes it slow.",
-        ],
-        sources: &[
-            "open(2): O_DSYNC; fsync(2)",
-            "Linux include/linux/fs.h: generic_write_sync; fs/ext4/fsync.c: ext4_sync_file",
-            "Linux Documentation/filesystems/ext4/journal.rst: data=ordered",
-            "fio fsync=1, fdatasync=1, sync=dsync; pg_test_fsync of PostgreSQL",
-        ],
-    },
+    method: include_str!("sync.md"),
     cases,
     run,
     predict,

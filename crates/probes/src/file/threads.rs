@@ -12,38 +12,7 @@ use super::read_ahead_model::ReadAheadCost;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Reading one file by 1 to 32 threads, by block size",
-    method: Method {
-        how: "The threads read a file of 64 MiB by pread, each into its own buffer. They may run on all allowed CPUs, \
-              and begin together. cached: all of it is in memory by mincore and cachestat; a thread that has read a \
-              mebibyte takes the next one, from the beginning again at the end, for the round's time: nothing is read \
-              again before all the rest is, for any number of threads. uncached: it is dropped by posix_fadvise until \
-              mincore and cachestat find no page, and divided into one part per thread, read in order, once, so that \
-              the kernel reads ahead for each; an untimed pass precedes it, so that the memory for its pages has been \
-              touched. Where the device would take more than 2 s for them, 4 MiB take their place, which is \
-              noted. direct: they read past the page cache (O_DIRECT) for the round's time, at least 60 ms, each its \
-              part from the beginning again at the end; only `kelvin study file.threads` has these. The rate is the bytes of all over the time from the first start to the last end. A note gives \
-              Jain's fairness index. The device's own counters must show 95 % of uncached and direct reads.",
-        prediction: "direct: the rate of one thread (file.device.mean_latency, and what the block has beyond 4 KiB at \
-                     file.device.read) times the threads, and at most file.device.read, or, of blocks of 4 KiB, that \
-                     many a second as file.device.requests. cached: the rate of one thread (a call that finds a page, \
-                     and a copy) times the threads, or the CPUs if those are fewer, and of several at most the rate \
-                     at which all CPUs together read or copy in memory. \
-                     uncached: the file over the longest of a thread's part by itself (allocating its pages, and the \
-                     longer of copy and device, as in file.blocksize.read), of the work of all on the CPUs, and of all \
-                     of it at file.device.read. Interference between threads is in no formula. Predicted range: a \
-                     factor of two either way. The universal scalability law drawn over the figures in a report is \
-                     fitted to them, and no prediction.",
-        not_for: "Threads that process what they read; random access.",
-        pitfalls: &[
-            "Threads pinned to one CPU: here they may use all allowed ones.",
-            "Two hardware threads of one core count as two CPUs in the prediction.",
-            "Parts that fit a processor's caches: divided among 16 threads, 64 MiB are 4 MiB each, which a thread with \
-             a CPU for some milliseconds reads several times, later from a cache. So cached threads share pieces.",
-            "Free memory that a virtual machine returned to its host: whoever fills it first waits for the host.",
-            "Threads that read the same blocks find them in a cache: no two read the same in one pass.",
-        ],
-        sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
-    },
+    method: include_str!("threads.md"),
     cases,
     run,
     predict,

@@ -11,24 +11,7 @@ use super::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",
-    method: Method {
-        how: "A file of 100,000,000 bytes of noise, all of it in the page cache (checked by mincore and cachestat before \
-              and after), is opened, read from its beginning to its end in requests of one size, each copied into a \
-              buffer of that size, and closed: by read, by the C library's fread with its usual buffer, and by memcpy \
-              out of a mapping, which is made and removed in that time. One pass a round, timed as a whole; the choice \
-              of the next request is part of it. The total is divided by the number of requests and by the bytes. A \
-              total of other than 100,000,000 bytes is a failure, and so are pages dropped meanwhile whose reading could be a \
-              hundredth of the total.",
-        prediction: "As many requests as fit, each as file.engines predicts it from lower figures of the same run: calls, \
-                     copies, faults. Opening, closing and unmapping are in no formula: microseconds beside milliseconds.",
-        not_for: "Files that are not in memory; the cost of one request: a total hides what is paid once a file.",
-        pitfalls: &[
-            "100 million calls for one byte each take seconds: the total is of one pass, and what else ran meanwhile is \
-             in it. Rounds show it.",
-            "A file read through a mapping a second time has no faults any more: here it is mapped anew for each pass.",
-        ],
-        sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
-    },
+    method: include_str!("whole_file.md"),
     cases,
     run,
     predict,

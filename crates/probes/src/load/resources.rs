@@ -14,29 +14,7 @@ const RANGE_FACTOR: f64 = 1.5;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "A file server under load: how full each resource of either end is by number of users",
-    method: Method {
-        how: "From two looks at either end, when the time of a visit that counts begins and when it ends. Disk: bytes that the \
-              kernel read from it for the server, over those that it was measured to give. Link: bytes that the server's interface sent, over those that it was \
-              measured to send. CPU: time on CPUs of all threads over that of the CPUs that the process may use, or of its quota. \
-              Threads: CPU time of the busiest one. Workers: those that hold a connection, where the server bounds them. Client \
-              window: time in which TCP could not send because the client's receive window was full, over that of requests in \
-              flight. Generator: time that its thread worked or had no CPU. Beside it, where the kernel counts it, the time in which \
-              the device had work.",
-        prediction: "The expected throughput (load.throughput) over what the resource serves alone (load.capacity), a range of a factor \
-                     of 1.5 either way, and never more than full. Workers, windows and single threads have no capacity in requests, and \
-                     no prediction.",
-        not_for: "The length of queues: a full resource has one, of whatever length. A device that serves several requests at once is busy \
-                  long before it is full.",
-        pitfalls: &[
-            "The mean over all CPUs, where one thread is the limit: the busiest thread is a resource of its own.",
-            "CPUs of the machine taken for those of a container: a quota counts.",
-            "%util of a device that serves requests in parallel taken for its use: it is shown beside the use by capacity, and no verdict rests on it.",
-        ],
-        sources: &[
-            "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984: the utilisation law U = X D",
-            "proc_pid_schedstat, proc_diskstats(5), proc_pid_net(5); tcp(7): TCP_INFO",
-        ],
-    },
+    method: include_str!("resources.md"),
     // Those of the published study: its disk, link and processors.
     cases: |machine, effort| {
         let resources = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];

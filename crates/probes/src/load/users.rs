@@ -21,43 +21,7 @@ const RANGE_FACTOR: f64 = 1.3;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "A file server under load: requests a second and response times by number of users",
-    method: Method {
-        how: "A server (`kelvin serve`, or one that runs already and tells what it uses) has files of one size. Users in a closed loop \
-              each ask for a file, wait for all of it, think, and ask again, over one connection each; answers are compared by their \
-              length. Numbers of users from 1 to 20, or to three times the knee that the capacities let expect, are visited several \
-              times in random order, pass by pass, with a return to the fewest users at the end. In each visit a warm-up of at least one \
-              and a half cycles of a user is left out; the time that counts has at least 25 requests, and is as long as the budget \
-              allows. When it begins and when it ends, with the users going on, both ends are looked at: CPU time by thread, the \
-              device's bytes, the interface's, memory, and what the server itself counts: bytes that it sent and its clients' kernels \
-              have acknowledged, and requests in flight integrated over time. A request begins when the kernel took its first bytes from the network; its time until the last byte of the answer was \
-              handed to the kernel is added up exactly, and from then on until the client's kernel has acknowledged that byte it is \
-              sampled about 100 times a second. A call that hands over an answer also wakes a client of this host, and ends after the \
-              answer has left: how long after is found out by the kernel's time stamps of some answers, and subtracted for all. In the \
-              same way the client knows when its requests left, and when answers came. Client and server of one host have CPUs of their own where there are two.",
-        prediction: "By exact mean value analysis of a closed network, from the capacities alone (load.capacity), which are \
-                     measured before the first visit. Each device is one station, a server for each CPU; of a device the slowest \
-                     part decides. The throughput of n users is X(n) = n / (Z + R(n)), and no more than the least capacity. The \
-                     response time is n / X(n) - Z, bytes are X(n) times those of a file, requests in flight are X(n) R(n) (Little's \
-                     law). Predicted range: a factor of 1.3 either way, cut off by the asymptotic bounds where these are closer. What \
-                     a disk reads, memory, lateness and percentiles have no prediction.",
-        not_for: "Comparing servers on different hosts, links or files; what users get who do not wait for their answers, which an open \
-                  loop shows (`kelvin load --rate`).",
-        pitfalls: &[
-            "The knee read off a curve by eye, with steps that only go upward: visits are in random order, and knee and saturation have \
-             intervals.",
-            "The generator as the limit: its CPU time and its lateness are among the figures, and then nothing follows about the server.",
-            "Requests in flight counted until the server has written the last byte: a send buffer of megabytes hides most of the wait \
-             behind a slow link.",
-            "Requests in flight sampled by a thread of the server: what keeps the server from running, such as a CPU quota, keeps the \
-             sampler from looking just then.",
-            "Users who all begin at once: they begin one after the other, and the warm-up is left out.",
-            "A disk measured through the page cache: unless the files are twice what the cache may hold, the study calls itself cached.",
-        ],
-        sources: &[
-            "the study file-server-lan: its users, think time, files and duration",
-            "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapters 3, 5 and 6",
-        ],
-    },
+    method: include_str!("users.md"),
     // Those of the published study; those of a run follow from its capacities.
     cases: |_, _| vec![base_case()].numbers(USERS, &PUBLISHED_USERS).numbers(THINK_TIME, &[0]),
     run: super::refuse_single_round,

@@ -42,58 +42,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_PROBE.as_str(),
     summary: "Bandwidth of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
     kind: ProbeKind::Measure,
-    method: Method {
-        how: "Each CPU has its own memory of the size of the working set, first touched by the thread that uses it, in \
-              huge pages where the kernel provides them (noted from smaps). An operation divides the working set among \
-              its arrays: one for read, write, fill, zero and ntwrite, two for copy, three for triad. Loops in \
-              assembly, 512 bytes per iteration, in every variant that the processor supports at run time: SSE2, AVX2, \
-              AVX-512 or NEON, with prefetches, with non-temporal stores, rep stosb and rep movsb, dc zva. Before an \
-              operation is timed, each variant is tried three times on parts of the working set, in turn, and those \
-              close to the fastest four times more; the one with the shortest median is used, and the figures of all \
-              are noted. Non-temporal variants are excluded where the set stays in a cache, as they leave nothing \
-              there for the next pass; ntwrite there begins with a flushed set. A set of up to 16 MiB is passed over \
-              repeatedly as a whole; a larger one in parts, in rotation, so that no cache holds the next one. Bytes \
-              are counted as in STREAM: those read and written by the program, without write-allocate reads. All CPUs \
-              start together, and a batch ends when the last is done. With all CPUs, a cache line is bounced between \
-              the first and each of up to eight others, before each operation and after the last: the median shows \
-              whether they share a last-level cache at that moment, and so explains a bimodal total.",
-        prediction: "Reading and writing in L1, and reading in L2: published bytes per cycle x measured frequency (of an L2 of which \
-                     none is published, those of a store to L1). Non-temporal stores, and stores in L2, are measured once. \
-                     Reading memory: a line in the time of a load of many independent chains, by mem.latency.parallel, and \
-                     the square root of three times as much, as prefetchers of L2 may have none or twice as many lines more in \
-                     flight. Reading beyond L2: between the rate of memory and that of as many lines in flight at the latency \
-                     of this level (Little's law), the geometric mean; writing there as reading. Writing to memory: reading \
-                     each line from there, and then writing it in L2. Copy and triad take as long as their reading and their \
-                     writing, between one after the other and at once, fill and zero as long as the fastest stores. All CPUs \
-                     together move so many times what one does; but for reading, writing around the caches and zeros, what \
-                     reaches memory follows from what those of all CPUs do. For memory, at most the peak of its channels where the machine \
-                     states it, less write-allocate reads.",
-        not_for: "Random access; bus traffic, which with ordinary stores is half as much again for a copy, a third \
-                  more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
-                  zeros.",
-        pitfalls: &[
-            "A working set of which the cache keeps a part: the largest is four times the last-level cache, of which at most 64 MiB, or 8 MiB for each of its CPUs, are believed to be a virtual machine's own.",
-            "Write-allocate traffic: a store to a line that is not in a cache reads it first, unless it is non-temporal.",
-            "Zeros taken for data: some processors transfer a line of zeros without its data, or not at all, at twice \
-             the rate or more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). Zeroing is a separate metric: \
-             compare tools that clear memory with that.",
-            "Virtual CPUs that the host moves: on a Zen 5 two of them were sometimes in one core complex (46 to 75 ns \
-             core to core, one path to memory, 40 GB/s of fill) and sometimes in two (217 to 235 ns, 77 GB/s), in a C \
-             loop as well. Each value holds for one placement, which the core-to-core latency shows.",
-            "One buffer for all threads: memory lies on the node of the thread that touched it first. Here each thread \
-             has its own.",
-            "The best loop depends on the processor, the level and the number of CPUs: it is chosen anew each time, \
-             with the same working set and CPUs.",
-            "Non-temporal stores to a set that other stores have just left in the cache run at the cache's rate only \
-             until it is evicted; the same loop gave 474 and 81 GB/s in L1.",
-            "Comparing a median with another tool's best: both median and best batch are reported.",
-        ],
-        sources: &[
-            "McCalpin: Memory bandwidth and machine balance in current high performance computers, 1995 (STREAM)",
-            "lmbench bw_mem; tinymembench; sysbench memory",
-            "Downs: Hardware store elimination, 2020 (zeros on Intel's cores)",
-        ],
-    },
+    method: include_str!("bandwidth.md"),
     metrics: &[
         &BANDWIDTH_READ,
         &BANDWIDTH_WRITE,

@@ -16,42 +16,12 @@ use crate::os::partner::TokenPartner;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: CORE_TO_CORE.id.as_str(),
     summary: "A cache line bounced between each pair of CPUs, one way",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two threads pinned to two CPUs bounce a cache line: one stores the next number in it, the other spins on \
-              it until it sees that number, and stores the one after. Loops in assembly, plain loads and stores, no \
-              pause between loads. The figure is half a round trip, so the mean of both directions: a pair is measured \
-              once, from the lower CPU number to the higher, and stands for both. Batches are whole round trips, after \
-              128 untimed ones; between batches the second thread sleeps, so that the canaries are read undisturbed. \
-              All pairs of up to 16 allowed CPUs; of more CPUs 16 are taken (quick: 4): the first with its SMT sibling \
-              and a neighbour in its cache, the others evenly spread, with a note.",
-        prediction: "Two cores that share the last-level cache: a load that misses its own L2 asks that cache, which \
-                     asks the other core, and the answer comes back by the same ways: twice mem.latency of a set in L3 \
-                     less that of one in L2, each at the size that this level alone serves. All others: published one-way medians by microarchitecture and by what the two \
-                     CPUs share as reported by the machine: a core, a socket, or nothing. Predicted range: a factor of \
-                     1.5 beyond these. They were measured with a compare-and-exchange loop, in which both CPUs contend \
-                     for the line; here one only reads it.",
-        not_for: "The latency of a lock or a queue; a wake-up; bandwidth between cores.",
-        pitfalls: &[
-            "A virtual machine may hide which CPUs share a core or a cache, and the host may move its CPUs meanwhile: \
-             the figures are then multimodal.",
-            "Half a round trip is the mean of two directions, which may differ.",
-            "The home of the line (its cache slice, its NUMA node) affects the figure: every round has a fresh page.",
-            "Two threads on one CPU would only measure the scheduler: with a single CPU this is skipped.",
-        ],
-        sources: &[
-            "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of medians, single \
-             socket, dual sockets, and hyper-threads",
-            "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
-             core-to-core-latency's README.md (hyper-threads)",
-        ],
-    },
-    metrics: &[&CORE_TO_CORE],
+    method: include_str!("core_to_core.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&CORE_TO_CORE])
 };
 
 /// Maximum CPUs of which all pairs are measured.
@@ -309,6 +279,7 @@ mod tests {
 
     #[test]
     fn sources_of_the_table_are_those_of_the_method() {
-        assert!(CORE_TO_CORE_LATENCIES.rows.iter().all(|row| PROBE.method.sources.contains(&row.source)));
+        let sources = kelvin_harness::Method::parse(PROBE.method).sources;
+        assert!(CORE_TO_CORE_LATENCIES.rows.iter().all(|row| sources.iter().any(|source| source == row.source)));
     }
 }

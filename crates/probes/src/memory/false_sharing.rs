@@ -13,40 +13,12 @@ use crate::os::partner::TokenPartner;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: FALSE_SHARING.id.as_str(),
     summary: "Increments by two CPUs at once, in one cache line and apart",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two threads pinned to two CPUs increment a word each, equally often: lines=same puts the words in one \
-              cache line, lines=separate 128 bytes apart. increment=plain is a load, an add and a store (one instruction \
-              on x86-64), increment=atomic one atomic add. They synchronise by bouncing a line; the time runs from \
-              there until both are done, divided by the increments of one. At the end both words must hold the right \
-              count.",
-        prediction: "lines=separate, plain: an add, as cpu.latency.add, since the store buffer hands each number to the next load. \
-                     Predicted range: from there to a load from L1 in each increment, of a core that forwards no sooner than its \
-                     L1 answers; some change between the two from one millisecond to the next. lines=separate, atomic: a load, an add and a store to L1, which takes as long as a load, each after \
-                     the one before, as a locked instruction waits for all of them. lines=same, plain: as separate, since the store \
-                     buffer collects increments while the line is away. lines=same, atomic: the increments of both CPUs one \
-                     after the other, twice that of lines=separate, as one of them at a time has the line. How many increments a \
-                     core completes before it loses the line is not published: predicted range from there to one for each way of \
-                     a line, as mem.core_to_core.",
-        not_for: "A contended lock; more than two CPUs, where it is worse.",
-        pitfalls: &[
-            "Words 64 bytes apart may still interfere: some cores fetch lines in pairs.",
-            "Plain increments hide most of it: the store buffer collects them while the core waits for the line.",
-            "A loop of plain increments has two speeds on some cores, whatever other CPUs do: on an Emerald Rapids 1 cycle each or 7, \
-             changing within milliseconds (a loop in C shows the same). The median falls into either.",
-            "Between SMT siblings the line never moves; they share the core's units instead.",
-        ],
-        sources: &[
-            "Bolosky, Scott: False Sharing and its Effect on Shared Memory Performance, USENIX SEDMS 1993",
-            "Linux kernel documentation, kernel-hacking/false-sharing.rst",
-        ],
-    },
-    metrics: &[&FALSE_SHARING],
+    method: include_str!("false_sharing.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&FALSE_SHARING])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

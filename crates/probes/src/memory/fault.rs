@@ -21,54 +21,12 @@ use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: FAULT_MINOR.id.as_str(),
     summary: "The first touch of an anonymous, a huge, and a cached file page",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Pages are touched one after the other, up to 256 (4 huge ones) between two readings of the clock; \
-              getrusage of the thread counts the faults outside the timed region, and the figure is time over counted \
-              faults. Freeing the pages (MADV_DONTNEED) is not timed. kind=anonymous writes a byte to each page of \
-              private memory without huge pages. kind=huge writes to both halves of every 2 MiB of memory with huge \
-              pages requested: one fault with a huge page, two with smaller ones, so the count proves what was \
-              obtained; /proc/self/smaps is read as well. kind=file_around reads a byte of each page of a file in the \
-              page cache, mapped as one area: fault-around maps all cached pages of a window, by default 64 KiB, and a \
-              note states how many pages and the time per page. kind=file maps every page of the same file as a \
-              separate area, in reverse order so that the kernel cannot merge them: each fault maps one page. A pass \
-              with a major fault is dropped. A count that differs from the touches expected to fault by more than 1 % \
-              fails the round.",
-        prediction: "Cached page: exception, return and kernel work, as Torvalds published for a Haswell core (715 + \
-                     330 cycles, 80.7 % of a fault that maps the zero page), at the measured frequency; where a \
-                     mitigation makes every kernel return mispredict, a misprediction for each of some 40. Predicted \
-                     range: a factor of 2.5 either way, for other cores, cgroup accounting and nested page tables. \
-                     Fresh page: the measured fault of a cached one, clearing at the geometric mean of the rates of \
-                     filling L2 and memory, as what was freed lies in part in either, and 30 more such returns; predicted \
-                     range from the faster of these rates to the slower with as much again as that fault, for page \
-                     allocation and cgroup charging (no figure is published for current kernels). With fault-around: between one measured single-page fault and 16 of them.",
-        not_for: "Copy-on-write faults; concurrent faults of many threads, which contend for the address space's \
-                  locks; fragmented memory, where a huge page may first need compaction.",
-        pitfalls: &[
-            "Dividing by pages although one fault maps many: here by counted faults.",
-            "Transparent huge pages silently on or off: here explicitly enabled or disabled, and verified by counting.",
-            "MADV_RANDOM does not disable fault-around: do_fault_around ignores that advice.",
-            "Pages just freed are allocated again, and may still be cached: a growing process gets colder ones.",
-            "In a virtual machine, memory not yet backed by the host costs a second fault there; the untimed first \
-             passes touch it beforehand.",
-            "Page-table allocation is not included: the tables exist from the untimed passes, and Linux since 6.14 \
-             frees one only if all that it maps is freed at once, which is not done here.",
-            "A file written or read in large pieces lies in large folios, and one fault may map up to 2 MiB: this one \
-             is written page by page.",
-        ],
-        sources: &[
-            TORVALDS_SOURCE,
-            COUNTED_SOURCE,
-            "Linux mm/memory.c: do_anonymous_page, do_fault_around, should_fault_around; mm/filemap.c: filemap_map_pages",
-            "lmbench lat_pagefault",
-        ],
-    },
-    metrics: &[&FAULT_MINOR],
+    method: include_str!("fault.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&FAULT_MINOR])
 };
 
 /// Pages touched between two readings of the clock: some hundred microseconds. Freeing less than one page-table page

@@ -19,45 +19,12 @@ use crate::room::has_room;
 
 /// Samples count as found: waiting for the disk is the point, not a disturbance.
 pub(crate) static PROBE: Probe = Probe {
-    id: FAULT_MAJOR.id.as_str(),
     summary: "The touch of a mapped file page that must be read from disk, with and without read-ahead",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "An incompressible file of 64 MiB is written to the scratch directory once per run, and synced. Before \
-              each pass it is dropped from the page cache (posix_fadvise), verified by mincore (and cachestat if \
-              available), and opened and mapped afresh, so that the kernel keeps no read-ahead state. read_ahead=off, \
-              steps of a page: pages in random order under MADV_RANDOM, timed one by one, after mincore has confirmed \
-              that each is absent. read_ahead=on, steps of a page: 1024 consecutive pages; the figure is the time per \
-              touched page, and the faults among them are noted. read_ahead=on, steps of 16 MiB: one touch in each 16 \
-              MiB, timed one by one. getrusage of the thread counts major faults outside the timed region: if more \
-              than 1 % of the touches timed one by one are not exactly one major fault, the round fails.",
-        prediction: "read_ahead=off: a minor fault of a cached file plus file.device.latency, both measured in this \
-                     run. read_ahead=on: a window is read around the touch, half as large as file.read_ahead, which a reader \
-                     gets who announces that he reads in order. A touch alone waits for it: file.page_read of each page that \
-                     is not cached, for its allocation and its place in a request, then file.device.latency, and the window \
-                     at the rate of file.device.read; the fault itself is a small part of that. Touches of all pages \
-                     in a row: as many windows as the row takes, at least one whole one, and a minor fault with \
-                     fault-around for each 16 pages; divided by the pages. Predicted range: a \
-                     factor of two either way.",
-        not_for: "The latency of the disk itself; in-memory file systems, which have no major faults.",
-        pitfalls: &[
-            "A page still in the page cache costs a minor fault: residency is checked before each pass.",
-            "After a hundred consecutive misses the kernel stops reading around a fault (MMAP_LOTSAMISS): each pass \
-             opens the file afresh.",
-            "Read-ahead reads a hundred kilobytes or more for one touch; its cost and its savings are two figures.",
-            "In a virtual machine the host's page cache may answer instead of a disk.",
-            "tmpfs and ramfs cannot drop pages: the probe is skipped there, with the reason.",
-        ],
-        sources: &[
-            "Linux mm/filemap.c: filemap_fault, do_sync_mmap_readahead",
-            "posix_fadvise(2), mincore(2), cachestat in Linux include/uapi/linux/mman.h",
-            "The 2011 study behind the reference machine zenbook-2011: one touch in 16 MiB of a mapping of 4 GiB",
-        ],
-    },
-    metrics: &[&FAULT_MAJOR],
+    method: include_str!("fault_major.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&FAULT_MAJOR])
 };
 
 const MIB: usize = 1 << 20;

@@ -13,39 +13,13 @@ use super::{bandwidth, latency};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: FIRST_TOUCH.id.as_str(),
     summary: "The first touch of memory new to a process, and of memory that it gave back just before",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "A new process maps 128 MiB without huge pages and writes a byte to each page, one after the other, between \
-              two readings of the clock: the figure is the time of a page. Then it gives all of them back \
-              (MADV_DONTNEED), and writes to them again, which is timed in the same way: the kernel mostly hands out what it \
-              was given last, which the caches and the host still have. getrusage counts the faults of both: fewer than \
-              a page each fails the round. What is taken is the process's first memory of this size, so each round is \
-              one pass.",
-        prediction: "Of either: the measured fault of a fresh page (mem.fault.minor), which is one of few that the caches still \
-                     have; and, as 128 MiB are more than any cache is taken to hold, clearing a page in memory (mem.bandwidth.zero) and \
-                     one load from there (mem.latency), for what the kernel keeps of the page. Predicted range: a factor of 1.5 \
-                     either way, as every table of pages is new, and the kernel finds free pages in its own order. A virtual \
-                     machine's host may have to find memory for the first touch: that is in no formula, and a gap \
-                     shows it.",
-        not_for: "Memory of a certain age: it is not known how long ago, and by whom, what the kernel hands out was used.",
-        pitfalls: &[
-            "A second pass taken for the first: pages just freed are handed out again at once, and the host has them.",
-            "Huge pages: one fault would clear 512 pages at once. Here they are refused.",
-            "A machine that was busy until now has memory at hand that the host has not taken back yet: the first touch \
-             is then as fast as the second.",
-        ],
-        sources: &[
-            "Linux mm/memory.c: do_anonymous_page; mm/page_reporting.c",
-            "virtio 1.3, 5.5: free page reporting and hinting of the memory balloon",
-        ],
-    },
-    metrics: &[&FIRST_TOUCH, &REPEATED_FIRST_TOUCH],
+    method: include_str!("first_touch.md"),
     // Twice as much as is touched must be free, or what is measured is how memory is found.
     cases: |machine, _| if memory_budget(machine) >= TOUCHED_BYTES as u64 { vec![Case::new()] } else { Vec::new() },
     run,
     predict,
+    ..Probe::measure(&[&FIRST_TOUCH, &REPEATED_FIRST_TOUCH])
 };
 
 /// Bytes that are touched: more than what other programs have just freed, which a host still has, and little beside the memory of any

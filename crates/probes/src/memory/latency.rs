@@ -12,47 +12,12 @@ use crate::prelude::*;
 
 /// Id of the probe and of its metric.
 pub(crate) static PROBE: Probe = Probe {
-    id: LATENCY.id.as_str(),
     summary: "Latency of dependent loads by working set, in random order, with 4 KiB and with huge pages",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "One pointer in each 64-byte line of the working set, linked into one random cycle (Sattolo's algorithm) \
-              and chased by a chain of loads in assembly; time over loads. The page size is requested explicitly, and \
-              the resident size and pages are read from /proc/self/smaps and noted. A set up to 64 MiB is traversed \
-              once untimed. Of a larger one 10,000 loads are timed as it was built, and as many after all of it was flushed \
-              from the caches: it stays flushed, as a whole pass would have evicted it, unless the first are faster by 15 %. \
-              Then the caches hold a good part of it, and it is traversed once as well.",
-        prediction: "Within L1 the load of cpu.latency.load. One point of each level beyond, at which nothing but that level \
-                     serves the loads (a power of two from twice the level within it on, and the largest set in huge \
-                     pages), is predicted by what is published of the core, else L2 as three accesses as long as one to L1 (there, to its \
-                     tags, to its data), and the others by other machines. All other points \
-                     follow from these: of a set in base pages, which lie at random, those lines miss L2 of which more \
-                     fall into a set than it has ways (a Poisson distribution); L3, of \
-                     which a miss replaces any line, keeps a share h of a set of S bytes in C bytes that is passed over and over \
-                     in the same order: h = exp(-(1 - h) S / C). How much of L3 a virtual machine has follows in the same way from \
-                     the set of 16 MiB, from a larger one where it holds that, or from 8 MiB where it holds less than a \
-                     fifth of that; such a set itself is predicted by those asked before it, and the first with 2 MiB for \
-                     each CPU. Beyond the reach of the first TLB a load takes \
-                     7 to 9 cycles more; beyond the second also an entry of each page table (two in a virtual machine), \
-                     from the level that can hold them.",
-        not_for: "Throughput of independent loads; latency under load (that is mem.bandwidth.loaded).",
-        pitfalls: &[
-            "Prefetchers predict a constant stride: 3 ns where memory takes 170 ns.",
-            "With base pages a large set also misses the TLB: the huge-page points show memory latency without that.",
-            "Physical pages are random: a working set near the size of a cache conflicts in some cache sets, \
-             differently in each process; each round is a new process.",
-            "In a virtual machine the guest's huge pages may lie on base pages of the host.",
-        ],
-        sources: &[
-            "lmbench lat_mem_rd",
-            "google/multichase",
-            "Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22 (1986)",
-        ],
-    },
-    metrics: &[&LATENCY],
+    method: include_str!("latency.md"),
     cases,
     run,
     predict: latency_model::predict,
+    ..Probe::measure(&[&LATENCY])
 };
 
 const KIB: u64 = 1 << 10;

@@ -23,34 +23,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: LOADED_PROBE.as_str(),
     summary: "Memory latency against the bandwidth used by other CPUs",
     kind: ProbeKind::Measure,
-    method: Method {
-        how: "This CPU chases pointers in random order through a working set of at least twice the last-level cache, \
-              in huge pages where the kernel provides them. Every other allowed CPU is an injector: it streams through \
-              its own memory, together at least as much as the working set, half of the bytes read and half written, in blocks \
-              of 16 KiB. First all of that memory is flushed from the caches, and the injectors pass over it at full speed: \
-              each byte comes from memory. Then they go on for 4 ms, the best of which is full injection. If it is more than \
-              1.15 times the rate of that first pass, the caches serve a part: each injector gets twice as much memory, until they do \
-              not, or the case is skipped at four times the working set. In the timed part \
-              each pauses between blocks to keep to the case's share of full injection. The injectors count the bytes moved \
-              during it, a separate metric: the share is requested, the bandwidth achieved.",
-        prediction: "Latency: at least that of mem.latency in huge pages, which is expected; how much it grows depends on \
-                     the queues in the memory controller, which are not published. Bandwidth: the asked share of what an \
-                     injector moves, which reads and writes with ordinary stores, by mem.bandwidth.write and read of memory, \
-                     times the injectors.",
-        not_for: "Latency under a read-only load; latency as the busy CPUs see it; machines with one CPU.",
-        pitfalls: &[
-            "An injector whose data stays in a cache injects nothing, and no stated size tells what a cache holds: a host's may be \
-             larger than a virtual machine is told, and many CPUs have many caches. Only the rates after a flush show it.",
-            "Taking the requested load for the achieved one: under load the injectors slow down too. Both are \
-             reported.",
-            "Lines left in the cache by set-up: all are flushed, and a round is too short to revisit many of its own.",
-            "An SMT sibling among the injectors: it competes for the core as well as for memory.",
-        ],
-        sources: &[
-            "Intel Memory Latency Checker, loaded latencies",
-            "Little: A proof for the queuing formula L = λW, 1961",
-        ],
-    },
+    method: include_str!("loaded_latency.md"),
     metrics: &[&LOADED_LATENCY, &LOADED_BANDWIDTH],
     cases,
     run,

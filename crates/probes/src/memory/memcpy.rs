@@ -14,40 +14,12 @@ use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: BANDWIDTH_MEMCPY.id.as_str(),
     summary: "Bandwidth of the C library's memcpy in ordinary memory and in huge pages, by one CPU",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "The memcpy of the C library, called through its address as a program's calls resolve it, copies one array over another, \
-              up to 8 MiB a call. The arrays lie in the pages that the kernel gives to any program (default), or in huge pages \
-              (MADV_HUGEPAGE); smaps shows which, in a note. Both are four times the last-level cache, of which that of a virtual machine is believed up to 64 MiB; \
-              `kelvin study mem.bandwidth.memcpy` has sets in each cache too. A set of up to 16 MiB is copied over and over, a larger one in parts of that size, in rotation, as in \
-              mem.bandwidth. Bytes are counted as there: those read and those written by the program.",
-        prediction: "The time of reading the bytes (mem.bandwidth.read) and that of writing them by ordinary stores \
-                     (mem.bandwidth.write), which reads each line first that it overwrites: between one after the other and at once, \
-                     the geometric mean. Predicted range: from one after the other to the rate of a copy that reads no line it \
-                     overwrites, by mem.bandwidth.ntwrite, as a library does with large blocks. In default pages the next page's \
-                     address must be found twice for 8 KiB that are counted: a tenth less is within the range.",
-        not_for: "What memory can move: that is mem.bandwidth.copy. The two differ for three reasons: memcpy reads each line of the \
-                  target before it overwrites it, unless a block is larger than the library's threshold for non-temporal stores \
-                  (in glibc three quarters of a thread's share of the last-level cache); ordinary memory has base pages; and a library has \
-                  one loop for many processors. The two cases of memory separate the pages from the rest.",
-        pitfalls: &[
-            "One large block: above glibc's threshold for non-temporal stores (glibc.cpu.x86_non_temporal_threshold; `ld.so --list-tunables` \
-             shows it) memcpy copies by other instructions.",
-            "A constant small size: the compiler copies by itself, and memcpy is not called.",
-            "transparent_hugepage/enabled = always: then ordinary memory has huge pages as well, which the note shows.",
-            "Bytes copied counted once: other tools give half of this figure for the same copy.",
-        ],
-        sources: &[
-            "glibc sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S; sysdeps/x86/dl-cacheinfo.h: non_temporal_threshold",
-            "McCalpin: Memory bandwidth and machine balance in current high performance computers, 1995 (STREAM)",
-        ],
-    },
-    metrics: &[&BANDWIDTH_MEMCPY],
+    method: include_str!("memcpy.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&BANDWIDTH_MEMCPY])
 };
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {

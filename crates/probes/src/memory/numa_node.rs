@@ -19,23 +19,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: NODE_PROBE.as_str(),
     summary: "Memory latency and bandwidth from the CPUs of each NUMA node to the memory of each",
     kind: ProbeKind::Measure,
-    method: Method {
-        how: "The thread moves to a CPU of one node and allocates memory on another (set_mempolicy, MPOL_BIND), twice \
-              the last-level cache and at least 64 MiB, in huge pages if available; move_pages reports the node of 256 \
-              of its pages, and one elsewhere fails the round. A random ring in it is chased as in mem.latency; then \
-              as much memory, allocated and checked anew, is read sequentially with the widest loads by one CPU, as in \
-              mem.bandwidth.read. A node without CPUs is only read from.",
-        prediction: "Local memory: none; see mem.latency and mem.bandwidth. Remote memory: the local latency measured \
-                     in this run, times the ratio of the distances stated by the firmware (for bandwidth: divided by \
-                     it). Predicted range: a factor of 1.6 either way, as firmware rounds, and often states a default.",
-        not_for: "The bandwidth of a link between nodes, which one CPU does not saturate.",
-        pitfalls: &[
-            "Memory lies where it was first touched, not where it was requested: here it is bound and checked.",
-            "Automatic NUMA balancing moves pages to the CPU that uses them: bound pages stay.",
-            "A virtual machine may show one node but lie on several.",
-        ],
-        sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
-    },
+    method: include_str!("numa_node.md"),
     metrics: &[&NODE_LATENCY, &NODE_BANDWIDTH],
     cases,
     run,

@@ -22,24 +22,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: PAGE_STUDY.as_str(),
     summary: "The state of a mapped page: present, shared, huge, zero, by kind of mapping and touch",
     kind: ProbeKind::Study,
-    method: Method {
-        how: "For each kind of mapping some pages are mapped and touched, and their entries are read from \
-              /proc/self/pagemap: present, of a file or shared memory (bit 61), exclusively mapped (bit 56), \
-              soft-dirty (bit 55). PAGEMAP_SCAN (Linux 6.7) shows huge pages and the zero page. Frame numbers and \
-              /proc/kpageflags are read if permitted (CAP_SYS_ADMIN), else a note says so. untouched, read, written: \
-              private anonymous memory. forked: the same, written, while a child has a copy. shared: memory behind a \
-              memfd, read. file: a file of the scratch directory, read. huge: private anonymous memory with huge pages \
-              requested, written.",
-        prediction: "From the documentation of pagemap: for each kind all pages or none.",
-        not_for: "Times, and the memory use of a process: a shared page counts once and is seen by all.",
-        pitfalls: &[
-            "A private page that was only read takes no memory: it is the kernel's zero page.",
-            "A page shared with a child is no longer exclusive until one of them writes to it.",
-            "A new area is soft-dirty as a whole until cleared by /proc/self/clear_refs.",
-            "Without CAP_SYS_ADMIN the frame numbers read as zero: they are hidden, not zero.",
-        ],
-        sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
-    },
+    method: include_str!("page_flags.md"),
     metrics: &[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO],
     cases,
     run,

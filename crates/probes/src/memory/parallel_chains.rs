@@ -13,33 +13,12 @@ use super::published::CACHE_LATENCIES;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: LATENCY_PARALLEL.id.as_str(),
     summary: "Time of a load from memory by number of independent chains of loads: memory-level parallelism",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "The ring of mem.latency over its largest working set, in huge pages where the kernel may provide them, followed from as many places at once as \
-              there are chains: a load of each in turn, so that a load waits for the last one of its own chain and for \
-              no other. The time is that of all loads over their number. The ring is flushed from the caches first. The \
-              place of a chain is kept in memory and not in a register: a few cycles a load, in none of which another \
-              chain waits. A run has 16 chains, `kelvin study mem.latency.parallel` the curve from 1 to 32.",
-        prediction: "The latency of one load over the number of chains, and at least over the lines that a core can have in \
-                     flight where that is published. Predicted range: from there to a load at a time.",
-        not_for: "The latency of a load: that is mem.latency. The bandwidth of a sequential loop: prefetchers have more \
-                  lines in flight than the loads of a program.",
-        pitfalls: &[
-            "Base pages: misses of the TLB wait for the page walkers, of which a core has few. The set is in huge pages.",
-            "A set that a cache shared with others holds in part.",
-            "Chains that follow in each other's tracks find the lines in a cache: they begin far apart.",
-        ],
-        sources: &[
-            "google/multichase, -m: parallel chases",
-            "Little: A proof for the queuing formula L = λW, Operations Research 9, 1961",
-        ],
-    },
-    metrics: &[&LATENCY_PARALLEL],
+    method: include_str!("parallel_chains.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&LATENCY_PARALLEL])
 };
 
 const CHAIN_COUNTS: [u64; 6] = [1, 2, 4, 8, 16, 32];

@@ -12,36 +12,12 @@ use super::{bandwidth, latency, memory_budget};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: LATENCY_STRIDE.id.as_str(),
     summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, and by size of the set",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Pointers a stride apart, each to the one before it in memory, chased by a chain of loads in assembly. \
-              With a stride of more than a line the set is passed over several times, each pass one line further on, \
-              so that every line is used and none is still cached when revisited. The set is twice the last-level \
-              cache, at least 64 MiB, in base pages, memory permitting; it is flushed from the caches first. Its size \
-              and pages are noted. `kelvin study mem.latency.stride` has smaller sets too, from 8 KiB on: stride and \
-              set make a surface, whose steps along the sets are the caches, and along the strides the line and the \
-              prefetchers.",
-        prediction: "A stride of a line: the load of cpu.latency.load, and a line at the measured read bandwidth of such a set on \
-                     one CPU, as if all were prefetched. A smaller stride: that step, as measured, for the share of the loads \
-                     that reach a new line, and a load from L1 for the others. A larger one: the geometric mean of that step and \
-                     of a load at random, by mem.latency of such a set, as how far a prefetcher follows a stride, and whether \
-                     into the next page, is not published. Predicted range: from an L1 hit to each new line at random. Of a \
-                     smaller set: from an L1 hit, where all is prefetched or in the first cache, which is expected, to each new \
-                     line at the random-access latency of a set of that size.",
-        not_for: "Memory latency: that is mem.latency, which no prefetcher can predict.",
-        pitfalls: &[
-            "A stride below the line size shares each line's miss among several loads: the rise to 64 B is the line.",
-            "At large strides the few touched lines of a large set fit a cache: here all lines are touched.",
-            "Prefetchers stop at the end of a page (4 KiB, or what the core treats as one).",
-        ],
-        sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
-    },
-    metrics: &[&LATENCY_STRIDE],
+    method: include_str!("stride.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&LATENCY_STRIDE])
 };
 
 const STRIDES: [u64; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];

@@ -11,31 +11,12 @@ use super::{latency_model, memory_budget};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: TLB.id.as_str(),
     summary: "Latency of dependent loads over one line in each of many pages, and over as many adjacent lines",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two rings of pointers in random order, each chased by a chain of loads in assembly, in the same process: \
-              one line in each base page, and as many adjacent lines. The line within the page advances by one from \
-              page to page, so both rings use the cache sets alike and differ only in the number of pages, 64 to one. \
-              Pages are checked in /proc/self/smaps to be base pages.",
-        prediction: "Adjacent lines: the load of cpu.latency.load within L1, mem.latency of a set of that size beyond. \
-                     One line in each page: the adjacent lines as measured, 7 to 9 cycles more for what the first TLB \
-                     does not hold, and for what the second does not an entry of each page table (two in a virtual \
-                     machine), from the level that can hold them.",
-        not_for: "Page faults; misses with huge pages (compare mem.latency with both page sizes for those).",
-        pitfalls: &[
-            "A line at the same offset in every page maps to one L1 set: cache misses then look like TLB misses.",
-            "In a virtual machine a page walk goes through two sets of page tables: up to 24 accesses instead of 4.",
-            "Unrequested huge pages: they are disabled here.",
-            "Page tables are cached like data: a walk is as fast as the cache that holds them.",
-        ],
-        sources: &["lmbench tlb", "Drepper, What Every Programmer Should Know About Memory, 2007, section 3.3.2 (TLB)"],
-    },
-    metrics: &[&TLB, &TLB_PACKED],
+    method: include_str!("tlb.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&TLB, &TLB_PACKED])
 };
 
 /// Numbers of pages: below, at and above the TLBs of known cores (first level 16 to 96 entries, second level 512 to

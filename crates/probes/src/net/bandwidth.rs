@@ -90,57 +90,7 @@ pub(super) static UNIX: Probe = Probe {
     ..Probe::measure(&[&BANDWIDTH_UNIX])
 };
 
-const METHOD: Method = Method {
-    how: "Threads of one process send messages as fast as they can, each over its own connection, to threads of \
-          another process, which count arrivals in shared memory; a receive call asks for as much as a message. Each \
-          thread is pinned: the senders take the CPUs in turn, and each receiver is on its sender's CPU (same_cpu) or \
-          on the next one (two_cpus). The rate is what arrived over a window of 10 ms: windows begin when the rate no \
-          longer rises, and for TCP between two CPUs not before 70 ms, so that slow start and growing buffers are left \
-          out; how long that took is noted. The headline is the median window, the best one the peak. way: send copies \
-          from the program's memory; sendfile and splice send from a file in memory, splice through a pipe; zerocopy \
-          is MSG_ZEROCOPY, with a note of how many calls the kernel completed as copied, which over loopback are all. \
-          Nagle's algorithm is on, the default. TCP congestion control is cubic where the kernel has it and lets this \
-          user choose it, else reno, and buffers grow automatically, unless --congestion-control and --socket-buffers \
-          request otherwise; net.bandwidth.tcp.system has neither, as a program that asks for nothing. What was requested and obtained, TCP_INFO and the CPU time of senders and receivers are \
-          noted, and a saturated CPU is named. Later runs do not learn from a run with such options. Datagrams are \
-          numbered: lost are the numbers missing among those that arrived, reordered those that arrived after a later \
-          one.",
-    prediction: "The cost of a message to sender and receiver when neither waits (net.stream, its send and its \
-                 receive). On one CPU they take turns, each until the buffer is full or empty: by then a message has \
-                 left the nearer caches, so that the receiver waits for memory once (mem.latency) and fetches the \
-                 bytes from the outermost cache (mem.bandwidth.read); of a message larger than half of L2 so does the \
-                 sender. On two CPUs both work at the same time and the slower one is the limit; the receiver also \
-                 fetches the message from the sender's CPU: a line of its book-keeping takes mem.core_to_core, and its \
-                 own lines but the first the same, ten at a time. Of several streams one CPU sends what it has and receives what the \
-                 one before it sends, so they take turns again; more streams than CPUs share them evenly. A message \
-                 above 64 KiB costs as many of those as it holds. Predicted range: a factor of two either way, as waiting and waking are not counted. \
-                 Datagrams are not gathered: a receiver on another CPU that is faster than the sender sleeps before \
-                 each, and the sender wakes it, for about as much as a switch costs (os.switch.cost). sendfile and splice save the \
-                 sender's copy and not the receiver's: predicted as send. So is zerocopy, which must pin pages that \
-                 are copied after all, and comes out slower. Of datagrams on one CPU half of the time goes to sending; \
-                 what arrives has no formula: it depends on when the scheduler stops the sender, which does not wait. \
-                 Over loopback and between virtual \
-                 interfaces no link speed bounds it.",
-    not_for: "Memory bandwidth; throughput of a network interface; a receiver that does anything with the bytes.",
-    pitfalls: &[
-        "The sender's rate taken for throughput: what was sent over UDP may never arrive. The receiver counts.",
-        "One thread that is the limit: the CPU use of both sides is noted, and a saturated CPU is named.",
-        "A congestion control that paces itself: BBR halves a local link. The one in use is noted, and \
-         net.bandwidth.tcp.system beside net.bandwidth.tcp shows what the system's own costs.",
-        "A congestion control chosen after connecting: a connection that began under BBR, where that is the system's, \
-         is paced by the kernel's timers ever after, and on one CPU reaches less than half the rate. It is chosen \
-         before.",
-        "Zero copy that copied: loopback hands the bytes to a receiver, and the kernel copies them after all. What was \
-         achieved is noted, not what was requested.",
-        "Connections measured while their windows still open: the first windows are left out.",
-    ],
-    sources: &[
-        "iperf3",
-        "netperf TCP_STREAM, UDP_STREAM",
-        "neper tcp_stream",
-        "Linux kernel documentation, networking/msg_zerocopy.rst",
-    ],
-};
+const METHOD: &str = include_str!("bandwidth.md");
 
 fn stream_cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
     numbers(MESSAGE, messages).numbers(STREAMS, streams).words(PairPlacement::ALL)

@@ -11,34 +11,7 @@ use crate::os::syscall_null;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Connecting over TCP to a process that accepts, and closing",
-    method: Method {
-        how: "The calls socket and connect to a process that listens on the loopback device, timed together; then, \
-              untimed, a request of one byte and its answer, so that the connection is accepted; then the call close, \
-              timed. Each connection is timed by itself. Between two CPUs the accepting process waits as a server \
-              does, and the packets wake it. On one CPU it instead waits on a futex until the call has been timed: the \
-              scheduler runs a server woken there within the call or after it, about half the time each, and the \
-              median would be one or the other by chance (close: 5.7 or 17.9 us on the machine where this was seen). \
-              What the server's turn costs is in net.crr. The client closes first; the server then resets the \
-              connection (SO_LINGER of 0 s), so that the client does not stay in TIME_WAIT and no number of \
-              connections uses up the ports.",
-        prediction: "connect: the handshake runs within the call, three packets through the stack, each net.stack.tcp \
-                     less its two null calls, and the two calls themselves. close: one packet, which ends the \
-                     connection, and a call. Between two CPUs one packet of each wakes the accepting process, at the \
-                     cost of net.wake.tcp beyond a packet and its call. Predicted range: a factor of two either way, \
-                     as making and freeing a socket is not counted.",
-        not_for: "The time until the server has accepted; on one CPU, the time until a client continues beside a \
-                  waiting server; a connection over a network, where connect includes the link's round trip; the cost \
-                  of TIME_WAIT.",
-        pitfalls: &[
-            "Ports that run out: 28,232 on most machines, each held for a minute by the side that closed first. None \
-             is held here.",
-            "A backlog that fills: the kernel answers a connect before the program accepts, and drops it when too many \
-             wait. Each connection is accepted before the next one is made.",
-            "The server's turn taken for the call's cost: a close on one CPU that wakes a server may include its read, \
-             its close and two switches.",
-        ],
-        sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
-    },
+    method: include_str!("connect.md"),
     cases,
     run,
     predict,
@@ -47,22 +20,7 @@ pub(super) static PROBE: Probe = Probe {
 
 pub(super) static RATE: Probe = Probe {
     summary: "Connecting, one request with its answer, and closing, repeatedly",
-    method: Method {
-        how: "A process connects over the loopback device to another one that listens, sends a byte, waits for a byte \
-              in answer, and closes; one transaction after another, timed in batches. Both processes run on one CPU or \
-              each on its own. As in net.connect the server answers the close by a reset, so that no port stays in \
-              TIME_WAIT.",
-        prediction: "One over the sum of net.connect, a round trip of net.rtt.tcp and net.close; on one CPU also the \
-                     server's turn: its own close, and the switches there and back. Predicted range: a factor of two \
-                     either way, as accepting, and making and freeing the server's sockets, is not counted.",
-        not_for: "Requests per second over kept connections; a server with many connections at once; the rate of \
-                  netperf TCP_CRR, whose connections end in TIME_WAIT.",
-        pitfalls: &[
-            "Ports that run out: the rate collapses when all are in TIME_WAIT. None is held here.",
-            "Several connections at a time taken for a faster connection: there is one here.",
-        ],
-        sources: &["netperf TCP_CRR", "tcp(7)"],
-    },
+    method: include_str!("connect_rate.md"),
     cases,
     run: run_transactions,
     predict: predict_transactions,

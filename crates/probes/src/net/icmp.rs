@@ -14,31 +14,7 @@ use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) over loopback",
-    method: Method {
-        how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is \
-              in net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is \
-              skipped. The message size includes the ICMP header of 8 bytes: 64 is the default of ping. A reply must \
-              carry the number and the bytes of its request. The kind of socket is noted: with a raw one the program \
-              gives the checksum, which it computes once and changes by the number (RFC 1624), and receives the IP \
-              header.",
-        prediction: "The kernel answers within the send: two passes through the stack, one call to send and one to \
-                     receive. Each pass is taken to be a datagram's: 2 x net.stack.udp, less the two null calls of the \
-                     second. Of datagrams over loopback nobody computes a checksum; of an echo the kernel sums up the \
-                     bytes to check the request, to write the reply, and to check that (with a ping socket also to \
-                     write the request), eight a cycle (cpu.frequency). Predicted range: a factor of 1.6 either way.",
-        not_for: "A round trip between two programs: nobody is woken here. The figure of `ping` itself includes its \
-                  clock calls and its timer.",
-        pitfalls: &[
-            "A reply to another program's ping: a raw socket sees all of them, so identifier and number are checked.",
-            "A kernel that does not answer (net.ipv4.icmp_echo_ignore_all): skipped with that reason.",
-        ],
-        sources: &[
-            "RFC 792, RFC 1071, RFC 1624",
-            "icmp(7), raw(7)",
-            "ping(8)",
-            "Linux net/ipv4/icmp.c (icmp_rcv, icmp_push_reply); arch/x86/lib/csum-partial_64.c",
-        ],
-    },
+    method: include_str!("icmp.md"),
     cases: |_, effort| {
         let sizes = [SMALL_MESSAGE, 1 << 10, 16 << 10];
         numbers(MESSAGE, if effort == Effort::Quick { &sizes[..1] } else { &sizes })

@@ -10,22 +10,7 @@ use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "Round trip of a small message over TCP beside a saturating stream",
-    method: Method {
-        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this \
-              CPU or one here and one on the next. Once its rate no longer rises, a message of 64 bytes goes over its \
-              own connection from this CPU to a process on the receiver's CPU and back, as in net.rtt.tcp, each timed \
-              by itself. The stream's rate meanwhile, and how busy its sender and receiver were, is noted.",
-        prediction: "On one CPU: net.rtt.tcp, for the scheduler lets who was asleep go first. Between two: none, for a \
-                     message finds both CPUs awake but busy, and waits for its turn, of which nothing is published. Compared \
-                     with net.rtt.tcp it shows what the load costs.",
-        not_for: "The buffers of a network: over loopback a message never waits for a wire. The response time of a \
-                  loaded program.",
-        pitfalls: &[
-            "A stream that does not saturate yet, or has ended: its rate while round trips were timed is noted.",
-            "A mean: a message that meets a busy CPU waits for milliseconds, any other for microseconds.",
-        ],
-        sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
-    },
+    method: include_str!("loaded_rtt.md"),
     cases: |_, effort| words(if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL }),
     run,
     predict,

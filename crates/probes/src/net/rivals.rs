@@ -17,24 +17,7 @@ use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {
     summary: "A local TCP stream by kelvin and by iperf3, in turn on the same CPUs (--rivals)",
-    method: Method {
-        how: "One stream over the loopback device for a second, in messages of 128 KiB, from one process to another, both on \
-              one CPU or each on its own: by kelvin, as in net.bandwidth.tcp, and by iperf3 (--affinity, --length, \
-              --congestion with the one that kelvin's socket has), one right after the other, in an order that alternates \
-              from round to round. Both count what arrived, from the beginning on, the first rise included. The ratio is \
-              that of the two rates of a round. iperf3's version is noted. Without iperf3 it is skipped, with the name of \
-              its Debian package.",
-        prediction: "1, as the same calls move the same bytes. Predicted range: a factor of 1.25 either way, as each counts \
-                     and waits in its own way between them. The rates themselves are not predicted here: \
-                     net.bandwidth.tcp predicts kelvin's.",
-        not_for: "Ranking of programs. Absolute rates, which vary over time by more than the two sides differ.",
-        pitfalls: &[
-            "Another congestion control: iperf3 alone takes the system's, which may pace itself. Here both use the same one.",
-            "Placement left to the scheduler: the two ends of iperf3 are pinned as kelvin's are.",
-            "The sender's rate taken for what arrived: iperf3's receiver counts.",
-        ],
-        sources: &["iperf3(1); its JSON output: end.sum_received"],
-    },
+    method: include_str!("rivals.md"),
     cases,
     run,
     predict,

@@ -31,42 +31,7 @@ const fn rtt_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'
     }
 }
 
-const METHOD: Method = Method {
-    how: "One process sends a message and waits for another one to return it, both on one CPU or each pinned to its \
-          own; IP goes over loopback. Every round trip is timed by itself, so quantiles and modes are those of single \
-          requests, and nothing else runs between them; after every 128, this process's counters and, on one CPU, its \
-          canaries are read, and the next eight round trips do not count. A message is one send call, and as many \
-          receive calls as the kernel makes of it; it carries its number, which the answer must repeat. TCP_NODELAY is \
-          set. A datagram not answered within half a second counts as lost and is sent again; only the repetition is \
-          timed, and losses are stated. Before timing, 64 round trips run under getrusage: on one CPU each must cause \
-          a context switch, or the round fails. The kernel's settings (TCP_INFO, congestion control, buffers) are \
-          noted. lmbench's lat_tcp, lat_udp and lat_unix print the same for one byte, sockperf half of it.",
-    prediction: "On one CPU: 2 x (net.stack, sending and receiving by one process, + os.switch.cost, a \
-                 switch). Between two: 2 x (net.stack + waking a process on another CPU, which is os.switch.cross_cpu \
-                 over pipes less the pipe's own calls, + moving the message from CPU to CPU: each line but the first \
-                 takes mem.core_to_core, ten at a time). Predicted range: a factor of 1.4 either way on one CPU, of 2 \
-                 between two, where the idle CPU's state decides. A Unix socket may add a switch or wake-up each way: \
-                 a waiting reader is also woken when the message it sent before is received.",
-    not_for: "Half of it as the one-way latency; a network between two machines; a request to a busy server (see \
-              net.loaded).",
-    pitfalls: &[
-        "Placement left to the scheduler: one CPU or two differ by a factor of ten on some machines, and runs flip \
-         between the two.",
-        "A median between two modes: over Unix sockets on one CPU a round trip costs one switch each way or two, about \
-         equally often, and the median falls into either by how long each process runs between its calls. The \
-         quartiles tell the two apart.",
-        "A mean over two modes: the time to wake an idle CPU depends on how deep it sleeps.",
-        "Nagle's algorithm and delayed acknowledgements: a message in two small writes waits 40 ms. It is one call here, \
-         with TCP_NODELAY.",
-        "A lost datagram that is waited for, or a late answer taken for that of the next request: numbers are checked.",
-    ],
-    sources: &[
-        "lmbench lat_tcp, lat_udp, lat_unix",
-        "netperf TCP_RR, UDP_RR",
-        "sockperf ping-pong",
-        "tcp(7), udp(7), unix(7)",
-    ],
-};
+const METHOD: &str = include_str!("rtt.md");
 
 fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
     numbers(MESSAGE, &round_trip_messages(protocol, effort)).words(PairPlacement::ALL)

@@ -29,27 +29,7 @@ const fn stack_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [
     }
 }
 
-const METHOD: Method = Method {
-    how: "One process holds both ends of a loopback connection (or of a pair of Unix sockets). An iteration is one \
-          send and one receive; iterations alternate direction, so that acknowledgements travel with data as in a \
-          ping-pong. Nothing sleeps: a message has arrived before it is received. Iterations are timed in batches. \
-          TCP_NODELAY is set; socket buffers of 1 MiB are requested, for a message must fit into them.",
-    prediction: "A message of 64 bytes: none, for no cost of the protocol's code is published; predictions of round trips \
-                 rest on it. One of 16 KiB: that, and its bytes copied into the kernel and out of it, at half of \
-                 mem.bandwidth.copy in L2, which counts bytes read and bytes written. All others lie on the line through \
-                 these two: larger ones leave the nearest caches, and lie above it.",
-    not_for: "Half a round trip between two processes, which includes a switch or a wake-up; the rate of a stream, \
-              whose sends and receives overlap.",
-    pitfalls: &[
-        "A receive that has to wait would wait for ever, since nobody else sends: it fails after five seconds.",
-        "Acknowledgements in packets of their own: with data in one direction only, every second packet is \
-         acknowledged by one. Here they travel with data.",
-    ],
-    sources: &[
-        "tcp(7), udp(7), unix(7)",
-        "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996",
-    ],
-};
+const METHOD: &str = include_str!("stack.md");
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
     let size = message_bytes(case)?;

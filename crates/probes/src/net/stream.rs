@@ -44,23 +44,7 @@ const fn stream_probe<P: ProtocolType>(summary: &'static str, metrics: &'static 
     }
 }
 
-const METHOD: Method = Method {
-    how: "One process holds both ends of a loopback connection (or of a pair of Unix sockets). It sends messages until \
-          128 KiB are in flight (at most 64 messages of datagrams and over Unix sockets), then receives them; the two \
-          halves are timed apart. Over TCP all but the last carry MSG_MORE, so that the kernel gathers them into \
-          packets of up to 64 KiB, as it does for a stream that is ahead of its receiver; loopback delivers a packet \
-          within the send. Nothing sleeps: a message has arrived before it is received.",
-    prediction: "The smallest message: none, for no cost of the protocol's code is published; predictions of bandwidth rest \
-                 on it. A larger one: that, and for each further byte half of what net.stack says a byte costs that is \
-                 sent and received, by its smallest and its largest message.",
-    not_for: "The rate of a stream, whose sender and receiver wait for and wake each other; with more bytes in flight \
-              they may lie in a slower cache.",
-    pitfalls: &[
-        "Small messages sent as a packet each, because nothing was in flight before them: a busy stream gathers them.",
-        "A receive that has to wait would wait for ever, since nobody else sends: it fails after five seconds.",
-    ],
-    sources: &["send(2): MSG_MORE", "tcp(7), udp(7), unix(7)"],
-};
+const METHOD: &str = include_str!("stream.md");
 
 /// The messages of a protocol, the smallest first.
 fn message_sizes(protocol: Protocol) -> &'static [u64] {

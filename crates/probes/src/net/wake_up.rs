@@ -10,25 +10,7 @@ use super::stack::message_case;
 
 pub(super) static PROBE: Probe = Probe {
     summary: "A send over TCP that wakes its receiver on another CPU",
-    method: Method {
-        how: "Round trips of 64 bytes between two processes, each on its own CPU, as in net.rtt.tcp with \
-              placement=two_cpus; only the send call is timed. The receiver sleeps by then: the sender itself had to \
-              be woken for the last answer. The call carries the packet through the stack to the receiver's socket, as \
-              any send does, and issues a remote wake-up; in a virtual machine the hypervisor delivers that, and the \
-              sender waits for it.",
-        prediction: "Half of net.stack.tcp, which sends and receives and wakes nobody, and half of a wake-up (os.switch.cross_cpu \
-                     over pipes less the pipe's own calls): the waker's half, from which the interrupt leaves, the other being \
-                     the sleeper's, where it arrives. Predictions of connecting and closing rest on it.",
-        not_for: "The time until the receiver runs (net.rtt.tcp); a send on one CPU, where waking only queues the \
-                  receiver, which may get the CPU within the call.",
-        pitfalls: &[
-            "A receiver still awake because messages follow each other too fast: the call then wakes nobody. One \
-             message is in flight at a time.",
-            "A figure of bare metal applied to a virtual machine: a remote wake-up is an instruction or two on one, \
-             and may trap into the hypervisor on the other.",
-        ],
-        sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
-    },
+    method: include_str!("wake_up.md"),
     run,
     predict,
     ..Probe::measure(&[&WAKE_TCP])

@@ -8,52 +8,17 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::process_lifetime::{shrink_fork_image, small_image_text, time_lifetimes};
+use super::process_lifetime::{shrink_fork_image, time_lifetimes};
 use crate::prelude::*;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: PROCESS_FORK.id.as_str(),
     summary: "fork of a small process: until it returns, until the child runs, and fork + exit + wait",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: concat!(
-            "fork() of the C library, one by one. The parent reads the clock before the call and when it returns; the \
-             child reads it first, stores it in a shared page, and calls _exit(0): the first two figures come from the \
-             same forks. Parent and child share one CPU, so the child's figure contains the switch to it, when the \
-             parent waits. fork + exit + wait is timed on separate forks, whose child exits at once, because storing \
-             the reading costs a page fault. Every child must exit with status 0. ",
-            small_image_text!()
-        ),
-        prediction: "Published core cycles of fork until it returns in the parent (67,226 on a Sandy Bridge laptop of \
-                     2011, the page tables of a small C program included) at this core's frequency. Until the child \
-                     runs: the measured fork plus a published context switch (half of 3,213 cycles). Fork + exit + wait: \
-                     twice the measured fork, for what a fork makes is taken down again.",
-        not_for: "A parent that has touched much memory: see os.process.fork_rss. Starting a program: see \
-                  os.process.exec and os.process.spawn.",
-        pitfalls: &[
-            "The cost depends on the parent's resident memory and number of mappings: a dynamically linked C program \
-             takes longer than the same one linked statically. Here the image is that of a small dynamically linked C \
-             program, and a note states it.",
-            "A C program linked for lazy binding resolves _exit in every child anew, as each inherits the parent's \
-             unbound table: fork + exit + wait then takes up to a fifth longer. kelvin is bound at start-up; compare \
-             with a loop linked with -z now.",
-            "Who runs first: since Linux 2.6.32 the parent continues, but the child may preempt it; then fork returns \
-             only after the child has run. A note says how often.",
-            "On two CPUs the child starts while the parent is still inside the call; here both are on one CPU.",
-            "After a fork the parent's pages are write-protected, and its first writes fault. These later faults are \
-             only partly in the figures.",
-        ],
-        sources: &[
-            "lmbench lat_proc fork",
-            "McVoy, Staelin: lmbench: Portable Tools for Performance Analysis, USENIX 1996",
-            "fork(2), madvise(2), Linux kernel/fork.c and mm/memory.c (copy_page_range)",
-        ],
-    },
-    metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT],
+    method: include_str!("fork.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT])
 };
 
 /// Untimed forks, which show who runs first.

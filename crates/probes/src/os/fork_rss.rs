@@ -14,40 +14,12 @@ use crate::memory::{bandwidth, memory_budget};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: PROCESS_FORK_RSS.id.as_str(),
     summary: "fork against the resident memory of the parent, 4 KiB and huge pages",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "The process maps private anonymous memory of the given size, with huge pages enabled or disabled, and \
-              writes to every page; the resident size and its share of huge pages are read from /proc/self/smaps and \
-              noted. Then fork() of the C library, one by one, timed until it returns in the parent. The child exits \
-              at once, and the parent waits for it. Before each fork every page is made writable again \
-              (MADV_POPULATE_WRITE), untimed, as in a process that uses its memory.",
-        prediction: "Linear in page-table entries. 16 MiB of base pages: none, for published costs of an entry are of \
-                     machines of 2011 and differ threefold. 1 MiB: os.process.fork, and for each page what those of 16 MiB \
-                     take beyond it. Any other size in base pages lies on the line through 1 and 16 MiB. A huge page costs an \
-                     entry of that line and a page-table page of 4096 bytes that fork allocates and clears, at \
-                     mem.bandwidth.fill in memory: 16 MiB of them add that to a process without memory on the line, and \
-                     larger sizes to 16 MiB as measured.",
-        not_for: "The copy-on-write faults after a fork; posix_spawn or vfork, which copy no page tables.",
-        pitfalls: &[
-            "Mapped but untouched memory costs nothing to fork.",
-            "Forking again without writing in between is cheaper: the entries are already write-protected.",
-            "Huge pages that the kernel did not provide: this is checked, and fewer than requested is not a result.",
-            "Page tables of shared mappings and of file mappings without private pages are not copied: later faults \
-             restore them.",
-        ],
-        sources: &[
-            "Redis documentation, Diagnosing latency issues: fork time in different systems (9 to 23.3 ms per GB, on \
-             machines of about 2011)",
-            "Zhao, Gong, Fonseca: On-demand-fork, EuroSys 2021",
-            "Linux mm/memory.c (copy_page_range), mm/huge_memory.c (copy_huge_pmd)",
-        ],
-    },
-    metrics: &[&PROCESS_FORK_RSS],
+    method: include_str!("fork_rss.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&PROCESS_FORK_RSS])
 };
 
 const MIB: u64 = 1 << 20;

@@ -65,16 +65,6 @@ fn describe_image(copied: ForkCopy) -> String {
     format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copied.mappings)
 }
 
-/// How the image of the forking process is shrunk, for the methods of all probes that fork it.
-macro_rules! small_image_text {
-    () => {
-        "The probe's process first excludes from its children what a small dynamically linked C program would not have \
-         (MADV_DONTFORK on heap, other anonymous memory, libraries other than the C library and its loader, and code \
-         that no child runs), so that the figure does not depend on kelvin's size; a note says what is left."
-    };
-}
-pub(crate) use small_image_text;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,63 +17,28 @@ use super::partner::TokenPartner;
 use crate::prelude::*;
 use crate::program::{Program, equal_speed, run_alternating};
 
-const PREDICTION_TEXT: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \
-                          themselves are not predicted here: os.syscall.null and os.ipc.latency predict kelvin's.";
-const NOT_FOR_TEXT: &str =
-    "Ranking of programs. Absolute times, which vary over time by more than the two sides differ.";
-const PITFALLS: &[&str] = &[
-    "One program after the other: a machine that slows down in between looks like a slow program. The sides follow one \
-     another directly, alternate from round to round, and only their ratio counts.",
-    "Placement left to the scheduler: `perf bench sched pipe` alone puts its two tasks on two CPUs, and takes many times as \
-     long. Here it inherits this process's one CPU.",
-    "A program's start taken for its work: perf times its loop by its own clock, in steps of a microsecond; only the fork and the \
-     end of the second task of sched pipe are in it, which 200 ms of round trips make small.",
-];
-const SOURCES: &[&str] =
-    &["perf-bench(1); tools/perf/bench/syscall.c, tools/perf/bench/sched-pipe.c in the Linux source"];
-
 pub(super) static SYSCALL_PROBE: Probe = rival_probe(
     "A null system call by kelvin and by perf bench, in turn on the same CPU (--rivals)",
-    "getppid through the C library, in a loop of some 200 ms on one CPU: by kelvin, timed as a whole, and by `perf \
-              bench syscall basic` with as many calls, one right after the other, in an order that alternates from round \
-              to round. Neither subtracts its loop. The ratio is perf's time over kelvin's, so above 1 kelvin is faster. \
-              perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
+    include_str!("rivals_syscall.md"),
     &[&RIVALS_SYSCALL, &RIVALS_SYSCALL_KELVIN, &RIVALS_SYSCALL_OTHER],
     |bench, _| run(bench, &SYSCALL_COMPARISON),
 );
 
 pub(super) static PIPE_PROBE: Probe = rival_probe(
     "A round trip over pipes by kelvin and by perf bench, in turn on the same CPU (--rivals)",
-    "Two processes on one CPU pass a token back and forth over two pipes for some 200 ms: kelvin's, of one byte, \
-              timed as a whole, and those of `perf bench sched pipe`, of four bytes, with as many round trips, one right after \
-              the other, in an order that alternates from round to round. The ratio is perf's time over kelvin's, so above 1 \
-              kelvin is faster. perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
+    include_str!("rivals_pipe.md"),
     &[&RIVALS_PIPE, &RIVALS_PIPE_KELVIN, &RIVALS_PIPE_OTHER],
     |bench, _| run(bench, &PIPE_COMPARISON),
 );
 
 const fn rival_probe(
     summary: &'static str,
-    how: &'static str,
+    method: &'static str,
     metrics: &'static [&'static Metric],
     run: fn(&mut Bench<'_>, &Case) -> ProbeResult,
 ) -> Probe {
-    Probe {
-        id: metrics[0].id.as_str(),
-        summary,
-        kind: ProbeKind::Study,
-        method: Method {
-            how,
-            prediction: PREDICTION_TEXT,
-            not_for: NOT_FOR_TEXT,
-            pitfalls: PITFALLS,
-            sources: SOURCES,
-        },
-        metrics,
-        cases: |_, _| vec![Case::new().with_word(Rival::Perf)],
-        run,
-        predict,
-    }
+    let cases = |_: &Machine, _| vec![Case::new().with_word(Rival::Perf)];
+    Probe { summary, method, cases, run, predict, ..Probe::study(metrics) }
 }
 
 /// Nanoseconds of a side.

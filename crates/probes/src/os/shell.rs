@@ -4,35 +4,16 @@
 
 use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
 
-use super::process_lifetime::{
-    SHELL_TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index,
-};
+use super::process_lifetime::{SHELL_TRUE_PROGRAMS, time_lifetimes_from_small_image, true_program_index};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: PROCESS_SHELL.id.as_str(),
     summary: "fork + execve + wait of /bin/true through the shell",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: concat!(
-            "fork() of the C library; the child calls execve of /bin/sh with -c and the path of true, and an empty \
-             environment; the parent waits. Timed one by one, on one CPU; every shell must exit with status 0. A note \
-             names the shell's file. ",
-            small_image_text!()
-        ),
-        prediction: "Two programs and one process: twice os.process.exec, less one os.process.fork, for a shell executes the \
-                     last command in its own process. A shell larger than true takes longer.",
-        not_for: "Comparing kernels across distributions: dash and bash differ severalfold.",
-        pitfalls: &[
-            "Shells differ: /bin/sh is dash on Debian, bash on Fedora, busybox on Alpine.",
-            "Some shells execute the last command of -c in their own process and save a fork.",
-        ],
-        sources: &["system(3)", "lmbench lat_proc shell"],
-    },
-    metrics: &[&PROCESS_SHELL],
+    method: include_str!("shell.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&PROCESS_SHELL])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {

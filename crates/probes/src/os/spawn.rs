@@ -9,28 +9,12 @@ use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index}
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: PROCESS_SPAWN.id.as_str(),
     summary: "posix_spawn + wait of /bin/true",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "posix_spawn of the C library without attributes and file actions, of /bin/true (or /usr/bin/true) with \
-              an empty environment; then waitpid. Timed one by one, on one CPU; every program must exit with status 0. \
-              A note names the program.",
-        prediction: "os.process.exec, which starts the same program, less its fork (os.process.fork), and os.process.vfork in \
-                     its place: the child shares its parent's memory until it executes the program.",
-        not_for: "Programs that load more than the C library.",
-        pitfalls: &[
-            "The program matters more than the call: most distributions link true dynamically, and loading the C \
-             library takes most of the time; busybox is a static program of another size.",
-            "glibc since 2.24 and musl use clone with CLONE_VM and CLONE_VFORK, so that the parent's size does not \
-             matter; older libraries fork.",
-        ],
-        sources: &["posix_spawn(3)", "lmbench lat_proc exec"],
-    },
-    metrics: &[&PROCESS_SPAWN],
+    method: include_str!("spawn.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&PROCESS_SPAWN])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {

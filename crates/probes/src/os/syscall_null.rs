@@ -14,41 +14,12 @@ use super::trap;
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: SYSCALL_NULL.id.as_str(),
     summary: "A system call that does next to nothing, by the bare instruction and through the C library",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "A counted loop in assembly around the bare system-call instruction: getppid, and gettid as a second \
-              trivial call. Neither can fail; every value is checked, and a test under seccomp counts one kernel entry \
-              for each. The loop, measured in the same process, is subtracted. call=libc_getppid is the C library's \
-              getppid in a compiled loop, as timed by `perf bench syscall basic` (which does not subtract its loop, a \
-              cycle per iteration): the same kernel entry plus a call and a return, mispredicted where the kernel \
-              overwrites or clears return predictions. call=libc_getpid shows caching: glibc before 2.25 caches the \
-              process id and answers in a few cycles without the kernel; glibc since 2.25 and musl call the kernel \
-              every time. A note says which this library does.",
-        prediction: "Published cycles of the entry and exit instructions, about 170 instructions of the kernel's entry \
-                     code, dispatch and exit at two per cycle, and the published cost of each mitigation in force: a \
-                     page-table switch each way (KPTI), buffer clearing (MDS and similar), a misprediction for each \
-                     return (safe RET, untrained returns) and for an indirect dispatch (retpolines); at the measured \
-                     frequency. A mitigation without a published cost is named but adds nothing. The library's calls \
-                     are predicted the same way.",
-        not_for: "The cost of a system call that does work.",
-        pitfalls: &[
-            "A call that the C library answers from a cached value or through the vDSO never enters the kernel.",
-            "Audit rules, seccomp filters and tracers slow down every entry.",
-            "The same hardware is three to ten times slower with every mitigation in force than with none.",
-        ],
-        sources: &[
-            "lmbench lat_syscall null",
-            "perf bench syscall basic (tools/perf/bench/syscall.c)",
-            trap::BEHRENS_SOURCE,
-            "glibc 2.25 release notes: the getpid cache is removed",
-        ],
-    },
-    metrics: &[&SYSCALL_NULL],
+    method: include_str!("syscall_null.md"),
     cases,
     run,
     predict: |facts, _, _| trap::predict(facts),
+    ..Probe::measure(&[&SYSCALL_NULL])
 };
 
 /// The case used as the cost of a kernel entry in other predictions.

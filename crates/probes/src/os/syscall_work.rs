@@ -21,130 +21,56 @@ use crate::prelude::*;
 /// Bytes mapped and unmapped.
 const MAPPED_BYTES: usize = 64 << 10;
 
-const LIKE_READ_TEXT: &str = "os.syscall.read of this run: as short a way, past the same checks of a descriptor.";
-
 const UNPUBLISHED_WORK_TEXT: &str = "The kernel's work beyond the entry has no published cost for current kernels; \
                                  os.syscall.null per kernel entry is the floor.";
-const SOURCES: &[&str] = &[
-    "lmbench lat_syscall and lat_select",
-    "McVoy, Staelin: lmbench: Portable Tools for Performance Analysis, USENIX 1996",
-];
-const CHECKED_PATH_TEXT: &str =
-    "A failing call is fast and would look like a record: every call is checked inside the timed loop.";
-
-/// A method in which only these differ.
-const fn method(how: &'static str, prediction: &'static str, not_for: &'static str) -> Method {
-    Method { how, prediction, not_for, pitfalls: &[CHECKED_PATH_TEXT], sources: SOURCES }
-}
-
 /// A probe without parameters.
 const fn syscall_probe(
     summary: &'static str,
-    method: Method,
+    method: &'static str,
     metrics: &'static [&'static Metric],
     run: fn(&mut Bench<'_>, &Case) -> ProbeResult,
 ) -> Probe {
-    let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, cases: |_, _| vec![Case::new()], run, predict }
+    Probe { summary, method, run, predict, ..Probe::measure(metrics) }
 }
 
-const SHORT_PATH_TEXT: &str = "The measured os.syscall.null plus 25 ns: about 150 instructions of descriptor look-up, \
-                         permission checks and dispatch to the driver, at two per cycle and 3 GHz. Predicted range: \
-                         from the null call to three times it plus 25 ns.";
-
-pub(crate) static READ_PROBE: Probe = syscall_probe(
-    "A read of one byte from /dev/zero",
-    method(
-        "The bare read system call in a loop, one byte from /dev/zero each, which must be returned. The loop is \
-         subtracted.",
-        SHORT_PATH_TEXT,
-        "Reading a file, which involves the page cache; the cost per byte.",
-    ),
-    &[&SYSCALL_READ],
-    |bench, _| {
+pub(crate) static READ_PROBE: Probe =
+    syscall_probe("A read of one byte from /dev/zero", include_str!("read.md"), &[&SYSCALL_READ], |bench, _| {
         let zero = File::open("/dev/zero")?;
         bench.time(&SYSCALL_READ, |count| Ok(syscall_loops::read_loop(zero.as_fd(), count)?))
-    },
-);
+    });
 
-pub(crate) static WRITE_PROBE: Probe = syscall_probe(
-    "A write of one byte to /dev/null",
-    method(
-        "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
-         read the byte. The loop is subtracted.",
-        LIKE_READ_TEXT,
-        "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
-    ),
-    &[&SYSCALL_WRITE],
-    |bench, _| {
+pub(crate) static WRITE_PROBE: Probe =
+    syscall_probe("A write of one byte to /dev/null", include_str!("write.md"), &[&SYSCALL_WRITE], |bench, _| {
         let null = File::options().write(true).open("/dev/null")?;
         bench.time(&SYSCALL_WRITE, |count| Ok(syscall_loops::write_loop(null.as_fd(), count)?))
-    },
-);
+    });
 
-pub(crate) static STAT_PROBE: Probe = syscall_probe(
-    "stat of a file by its path",
-    method(
-        "The bare newfstatat system call, which is what stat(3) makes, for /dev/null: a path of two components, both in \
-         the directory cache. The loop is subtracted.",
-        UNPUBLISHED_WORK_TEXT,
-        "Longer paths, files not in the directory cache, network file systems.",
-    ),
-    &[&SYSCALL_STAT],
-    |bench, _| bench.time(&SYSCALL_STAT, |count| Ok(syscall_loops::stat_loop(c"/dev/null", count)?)),
-);
+pub(crate) static STAT_PROBE: Probe =
+    syscall_probe("stat of a file by its path", include_str!("stat.md"), &[&SYSCALL_STAT], |bench, _| {
+        bench.time(&SYSCALL_STAT, |count| Ok(syscall_loops::stat_loop(c"/dev/null", count)?))
+    });
 
-pub(crate) static FSTAT_PROBE: Probe = syscall_probe(
-    "fstat of an open file",
-    method(
-        "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
-        LIKE_READ_TEXT,
-        "Network file systems, which may ask the server.",
-    ),
-    &[&SYSCALL_FSTAT],
-    |bench, _| {
+pub(crate) static FSTAT_PROBE: Probe =
+    syscall_probe("fstat of an open file", include_str!("fstat.md"), &[&SYSCALL_FSTAT], |bench, _| {
         let null = File::open("/dev/null")?;
         bench.time(&SYSCALL_FSTAT, |count| Ok(syscall_loops::fstat_loop(null.as_fd(), count)?))
-    },
-);
+    });
 
 pub(crate) static OPEN_CLOSE_PROBE: Probe = syscall_probe(
     "Opening a file by its path and closing it",
-    method(
-        "The bare openat and close system calls for /dev/null, read-only; one figure for both. The process has one \
-         thread and few descriptors. The loop is subtracted.",
-        UNPUBLISHED_WORK_TEXT,
-        "Creating a file; a multi-threaded process, which locks its descriptor table.",
-    ),
+    include_str!("open_close.md"),
     &[&SYSCALL_OPEN_CLOSE],
     |bench, _| bench.time(&SYSCALL_OPEN_CLOSE, |count| Ok(syscall_loops::open_close_loop(c"/dev/null", count)?)),
 );
 
 pub(crate) static SELECT_PROBE: Probe = Probe {
     cases: |_, _| [MIN_DESCRIPTORS, 100].map(|count| Case::new().with_number(DESCRIPTORS, count)).into(),
-    ..syscall_probe(
-        "Polling descriptors with select",
-        method(
-            "The bare pselect6 system call with a zero time-out over duplicates of the read end of an empty pipe, so \
-             that none is ready and each is polled; zero must be returned. The set of 128 bytes is copied before each \
-             call, since the call clears it; the copy (a few ns) is in the figure. The loop is subtracted.",
-            "Of 10 descriptors none: the kernel's work beyond the entry has no published cost. Of more: what os.syscall.null \
-             takes, and for each descriptor a tenth of what 10 take beyond it.",
-            "Waiting: nothing sleeps here. epoll, whose cost does not grow with the number of descriptors.",
-        ),
-        &[&SYSCALL_SELECT],
-        select,
-    )
+    ..syscall_probe("Polling descriptors with select", include_str!("select.md"), &[&SYSCALL_SELECT], select)
 };
 
 pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
     "mmap and munmap of untouched memory",
-    method(
-        "The bare mmap and munmap system calls: 64 KiB of anonymous private memory at an address chosen by the kernel, \
-         untouched, so that no page is allocated or freed. The loop is subtracted.",
-        UNPUBLISHED_WORK_TEXT,
-        "Memory in use: its first touch costs a fault per page, and unmapping it a TLB flush.",
-    ),
+    include_str!("mmap_munmap.md"),
     &[&SYSCALL_MMAP_MUNMAP],
     |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(syscall_loops::mmap_munmap_loop(MAPPED_BYTES, count)?)),
 );

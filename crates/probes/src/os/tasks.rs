@@ -20,34 +20,7 @@ pub(crate) static PROBE: Probe = Probe {
     id: TASKS.as_str(),
     summary: "A fixed amount of CPU work split over 1..2P threads or processes",
     kind: ProbeKind::Study,
-    method: Method {
-        how: "The work is 614,400,000 dependent register-to-register adds, one core cycle each, split evenly over n \
-              tasks that may use all allowed CPUs (P of them). Threads are started and joined, processes forked and \
-              reaped; elapsed time runs from the first start to the last end. User and system time are from getrusage \
-              of the process and its children over the same interval. Just before, in the same process, one task does \
-              all the work alone: efficiency is its time over (elapsed x min(n, P)). The CPU time that `time` does not \
-              show is elapsed x P less user and system time; a note splits it into idle, stolen and other processes' \
-              time by /proc/stat, to a tick of 10 ms.",
-        prediction: "Elapsed: the time of one task / min(n, P); where n is not a multiple of P, equal tasks end \
-                     together only if the scheduler migrates them, and the range goes up to ceil(n / P) / n of the \
-                     work. One task: adds / core frequency. User time: that of one task, for any n. System time: \
-                     creating the tasks, as measured in this run. Efficiency: 1.",
-        not_for: "Work that shares memory, caches or locks; tasks that wait.",
-        pitfalls: &[
-            "`time` shows only user and system time of the process and its reaped children; waiting for a CPU, steal, \
-             and other processes are not included.",
-            "User and system time may be split by ticks; their sum is exact where the kernel accounts by scheduler \
-             clock.",
-            "SMT siblings count as CPUs: dependent adds hardly slow each other there, other work does.",
-            "A CPU quota of the cgroup is not in the affinity mask: P may exceed it.",
-        ],
-        sources: &[
-            "time(1)",
-            "getrusage(2)",
-            "proc_stat(5)",
-            "Amdahl: Validity of the Single Processor Approach to Achieving Large Scale Computing Capabilities, AFIPS 1967",
-        ],
-    },
+    method: include_str!("tasks.md"),
     metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_UNACCOUNTED],
     cases,
     run,

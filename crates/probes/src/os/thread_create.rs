@@ -12,31 +12,12 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: THREAD_CREATE.id.as_str(),
     summary: "A new thread: until pthread_create returns, until it runs, until it is joined",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "pthread_create with default attributes and pthread_join, one by one. The creator reads the clock before \
-              the call, when it returns, and when the join is done; the thread reads it first. All three figures come \
-              from the same threads, on one CPU, so the thread runs when the creator waits for it or is preempted. The \
-              C library caches the stacks of ended threads, so only the first thread maps one; a note gives the faults \
-              and switches per thread by getrusage.",
-        prediction: "In two published studies a thread took 0.143 and 0.129 of the fork of a small process (clone \
-                     without copying the address space). The prediction is that share of the fork measured in this \
-                     run.",
-        not_for: "Passing work to a thread pool, which is a wake-up; threads with attributes that prevent a cached \
-                  stack.",
-        pitfalls: &[
-            "The first thread of a process pays for mapping its stack and for the C library's switch to locked \
-             operation.",
-            "On two CPUs the thread may run before pthread_create returns; here both are on one CPU.",
-        ],
-        sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
-    },
-    metrics: &[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN],
+    method: include_str!("thread_create.md"),
     cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN])
 };
 
 /// Untimed threads, whose faults and switches are counted.

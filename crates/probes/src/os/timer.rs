@@ -16,31 +16,12 @@ const SLEEP_NANOSECONDS: u64 = 1_000_000;
 const DEFAULT_SLACK_NANOSECONDS: u64 = 50_000;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: TIMER_WAKEUP.id.as_str(),
     summary: "How late a sleep of one millisecond ends, with default and with minimal timer slack",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "clock_nanosleep to an absolute time of CLOCK_MONOTONIC one millisecond ahead, one by one; a sample is \
-              the clock's reading right after the call less the requested time. slack=50000 is the kernel's default \
-              for non-real-time threads: a timer may be delayed by up to 50 us to coalesce it with others; slack=1 \
-              (PR_SET_TIMERSLACK) is practically none. Nothing is subtracted: reading the clock, some tens of ns, is \
-              part of the figure. The thread really sleeps: its CPU may enter an idle state and must wake from it. A \
-              round has one sample per millisecond of its time slice, about 15; percentiles are of single sleeps.",
-        prediction: "The slack, used in full on an idle CPU because nothing else ends the wait earlier, and waking an idle CPU \
-                     (os.switch.cross_cpu over pipes): an interrupt, the idle-state exit and the switch to the thread. Where \
-                     there is no second CPU: 1.7 to 45 us for these (value: 5 us), as published.",
-        not_for: "Real-time guarantees: a worst case needs hours under load (cyclictest). Busy waiting.",
-        pitfalls: &[
-            "A relative sleep adds the time between the clock reading and the call to the lateness.",
-            "A busy neighbour on the same CPU makes wake-ups earlier (no idle state) or much later (its time slice).",
-            "In a virtual machine the timer is the hypervisor's, and the wake-up includes a VM exit.",
-        ],
-        sources: &["cyclictest (rt-tests)", "prctl(2), PR_SET_TIMERSLACK; proc_pid_timerslack_ns(5)"],
-    },
-    metrics: &[&TIMER_WAKEUP],
+    method: include_str!("timer.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&TIMER_WAKEUP])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

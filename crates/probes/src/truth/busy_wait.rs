@@ -12,10 +12,7 @@ pub(super) static PROBE: Probe = Probe {
     id: WAIT.id.as_str(),
     summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches with kelvin's clock",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "Spins until CLOCK_MONOTONIC has advanced by 10 us per iteration. Deadlines count from the start of the batch, \
-         so that overshoot does not accumulate.",
-    ),
+    method: include_str!("busy_wait.md"),
     metrics: &[&WAIT],
     cases: |_, _| vec![Case::new()],
     run,

@@ -40,13 +40,7 @@ pub(super) static PROBE: Probe = Probe {
     id: DELAY.id.as_str(),
     summary: "Round trips between two network namespaces through a delaying relay",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, holds \
-         them for the delay, writes them to the other, and logs the actual delay. Datagrams of 64 bytes are echoed as \
-         in net.rtt.udp: first without the delay, then with it, while an idle-class thread keeps the CPU awake. The \
-         figure is the difference of the two medians. A second metric is the median ratio of each delayed round trip to \
-         its own two entries in the relay's log, less what the log lacks without the delay. Needs root, ip and /dev/net/tun.",
-    ),
+    method: include_str!("delay.md"),
     metrics: &[&DELAY, &DELAY_LOGGED_RATIO],
     cases: |_, effort| numbers(RELAY_DELAY, if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS }),
     run,

@@ -48,15 +48,7 @@ pub(super) static PROBE: Probe = Probe {
     id: DISK.id.as_str(),
     summary: "A loop device in a cgroup that may read 32 MiB/s of it",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "An ext4 image with a file of random bytes is made once per run in the scratch directory. Each round mounts it \
-         on a loop device, read-only in a private mount namespace, creates a cgroup that may read 32 MiB/s of that \
-         device (blkio.throttle.read_bps_device or io.max), moves into it, and reads with pread in blocks of 64 KiB in \
-         random order, with O_DIRECT or through the page cache after dropping the file. The kernel lets the group read \
-         a tenth of a second's worth in a burst, and then throttles it: the figure is taken from the end of the first \
-         throttled period to the end of the last, and the cgroup's byte count is read at both. Needs root, mkfs.ext4 \
-         and mount.",
-    ),
+    method: include_str!("disk.md"),
     metrics: &[&DISK, &DISK_COUNTED_RATIO],
     cases: |_, _| words(&[CacheState::Direct, CacheState::Uncached]),
     run,

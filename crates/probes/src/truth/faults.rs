@@ -14,7 +14,7 @@ macro_rules! fault {
             id: $fault.name(),
             summary: $summary,
             kind: ProbeKind::Fault,
-            method: super::method("Fails on purpose, to check that the run goes on and reports what happened."),
+            method: include_str!("faults.md"),
             metrics: &[&FAULT],
             cases: |_, _| words(&[$fault]),
             run: $run,

@@ -10,11 +10,7 @@ pub(super) static PROBE: Probe = Probe {
     id: CYCLES.id.as_str(),
     summary: "A chain of dependent multiplies against a chain of dependent adds: known cycles",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "Dependent chains of 64-bit register multiplies and adds, of 5 us each, timed alternately. A ratio is that of \
-         the fastest of eight chains of either kind within 0.1 ms, so the core's frequency cancels out, and an SMT \
-         sibling, which slows adds more than multiplies, shows only if it is busy all the time.",
-    ),
+    method: include_str!("latency_ratio.md"),
     metrics: &[&CYCLES],
     cases: |_, _| vec![Case::new()],
     run,

@@ -38,14 +38,7 @@ pub(super) static PROBE: Probe = Probe {
     id: LINK.id.as_str(),
     summary: "A TCP stream between two network namespaces over a shaped link",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "Two network namespaces are joined by a veth pair with an MTU of 1500; the sender's side has a token bucket \
-         filter (tc tbf, a burst of 5 ms and at least 128 KiB, latency 50 ms). A TCP stream as in net.bandwidth.tcp, \
-         but with Reno congestion control, goes across, and received bytes are counted for 3 s, after 1.5 s. The \
-         shaper counts 1500 bytes and the 14 of the Ethernet header per packet, of which 1448 are payload. A second \
-         metric is the ratio of bytes received to the shaper's own count over the same time (rtnetlink), which holds \
-         even if a busy machine runs the shaper late. Needs root, ip and tc.",
-    ),
+    method: include_str!("link.md"),
     metrics: &[&LINK, &LINK_COUNTED_RATIO],
     cases: |_, effort| numbers(LINK_RATE, if effort == Effort::Quick { &RATES[1..2] } else { &RATES }),
     run,

@@ -43,14 +43,3 @@ fn known_prediction(value: f64, share: f64, unit: Unit, construction: &str) -> P
 fn probe_error(error: kelvin_file::Error) -> ProbeError {
     if error.is_unsupported() { ProbeError::skip(error.to_string()) } else { ProbeError::fail(error.to_string()) }
 }
-
-/// The method of a known truth.
-const fn method(how: &'static str) -> Method {
-    Method {
-        how,
-        prediction: "The value is fixed by construction; the range is the accuracy of the construction.",
-        not_for: "Anything but checking kelvin.",
-        pitfalls: &[],
-        sources: &[],
-    }
-}

@@ -18,10 +18,7 @@ pub(super) static PROBE: Probe = Probe {
     id: PIPE.id.as_str(),
     summary: "A pipe filled with 16 KiB per millisecond, read as fast as possible",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "A thread writes 16 KiB at fixed deadlines a millisecond apart; the reader counts bytes between the arrival of \
-         the first chunk and that of the last.",
-    ),
+    method: include_str!("pipe_rate.md"),
     metrics: &[&PIPE],
     cases: |_, _| vec![Case::new()],
     run,

@@ -19,11 +19,7 @@ pub(super) static PROBE: Probe = Probe {
     id: QUOTA.id.as_str(),
     summary: "A spinning process in a cgroup with a quota of a fifth of one CPU",
     kind: ProbeKind::Truth,
-    method: super::method(
-        "Makes a cgroup with 4 ms of CPU time every 20 ms, moves into it, spins for 15 periods, from the start of one \
-         to the start of another (both visible as the end of throttling), and divides the CPU time by getrusage by the \
-         elapsed time. The cgroup is removed afterwards.",
-    ),
+    method: include_str!("quota.md"),
     metrics: &[&QUOTA],
     cases: |_, _| vec![Case::new()],
     run,

@@ -25,55 +25,12 @@ pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
 pub(crate) static PROBE: Probe = Probe {
     summary: "Small reads on a mounted directory of another machine beside the same on a local one (--remote DIR)",
-    method: Method {
-        how: "A file of noise of each size is written to a fresh directory below the one that --remote names, and to the \
-              scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote and a \
-              local one per sample, in order or in an order drawn anew for each pass, for the round's time: of a large \
-              file, or over a slow network, only some. cache=direct: past the page cache, each block timed alone. \
-              cache=cached: all of it in memory before each pass, proven by mincore and cachestat; 16 blocks are timed \
-              together, for one takes hardly longer than reading the clock. cache=uncached: through the page cache, \
-              after the file was dropped before each pass, proven likewise; in random order (announced to the kernel) \
-              each block is timed alone, and in order the mean of all blocks of a round counts, at least the first \
-              8 MiB of the file or a second, for one in many waits for read-ahead. The share is one less the local time over the remote one \
-              of a round. On NFS the client's own count of requests (/proc/self/mountstats) over these blocks is \
-              another metric. A note names both file systems. A file of more than 8 MiB of which one of 8 MiB shows that \
-              it would take more than 6 s to write is left out. With --remote-size the files of that size are written before the \
-              first round, however long that takes, and the blocks that are not in memory are those of these files.",
-        prediction: "The local block as measured in turn with it, and the network's part from measurements of the \
-                     mount: round trips x file.remote.round_trip, and the block over file.remote.rate (without it, over \
-                     the fastest advertised link speed). A block is one round trip; in memory, none; read ahead, the blocks \
-                     of two windows (file.remote.read_ahead) share one, since the next window is asked for before \
-                     the one before has come. Through the page cache the client may \
-                     have to ask first whether the file has changed: file.remote.attributes, less the local one's. \
-                     Predicted range: a factor of 3 either way, as the other machine has its own disk, memory and \
-                     load. The local block itself has no prediction here.",
-        not_for: "Throughput at higher queue depths; large blocks; the disk of the other machine.",
-        pitfalls: &[
-            "A client with its own cache (sshfs, some FUSE file systems) may answer a second read of a block: each \
-             pass reads each block once, but passes repeat.",
-            "Direct I/O on a network file system bypasses this machine's memory and not the server's, which has just \
-             received the file: its memory answers.",
-            "Attributes are cached for seconds: an lstat of a known name is no round trip. With noac or actimeo=0 they \
-             are asked for before each read through the page cache, also of what is in memory; not with direct I/O, and \
-             not while an NFSv4 server has delegated the file to this client.",
-            "O_SYNC, and the mount option sync, concern writes: reads are the same with and without.",
-            "Both directories may be on one disk: a mount of this machine on itself shows the cost of the protocol \
-             alone, and both ends have one page cache, of two files.",
-            "Requests of other programs on the same mount are counted as well.",
-        ],
-        sources: &[
-            "nfs(5), sshfs(1): caching; Linux Documentation/filesystems/fuse-io.rst",
-            "Linux mm/readahead.c; mm/filemap.c: filemap_get_pages; fs/nfs/file.c: nfs_file_read; net/sunrpc/stats.c",
-            IOPING,
-        ],
-    },
+    method: include_str!("remote.md"),
     cases,
     run,
     predict,
     ..Probe::study(&[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS])
 };
-
-const IOPING: &str = "ioping: a request at a time on any directory";
 
 /// Blocks of a file in memory that are timed together.
 const CACHED_BATCH: u64 = 16;

@@ -20,27 +20,7 @@ use kelvin_core::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     summary: "A request to the server of a mounted directory and its answer, and asking for attributes (--remote DIR)",
-    method: Method {
-        how: "lstat(2) of a name never used before, in a fresh directory below the one that --remote names, and in the \
-              scratch directory beside it; each timed alone. It must fail because there is no such file. A client of \
-              NFS may make several requests for it, one after the other: they are counted (/proc/self/mountstats) over \
-              16 lookups before, and each time is divided by the nearest whole number of them. Attributes: fstat(2) of \
-              an empty file that is open for reading, in batches.",
-        prediction: "None: the distance to a server is a fact of the network, which no figure of this machine gives; \
-                     whether attributes are asked for is a setting of the mount.",
-        not_for: "The network's own round trip: the server searches its directory.",
-        pitfalls: &[
-            "A name looked up before may be answered from a cache of absent names: every name is new.",
-            "Only NFS counts its requests; elsewhere a lookup is taken for one.",
-            "Attributes are kept for seconds by most mounts, and by none with noac or actimeo=0; with NFSv4 they are \
-             kept even so while the server has delegated the file to its only reader.",
-        ],
-        sources: &[
-            "lstat(2), fstat(2); Linux fs/namei.c: lookup_slow",
-            "nfs(5): ac, lookupcache; RFC 8881, section 10.4: open delegation",
-            super::IOPING,
-        ],
-    },
+    method: include_str!("server_round_trip.md"),
     cases: |_, _| words(LookupDirectory::ALL),
     run: time_lookups,
     predict: |_, _, _| Err(NoPrediction::new("the distance to a server is a fact of the network")),
@@ -49,19 +29,7 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
 
 pub(crate) static RATE_PROBE: Probe = Probe {
     summary: "Bytes per second that the server of a mounted directory delivers (--remote DIR)",
-    method: Method {
-        how: "4 MiB and 4 KiB of a file of noise in the directory that --remote names are read in turn, each by one \
-              pread past the page cache. The bytes beyond the first block over the time that they take more are the \
-              rate: what every request takes is in both. The client splits the large request as it would any other \
-              (rsize of NFS), and has all parts of it in flight.",
-        prediction: "None: the rate of a server is a fact of the network and of the server.",
-        not_for: "The link: the server, its memory or its disk may be the limit. A stream of requests one at a time.",
-        pitfalls: &[
-            "The server has just written the file, and answers from its memory.",
-            "Direct I/O is not to be had everywhere (FUSE); then this is skipped.",
-        ],
-        sources: &["nfs(5): rsize; Linux fs/nfs/direct.c"],
-    },
+    method: include_str!("server_rate.md"),
     run: time_stream,
     predict: |_, _, _| Err(NoPrediction::new("the rate of a server is a fact of the network and of the server")),
     ..Probe::study(&[&REMOTE_RATE])
@@ -69,21 +37,7 @@ pub(crate) static RATE_PROBE: Probe = Probe {
 
 pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
     summary: "The kernel's read-ahead windows in a mounted directory, observed in the page cache (--remote DIR)",
-    method: Method {
-        how: "A file of 8 MiB of noise in the directory that --remote names is dropped, opened afresh, and announced as \
-              read in order. One thread reads a byte of the first page that has not come, and asks mincore how many \
-              pages have come with it, until the file has ended: one read for each window, since with some mounts each \
-              is a request. The most frequent step is the figure, and all of them are noted.",
-        prediction: "None: the limit is a setting of the mount (read_ahead_kb below /sys/class/bdi), doubled by the \
-                     announcement that a file is read in order, and this is its effect.",
-        not_for: "Random reads, for which nothing is read ahead.",
-        pitfalls: &[
-            "A window that arrives in several answers may be seen in parts, and two that arrive together as one; the \
-             most frequent step counts.",
-            "A window larger than the file is seen as the rest of the file.",
-        ],
-        sources: &["Linux mm/readahead.c; nfsrahead(5)", "mincore(2), posix_fadvise(2)"],
-    },
+    method: include_str!("server_read_ahead.md"),
     run: record_windows,
     predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
     ..Probe::study(&[&REMOTE_READ_AHEAD])

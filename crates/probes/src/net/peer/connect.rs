@@ -11,42 +11,16 @@ use kelvin_core::catalogue::net::{
 use kelvin_transfer::wire::client;
 use kelvin_transfer::wire::message::TestReport;
 
-use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
+use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
 use crate::net::accept_server::AcceptServer;
 use crate::net::connect::{self, time_connect_and_close, transact};
 use crate::net::held_ports;
 use crate::net::link::SMALL_MESSAGE;
 use crate::prelude::*;
 
-/// What both say of ports.
-const PORTS_TEXT: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \
-                     The agent answers the close by a reset, as in net.connect, so that none waits; those that do, \
-                     because something on the path drops resets, are counted and noted. They delay nobody else: each \
-                     round has its own port of the agent.";
-
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Opening a TCP connection to another host, answered by its kernel, and closing it (--peer HOST)",
-    method: Method {
-        how: "The calls socket and connect to a port of `kelvin agent` on another host, timed together; then, untimed, \
-              a request of 16 bytes, by which the agent recognises the connection, and its answer, so that it is \
-              accepted; then the call close, timed. Each connection is timed by itself, one after the other. The \
-              client closes first; the agent then resets the connection.",
-        prediction: "connect: one round trip answered by a kernel, like an echo request's (net.peer.ping, 64 bytes), \
-                     plus the local cost of connecting beyond an echo request (net.connect on one CPU less \
-                     net.rtt.icmp): a socket and another packet. close: a call that sends one packet and waits for \
-                     nothing, as on loopback (net.close on one CPU). Predicted range: a factor of two either way, as \
-                     neither an interface's time for a packet nor the wake-up of an agent on this machine is counted.",
-        not_for: "The time of a request, for which a program of the other host must wake; the time until the server \
-                  knows of the close.",
-        pitfalls: &[
-            PORTS_TEXT,
-            "A full accept queue: the first packet is sent again after a second, which shows as a maximum.",
-            "A network that treats echo requests differently from connections: the prediction is then wrong, the \
-             figure is not.",
-            AGENT_PITFALL,
-        ],
-        sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
-    },
+    method: include_str!("connect.md"),
     run: |bench, _| {
         with_agent(bench, "connections", |bench, accepting| {
             time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting)
@@ -58,22 +32,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 pub(in crate::net) static RATE: Probe = Probe {
     summary: "Connecting to another host, one request with its answer, and closing, repeatedly (--peer HOST)",
-    method: Method {
-        how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent recognises the \
-              connection, receives as many in answer, and closes; one transaction after another, each timed by itself. \
-              The rate is one over that time. As in net.peer.connect the agent answers the close by a reset.",
-        prediction: "One over the sum of net.peer.connect, a round trip of net.peer.rtt over TCP (64 bytes) and \
-                     net.peer.close. Predicted range: a factor of two either way, as the agent's work to accept is not \
-                     counted.",
-        not_for: "Requests per second over kept connections; a server with many connections at once; the rate of \
-                  netperf TCP_CRR, whose connections end in TIME_WAIT.",
-        pitfalls: &[
-            PORTS_TEXT,
-            "Several connections at a time taken for a faster connection: there is one here.",
-            AGENT_PITFALL,
-        ],
-        sources: &["netperf TCP_CRR", "tcp(7)"],
-    },
+    method: include_str!("connect_rate.md"),
     run: |bench, _| {
         with_agent(bench, "transactions", |bench, accepting| {
             bench.time_each_work([&PEER_CRR], 1.0, |clock| {

@@ -25,7 +25,7 @@ use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};
 use super::rate_windows::{
     MIN_WINDOWS, RateWatch, SustainedWindows, Transfer, describe_burst, describe_busy, host_busy_shares, rates,
 };
-use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 
 /// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
 type DatagramMetrics = [&'static Metric; 4];
@@ -87,32 +87,7 @@ fn datagram_bound(hardware: HardwareFacts<'_>, bytes: u64) -> Option<Bound> {
     link_rate::payload_bound(hardware, Payload::Datagrams(bytes))
 }
 
-const METHOD: Method = Method {
-    how: "One thread sends numbered datagrams to `kelvin agent` on another host: as fast as the system accepts them \
-          (net.peer.bandwidth.udp), or 1472 bytes each at an even rate, as many as are due every 0.2 ms \
-          (net.peer.offered). The agent counts what arrives and reports it on request, with its own time: the rate is \
-          that between two reports, at least 200 ms apart, once it no longer rises. Lost are the numbers missing among \
-          those that arrived, reordered those that arrived after a later one; how many of the lost ones reached the \
-          agent's host and found its socket full is noted (a buffer of 4 MiB where the system allows it). The rate \
-          actually sent stands beside the rate to be offered; arrears of more than 10 ms are not made up for. CPU use \
-          of both hosts is noted, and a saturated CPU is named.",
-    prediction: "The least of: the link's rate of datagrams; the slower of sender and receiver, both measured on this \
-                 host (net.stream.udp); the offered rate. The link's rate is the line rate of the interface by which \
-                 packets leave x payload / bytes on the wire of a datagram's packets, over IPv4 or IPv6; where no line \
-                 rate is known (see net.peer.bandwidth) it is TCP's throughput (net.peer.bandwidth) times that share \
-                 over TCP's. Predicted range: of an offer below half of the other two at least 95 %; otherwise a \
-                 factor of two either way. A figure above a known line rate is invalid and no headline.",
-    not_for: "The rate at which to use a network: there is no congestion control here. A datagram larger than a \
-              packet, which is lost with any of its fragments.",
-    pitfalls: &[
-        "The sender's rate taken for throughput: what was sent may never arrive. The agent counts.",
-        "Loss taken for the network's: an agent too slow to receive loses datagrams too, which is noted.",
-        "A sender held back because the system's own queue is full loses nothing, and offers less.",
-        "Over IPv6 a datagram of 1472 bytes is two packets of an Ethernet.",
-        AGENT_PITFALL,
-    ],
-    sources: &["iperf3 -u, with -b for what is offered", "netperf UDP_STREAM", "RFC 2544, 26.3: frame loss rate"],
-};
+const METHOD: &str = include_str!("datagrams.md");
 
 /// Bytes of a datagram that is one packet of an Ethernet over IPv4.
 const PACKET_PAYLOAD: u64 = 1472;

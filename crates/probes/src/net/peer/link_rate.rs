@@ -27,15 +27,6 @@ const MIN_PREDICTED_SHARE: f64 = 0.75;
 pub(super) const SOURCES: &str = "IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; RFC 791, 8200, 768, 9293, 7323: IPv4 20, \
                        IPv6 40, UDP 8, TCP 20, time stamps 12 bytes";
 
-/// The prediction of streams, as `explain` prints it.
-pub(super) const STREAM_PREDICTION: &str = "The line rate of the interface by which packets to the agent leave (by the kernel's routing) x payload / bytes on the \
-     wire of a packet: with time stamps (MTU - 52) / (MTU + 38) of an Ethernet over IPv4, (MTU - 72) / (MTU + 38) over IPv6. \
-     The agent reports its interface's advertised link speed and MTU: the slower speed and the smaller MTU count. Predicted \
-     range: three quarters of it up to all of it. None where the line rate is unknown: loopback and the kernel's own \
-     interfaces (veth, bridges, bonds, tunnels) have none, and virtual network cards, virtual functions and drivers whose \
-     rate is a policy (virtio_net, ena, hv_netvsc) advertise what they were configured to. A figure above a known line rate, \
-     by packets without time stamps and 1 % for the clocks, is invalid and no headline.";
-
 /// The payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {

@@ -7,24 +7,11 @@ use kelvin_transfer::wire::test_socket::TestSocketOptions;
 use super::super::prelude::*;
 use super::rate_windows::{describe_busy, host_busy_shares};
 use super::streams::{MESSAGE_BYTES, StreamSpec};
-use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
-    method: Method {
-        how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, \
-              messages of 64 bytes go over their own connection and back, as in net.peer.rtt. The agent counts the \
-              stream's bytes meanwhile, and their rate is noted; a stream that stood still fails the round.",
-        prediction: "None: no host knows how deep the buffers of the network are. Compared with net.peer.rtt it shows \
-                     their cost.",
-        not_for: "A network that is not saturated; requests that share the stream's connection.",
-        pitfalls: &[
-            "A congestion control that keeps the buffers short (BBR) or long (CUBIC): the stream's is noted.",
-            "A stream that does not saturate yet.",
-            AGENT_PITFALL,
-        ],
-        sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
-    },
+    method: include_str!("loaded_rtt.md"),
     run,
     predict: |_, _, _| Err(NoPrediction::new("no host knows how deep the buffers of the network are")),
     ..Probe::study(&[&PEER_LOADED])

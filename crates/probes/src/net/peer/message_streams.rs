@@ -9,32 +9,13 @@ use kelvin_transfer::wire::message::TestDirection;
 use super::super::prelude::*;
 use super::rate_windows::rates;
 use super::streams::{StreamSpec, run_streams};
-use super::{AGENT_PITFALL, bandwidth, link_rate};
+use super::{bandwidth, link_rate};
 use crate::net::sender;
 use crate::net::stream::MAX_MESSAGE;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Bytes to another host over one TCP stream, by message and sending method (--peer HOST)",
-    method: Method {
-        how: "As net.peer.bandwidth to the agent, with one stream, each message of it one call, or as many as the \
-              kernel makes of it. way: send copies from the program's memory; sendfile and splice send from a file in \
-              memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, with a note of how many calls the kernel \
-              completed as copied. Nagle's algorithm is on, the default.",
-        prediction: "The least of the rate of 128 KiB messages (net.peer.bandwidth, one stream) and of the slower of \
-                     sender and receiver at this size, both measured on this host (net.stream.tcp); a message above 64 \
-                     KiB costs as many of those as it holds. Predicted range: within a tenth where the first is less \
-                     than half of the second; otherwise a factor of two either way, as the agent receives what has \
-                     accumulated and not message by message. The other methods are predicted as send.",
-        not_for: "The cost of a sending method where the link is the limit: CPU use of this host is noted.",
-        pitfalls: &[
-            "Zero copy that copied: for an interface without scatter-gather, a virtual one, or a packet filter the \
-             kernel copies after all. What was achieved is noted, not what was requested.",
-            "Small messages sent as a packet each, because nothing was in flight before them: a stream ahead of its \
-             link has them gathered.",
-            AGENT_PITFALL,
-        ],
-        sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
-    },
+    method: include_str!("message_streams.md"),
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),

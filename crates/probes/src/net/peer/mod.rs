@@ -20,9 +20,6 @@ use kelvin_transfer::wire::message::TestReport;
 use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::test_socket::Interface;
 
-/// What all of them say of the agent.
-const AGENT_PITFALL: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";
-
 /// A connection to the agent that `--peer` names.
 fn connect_agent(bench: &Bench<'_>) -> Result<AgentClient, ProbeError> {
     let agent = bench.agent()?;

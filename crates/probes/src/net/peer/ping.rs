@@ -9,16 +9,7 @@ use crate::net::icmp::Ping;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
-    method: Method {
-        how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where this user may \
-              open one, else by a raw one. A reply must carry the number and the bytes of its request. One that does \
-              not arrive within half a second counts as lost, which is noted; the request after it is timed.",
-        prediction: "None: the distance to another host is a fact of the network.",
-        not_for: "The time of a request to a program of that host; a network that treats ICMP differently, as some \
-                  routers do.",
-        pitfalls: &["A host or a packet filter that does not answer: skipped with that reason."],
-        sources: &["RFC 792", "ping(8)"],
-    },
+    method: include_str!("ping.md"),
     cases: |_, effort| {
         let all = [SMALL_MESSAGE, 1 << 10];
         numbers(MESSAGE, if effort == Effort::Quick { &all[..1] } else { &all })

@@ -6,28 +6,13 @@ use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::super::prelude::*;
-use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use super::{bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::link::round_trip_messages;
 use crate::net::rtt::WakeCost;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
-    method: Method {
-        how: "A message goes to `kelvin agent` on another host, which returns it; each round trip is timed by itself, \
-              carries its number, and is counted by the agent. TCP_NODELAY is set on both hosts. A datagram not \
-              answered within half a second counts as lost, and only its repetition is timed.",
-        prediction: "Opening a connection (net.peer.connect: the network and two kernels) + waking a program there \
-                     (os.switch.cross_cpu of this host, less a pipe's calls) + sending and receiving there (net.stack \
-                     of this host) + 2 x message / net.peer.bandwidth. The other host is assumed to be like this one. \
-                     Predicted range: a factor of two either way.",
-        not_for: "Half of it as the one-way latency; a busy link.",
-        pitfalls: &[
-            "Interrupts that the network card delays to gather packets: tens of microseconds that no program sees.",
-            "A congestion control that paces what it sends: the one in use is noted.",
-            AGENT_PITFALL,
-        ],
-        sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
-    },
+    method: include_str!("rtt.md"),
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),

@@ -24,35 +24,12 @@ use crate::prelude::*;
 const ITERATION_BYTES: u64 = 4 << 20;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: IPC_BANDWIDTH.id.as_str(),
     summary: "Bandwidth between two processes: over a pipe, over Unix sockets, or through shared memory",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "One process sends messages, another receives them into one buffer, pinned to one CPU or to two. A batch ends \
-          when the receiver has acknowledged the last message, so nothing in flight is counted. Every message carries \
-          its number, which the receiver checks; it reports how many it received. Pipe and sockets have the kernel's \
-          default buffers (a pipe holds 64 KiB); the shared memory is four blocks of 64 KiB, each copied in by the \
-          sender and out by the receiver, and passed by a futex wake. One iteration is 4 MiB, so that the \
-          acknowledgement is within a few percent of the shortest batch.",
-        prediction: "Unix sockets: net.bandwidth.unix, the same stream without acknowledgements. A pipe holds 64 KiB, one message: \
-                 on one CPU the time that message takes over Unix sockets, and a switch each way (os.switch.cost), \
-                 for it is full, then empty; between two CPUs nothing overlaps either: the time on one CPU as measured, a \
-                 wake-up each way (os.switch.cross_cpu), and the message's lines, ten at a time (mem.core_to_core). Shared \
-                 memory: on one CPU a copy in and a copy out, at half of mem.bandwidth.copy in L2, and a pass and a switch each way \
-                 (os.switch.cost); between two CPUs the sender is the slower end: a copy, and its half of the \
-                 wake-up.",
-        not_for: "Memory bandwidth; network sockets; zero-copy messages.",
-        pitfalls: &[
-            "Taking the sender's rate for the throughput: buffered bytes have not arrived. Here the receiver counts.",
-            "Placement left to the scheduler: on two CPUs the copies overlap; on one they do not, but need no wake-up.",
-            "A message larger than the pipe: the writer blocks in its write, and the pipe's size determines the figure.",
-        ],
-        sources: &["lmbench bw_pipe, bw_unix (64 KiB messages)", "pipe(7), unix(7), futex(2)"],
-    },
-    metrics: &[&IPC_BANDWIDTH],
+    method: include_str!("bandwidth.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&IPC_BANDWIDTH])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -13,34 +13,12 @@ use super::{MECHANISMS, mechanism_of};
 use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: IPC_LATENCY.id.as_str(),
     summary: "Round trip of a byte or a word between two processes: over pipes, Unix sockets, or a futex",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two processes pass a byte (with a futex: a word in shared memory) back and forth, pinned to one CPU or to \
-          two. Round trips are timed in batches; only the clock is subtracted. Calls are bare system calls, all \
-          checked. A note gives this task's context switches by getrusage; on one CPU each trip must switch it out at \
-          least once, or the round fails. lmbench's lat_pipe and lat_unix print the same quantity, unpinned. The \
-          headline takes the batches as found: with two CPUs the state of the partner's, which no canary here sees, is \
-          part of the figure.",
-        prediction: "On one CPU, pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
-                 os.switch.cost; socket or futex: the same with a wider range, because only the calls differ. \
-                 Between two CPUs: two wake-ups, one each way, as os.switch.cross_cpu has them by a futex, and over pipes \
-                 for a pipe or a socket.",
-        not_for: "One-way latency; the cost of a switch (see os.switch); latency under load or of larger messages.",
-        pitfalls: &[
-            "Placement left to the scheduler: one CPU and two differ by a factor of ten, and runs flip between them.",
-            "A mean over two modes: waking an idle CPU takes longer the deeper its idle state.",
-            "A Unix socket also wakes a waiting reader when its own last message is consumed, because a socket's readers \
-         and writers wait in one queue: on one CPU that can add a switch each way, which the stated counts show.",
-            "A partner that spins instead of sleeping is fast and occupies a whole CPU: nothing spins here.",
-        ],
-        sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
-    },
-    metrics: &[&IPC_LATENCY],
+    method: include_str!("latency.md"),
     cases: |_, _| words(&MECHANISMS).words(PairPlacement::ALL),
     run,
     predict,
+    ..Probe::measure(&[&IPC_LATENCY])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

@@ -14,78 +14,12 @@ use super::super::partner::{TokenPartner, handoff_method, partner_kind};
 use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: SWITCH_COST.id.as_str(),
     summary: "Switching a CPU between two processes or two threads that pass a token",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two tasks pinned to the same CPU pass a token back and forth; only one can run at a time, so every pass is a \
-              context switch. Round trips are timed in batches. In each batch one task also makes the same calls, as often, \
-              on a channel without a waiter, timed too: the headline is half a round trip less those calls, batch by batch. \
-              The full round trip and the calls are separate metrics. Before timing, 256 round trips are made under \
-              getrusage(RUSAGE_THREAD): each must switch this task out once (voluntarily or not), or the round fails; the \
-              partner counts its own switches and is checked when it ends. \
-              pipe: the token is one byte over two pipes, by bare write and read system calls. `perf bench sched pipe` pinned to \
-              one CPU prints the round trip as its usecs/op: each iteration is a write and a read on either side, two messages \
-              and two switches. lmbench's lat_ctx -s 0 2 prints the headline. \
-              futex: a word in shared memory; a pass stores whose turn it is and calls FUTEX_WAKE for one waiter, a \
-              take calls FUTEX_WAIT until the word is right. Between threads the futex is private, between processes \
-              shared. In one task the wake finds no waiter and the wait fails with EAGAIN, because the word has already \
-              changed: two kernel entries, as in a pass. \
-              eventfd: a count of one in an eventfd, one for each direction; a pass writes 8 bytes, a take reads 8 \
-              bytes and leaves zero. \
-              condvar: a word protected by a mutex; a pass locks, sets the word, unlocks, and then signals; a take \
-              locks, waits while it is not its turn, and unlocks. Between processes both have the attribute \
-              PTHREAD_PROCESS_SHARED. In one task neither lock nor signal enters the kernel, so little is subtracted, and \
-              the system calls of waiting and waking stay in the headline. Studies that read the clock before the signal \
-              and again in the awakened thread measure half of the round trip. \
-              yield: a word in shared memory says whose turn it is; a pass stores it, and a take calls sched_yield until it is \
-              right. The token moves only when the other task has run, so half a round trip holds exactly one switch, \
-              however many yields it took; nothing is subtracted, because a single task has nothing to time. A note gives \
-              yields and switches per round trip.",
-        prediction: "Between processes over pipes: a published figure for the same quantity, with the pipe's calls subtracted in the \
-                     same way, taken as a time, or what other machines take over the calls of one pass, where such are known; the \
-                     round trip is two of those plus twice the calls measured in this run. Mitigations that the published machine \
-                     did not have are named but not added. Between threads over pipes: the switch between processes of this run, \
-                     whose address spaces differ. By any other mechanism: the switch over pipes measured in this run, because the \
-                     scheduler's work is the same; with condvar plus the two system calls of a futex pass: a condition \
-                     variable waits on a futex, and because it enters the kernel only if somebody waits, these calls are \
-                     not among those subtracted; with yield in a wider range, because there is no sleep and no wake-up, which is \
-                     cheaper, but yields without a switch are included, which costs more. The calls alone are two short ways \
-                     into the kernel, as long as os.syscall.write and os.syscall.read; with condvar four locked instructions, a \
-                     mutex locked and unlocked twice, as mem.false_sharing has them on lines of one's own. The kernel entries of a \
-                     pass are subtracted with the calls, so they count towards the round trip, not the switch.",
-        not_for: "The cost of switching in a program: mostly cache and TLB refills, which two tasks that do nothing else do not \
-                  have (see os.switch.ring), and, with several CPUs, remote wake-ups (see os.switch.cross_cpu).",
-        pitfalls: &[
-            "Placement left to the scheduler: one CPU and two differ by a factor of ten and flip within a run. Here both \
-             tasks are pinned to one CPU.",
-            "Calls that never slept: taking a token that is already there needs no switch and looks like a record. \
-             Switches are counted.",
-            "Half a round trip published as a switch: a tenth to a third of it is a write and a read.",
-            "The channel's cost taken from another process or another minute: here it is measured in the same batch.",
-            "A private futex between processes never wakes anybody, and a shared one between threads pays a page look-up: \
-             each is used where it belongs.",
-            "EFD_SEMAPHORE and O_NONBLOCK change the behaviour of an eventfd: neither is set.",
-            "Signalling a condition variable while holding the mutex: the awakened task cannot get it and sleeps again, so one \
-             pass is two switches (counted, and a failure).",
-            "Yields counted as switches: sched_yield returns at once if the scheduler still prefers the caller. Here the \
-             token moves only if the other task has run, and the yields it took are stated.",
-        ],
-        sources: &[
-            "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx)",
-            "perf bench sched pipe (tools/perf/bench/sched-pipe.c in the Linux source)",
-            "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
-            "Linux kernel documentation, admin-guide/hw-vuln/spectre.rst (mitigations on a switch)",
-            "futex(2), eventfd(2), sched_yield(2), pthread_cond_wait(3p)",
-            "B. Sigoure, How long does it take to make a context switch?, 2010 (futex, pinned)",
-            "The C library's condition variable: glibc nptl/pthread_cond_wait.c",
-            "Linux kernel documentation, scheduler/sched-eevdf.rst",
-        ],
-    },
-    metrics: &[&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS],
+    method: include_str!("cost.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS])
 };
 
 const MECHANISMS: [HandoffMechanism; 5] = [

@@ -10,38 +10,12 @@ use super::super::partner::TokenPartner;
 use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: SWITCH_CROSS_CPU.id.as_str(),
     summary: "Remote wake-up of a process on another CPU",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Two processes pinned to two CPUs pass a token back and forth, as a byte over pipes or by a futex. Every \
-              round trip is timed alone, back to back with the others so that the partner notices no pause, \
-              so the distribution is that of single wake-ups, modes included; a value is \
-              half a round trip with nothing subtracted (half a clock pair, some 10 ns, is in it). Each CPU goes idle \
-              and is woken once per trip, if its idle loop lets it; a note gives this task's context switches by \
-              getrusage. The headline takes the samples as found, because the other CPU's state is part of the figure.",
-        prediction: "By a futex: as over pipes, for waking is most of it. Over pipes: none. It would be a switch on one \
-                     CPU, an inter-processor interrupt and an idle-state exit (in a virtual machine both through the \
-                     hypervisor), for which kelvin has no published costs. Unless the idle CPU polls, it is at least the \
-                     wake-up's share of a switch on one CPU.",
-        not_for: "The cost of a switch; wake-up latency on a busy CPU; a mean: if bimodal, no trip takes the mean.",
-        pitfalls: &[
-            "Waking an idle CPU takes longer the deeper its idle state, and so the longer it was idle: a busier \
-             machine can be faster. Modes are reported as such.",
-            "In a virtual machine an idle CPU is returned to the host, and waking it costs a VM exit and the host's \
-             own wake-up: tens of microseconds.",
-            "Unpinned, the scheduler sometimes pulls both tasks onto one CPU, and the figure flips by a factor of ten.",
-        ],
-        sources: &[
-            "perf bench sched pipe without pinning (tools/perf/bench/sched-pipe.c in the Linux source)",
-            "Linux kernel documentation, admin-guide/pm/cpuidle.rst",
-            "Linux kernel documentation, virt/guest-halt-polling.rst",
-        ],
-    },
-    metrics: &[&SWITCH_CROSS_CPU],
+    method: include_str!("cross_cpu.md"),
     cases: |_, _| words(&MECHANISMS),
     run,
     predict,
+    ..Probe::measure(&[&SWITCH_CROSS_CPU])
 };
 
 /// Mechanisms that wake the other CPU.

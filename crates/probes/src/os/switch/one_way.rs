@@ -14,31 +14,12 @@ use crate::cases::IncompleteCase;
 use crate::prelude::*;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: METRIC.id.as_str(),
     summary: "One-way wake-up of a process or a thread, on the same CPU and on another",
-    kind: ProbeKind::Study,
-    method: Method {
-        how: "The clock is read, then another task is woken, a process or a thread: by a byte in a pipe, by a futex or by a \
-              condition variable. That task reads the clock as soon as it runs, says what it read in memory that both \
-              share, and passes the token back, untimed. Each wake-up is timed alone, back to back with the \
-              others so that the woken task notices no pause; nothing is subtracted: the \
-              waking call, the switch, the end of the waiting call, and a clock pair. On one CPU the waking task has to \
-              stop first. On two CPUs the two readings are of two counters, which the kernel found to run together; a \
-              reading before its wake-up fails the round. A note gives the context switches by getrusage.",
-        prediction: "Half of the round trip measured in the same run: on one CPU over the same pipes, futex or \
-                     condition variable, within a factor of 1.5; on two CPUs os.switch.cross_cpu, within a factor of \
-                     two, a condition variable as the futex that it waits on.",
-        not_for: "A switch by itself: os.switch.cost subtracts the calls; the reaction of a busy machine.",
-        pitfalls: &[
-            "Counters of two CPUs that differ: half a round trip has no such error, and must be about the same.",
-            "The median of a bimodal distribution: waking an idle CPU depends on how deep it sleeps.",
-        ],
-        sources: &["An operating systems study of 2013 that published one direction: see the machine os-bench-2013"],
-    },
-    metrics: &[&METRIC],
+    method: include_str!("one_way.md"),
     cases,
     run,
     predict,
+    ..Probe::study(&[&METRIC])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

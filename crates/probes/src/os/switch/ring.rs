@@ -22,47 +22,12 @@ use crate::prelude::*;
 use crate::published;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: SWITCH_RING.id.as_str(),
     summary: "Switching among 2 to 96 processes, each with a working set of up to 64 KiB",
-    kind: ProbeKind::Measure,
-    method: Method {
-        how: "Processes on one CPU form a ring of pipes and pass one byte around. On receipt each increments a word in \
-              every 64-byte line of its own working set (a private, touched mapping of base pages), and passes the \
-              byte on. Whole laps are timed in batches, and in each batch as many writes, reads and passes over a \
-              working set are timed in one task with warm caches. The headline is the time of a lap divided by the \
-              processes, less the latter: a switch with its cache refills, as in lmbench's lat_ctx. The words are \
-              checked: they must have been incremented as often as the byte came by. The context switches of all \
-              processes are counted by getrusage, as a metric: at least one per pass, or the round fails; and up to \
-              two, because a task preempted while it wakes the next one must run again just to wait for the byte.",
-        prediction: "Switches of a pass: one between two processes, and among more between one and two. Without a \
-                     working set, of two processes one switch as measured by os.switch.cost, and of more as \
-                     many of them as a pass has (os.switch.ring.switches); of more than six, whose translations a CPU \
-                     does not keep (on x86-64 Linux gives it six address spaces at a time), up to twice that. With a working set, \
-                     as many processes without one, and the time of writing the set where all sets together lie, less that of \
-                     writing it where one lies, which is subtracted with the work: in L1 or L2 if they take two thirds of it, \
-                     else as mem.bandwidth.write has it for the outermost cache, or for memory. The work alone is that of \
-                     os.switch.channel_calls and a store to each line, one a cycle if the set fits L1, else as \
-                     mem.bandwidth.write has it for L2.",
-        not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
-                  ring is runnable at a time.",
-        pitfalls: &[
-            "Taking a pass for one switch: with more than two processes, wake-up preemption makes it up to two (divide \
-             by os.switch.ring.switches). With two processes the preempted task is the next to run anyway.",
-            "The subtracted work must be timed with warm caches: else the refill is subtracted too.",
-            "Working sets that share physical pages (never written after fork, or the zero page) are one set: here \
-             every process writes to its own.",
-            "With physically indexed caches the figure depends on a process's physical pages; every round has new \
-             ones.",
-        ],
-        sources: &[
-            "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx -s)",
-            "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
-        ],
-    },
-    metrics: &[&SWITCH_RING, &SWITCH_RING_CALLS, &SWITCH_RING_SWITCHES],
+    method: include_str!("ring.md"),
     cases,
     run,
     predict,
+    ..Probe::measure(&[&SWITCH_RING, &SWITCH_RING_CALLS, &SWITCH_RING_SWITCHES])
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
