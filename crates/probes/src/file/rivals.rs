@@ -19,7 +19,7 @@ use crate::program::{Program, run_alternating};
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
-    method: include_str!("cached.md"),
+    method: include_str!("rivals_cached.md"),
     cases: cached_cases,
     run: |bench, case| run(bench, case, PageCacheState::Cached, &RIVAL_COMPARISON_CACHED),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_CACHED_KELVIN),
@@ -28,7 +28,7 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
-    method: include_str!("direct.md"),
+    method: include_str!("rivals_direct.md"),
     cases: direct_cases,
     run: |bench, case| run(bench, case, PageCacheState::Direct, &RIVAL_COMPARISON_DIRECT),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),

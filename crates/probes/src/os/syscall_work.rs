@@ -34,43 +34,43 @@ const fn syscall_probe(
 }
 
 pub(crate) static READ_PROBE: Probe =
-    syscall_probe("A read of one byte from /dev/zero", include_str!("read.md"), &[&SYSCALL_READ], |bench, _| {
+    syscall_probe("A read of one byte from /dev/zero", include_str!("syscall_read.md"), &[&SYSCALL_READ], |bench, _| {
         let zero = File::open("/dev/zero")?;
         bench.time(&SYSCALL_READ, |count| Ok(syscall_loops::read_loop(zero.as_fd(), count)?))
     });
 
 pub(crate) static WRITE_PROBE: Probe =
-    syscall_probe("A write of one byte to /dev/null", include_str!("write.md"), &[&SYSCALL_WRITE], |bench, _| {
+    syscall_probe("A write of one byte to /dev/null", include_str!("syscall_write.md"), &[&SYSCALL_WRITE], |bench, _| {
         let null = File::options().write(true).open("/dev/null")?;
         bench.time(&SYSCALL_WRITE, |count| Ok(syscall_loops::write_loop(null.as_fd(), count)?))
     });
 
 pub(crate) static STAT_PROBE: Probe =
-    syscall_probe("stat of a file by its path", include_str!("stat.md"), &[&SYSCALL_STAT], |bench, _| {
+    syscall_probe("stat of a file by its path", include_str!("syscall_stat.md"), &[&SYSCALL_STAT], |bench, _| {
         bench.time(&SYSCALL_STAT, |count| Ok(syscall_loops::stat_loop(c"/dev/null", count)?))
     });
 
 pub(crate) static FSTAT_PROBE: Probe =
-    syscall_probe("fstat of an open file", include_str!("fstat.md"), &[&SYSCALL_FSTAT], |bench, _| {
+    syscall_probe("fstat of an open file", include_str!("syscall_fstat.md"), &[&SYSCALL_FSTAT], |bench, _| {
         let null = File::open("/dev/null")?;
         bench.time(&SYSCALL_FSTAT, |count| Ok(syscall_loops::fstat_loop(null.as_fd(), count)?))
     });
 
 pub(crate) static OPEN_CLOSE_PROBE: Probe = syscall_probe(
     "Opening a file by its path and closing it",
-    include_str!("open_close.md"),
+    include_str!("syscall_open_close.md"),
     &[&SYSCALL_OPEN_CLOSE],
     |bench, _| bench.time(&SYSCALL_OPEN_CLOSE, |count| Ok(syscall_loops::open_close_loop(c"/dev/null", count)?)),
 );
 
 pub(crate) static SELECT_PROBE: Probe = Probe {
     cases: |_, _| [MIN_DESCRIPTORS, 100].map(|count| Case::new().with_number(DESCRIPTORS, count)).into(),
-    ..syscall_probe("Polling descriptors with select", include_str!("select.md"), &[&SYSCALL_SELECT], select)
+    ..syscall_probe("Polling descriptors with select", include_str!("syscall_select.md"), &[&SYSCALL_SELECT], select)
 };
 
 pub(crate) static MMAP_MUNMAP_PROBE: Probe = syscall_probe(
     "mmap and munmap of untouched memory",
-    include_str!("mmap_munmap.md"),
+    include_str!("syscall_mmap_munmap.md"),
     &[&SYSCALL_MMAP_MUNMAP],
     |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(syscall_loops::mmap_munmap_loop(MAPPED_BYTES, count)?)),
 );
