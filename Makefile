@@ -92,7 +92,8 @@ charts-check: ## that what the report draws with was made from the script beside
 		|| { echo 'crates/report/assets/echarts.deflate.txt is not of this script: npm ci && npm run build in charts/' >&2; exit 1; }
 	@echo 'charts-check: echarts.deflate.txt is of the script beside it'
 
-links: ## that every file which the documents link to is there
+links: ## that every file which the documents link to is there, and every name in the guide
+	$(PYTHON) scripts/check-guide
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
 
 bench-check: ## that every benchmark starts, since what they share has changed under one before, that their arithmetic is right, and that the book has the kept results

@@ -112,7 +112,7 @@ pub enum Command {
     /// Explain how something is measured and predicted, its misuses, pitfalls and sources
     #[command(after_help = help!("explain"))]
     Explain(ExplainArgs),
-    /// Show by experiment what makes one figure what it is: measured with and without each possible cause, in turn
+    /// Show by experiment what causes one figure: measured with and without each possible cause, interleaved
     #[command(mut_arg("budget", |budget| budget.help(help!("why-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("why-rounds"))))]
     #[command(mut_arg("target", |target| target.hide(true)))]
@@ -122,7 +122,7 @@ pub enum Command {
     /// Show the facts about this machine and its hazards
     #[command(after_help = help!("machine"))]
     Machine(MachineArgs),
-    /// Show the settings that would quieten this machine; measure what each would change, apply or restore them
+    /// Show the settings that would reduce noise on this machine; measure the effect of each, apply or restore them
     #[command(after_help = help!("tune"))]
     Tune(TuneArgs),
     /// Render a stored run in any format
@@ -131,16 +131,16 @@ pub enum Command {
     /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
     #[command(after_help = help!("compare"))]
     Compare(CompareArgs),
-    /// Follow metrics over all stored runs of a machine: where they change for good, and what changed with them
+    /// Show metrics over all stored runs of a machine: lasting changes, and what changed at the same time
     #[command(after_help = help!("history"))]
     History(HistoryArgs),
-    /// Measure two settings of this machine, or two commands, in turn, and compare them
+    /// Compare two settings of this machine, or two commands, by interleaved measurements
     #[command(mut_arg("budget", |budget| budget.help(help!("ab-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("ab-rounds"))))]
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = help!("ab"))]
     Ab(Box<AbArgs>),
-    /// Watch this machine: every so often a short run within a share of one CPU; tell what becomes worse for good, once
+    /// Monitor this machine: short runs at an interval, within a share of one CPU; report each lasting regression once
     #[command(mut_arg("budget", |budget| budget.help(help!("watch-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("watch-rounds"))))]
     #[command(after_help = help!("watch"))]
@@ -288,13 +288,13 @@ pub struct RunArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
-    /// Also do the same work with other programs, where installed, in turn with kelvin: files with fio, dd, cat and
-    /// bw_file_rd, system calls and pipes with perf bench, TCP with iperf3; takes 3 minutes more (1 with --quick, 30 with
-    /// --thorough), of files alone 2 (40 s, 20 minutes)
+    /// Also do the same work with other programs, where installed, interleaved with kelvin: files with fio, dd, cat and
+    /// bw_file_rd, system calls and pipes with perf bench, TCP with iperf3; takes 3 minutes more (1 with --quick, 30
+    /// with --thorough), of files alone 2 (40 s, 20 minutes)
     #[arg(long)]
     pub rivals: bool,
-    /// Published machine to compare with, by id, or a file of an exported run, whose machine is judged with as one of its class;
-    /// repeatable [default in HTML: all published]
+    /// Published machine to compare with, by id, or a file of an exported run, whose machine becomes a reference of its
+    /// class; repeatable [default in HTML: all published]
     #[arg(long, value_name = "MACHINE")]
     pub compare_with: Vec<String>,
     /// Print all tables and conclusions instead of the first screen
@@ -307,7 +307,7 @@ pub struct RunArgs {
 pub struct StudyArgs {
     /// A study (below), or what a report names: an area, a probe, a metric, or any leading part of an id
     pub name: String,
-    /// Measure nothing: judge the published study of that name from its published figures, as text or with --json; there is load
+    /// Measure nothing: analyse the published study of that name, as text or with --json; there is one, load
     #[arg(long)]
     pub published: bool,
     /// Fewer points and rounds, 2 minutes at most; the report says so
@@ -345,8 +345,8 @@ pub struct AgentArgs {
     /// Maximum concurrent clients, 1 to 64
     #[arg(long, value_name = "N", default_value = "4", value_parser = number_between(1, 64))]
     pub clients: u32,
-    /// Let clients study a server of the files in this directory (`kelvin study load --peer`): meanwhile whoever reaches it can read
-    /// them, unencrypted by HTTP
+    /// Let clients study a server of the files in this directory (`kelvin study load --peer`): meanwhile anyone who can
+    /// reach it can read them, by unencrypted HTTP
     #[arg(long, value_name = "DIR")]
     pub serve: Option<PathBuf>,
 }
@@ -373,7 +373,7 @@ pub struct ListArgs {
     /// List the studies, which a plain run does not measure
     #[arg(long)]
     pub studies: bool,
-    /// List the figures that no formula predicts here from what is simpler, with what they are on other machines
+    /// List the metrics that no formula predicts here from simpler ones, with their values on other machines
     #[arg(long, conflicts_with = "studies")]
     pub primitives: bool,
     /// Print JSON
@@ -409,14 +409,15 @@ pub struct MachineArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("changes").args(["apply", "measure"]).multiple(true))]
 pub struct TuneArgs {
-    /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
-    /// an id
+    /// With --measure: what to measure under each change instead of what it affects: areas, probes, metrics, or any
+    /// leading part of an id
     #[arg(requires = "measure", conflicts_with = "restore")]
     pub names: Vec<String>,
-    /// Apply the quiet settings, after journalling the present ones
+    /// Apply the low-noise settings, after journalling the current ones
     #[arg(long, conflicts_with = "restore")]
     pub apply: bool,
-    /// Measure with and without each change, in turn, and say what it makes better or worse; with --apply, before it is applied
+    /// Measure with and without each change, interleaved, and report what becomes better or worse; with --apply, before
+    /// it is applied
     #[arg(long, conflicts_with = "restore")]
     pub measure: bool,
     /// With --measure: time for each change, such as 45s or 10m: what does not fit is left out [default: 1m, longer where the minimum of

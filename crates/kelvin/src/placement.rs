@@ -59,7 +59,7 @@ impl LocalMachine {
         let shares = undisturbed_shares(&alike, limit).context("cannot look at the CPUs that may be used")?;
         let Some(shares) = shares else {
             let why = match max_sampled_cpus(limit) {
-                0 => "the time of the run is too short for one",
+                0 => "the run is too short",
                 _ => "no state of the CPUs was steady",
             };
             let hazard = kelvin_machine::siblings_not_sampled(usual.cpu, why);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(
             hazard.summary,
             format!(
-                "CPU {} was taken without a look at who shares its core: the time of the run is too short for one",
+                "CPU {} was chosen without sampling the sibling threads of its core: the run is too short",
                 placement.cpu
             )
         );

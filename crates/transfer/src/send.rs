@@ -62,7 +62,7 @@ impl UnsentFile {
 pub struct SenderOptions {
     /// What both ends know.
     pub settings: SessionSettings,
-    /// Whether the next file waits until the receiver has this one in its place.
+    /// Whether the next file waits until the receiver has this one in place.
     pub acknowledge: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,

@@ -62,7 +62,7 @@ words! {
 }
 
 words! {
-    /// What lies between client and server.
+    /// Network between client and server.
     pub enum NetworkSetup: "between", "between client and server" {
         /// The loopback interface.
         Loopback = "loopback",

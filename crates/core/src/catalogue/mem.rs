@@ -177,7 +177,7 @@ pub const LATENCY_FLUSHED_BYTES: u64 = 64 << 20;
 /// Chains of dependent loads in random order, independent of each other.
 pub static LATENCY_PARALLEL: Metric = Metric::duration(
     "mem.latency.parallel",
-    "A load from memory, of so many independent chains of dependent loads followed at once",
+    "A load from memory, with a number of independent chains of dependent loads followed at once",
 )
 .with_axes([PageSize::AXIS, BYTES, CHAINS]);
 

@@ -254,7 +254,7 @@ pub static BANDWIDTH_UNIX: Metric =
 /// A round trip beside a saturating stream. No canary: on a CPU that a stream keeps busy it would measure the stream.
 pub static LOADED_ROUND_TRIP: Metric = as_found_metric(Metric::duration(
     "net.loaded",
-    "Round trip of 64 bytes to another process over TCP beside a saturating stream",
+    "Round trip of 64 bytes to another process over TCP during a saturating stream",
 ))
 .with_axes([PairPlacement::AXIS])
 .version(2)
@@ -273,12 +273,12 @@ pub static RIVALS_TCP: Metric =
 /// kelvin's.
 pub static RIVALS_TCP_KELVIN: Metric = rival_metric(
     "net.rivals.tcp.kelvin",
-    "Bytes per second of a local TCP stream of kelvin, in turn with another program",
+    "Bytes per second of a local TCP stream of kelvin, interleaved with another program",
 );
 /// The other program's.
 pub static RIVALS_TCP_OTHER: Metric = rival_metric(
     "net.rivals.tcp.other",
-    "Bytes per second of a local TCP stream of another program, in turn with kelvin",
+    "Bytes per second of a local TCP stream of another program, interleaved with kelvin",
 );
 
 /// Streams.

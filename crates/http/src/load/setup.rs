@@ -28,7 +28,7 @@ pub struct LoadSetup {
     pub warm_up: Duration,
     /// The measured time.
     pub duration: Duration,
-    /// Time after which an answer is no longer waited for.
+    /// Maximum time to wait for an answer.
     pub timeout: Duration,
     /// Seed of all that is drawn.
     pub seed: u64,

@@ -22,7 +22,7 @@ use crate::serve::stats_endpoint::STATS_PATH;
 use crate::sweep::error::{Error, Result};
 use crate::sweep::usage_delta::UsageDelta;
 
-/// Time after which an answer is no longer waited for.
+/// Maximum time to wait for an answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is asked whether this process is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -26,7 +26,7 @@ pub struct AbArgs {
     /// The command of B
     #[arg(long, value_name = "COMMAND", value_parser = command, requires = "a_cmd", conflicts_with = "b")]
     pub b_cmd: Option<String>,
-    /// Go on until every ratio is known to within this percentage, or the budget is over
+    /// Continue until every ratio is known to within this percentage, or the budget is spent
     #[arg(long, value_name = "PERCENT", value_parser = percent_up_to_50)]
     pub until: Option<f64>,
     /// Measure all points, not only those of a quick run

@@ -47,7 +47,7 @@ pub enum FileCommand {
     /// Write a new file by one method: rate, latencies, and how much of it is on the device
     #[command(after_help = help!("file-write"))]
     Write(WriteArgs),
-    /// Copy a file by one method: rate, system calls, what limited it, and the rate to be expected
+    /// Copy a file by one method: rate, system calls, what limited it, and the expected rate
     #[command(after_help = help!("file-copy"))]
     Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
@@ -278,7 +278,7 @@ pub struct DigestArgs {
     /// Maximum threads per file [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = number_between(1, 1024))]
     pub threads: Option<u32>,
-    /// Search again for the fastest way to read on these file systems, ignoring what was remembered
+    /// Search again for the fastest way to read on these file systems, ignoring the remembered choice
     #[arg(long)]
     pub rebuild_cache: bool,
     /// Also print on standard error how each file was read, and how fast

@@ -28,17 +28,18 @@ pub struct HistoryArgs {
     /// machine with another kernel or other settings
     #[arg(long, value_name = "IDENTITY")]
     pub machine: Option<String>,
-    /// Mode of the runs: quick, default, thorough, study or watch [default: the one that has most runs]
+    /// Mode of the runs: quick, default, thorough, study or watch [default: the one with the most runs]
     #[arg(long)]
     pub mode: Option<String>,
-    /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, what is news
+    /// Show only runs since then: a time back (30d, 12h, 8w), or a day in UTC (2026-10-01); with --alert, changes that
+    /// became known since then
     #[arg(long, value_name = "WHEN")]
     pub since: Option<Since>,
-    /// Look at the newest runs only, this many
+    /// Use only this many of the newest runs
     #[arg(long, value_name = "RUNS", default_value_t = DEFAULT_RUNS, value_parser = number_between(1, MAX_RUNS))]
     pub limit: u32,
-    /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,
-    /// or with the runs since --since; exit with status 1 if there is one
+    /// Print only the series with a regression of at least this percentage that became known with the last run, or with
+    /// the runs since --since; exit with status 1 if there is one
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent_up_to_50)]
     #[arg(conflicts_with = "output")]
     pub alert: Option<f64>,

@@ -26,37 +26,37 @@ const VERIFIED: &[Word<Verify>] =
 /// `kelvin load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// What is asked for, such as http://localhost:8080/index.html; with --files the server
+    /// URL to request, such as http://localhost:8080/index.html; with --files, the server
     #[arg(required_unless_present_any = ["files", "replay"])]
     pub url: Option<ServerUrl>,
     /// File with the path or URL of a file in each line
     #[arg(long, value_name = "LIST", conflicts_with = "replay")]
     pub files: Option<PathBuf>,
-    /// In which order: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
+    /// Order of requests: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
     pub pattern: AccessPattern,
-    /// Closed loop: this many users, of whom each waits for its answer and asks again, 1 to 100000; of several, such as 1,2,4,
-    /// one after the other [default: 1]
+    /// Closed loop: number of users, each of which sends its next request after the answer, 1 to 100000; several, such
+    /// as 1,2,4, run one after the other [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 100_000))]
     pub users: Vec<u32>,
-    /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
+    /// Think time of a user after each answer, such as 1s or 50ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
-    /// Open loop: this many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
-    /// after the users
+    /// Open loop: requests per second, independent of answers; several, such as 100,200, run one after the other, after
+    /// those of --users
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
-    /// How times between requests at a rate, or of thought, are distributed
+    /// Distribution of the times between requests of --rate, or of think times
     #[arg(long, value_parser = one_of(ARRIVALS), default_value = "constant", conflicts_with = "replay")]
     pub arrivals: TimeDistribution,
-    /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
+    /// Open loop: maximum connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     pub connections: Option<u32>,
-    /// Search the highest rate that keeps a response time without errors, such as p99:50ms, or with a share of them, such as
-    /// p99:50ms,errors:1%
+    /// Find the highest rate that meets a response time without errors, such as p99:50ms, or with a share of them, such
+    /// as p99:50ms,errors:1%
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
     pub slo: Option<LatencyObjective>,
-    /// Ask for what an access log (common or combined format) has, at its pace
+    /// Replay the requests of an access log (common or combined format) at its times
     #[arg(long, value_name = "LOG", requires = "url", conflicts_with_all = ["users", "rate", "verify", "warm_up"])]
     pub replay: Option<PathBuf>,
     /// With --replay: this many times as fast
@@ -66,13 +66,13 @@ pub struct LoadArgs {
     /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Time before that is left out [default: a tenth of it, 10s at most]
+    /// Time before the measurement that is left out [default: a tenth of it, 10s at most]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_warm_up")]
     pub warm_up: Option<Duration>,
-    /// Leave no time out
+    /// Measure from the first request on
     #[arg(long)]
     pub no_warm_up: bool,
-    /// Time after which an answer is no longer waited for
+    /// Maximum time to wait for an answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
     /// Compare bodies with the first of each file, or with those in --root: by their BLAKE3 hash, or only by their length
@@ -93,7 +93,7 @@ pub struct LoadArgs {
     /// Certificates (PEM) that https targets are checked by: of authorities, or that of the server itself [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Believe any certificate of an https target
+    /// Accept any certificate of an https target
     #[arg(long, conflicts_with = "ca")]
     pub insecure: bool,
     /// Random seed

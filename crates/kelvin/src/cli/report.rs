@@ -22,8 +22,8 @@ pub struct ReportArgs {
     /// Also write every figure as SVG and CSV into this directory
     #[arg(long, value_name = "DIR")]
     pub assets: Option<PathBuf>,
-    /// Published machine to compare with, by id, or a file of an exported run, whose machine is judged with as one of its class;
-    /// repeatable
+    /// Published machine to compare with, by id, or a file of an exported run, whose machine becomes a reference of its
+    /// class; repeatable
     #[arg(long, value_name = "MACHINE")]
     pub compare_with: Vec<String>,
     /// Print all tables and conclusions instead of the first screen

@@ -67,11 +67,11 @@ pub struct RunOptions {
     /// Directory for test files, on any file system
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Directory mounted from another machine, measured beside --dir; see `kelvin explain file.remote`
+    /// Directory mounted from another machine, measured in addition to --dir; see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
-    /// Size of the files of file.remote that are read over the network, such as 128M: written before the first round, however long that
-    /// takes, which is not part of the time [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
+    /// Size of the files of file.remote that are read over the network, such as 128M; they are written before the first
+    /// round, outside the budget [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
     #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
     pub remote_size: Option<u64>,
     /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
@@ -91,7 +91,7 @@ pub struct RunOptions {
     /// Limit on what all probes together may write to files
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = parse_bytes)]
     pub write_limit: u64,
-    /// CPU for single-CPU probes [default: the last, or one that is left alone more]
+    /// CPU for single-CPU probes [default: the last, or one with less interference]
     #[arg(long, value_name = "CPU", value_parser = whole_number::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
     /// Random seed [default: from the clock]

@@ -59,7 +59,7 @@ pub enum RunsCommand {
         #[arg(long)]
         with_private: bool,
     },
-    /// Give a run tags, or take them away
+    /// Add tags to a run, or remove them
     #[command(after_help = help!("runs-tag"))]
     Tag {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
@@ -71,7 +71,7 @@ pub enum RunsCommand {
         #[arg(long, value_name = "NAME", value_parser = kelvin_store::checked_tag_name)]
         remove: Vec<String>,
     },
-    /// Give a run a note, in place of the one that it has
+    /// Set the note of a run
     #[command(after_help = help!("runs-note"))]
     Note {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`

@@ -26,7 +26,7 @@ const CACHES: &[Word<CacheState>] = &[
     ("uncached", CacheState::Uncached, "On the disk: at least twice what the page cache may hold"),
 ];
 
-/// What lies between client and server on one host.
+/// Network between client and server on one host.
 const NETWORKS: &[Word<NetworkSetup>] = &[
     ("loopback", NetworkSetup::Loopback, "The loopback interface"),
     ("namespaces", NetworkSetup::Namespaces, "A link between two network namespaces; root only"),
@@ -43,7 +43,8 @@ const OWN_SERVER_OPTIONS: [&str; 9] =
 #[derive(Debug, Args)]
 #[command(next_help_heading = STUDY_LOAD_HEADING)]
 pub struct StudyLoadArgs {
-    /// Numbers of users, each visited --rounds times [default: 1 to the larger of 20 and three times the expected knee]
+    /// Numbers of users, each measured --rounds times [default: 1 to the larger of 20 and three times the expected
+    /// knee]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 10_000))]
     pub users: Vec<u32>,
     /// Mean think times, a sweep for each
@@ -52,7 +53,8 @@ pub struct StudyLoadArgs {
     /// Which files users ask for, a sweep for each [default: random]
     #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_parser = one_of(PATTERNS))]
     pub pattern: Vec<RequestPattern>,
-    /// Time of a step, one measurement of a number of users, that counts [default: what the budget leaves, and at least 25 requests]
+    /// Measured time of a step, which is one measurement of a number of users [default: what the budget leaves, and at
+    /// least 25 requests]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub step: Option<Duration>,
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
@@ -68,7 +70,7 @@ pub struct StudyLoadArgs {
     /// Bytes of each [default: 2MB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "peer")]
     pub file_size: Option<u64>,
-    /// What lies between client and server [default: loopback]
+    /// Network between client and server [default: loopback]
     #[arg(long, value_parser = one_of(NETWORKS), conflicts_with = "peer")]
     pub network: Option<NetworkSetup>,
     /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
@@ -88,10 +90,10 @@ pub struct StudyLoadArgs {
     /// With --url: file with the name of a file of that directory in each line, all of one size
     #[arg(long, value_name = "LIST", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub url_list: Option<PathBuf>,
-    /// With --url: file with the token for what that server uses
+    /// With --url: file with the token for that server's statistics
     #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub stats_token: Option<PathBuf>,
-    /// With --url: where that server tells what it uses, if not where it serves files
+    /// With --url: address of that server's statistics, if not the one that serves files
     #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub stats_address: Option<std::net::SocketAddr>,
 }

@@ -25,8 +25,8 @@ const LIFETIMES: &[Word<ConnectionLifetime>] = &[
 
 /// Whether a sender waits after each file.
 const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
-    ("none", false, "Nothing: all verdicts are collected at the end"),
-    ("per-file", true, "That the file is in its place"),
+    ("none", false, "No wait: all verdicts are collected at the end"),
+    ("per-file", true, "Until the file is in place"),
 ];
 
 /// `kelvin send`.
@@ -45,19 +45,19 @@ pub struct SendArgs {
     /// Do not encrypt the bytes of files; names and digests still are
     #[arg(long)]
     pub plain: bool,
-    /// By what the bytes of files above 64 KiB go: auto (what a first moment shows to be fastest), rw, mmap, sendfile, splice,
+    /// Method for the bytes of files above 64 KiB: auto (the fastest in a short trial), rw, mmap, sendfile, splice,
     /// zerocopy or uring; with --plain
     #[arg(long, requires = "plain", conflicts_with = "device", default_value = "auto")]
     pub method: AutoOr<SendMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
-    /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
+    /// Send from within the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
     #[arg(long, requires = "plain")]
     pub device: bool,
-    /// Send directories, with all that is below
+    /// Send directories and everything below them
     #[arg(short, long)]
     pub recursive: bool,
-    /// Send symbolic links below directories as links; else they are left out
+    /// Send symbolic links below directories as links; without this option they are skipped
     #[arg(long, requires = "recursive")]
     pub links: bool,
     /// Keep user and group by number; the receiver needs the right to set them
@@ -66,30 +66,30 @@ pub struct SendArgs {
     /// Keep extended attributes of the user's name space
     #[arg(long)]
     pub xattrs: bool,
-    /// Leave files as they are that have the same size and time of modification at the receiver
+    /// Skip files that have the same size and modification time at the receiver
     #[arg(long)]
     pub update: bool,
-    /// Flush all to the receiver's disk, before files get their names
+    /// Flush everything to the receiver's disk before files get their names
     #[arg(long)]
     pub sync: bool,
     /// Send at most this many bytes a second, such as 10MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
-    /// Send the blocks of large files over this many connections, 1 to 8; everything else goes over the first one. auto begins with one
-    /// and takes as many as the first seconds show to be fastest
+    /// Connections for the blocks of large files, 1 to 8; everything else goes over the first one. auto starts with one
+    /// and chooses the fastest number in the first seconds
     #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "wait", "buffer", "window"])]
     #[arg(default_value = "auto", value_parser = stream_count)]
     pub streams: AutoOr<u32>,
-    /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
+    /// One connection for all files, or a connection and handshake for each file, with a first one for everything else
     #[arg(long, value_parser = one_of(LIFETIMES), default_value = "persistent", conflicts_with = "device")]
     pub connection: ConnectionLifetime,
-    /// Whether the next file waits until the receiver has this one in its place
+    /// Whether the next file waits until the receiver has this one in place
     #[arg(long, value_parser = one_of(ACKNOWLEDGEMENTS), default_value = "none", action = ArgAction::Set)]
     pub ack: bool,
-    /// Name of what comes from standard input [default: stdin]
+    /// Name for the data from standard input [default: stdin]
     #[arg(long, value_name = "NAME")]
     pub name: Option<OsString>,
-    /// Send nothing, and say what would be sent
+    /// Send nothing; print what would be sent
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON
@@ -127,10 +127,10 @@ pub struct CallArgs {
     /// How a call waits for the socket: blocking, nonblocking (epoll), signal or uring; with --method
     #[arg(long, requires = "method", value_name = "HOW")]
     wait: Option<Mode>,
-    /// Most bytes of a call, 512 to 64M; with --method
+    /// Maximum bytes of a call, 512 to 64M; with --method
     #[arg(long, requires = "method", value_name = "BYTES", value_parser = parse_bytes)]
     buffer: Option<u64>,
-    /// Pages that are mapped at a time; with --method mmap
+    /// Pages mapped at a time; with --method mmap
     #[arg(long, requires = "method", value_name = "PAGES")]
     window: Option<usize>,
 }
@@ -206,10 +206,10 @@ fn stream_count(word: &str) -> Result<AutoOr<u32>, String> {
 /// `kelvin receive`.
 #[derive(Debug, Args)]
 pub struct ReceiveArgs {
-    /// Directory that files arrive in; - has one file go to standard output
+    /// Directory for received files; - writes one file to standard output
     #[arg(required_unless_present = "discard", conflicts_with = "discard")]
     pub dir: Option<PathBuf>,
-    /// Keep nothing of what arrives, to measure all but writing
+    /// Discard what arrives, to measure everything but writing
     #[arg(long)]
     pub discard: bool,
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
@@ -218,16 +218,16 @@ pub struct ReceiveArgs {
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// By what the bytes of files above 64 KiB come from `kelvin send --plain`: auto (what a first moment shows to be fastest), rw,
+    /// Method for the bytes of files above 64 KiB from `kelvin send --plain`: auto (the fastest in a short trial), rw,
     /// mmap, splice or uring
     #[arg(long, conflicts_with_all = ["device", "discard"], default_value = "auto")]
     pub method: AutoOr<ReceiveMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
-    /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
+    /// Receive within the kernel, by /dev/kelvin_receiver of kelvin's module
     #[arg(long)]
     pub device: bool,
-    /// End the connection of a sender of whom fewer bytes come in so much time for which this end waits, such as 1B/1h for one that
+    /// Close the connection of a sender that sends fewer bytes in this time of waiting, such as 1B/1h for one that
     /// pauses
     #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
     pub min_progress: MinProgress,

@@ -12,18 +12,18 @@ pub struct WhyArgs {
     /// The metric, by its whole id; `kelvin list` lists them
     #[arg(required_unless_present_any = ["causes", "gaps"])]
     pub metric: Option<String>,
-    /// Values of its axes that tell its cases apart, such as placement=two_cpus
+    /// Values of its axes that select a case, such as placement=two_cpus
     #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub case: Vec<(String, String)>,
-    /// Instead, one after the other, each figure of a stored run of this machine that is this many times worse than predicted or more,
-    /// of the points of a curve one
+    /// Instead, explain each figure of a stored run of this machine that is at least this many times worse than
+    /// predicted, one point of each curve
     #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = gap_factor)]
     #[arg(conflicts_with = "metric")]
     pub gaps: Option<f64>,
     /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file [default: last]
     #[arg(long, value_name = "RUN", requires = "gaps", conflicts_with_all = ["metric", "causes"])]
     pub run: Option<OsString>,
-    /// List the causes that are known, and how each is shown
+    /// List the known causes, and how each is tested
     #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
     pub causes: bool,
     /// How and where it is written

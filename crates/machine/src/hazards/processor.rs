@@ -28,13 +28,13 @@ pub fn busy_siblings(looked_at: &[(u32, f64)]) -> Option<Hazard> {
     let own = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
     let summary =
         format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{own}", percent(share));
-    Some(hazard("neighbours", severity, summary, CANARY_SOURCE))
+    Some(hazard("busy_siblings", severity, summary, CANARY_SOURCE))
 }
 
-/// That no such look was had at the CPU of a run, and why.
+/// The sibling threads of the CPU of a run were not sampled, and why.
 pub fn siblings_not_sampled(cpu: u32, why: &str) -> Hazard {
-    let summary = format!("CPU {cpu} was taken without a look at who shares its core: {why}");
-    hazard("neighbours_unseen", Severity::Note, summary, CANARY_SOURCE)
+    let summary = format!("CPU {cpu} was chosen without sampling the sibling threads of its core: {why}");
+    hazard("siblings_not_sampled", Severity::Note, summary, CANARY_SOURCE)
 }
 
 pub(super) fn governor(context: &HazardContext<'_>) -> Option<Hazard> {

@@ -18,7 +18,7 @@ pub(crate) static CAUSE: Cause = Cause {
     pitfalls: &[
         "A quota does not touch the median of operations that take microseconds: few of them meet its end. It touches what takes as \
          long as a period, and rates over many.",
-        "Real-time priority lifts a quota too, and a spinner uses it up: neither is tried beside one.",
+        "Real-time priority lifts a quota too, and a spinner uses it up: neither is tried together with one.",
     ],
     remedy: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
     affected: AffectedMetrics::AllWhere(|scene| scene.cpu_quota().is_some()),

@@ -12,7 +12,7 @@ pub(crate) static CAUSE: Cause = Cause {
     cost: "The writes of a round, which stay in memory until the kernel writes them back.",
     pitfalls: &[
         "It says what durability costs, not that it is not needed.",
-        "It is not told here what of it is the device's and what the file system's: set file.device.write_latency beside it.",
+        "The parts of the device and of the file system are not separated here: compare with file.device.write_latency.",
     ],
     remedy: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
             given",

@@ -31,7 +31,7 @@ pub(crate) static CAUSE: Cause = Cause {
     cost: "While a round under its control runs, the CPUs use power and, on a shared core, the other thread's time. /dev/cpu_dma_latency \
            needs root. Both end with the round, or with the process.",
     pitfalls: &[
-        "A spinner takes turns with what it keeps awake: a figure of one CPU that never goes idle must not move, and is measured beside it.",
+        "A spinner takes turns with what it keeps awake: a figure of one CPU that never goes idle must not move, and is measured as a control.",
         "What sysfs says of idle states is often wrong by ten times, and says nothing of the host.",
     ],
     remedy: "spin before sleeping (net.core.busy_poll for sockets), or keep both ends on one CPU",

@@ -14,7 +14,7 @@ pub(crate) static CAUSE: Cause = Cause {
           waits with a slack of 1 ns (PR_SET_TIMERSLACK), which the thread that waits chooses for itself.",
     cost: "The slack of the thread that is timed; it ends with its round.",
     pitfalls: &[
-        "A real-time thread has no slack, whatever was asked for: at real-time priority there is nothing to take away.",
+        "A real-time thread has no slack, whatever value was set: at real-time priority there is nothing to take away.",
         "A CPU that is interrupted all the time anyway ends waits early: then it takes less than its size.",
     ],
     remedy: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",

@@ -18,7 +18,7 @@ use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
 use crate::program::{Program, run_alternating};
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
-    summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
+    summary: "Reading from the page cache compared with fio, dd, cat and bw_file_rd, interleaved on the same file (--rivals)",
     method: include_str!("rivals_cached.md"),
     cases: cached_cases,
     run: |bench, case| run(bench, case, PageCacheState::Cached, &RIVAL_COMPARISON_CACHED),
@@ -27,7 +27,7 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
 };
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
-    summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
+    summary: "Reading past the page cache compared with fio and dd, interleaved on the same file (--rivals)",
     method: include_str!("rivals_direct.md"),
     cases: direct_cases,
     run: |bench, case| run(bench, case, PageCacheState::Direct, &RIVAL_COMPARISON_DIRECT),

@@ -9,7 +9,7 @@ use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::prelude::*;
 
 pub(super) static PROBE: Probe = Probe {
-    summary: "Round trip of a small message over TCP beside a saturating stream",
+    summary: "Round trip of a small message over TCP during a saturating stream",
     method: include_str!("loaded_rtt.md"),
     cases: |_, effort| words(if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL }),
     run,

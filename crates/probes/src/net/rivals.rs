@@ -16,7 +16,7 @@ use super::prelude::*;
 use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {
-    summary: "A local TCP stream by kelvin and by iperf3, in turn on the same CPUs (--rivals)",
+    summary: "A local TCP stream by kelvin and by iperf3, interleaved on the same CPUs (--rivals)",
     method: include_str!("rivals.md"),
     cases,
     run,

@@ -10,13 +10,13 @@ use super::prelude::*;
 use crate::memory::bandwidth;
 
 pub(super) static TCP: Probe =
-    stack_probe::<Tcp>("Sending and receiving over a local TCP connection with nobody to wake", &[&STACK_TCP]);
+    stack_probe::<Tcp>("Sending and receiving over a local TCP connection without waking a task", &[&STACK_TCP]);
 
 pub(super) static UDP: Probe =
-    stack_probe::<Udp>("Sending and receiving a datagram over loopback with nobody to wake", &[&STACK_UDP]);
+    stack_probe::<Udp>("Sending and receiving a datagram over loopback without waking a task", &[&STACK_UDP]);
 
 pub(super) static UNIX: Probe =
-    stack_probe::<Unix>("Sending and receiving over Unix sockets with nobody to wake", &[&STACK_UNIX]);
+    stack_probe::<Unix>("Sending and receiving over Unix sockets without waking a task", &[&STACK_UNIX]);
 
 const fn stack_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [&'static Metric]) -> Probe {
     Probe {

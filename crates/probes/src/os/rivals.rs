@@ -18,14 +18,14 @@ use crate::prelude::*;
 use crate::program::{Program, equal_speed, run_alternating};
 
 pub(super) static SYSCALL_PROBE: Probe = rival_probe(
-    "A null system call by kelvin and by perf bench, in turn on the same CPU (--rivals)",
+    "A null system call by kelvin and by perf bench, interleaved on the same CPU (--rivals)",
     include_str!("rivals_syscall.md"),
     &[&RIVALS_SYSCALL, &RIVALS_SYSCALL_KELVIN, &RIVALS_SYSCALL_OTHER],
     |bench, _| run(bench, &SYSCALL_COMPARISON),
 );
 
 pub(super) static PIPE_PROBE: Probe = rival_probe(
-    "A round trip over pipes by kelvin and by perf bench, in turn on the same CPU (--rivals)",
+    "A round trip over pipes by kelvin and by perf bench, interleaved on the same CPU (--rivals)",
     include_str!("rivals_pipe.md"),
     &[&RIVALS_PIPE, &RIVALS_PIPE_KELVIN, &RIVALS_PIPE_OTHER],
     |bench, _| run(bench, &PIPE_COMPARISON),

@@ -33,17 +33,25 @@ const fn syscall_probe(
     Probe { summary, method, run, predict, ..Probe::measure(metrics) }
 }
 
-pub(crate) static READ_PROBE: Probe =
-    syscall_probe("A read of one byte from /dev/zero", include_str!("syscall_read.md"), &[&SYSCALL_READ], |bench, _| {
+pub(crate) static READ_PROBE: Probe = syscall_probe(
+    "A read of one byte from /dev/zero",
+    include_str!("syscall_read.md"),
+    &[&SYSCALL_READ],
+    |bench, _| {
         let zero = File::open("/dev/zero")?;
         bench.time(&SYSCALL_READ, |count| Ok(syscall_loops::read_loop(zero.as_fd(), count)?))
-    });
+    },
+);
 
-pub(crate) static WRITE_PROBE: Probe =
-    syscall_probe("A write of one byte to /dev/null", include_str!("syscall_write.md"), &[&SYSCALL_WRITE], |bench, _| {
+pub(crate) static WRITE_PROBE: Probe = syscall_probe(
+    "A write of one byte to /dev/null",
+    include_str!("syscall_write.md"),
+    &[&SYSCALL_WRITE],
+    |bench, _| {
         let null = File::options().write(true).open("/dev/null")?;
         bench.time(&SYSCALL_WRITE, |count| Ok(syscall_loops::write_loop(null.as_fd(), count)?))
-    });
+    },
+);
 
 pub(crate) static STAT_PROBE: Probe =
     syscall_probe("stat of a file by its path", include_str!("syscall_stat.md"), &[&SYSCALL_STAT], |bench, _| {

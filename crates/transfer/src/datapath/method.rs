@@ -191,7 +191,7 @@ pub struct PathSetup<M> {
     pub mode: Mode,
     /// Bytes that one call moves at most, by every method.
     pub buffer: usize,
-    /// Pages that are mapped at a time, by the method `mmap`.
+    /// Pages mapped at a time, by the method `mmap`.
     pub window: usize,
     /// How long the peer may be silent.
     pub timeout: Duration,

@@ -84,7 +84,7 @@ pub static PAGE_READ: Metric =
 /// A page of the page cache written to. As the writes that it explains: samples count as found.
 pub static PAGE_WRITE: Metric = Metric::duration(
     "file.page_write",
-    "One pwrite of a byte in each of so many neighbouring pages, in memory and dirty",
+    "One pwrite of a byte in each of a number of adjacent pages, in memory and dirty",
 )
 .as_found()
 .with_axes([PAGES, AccessOrder::AXIS])

@@ -56,7 +56,7 @@ words! {
 
 /// A new file. It is written into memory, where write-back may meet it: samples count as found.
 pub static NEW_FILE: Metric =
-    disk_metric(Metric::duration("file.new", "Creating a file, writing so many bytes into it, and closing it"))
+    disk_metric(Metric::duration("file.new", "Creating a file, writing a number of bytes into it, and closing it"))
         .with_axes([FillMethod::AXIS, BLOCK, BYTES])
         .overhead(Overhead::ClockPair)
         .version(2);

@@ -90,7 +90,7 @@ pub static DEPTH_ACHIEVED: Metric = disk_metric(Metric::rate(
 /// Reading from a shared device.
 pub static CONTENTION: Metric = disk_metric(Metric::duration(
     "file.contention",
-    "One read past the page cache beside other reading threads, the mean over threads and round",
+    "One read past the page cache while other threads read, the mean over threads and round",
 ))
 .with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
 .version(3)
@@ -215,7 +215,7 @@ pub static TUNE_RATE: Metric = tune_metric(
 /// Like `TUNE_RATE`, over that of a plain program.
 pub static TUNE_GAIN: Metric = tune_metric(
     "file.tune.gain",
-    "That rate over pread of 128 KiB by one thread, in turn with it",
+    "That rate over pread of 128 KiB by one thread, interleaved with it",
     Unit::Ratio,
     Better::Higher,
 );

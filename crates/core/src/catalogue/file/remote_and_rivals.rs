@@ -60,7 +60,7 @@ pub static REMOTE_BLOCK: Metric =
 /// A block of a local one.
 pub static LOCAL_BLOCK: Metric = remote_block_metric(
     "file.remote.local",
-    "One block of 4 KiB read from the scratch directory, in turn with the remote one",
+    "One block of 4 KiB read from the scratch directory, interleaved with the remote one",
 );
 
 /// The share of a remote block that is the network.
@@ -117,8 +117,8 @@ pub static IDLE_TIME: Metric = disk_metric(Metric::duration(
 .needs(Need::IdleTime);
 
 const RATIO_SUMMARY: &str = "kelvin's rate of reading over another program's at the same work";
-const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
-const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
+const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, interleaved with another program";
+const OTHER_SUMMARY: &str = "Bytes per second that another program reads, interleaved with kelvin";
 
 const fn cached_rival_metric(id: &'static str, summary: &'static str) -> Metric {
     disk_metric(Metric::rate(id, summary)).with_axes([Rival::AXIS, BLOCK]).needs(Need::Rivals).version(2)

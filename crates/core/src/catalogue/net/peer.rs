@@ -187,5 +187,5 @@ pub static PEER_RTT: Metric = peer_metric(Metric::duration(
 /// A round trip beside a saturating stream.
 pub static PEER_LOADED: Metric = peer_metric(Metric::duration(
     "net.peer.loaded",
-    "Round trip of 64 bytes to a program on another host over TCP beside a saturating stream",
+    "Round trip of 64 bytes to a program on another host over TCP during a saturating stream",
 ));

@@ -5,8 +5,8 @@ use crate::{Metric, Need};
 use crate::catalogue::rivals::{Rival, RivalComparison, speed_ratio_metric};
 
 const RATIO_SUMMARY: &str = "How many times as fast kelvin does it as another program: the other's time over kelvin's";
-const KELVIN_SUMMARY: &str = "Time of one, by kelvin, in turn with another program";
-const OTHER_SUMMARY: &str = "Time of one, by another program, in turn with kelvin";
+const KELVIN_SUMMARY: &str = "Time of one, by kelvin, interleaved with another program";
+const OTHER_SUMMARY: &str = "Time of one, by another program, interleaved with kelvin";
 
 /// Both sides count as found, whatever happens meanwhile, and neither subtracts anything.
 const fn interleaved_metric(id: &'static str, summary: &'static str) -> Metric {

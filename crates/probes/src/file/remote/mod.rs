@@ -24,7 +24,7 @@ use super::read_ahead_model;
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
 pub(crate) static PROBE: Probe = Probe {
-    summary: "Small reads on a mounted directory of another machine beside the same on a local one (--remote DIR)",
+    summary: "Small reads on a mounted directory of another machine and on a local one (--remote DIR)",
     method: include_str!("remote.md"),
     cases,
     run,

@@ -10,7 +10,7 @@ use super::streams::{MESSAGE_BYTES, StreamSpec};
 use super::{connect_agent, describe_agent_side, describe_interfaces, probe_error};
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
+    summary: "Round trip of a small message to another host during a saturating stream (--peer HOST)",
     method: include_str!("loaded_rtt.md"),
     run,
     predict: |_, _, _| Err(NoPrediction::new("no host knows how deep the buffers of the network are")),
