@@ -39,18 +39,14 @@ pub(crate) static CAUSE: Cause = Cause {
     mechanisms: &[
         Mechanism::new("with the CPUs kept awake by spinners", AmountSource::Without(KEEP_AWAKE)),
         Mechanism {
-            how: "with /dev/cpu_dma_latency at 0",
-            source: AmountSource::Without(NO_IDLE_STATES),
             idle_in_guest: Some(
                 "it does nothing here: the kernel has no idle state to avoid, and the host halts the CPU",
             ),
-            is_substitute: false,
+            ..Mechanism::new("with /dev/cpu_dma_latency at 0", AmountSource::Without(NO_IDLE_STATES))
         },
         Mechanism {
-            how: "from 1 us to 1 ms of idleness before it",
-            source: AmountSource::Sweep([SHORT_GAP, LONG_GAP]),
-            idle_in_guest: None,
             is_substitute: true,
+            ..Mechanism::new("from 1 us to 1 ms of idleness before it", AmountSource::Sweep([SHORT_GAP, LONG_GAP]))
         },
     ],
     negative_control,

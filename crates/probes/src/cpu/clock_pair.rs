@@ -81,10 +81,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted
         )));
     }
     let cycles = |pick| published::published_cycles(facts, |core| core.source, pick);
-    let (first, second) = (
-        cycles(|core| core.counter_reads.map(|[first, _]| first))?,
-        cycles(|core| core.counter_reads.map(|[_, second]| second))?,
-    );
+    let first = cycles(|core| core.counter_reads.map(|[first, _]| first))?;
+    let second = cycles(|core| core.counter_reads.map(|[_, second]| second))?;
     let fence = cycles(|core| core.fence)?;
     let cycles = first.expr("rdtsc") + second.expr("rdtscp") + 3.0 * fence.expr("lfence");
     let pair = (cycles.within(SPREAD) / published::measured_frequency(facts)?)

@@ -72,12 +72,9 @@ fn selection_order(machine: &Machine) -> Vec<u32> {
     allowed.sort_unstable();
     let first = allowed[0];
     let thread = smt_siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
-    let near = last_level_cpus(machine)
-        .iter()
-        .find(|&&cpu| cpu != first && allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu));
-    let mut order = vec![first];
-    order.extend(thread);
-    order.extend(near);
+    let is_near = |&&cpu: &&u32| allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu);
+    let near = last_level_cpus(machine).iter().find(|cpu| **cpu != first && is_near(cpu)).copied();
+    let mut order: Vec<u32> = std::iter::once(first).chain(thread).chain(near).collect();
     let bits = allowed.len().next_power_of_two().trailing_zeros();
     let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
     order.extend(spread.filter_map(|place| allowed.get(place).copied()));

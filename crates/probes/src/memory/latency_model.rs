@@ -163,13 +163,6 @@ impl CacheModel {
         (near < far).then(|| ((far + translation - latency.value()) / (far - near), latency))
     }
 
-    /// The share of what the second level misses that the third does not hold: it is spread over its sets by a hash, and does not replace
-    /// the least recently used, of which a set larger than it that is passed in the same order again and again would find nothing.
-    fn third_level_miss_rate(&self, bytes: u64) -> f64 {
-        let third = self.own_third.as_ref().map(|(bytes, _)| *bytes).or(self.third);
-        third.map_or(1.0, |third| 1.0 - lru_held_share(bytes as f64 / third as f64))
-    }
-
     /// The share of the loads whose page the first or second TLB does not hold.
     fn tlb_miss_rate(&self, bytes: u64, which: usize) -> f64 {
         1.0 - (self.reach[which] as f64 / bytes as f64).min(1.0)
@@ -250,7 +243,11 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
     let known = CacheModel { own_third: known.guest_third_level(facts, case), ..known };
     let mut sum = LatencySum::new(facts, &known)?;
     let beyond_second = known.second_level_miss_rate(bytes, is_base);
-    let beyond_third = beyond_second * known.third_level_miss_rate(bytes);
+    // The third level is spread over its sets by a hash, and does not replace the least recently used: of a larger set that is passed in
+    // the same order again and again it would hold nothing.
+    let third = known.own_third.as_ref().map(|(bytes, _)| *bytes).or(known.third);
+    let third_misses = third.map_or(1.0, |third| 1.0 - lru_held_share(bytes as f64 / third as f64));
+    let beyond_third = beyond_second * third_misses;
     sum.add_level(LatencyLevel::Second, 1.0 - beyond_second)?;
     sum.add_level(LatencyLevel::Third, beyond_second - beyond_third)?;
     sum.add_level(LatencyLevel::Memory, beyond_third)?;

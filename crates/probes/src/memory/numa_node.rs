@@ -110,8 +110,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
     let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;
     let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
     let distant = published("distance", f64::from(distant), Unit::Count, DISTANCES);
-    let figure = if metric.id == NODE_LATENCY.id { local * (distant / own) } else { local * (own / distant) };
-    Ok(figure.within(SPREAD).derived("by distance"))
+    let ratio = if metric.id == NODE_LATENCY.id { distant / own } else { own / distant };
+    Ok((local * ratio).within(SPREAD).derived("by distance"))
 }
 
 const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";

@@ -45,8 +45,7 @@ fn time_fork(clock: Clock, cell: &SharedCell) -> ProbeResult<(u64, u64)> {
     child.wait_for_success()?;
     let reaped = clock.stop();
     let since = |moment: u64| moment.wrapping_sub(begun);
-    let reason = "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
-                               counters differ";
+    let reason = "the child's clock reading is outside the interval of its fork and exit: the CPUs' counters differ";
     fail_if(since(cell.get()) > since(reaped), reason)?;
     Ok((since(returned), since(cell.get())))
 }
@@ -81,8 +80,7 @@ fn describe_faults() -> ProbeResult<String> {
     let after = counted();
     let [child, parent] = [0, 1].map(|index| (after[index] - before[index]) as f64 / UNTIMED_FORKS as f64);
     Ok(format!(
-        "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by \
-                getrusage"
+        "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by getrusage"
     ))
 }
 

@@ -45,7 +45,12 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = required(RESIDENT.number_in(case), case)?;
     let pages = page_kind(case)?;
-    check_free_memory(bytes)?;
+    // Sizes that do not fit now are skipped, whatever was available when the run was planned.
+    let available = available_bytes(&std::fs::read_to_string("/proc/meminfo")?);
+    let available = available.or_fail("/proc/meminfo has no MemAvailable")?;
+    let [needed, free] = [bytes, available].map(units::bytes);
+    let reason = format!("needs {needed} of memory, more than half of the {free} available");
+    skip_if(bytes > available / 2, reason)?;
     let mut arena = Arena::populated(bytes as usize, pages)?;
     bench.note(check_pages(&arena, pages)?);
     bench.time_each([&PROCESS_FORK_RSS], |clock| {
@@ -57,15 +62,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
         Ok([returned.wrapping_sub(begun)])
     })?;
     check_pages(&arena, pages).map(drop)
-}
-
-/// Skips sizes that do not fit now, whatever was available when the run was planned.
-fn check_free_memory(bytes: u64) -> ProbeResult {
-    let information = std::fs::read_to_string("/proc/meminfo")?;
-    let available = available_bytes(&information).or_fail("/proc/meminfo has no MemAvailable")?;
-    let [needed, half] = [bytes, available].map(units::bytes);
-    let reason = format!("needs {needed} of memory, more than half of the {half} available");
-    skip_if(bytes > available / 2, reason)
 }
 
 fn available_bytes(meminfo: &str) -> Option<u64> {
