@@ -40,9 +40,9 @@ fn parameters(case: &Case) -> Option<(usize, kernels::CallPath)> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let (arguments, loop_of_calls) = parameters(case)
-        .and_then(|(arguments, via)| Some((arguments as u64, CallLoop::new(arguments, via)?)))
-        .or_fail(format!("there is no call loop for the case {case}"))?;
+    let (arguments, via) = required(parameters(case), case)?;
+    let loop_of_calls = required(CallLoop::new(arguments, via), case)?;
+    let arguments = arguments as u64;
     let argument_sum = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
@@ -55,7 +55,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let (arguments, _) = parameters(case).or_unpredicted(format!("there is no call loop for the case {case}"))?;
+    let (arguments, _) = required(parameters(case), case)?;
     if arguments > 0 {
         // The same call without arguments, or a cycle for each, whichever takes longer.
         let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;

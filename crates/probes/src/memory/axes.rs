@@ -62,7 +62,7 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> ProbeResult<Strin
 pub(super) fn check_all_huge(asked: u64, huge: u64) -> ProbeResult {
     let reason = format!(
         "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or transparent huge \
-             pages are off"
+         pages are off"
     );
     skip_if(huge < asked, reason)
 }

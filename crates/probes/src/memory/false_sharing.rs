@@ -58,8 +58,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     })?;
     partner.finish()?;
     let values = [counters.value(false), counters.value(true)];
-    fail_if(values != [total; 2], format!("the words hold {values:?} after {total} increments each"))?;
-    Ok(())
+    fail_if(values != [total; 2], format!("the words hold {values:?} after {total} increments each"))
 }
 
 /// Predicted range, factor either way, of what is no bound.

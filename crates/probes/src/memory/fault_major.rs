@@ -77,7 +77,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 fn time_single_faults(bench: &mut Bench<'_>, mut cold: ColdFile, order: &[usize], proof: &str) -> ProbeResult {
     let clock = bench.clock();
     let trial = cold.touch(clock, order[0], 1)?;
-    let read = cold.resident()?.iter().filter(|&&page| page).count();
+    let read = cold.mapping()?.resident(0, FILE_BYTES)?.iter().filter(|&&page| page).count();
     bench.note(format!(
         "{proof}; the first touch caused {} major faults and left {read} pages in memory",
         trial.major_faults
@@ -104,10 +104,9 @@ fn time_single_faults(bench: &mut Bench<'_>, mut cold: ColdFile, order: &[usize]
     let others = touches - single;
     let reason = format!(
         "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
-             time is not that of a major fault"
+         time is not that of a major fault"
     );
-    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, reason)?;
-    Ok(())
+    fail_if(others as f64 > MAX_MISCOUNT * touches as f64, reason)
 }
 
 /// Times rows of pages, each row in a file with nothing resident.
@@ -122,9 +121,8 @@ fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> ProbeRes
     ));
     bench.time_each([&FAULT_MAJOR], |clock| {
         cold.make_cold()?;
-        let row = rows.next().unwrap_or(0);
-        let touched = cold.touch_row(clock, row * row_bytes)?;
-        Ok([touched.ticks / ROW_PAGES as u64])
+        let touches = cold.touch_row(clock, rows.next().unwrap_or(0) * row_bytes)?;
+        Ok([touches.ticks / ROW_PAGES as u64])
     })
 }
 
@@ -169,10 +167,6 @@ impl ColdFile {
 
     fn mapping(&self) -> ProbeResult<&FileMapping> {
         self.mapping.as_ref().or_fail("the file is not mapped")
-    }
-
-    fn resident(&self) -> ProbeResult<Vec<bool>> {
-        Ok(self.mapping()?.resident(0, FILE_BYTES)?)
     }
 
     fn is_absent(&self, place: usize) -> ProbeResult<bool> {

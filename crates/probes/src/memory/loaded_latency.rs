@@ -152,7 +152,7 @@ fn find_uncached_size(
             None => {
                 let reason = format!(
                     "the load could not be shown to be memory's: {injectors} injectors of {} MiB each were faster than just after a \
-                         flush of the caches, so that these may serve them",
+                     flush of the caches, so that these may serve them",
                     own >> 20
                 );
                 skip_if(are_faster, reason)?;

@@ -66,8 +66,7 @@ const PAGE_BYTES: u64 = 4096;
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
-    let stride = required(STRIDE.number_in(case), case)?;
-    let bytes = required(BYTES.number_in(case), case)?;
+    let (stride, bytes) = (required(STRIDE.number_in(case), case)?, required(BYTES.number_in(case), case)?);
     let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
     if bytes < large_set(facts.machine()) {
         // Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.

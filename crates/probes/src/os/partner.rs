@@ -74,7 +74,7 @@ impl SwitchCounts {
         let per_trip = self.switches_per_trip();
         let reason = format!(
             "{} round trips had {} voluntary and {} involuntary context switches of this task: {per_trip:.2} each \
-                 instead of 1, so the time is not that of one switch each way",
+             instead of 1, so the time is not that of one switch each way",
             self.trips, self.voluntary, self.involuntary
         );
         fail_if(!(0.98..=most).contains(&per_trip), reason)

@@ -71,10 +71,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let of_partner = partner.finish()?;
     let reason = format!(
         "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
-             without a switch"
+         without a switch"
     );
-    fail_if(of_partner < 0.98, reason)?;
-    Ok(())
+    fail_if(of_partner < 0.98, reason)
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {

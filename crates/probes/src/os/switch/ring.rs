@@ -128,7 +128,7 @@ impl ProcessRing {
         let per_pass = switches as f64 / hand_overs as f64;
         let reason = format!(
             "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
-                 moved without switches"
+             moved without switches"
         );
         fail_if(per_pass < 0.98, reason)?;
         Ok(per_pass)
