@@ -17,7 +17,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::canary::CanaryReader;
 use crate::interference::InterferenceMonitor;
-use crate::probe::ProbeError;
+use crate::probe_error::ProbeError;
 use crate::protocol::{Extension, RoundRequest};
 use crate::setup::{AgentEndpoint, Setup, TcpOptions};
 use crate::worker_group::WorkerGroup;

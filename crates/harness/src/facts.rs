@@ -199,7 +199,7 @@ impl<'a> PredictionInputs<'a> {
     ) -> Result<Prediction, NoPrediction> {
         let first = self.references.filter(|references| references.prefers_proxy(metric, case));
         let without = || NoPrediction::new("the figure of other machines tells more than its formula");
-        match first.map(|references| references.predict_from_peers(self, metric, case, without())) {
+        match first.map(|references| self.predict_from_peers(references, metric, case, without())) {
             Some(Ok(prediction)) => return Ok(prediction),
             // Its proxy was not measured: by the formula it would have another prediction than where it was.
             Some(Err(reason)) if reason != without() => return Err(reason),
@@ -212,9 +212,20 @@ impl<'a> PredictionInputs<'a> {
             (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
             (Err(why), Some(_)) if self.inputs_seen.borrow().missing_reasons.contains(&why.0) => Err(why),
-            (Err(why), Some(references)) => references.predict_from_peers(self, metric, case, why),
+            (Err(why), Some(references)) => self.predict_from_peers(references, metric, case, why),
             (Err(why), None) => Err(why),
         }
+    }
+
+    fn predict_from_peers(
+        &self,
+        references: &ReferenceMachines,
+        metric: &Metric,
+        case: &Case,
+        why: NoPrediction,
+    ) -> Result<Prediction, NoPrediction> {
+        let measured = |metric: &Metric, case: &Case| self.measured(metric, case).ok().map(|input| input.value);
+        references.predict_from_peers((self.machine(), &measured), metric, case, why)
     }
 }
 

@@ -15,6 +15,7 @@ mod launcher;
 mod method;
 mod plan;
 mod probe;
+mod probe_error;
 mod probe_process;
 mod protocol;
 mod reference_machines;
@@ -33,7 +34,8 @@ pub use kelvin_core::MeasuredValue;
 pub use launcher::{ProbeRunner, RoundSpec};
 pub use method::Method;
 pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName, input_probes};
-pub use probe::{Effort, Probe, ProbeError, ProbeKind, prediction_records};
+pub use probe::{Effort, Probe, ProbeKind, prediction_records};
+pub use probe_error::ProbeError;
 pub use probe_process::run_probe_process;
 pub use reference_machines::{
     HeadlineTable, Proxy, ProxyCases, ReferenceHeadline, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use kelvin_core::{
-    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, SkipReason,
-    is_dotted_prefix,
+    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, is_dotted_prefix,
 };
 use serde::Serialize;
 
 use crate::bench::Bench;
 use crate::facts::PredictionInputs;
+use crate::probe_error::ProbeError;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields.
 #[derive(Debug, Serialize)]
@@ -122,31 +122,4 @@ pub enum Effort {
     Default,
     /// All there is.
     Thorough,
-}
-
-/// Why a probe stopped without readings. Both are results, shown with their reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProbeError {
-    /// It cannot be measured here: what is missing or needed.
-    Skip(SkipReason),
-    /// It went wrong.
-    Fail(String),
-}
-
-impl ProbeError {
-    /// It cannot be measured here, for this reason.
-    pub fn skip(reason: impl Into<String>) -> Self {
-        Self::Skip(SkipReason::new(reason))
-    }
-
-    /// It went wrong: what was being done, and the error.
-    pub fn fail(reason: impl Into<String>) -> Self {
-        Self::Fail(reason.into())
-    }
-}
-
-impl From<std::io::Error> for ProbeError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Fail(error.to_string())
-    }
 }

@@ -9,7 +9,8 @@ use kelvin_sys::{cpu, process};
 
 use crate::bench::Bench;
 use crate::clock;
-use crate::probe::{Probe, ProbeError};
+use crate::probe::Probe;
+use crate::probe_error::ProbeError;
 use crate::protocol::{RoundRequest, RoundResponse, encode_response};
 
 /// CPU time that a probe with real-time priority may use without sleeping.

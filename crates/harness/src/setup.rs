@@ -8,7 +8,7 @@ use std::path::Path;
 use kelvin_core::{ClockInfo, units};
 use serde::{Deserialize, Serialize};
 
-use crate::probe::ProbeError;
+use crate::probe_error::ProbeError;
 
 /// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
 /// the probe's process.

@@ -8,7 +8,7 @@ use kelvin_core::Canary;
 use kelvin_sys::cpu;
 
 use crate::canary::CanaryReader;
-use crate::probe::ProbeError;
+use crate::probe_error::ProbeError;
 
 /// A group of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
 pub(crate) struct WorkerGroup {

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use kelvin_core::{AxisWord, Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::probe::{Effort, Probe};
-
 /// A machine with its figures, kept as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceRecord {
@@ -104,17 +102,6 @@ impl ReferenceRules<'_> {
 pub struct SizedCases(pub(super) HashMap<Name, Vec<Case>>);
 
 impl SizedCases {
-    /// Those that a default run would measure on a machine.
-    pub fn from_default_run(probes: &[&Probe], rules: &ReferenceRules<'_>, machine: &Machine) -> Self {
-        let mut sizes = Self::default();
-        for metric in rules.sized_metrics {
-            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
-            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
-            sizes.0.entry(metric.id).or_default().extend(cases);
-        }
-        sizes
-    }
-
     /// Those of a plan.
     pub(super) fn from_plan(rules: &ReferenceRules<'_>, plan: &[PlannedMeasurement]) -> Self {
         let mut sizes = Self::default();

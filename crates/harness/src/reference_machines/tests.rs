@@ -1,7 +1,9 @@
 use kelvin_core::{Ceiling, Fact, MeasuredValue};
 
 use super::*;
-use crate::probe::{Effort, ProbeError, ProbeKind};
+use crate::facts::PredictionInputs;
+use crate::probe::{Effort, Probe, ProbeKind};
+use crate::probe_error::ProbeError;
 
 static CALL: Metric = Metric::duration("test.call", "A call");
 static TWICE: Metric = Metric::duration("test.twice", "Two calls");
