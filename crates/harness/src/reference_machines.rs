@@ -5,11 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kelvin_core::units::value_text;
-use kelvin_core::{
-    Calibration, Case, Input, Machine, Metric, Name, NoPrediction, PlannedMeasurement, Prediction, PredictionBasis,
-    Unit,
-};
-use kelvin_stats::{MachinePrediction, MachineRelation, mean, normal_quantile};
+use kelvin_core::{Calibration, Case, Input, Machine, Metric, Name, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_stats::{MachinePrediction, MachineRelation, mean};
 
 mod evaluation;
 mod reference_data;

@@ -1,5 +1,8 @@
 use kelvin_core::{Ceiling, Fact, MeasuredValue};
 
+use kelvin_core::PlannedMeasurement;
+use kelvin_stats::normal_quantile;
+
 use super::*;
 use crate::facts::PredictionInputs;
 use crate::probe::{Effort, Probe, ProbeKind};

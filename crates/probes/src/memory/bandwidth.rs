@@ -4,6 +4,8 @@
 //! It is the rate of the best loop for this processor. It must not be used for programs that access memory in another
 //! order, or as bus traffic: a line read only to be overwritten is not counted.
 
+mod model;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +21,6 @@ use kelvin_sys::kernels::bandwidth::{ArrayWindow, Arrays, BandwidthKernel, LOOP_
 use kelvin_sys::memory::PagePolicy;
 
 use super::axes::number;
-use super::bandwidth_model;
 use super::core_to_core::SETTLE_ROUND_TRIPS;
 use super::memory_budget::{
     allowed_cpu_count, data_caches, largest_working_set, last_level_bytes, memory_budget, second_level_bytes,
@@ -55,7 +56,7 @@ pub(crate) static PROBE: Probe = Probe {
     ],
     cases,
     run,
-    predict: bandwidth_model::predict,
+    predict: model::predict,
 };
 
 /// Working sets where the machine states no caches: within any current L1 and any current L2.

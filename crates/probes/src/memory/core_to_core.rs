@@ -10,7 +10,7 @@ use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
-use super::latency_model;
+use super::latency;
 use super::published::CORE_TO_CORE_LATENCIES;
 use crate::os::partner::TokenPartner;
 use crate::prelude::*;
@@ -168,7 +168,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (from, to) = (required_u32(FROM_CPU, case)?, required_u32(TO_CPU, case)?);
     let common = SharedLevel::between(machine, from, to);
     if common == Some(SharedLevel::Cache)
-        && let Some(levels) = latency_model::outer_cache_cases(machine)
+        && let Some(levels) = latency::model::outer_cache_cases(machine)
         && let [Ok(second), Ok(third)] = levels.map(|case| measured(facts, &LATENCY, &case))
     {
         // The way to that cache, from there to the other core, and back. L3 is no nearer than L2, whatever their noise.

@@ -3,11 +3,13 @@
 //! Each point is the latency of a load that no prefetcher can predict. It must not be used as the cost of independent
 //! loads, of which a core has many in flight.
 
+pub(super) mod model;
+
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
 use kelvin_sys::memory::PointerRing;
 
 use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
-use super::{latency_model, memory_budget};
+use super::memory_budget;
 use crate::prelude::*;
 
 /// Id of the probe and of its metric.
@@ -16,7 +18,7 @@ pub(crate) static PROBE: Probe = Probe {
     method: include_str!("latency.md"),
     cases,
     run,
-    predict: latency_model::predict,
+    predict: model::predict,
     ..Probe::measure(&[&LATENCY])
 };
 
@@ -116,7 +118,7 @@ fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let last_level = memory_budget::last_level_bytes(machine);
     let largest = largest_latency_set(machine);
     let fine = MIN_FINE_LIMIT.max(2 * last_level);
-    let outer = latency_model::outer_cache_cases(machine);
+    let outer = model::outer_cache_cases(machine);
     let powers = (MIN_SET.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
     let is_measured = |bytes: u64| {
         effort > Effort::Quick

@@ -2,14 +2,12 @@
 
 pub(crate) mod axes;
 pub(crate) mod bandwidth;
-mod bandwidth_model;
 pub(crate) mod core_to_core;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
 mod first_touch;
 pub(crate) mod latency;
-mod latency_model;
 mod loaded_latency;
 mod memcpy;
 pub(crate) mod memory_budget;

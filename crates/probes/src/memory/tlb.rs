@@ -7,7 +7,7 @@ use kelvin_core::catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
-use super::{latency_model, memory_budget};
+use super::{latency, memory_budget};
 use crate::prelude::*;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -53,9 +53,9 @@ fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) ->
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let count = required(TOUCHED_PAGES.number_in(case), case)?;
     if metric.id == TLB_PACKED.id {
-        return latency_model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
+        return latency::model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
     }
-    latency_model::one_line_per_page_latency(facts, measured(facts, &TLB_PACKED, case)?, count)
+    latency::model::one_line_per_page_latency(facts, measured(facts, &TLB_PACKED, case)?, count)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use kelvin_core::catalogue::load::hosts;
 use kelvin_core::catalogue::load::{ACCEPT_QUEUE, CACHE_HITS, CLIENT_MEMORY, NetworkSetup, SERVER_MEMORY};
 
-use super::sweep_tables::table_id;
 use super::*;
 
 /// Columns for which there is room next to the numbers of users in 80 columns of a terminal.
@@ -122,7 +121,7 @@ fn host_table(sweep: &Sweep, host: LoadHost) -> StudyTable {
     };
     let metrics = own.iter().map(|column| column.metric).chain(hosts::HOST_METRICS.iter().copied());
     StudyTable {
-        id: table_id(sweep, host.name()),
+        id: sweep.table_id(host.name()),
         title: format!("{} by users{}", title(host, NetworkSetup::of(&sweep.fixed)), sweep_suffix(&sweep.fixed)),
         columns: own.iter().map(|it| StudyColumn::new(it.label, it.metric.unit, main.contains(&it.label))).collect(),
         rows: sweep.loads.iter().map(row).collect(),

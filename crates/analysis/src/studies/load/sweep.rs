@@ -110,6 +110,12 @@ impl UserLoad {
 }
 
 impl Sweep {
+    /// The name of one of its tables, apart from those of the run's other sweeps.
+    pub(super) fn table_id(&self, what: &str) -> String {
+        let fixed = self.fixed.to_string().replace(' ', "-").replace('=', "_");
+        format!("{}.{what}.{fixed}", super::LOAD_STUDY)
+    }
+
     /// Mean think time, in seconds.
     pub fn think_seconds(&self) -> f64 {
         THINK_TIME.number_in(&self.fixed).unwrap_or(0) as f64 / 1e3

@@ -90,7 +90,7 @@ fn user_table(sweep: &Sweep) -> StudyTable {
     };
     let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&load::UTILISATION, &load::BUSY_TIME]);
     StudyTable {
-        id: table_id(sweep, "users"),
+        id: sweep.table_id("users"),
         title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.fixed)),
         columns: own.chain(predicted).chain(used).chain([busy]).collect(),
         rows: sweep.loads.iter().map(row).collect(),
@@ -111,7 +111,7 @@ fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
     ];
     let with = sweep_suffix(&sweep.fixed);
     Some(StudyTable::new(
-        table_id(sweep, "resources"),
+        sweep.table_id("resources"),
         format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
         columns.map(|(label, unit, is_main)| StudyColumn::new(label, unit, is_main)).into(),
         saturated.uses.iter().map(|usage| resource_row(&saturated, usage)).collect(),
@@ -129,12 +129,6 @@ fn resource_row(saturated: &SaturatedSweep<'_>, usage: &SaturationUse) -> StudyR
         capacity.and_then(|capacity| capacity.bytes).map(|value| Figure::without_interval(value, 1)),
     ];
     StudyRow { label: resource_name(resource_id(usage.resource)).to_owned(), cells }
-}
-
-/// The name of a table, apart from those of the run's other sweeps.
-pub(super) fn table_id(sweep: &Sweep, what: &str) -> String {
-    let fixed = sweep.fixed.to_string().replace(' ', "-").replace('=', "_");
-    format!("{}.{what}.{fixed}", super::LOAD_STUDY)
 }
 
 fn use_shares(load: &UserLoad, resource: Resource) -> Vec<f64> {

@@ -8,9 +8,8 @@ use kelvin_core::catalogue::cpu::LATENCY_LOAD;
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
 use kelvin_core::{Cache, CacheKind};
 
-use super::latency;
-use super::memory_budget::{allowed_cpu_count, data_caches};
-use super::published::{CACHE_LATENCIES, MEMORY_LATENCIES};
+use crate::memory::memory_budget::{allowed_cpu_count, data_caches};
+use crate::memory::published::{CACHE_LATENCIES, MEMORY_LATENCIES};
 use crate::prelude::*;
 use crate::published;
 
@@ -103,9 +102,9 @@ impl CacheModel {
         let (bytes, limit) = match level {
             LatencyLevel::Second => (beyond(self.first), self.second.0 / 2),
             LatencyLevel::Third => (beyond(self.second.0), self.third?),
-            LatencyLevel::Memory => return Some(latency::fewest_tlb_misses_case(machine)),
+            LatencyLevel::Memory => return Some(super::fewest_tlb_misses_case(machine)),
         };
-        (bytes <= limit).then(|| latency::base_page_case(bytes))
+        (bytes <= limit).then(|| super::base_page_case(bytes))
     }
 
     /// The share of the loads that the second level does not serve: where pages lie at random, lines that fall into a set together are more
@@ -126,7 +125,7 @@ impl CacheModel {
             return None;
         }
         let share_of = |bytes: u64| {
-            let may = bytes <= stated && latency::base_page_case(bytes) != *case;
+            let may = bytes <= stated && super::base_page_case(bytes) != *case;
             may.then(|| self.third_level_share(facts, bytes)).flatten()
         };
         let held_bytes = |bytes: u64, share: f64| {
@@ -154,7 +153,7 @@ impl CacheModel {
 
     /// The share of a set in base pages that the third level serves and memory does not.
     fn third_level_share(&self, facts: &PredictionInputs<'_>, bytes: u64) -> Option<(f64, Expr)> {
-        let latency = measured(facts, &LATENCY, &latency::base_page_case(bytes)).ok()?;
+        let latency = measured(facts, &LATENCY, &super::base_page_case(bytes)).ok()?;
         let mut sum = LatencySum::new(facts, self).ok()?;
         sum.add_translation(bytes).ok()?;
         let (near, far) = (sum.latency(LatencyLevel::Third).ok()?, sum.latency(LatencyLevel::Memory).ok()?);
@@ -215,7 +214,7 @@ fn set_size_for_held_share(share: f64) -> f64 {
 }
 
 /// The points at which L2 alone and L3 alone serve the loads, if both are there.
-pub(super) fn outer_cache_cases(machine: &Machine) -> Option<[Case; 2]> {
+pub(crate) fn outer_cache_cases(machine: &Machine) -> Option<[Case; 2]> {
     let known = CacheModel::new(machine).ok()?;
     Some([known.level_case(LatencyLevel::Second, machine)?, known.level_case(LatencyLevel::Third, machine)?])
 }
@@ -235,7 +234,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
         }
     }
     // The set of memory, or a larger one in such pages.
-    let memory = latency::fewest_tlb_misses_case(machine);
+    let memory = super::fewest_tlb_misses_case(machine);
     let is_as_large = BYTES.number_in(&memory).is_some_and(|memory_bytes| bytes >= memory_bytes);
     if is_as_large && PageSize::of(case) == PageSize::of(&memory) {
         return published_level_latency(facts, LatencyLevel::Memory);
@@ -258,16 +257,16 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
 }
 
 /// A load from this many bytes of adjacent lines.
-pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted {
+pub(crate) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted {
     if bytes <= CacheModel::new(facts.machine())?.first {
         return first_level_latency(facts);
     }
-    let latency = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
+    let latency = measured(facts, &LATENCY, &super::base_page_case(bytes))?;
     Ok(latency.within_share(TOLERANCE).derived("load of that set"))
 }
 
 /// A load from one line in each of this many base pages: as from adjacent lines, and what translation adds.
-pub(super) fn one_line_per_page_latency(facts: &PredictionInputs<'_>, adjacent: Expr, count: u64) -> Predicted {
+pub(crate) fn one_line_per_page_latency(facts: &PredictionInputs<'_>, adjacent: Expr, count: u64) -> Predicted {
     let known = CacheModel::new(facts.machine())?;
     let mut sum = LatencySum::new(facts, &known)?;
     (sum.low, sum.high) = (adjacent.value(), adjacent.value());
@@ -358,7 +357,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
         let point = self.caches.level_case(level, self.facts.machine());
         let point = point.or_unpredicted(format!("no working set is served by {} alone", level.name()))?;
         let measured = match level {
-            LatencyLevel::Memory => latency::untranslated_latency(self.facts)?,
+            LatencyLevel::Memory => super::untranslated_latency(self.facts)?,
             _ => measured(self.facts, &LATENCY, &point)?,
         };
         let bytes = BYTES.number_in(&point).unwrap_or(0);
@@ -563,7 +562,7 @@ mod tests {
             let facts = PredictionInputs::new(&machine, &measured);
             CacheModel::new(&machine)
                 .unwrap()
-                .guest_third_level(&facts, &latency::base_page_case(bytes))
+                .guest_third_level(&facts, &crate::memory::latency::base_page_case(bytes))
                 .map(|(bytes, _)| bytes)
         };
         let part = |times: f64| 150.0 - 136.0 * lru_held_share(times);

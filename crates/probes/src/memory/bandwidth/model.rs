@@ -7,9 +7,9 @@ use kelvin_core::catalogue::mem::{
 };
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
-use super::published::{CACHE_LATENCIES, CACHE_WIDTHS, CacheWidths};
-use super::{bandwidth, core_to_core, latency, parallel_chains};
+use crate::memory::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
+use crate::memory::published::{CACHE_LATENCIES, CACHE_WIDTHS, CacheWidths};
+use crate::memory::{core_to_core, latency, parallel_chains};
 use crate::prelude::*;
 use crate::published::measured_frequency;
 
@@ -74,12 +74,12 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         return Ok(line.within(LINE_BOUNCE_RANGE).derived("core to core"));
     }
     let bytes = required(BYTES.number_in(case), case)?;
-    let known = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
+    let known = super::MEASURED_OPERATIONS.iter().find(|(_, known)| known.id == metric.id);
     let &(operation, _) = known.or_unpredicted("this metric belongs to no operation")?;
     let level = SetLevel::of_set(facts.machine(), bytes)?;
     let of_one = match level {
-        SetLevel::Memory => bandwidth::memory_case(facts.machine()),
-        _ => bandwidth::one_cpu_case(bytes),
+        SetLevel::Memory => super::memory_case(facts.machine()),
+        _ => super::one_cpu_case(bytes),
     };
     let predicted = match MemoryCpus::of(case) {
         // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
@@ -107,7 +107,7 @@ fn one_cpu_rate(facts: &PredictionInputs<'_>, operation: Operation, level: SetLe
             Err(NoPrediction::new("what a non-temporal store waits for is not published"))
         }
         (Operation::NonTemporalWrite, _) => {
-            as_fast_as(facts, &BANDWIDTH_NTWRITE, &bandwidth::memory_case(machine), AROUND_CACHES)
+            as_fast_as(facts, &BANDWIDTH_NTWRITE, &super::memory_case(machine), AROUND_CACHES)
         }
         (Operation::Read | Operation::Write, SetLevel::First) => {
             let row = CACHE_WIDTHS.row(machine)?;
@@ -149,7 +149,7 @@ fn all_cpus_rate(
 ) -> Option<Prediction> {
     let rate = match (operation, level) {
         (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => {
-            let in_memory = bandwidth::all_cpus_memory_case(facts.machine())?;
+            let in_memory = super::all_cpus_memory_case(facts.machine())?;
             as_fast_as(facts, &BANDWIDTH_NTWRITE, &in_memory, AROUND_CACHES)
         }
         (Operation::Fill, SetLevel::Memory) => as_fast_as(facts, &BANDWIDTH_NTWRITE, case, FASTEST_STORES),
@@ -226,7 +226,7 @@ fn read_write_rate(facts: &PredictionInputs<'_>, operation: Operation, level: Se
 /// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
 /// Between the rate of memory and that of as many lines in flight, by Little's law.
 fn lines_in_flight_rate(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
-    let reading = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let reading = measured(facts, &BANDWIDTH_READ, &super::memory_case(facts.machine()))?;
     let far = latency::memory_latency(facts)?;
     let near = measured(facts, &LATENCY, &latency_case(required(BYTES.number_in(case), case)?))?;
     let rate = reading.clone().spanning(reading * far / near).source(LITTLES_LAW_SOURCE);
@@ -259,7 +259,7 @@ fn memory_read_rate(facts: &PredictionInputs<'_>) -> Predicted {
 /// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
 /// one leaves it.
 fn memory_write_rate(facts: &PredictionInputs<'_>, far: &Case, cpus: MemoryCpus) -> Predicted {
-    let near = bandwidth::second_level_case(facts.machine())?.with_word(cpus);
+    let near = super::second_level_case(facts.machine())?.with_word(cpus);
     let name = "reading each line from memory and writing it in L2, one after the other";
     sequential_rate(facts, far, (&BANDWIDTH_WRITE, &near), name)
 }
@@ -415,7 +415,8 @@ mod tests {
     }
 
     fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
-        let (operation, _) = bandwidth::MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
+        let (operation, _) =
+            crate::memory::bandwidth::MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
         peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
     }
 
