@@ -195,7 +195,8 @@ impl CountedTest<'_> {
             }
             TestSocket::Sending(stream) => {
                 let filler = vec![0x5a; BUFFER_BYTES];
-                self.move_stream(|| (&*stream).write(&filler))?;
+                let is_over = || self.is_over.load(Ordering::Relaxed);
+                self.move_stream(|| if is_over() { Ok(0) } else { (&*stream).write(&filler) })?;
             }
             TestSocket::Datagrams { socket, cookie, bytes } => self.receive_datagrams(socket, cookie, *bytes)?,
         }
@@ -203,10 +204,10 @@ impl CountedTest<'_> {
         Ok([used.user, used.system])
     }
 
-    /// Moves bytes of a stream by a call until its end. A client that does not read makes the call end after the time that a test may stand
-    /// still.
+    /// Moves bytes of a stream by a call until it moves none: what has arrived at the end of a test is still received. A client that does
+    /// not read makes the call end after the time that a test may stand still.
     fn move_stream(&self, mut call: impl FnMut() -> std::io::Result<usize>) -> Result<()> {
-        while !self.is_over.load(Ordering::Relaxed) {
+        loop {
             match call() {
                 Ok(0) => return Ok(()),
                 Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
@@ -214,7 +215,6 @@ impl CountedTest<'_> {
                 Err(error) => return Err(stream_error(self.limits)(error)),
             }
         }
-        Ok(())
     }
 
     /// Counts datagrams of this size. Only the first one is answered, should its answer have been lost.
