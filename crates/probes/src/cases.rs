@@ -5,11 +5,31 @@ use kelvin_harness::{Effort, ProbeError};
 
 /// A case without the value that a probe needs, or with one that it does not have.
 #[derive(Debug)]
-pub(crate) struct IncompleteCase(Case);
+pub(crate) struct IncompleteCase {
+    case: Case,
+    /// The words of which it needs one.
+    words: Option<String>,
+}
 
 /// A value of a case without which it can be neither measured nor predicted.
 pub(crate) fn required<T>(value: Option<T>, case: &Case) -> Result<T, IncompleteCase> {
-    value.ok_or_else(|| IncompleteCase(case.clone()))
+    value.ok_or_else(|| IncompleteCase { case: case.clone(), words: None })
+}
+
+/// A word of a case, which must be one of these.
+pub(crate) fn required_word<W>(word: Option<W>, words: &[W], case: &Case) -> Result<W, IncompleteCase>
+where
+    W: Copy + PartialEq + Into<AxisWord>,
+{
+    word.filter(|word| words.contains(word)).ok_or_else(|| {
+        let words = words.iter().map(|&word| word.into()).map(|word| format!("{}={}", word.axis(), word.word()));
+        let words = words.reduce(|list, word| format!("{list}, {word}"));
+        let list = words.map(|list| match list.rsplit_once(", ") {
+            Some((first, last)) => format!("{first} or {last}"),
+            None => list,
+        });
+        IncompleteCase { case: case.clone(), words: list }
+    })
 }
 
 /// A small number of a case, such as that of a CPU.
@@ -18,13 +38,16 @@ pub(crate) fn required_u32(axis: Axis, case: &Case) -> Result<u32, IncompleteCas
 }
 
 impl From<IncompleteCase> for ProbeError {
-    fn from(IncompleteCase(case): IncompleteCase) -> Self {
-        Self::fail(format!("there is nothing to measure for the case {case}"))
+    fn from(IncompleteCase { case, words }: IncompleteCase) -> Self {
+        Self::fail(match words {
+            Some(words) => format!("the case needs {words}, not {case}"),
+            None => format!("there is nothing to measure for the case {case}"),
+        })
     }
 }
 
 impl From<IncompleteCase> for NoPrediction {
-    fn from(IncompleteCase(case): IncompleteCase) -> Self {
+    fn from(IncompleteCase { case, .. }: IncompleteCase) -> Self {
         Self::new(format!("there is no formula for the case {case}"))
     }
 }

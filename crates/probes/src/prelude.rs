@@ -3,6 +3,6 @@
 pub(crate) use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 pub(crate) use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 
-pub(crate) use crate::cases::{AtEach, by_effort, numbers, required, required_u32, words};
+pub(crate) use crate::cases::{AtEach, by_effort, numbers, required, required_u32, required_word, words};
 pub(crate) use crate::formula::{Expr, fact, given, measured, published};
 pub(crate) use crate::reasons::{OrReason, Predicted, ProbeResult, fail_if, infallible, skip_if};

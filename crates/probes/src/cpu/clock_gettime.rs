@@ -31,7 +31,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let clock = match required(cpu::KernelClock::of(case), case)? {
+    let clock = match cpu::KernelClock::of(case).or_fail(format!("the case {case} names no clock"))? {
         cpu::KernelClock::Monotonic => KernelClock::Monotonic,
         cpu::KernelClock::MonotonicRaw => KernelClock::MonotonicRaw,
         cpu::KernelClock::MonotonicCoarse => KernelClock::MonotonicCoarse,

@@ -149,7 +149,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
-    let cpus = match required(MemoryCpus::of(case), case)? {
+    let cpus = match required_word(MemoryCpus::of(case), MemoryCpus::ALL, case)? {
         MemoryCpus::One => vec![bench.cpu()],
         MemoryCpus::All => bench.allowed_cpus().to_vec(),
     };

@@ -27,11 +27,11 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let places = match required(LinePlacement::of(case), case)? {
+    let places = match required_word(LinePlacement::of(case), LinePlacement::ALL, case)? {
         LinePlacement::Same => WordLayout::SameLine,
         LinePlacement::Separate => WordLayout::SeparateLines,
     };
-    let increment = match required(IncrementKind::of(case), case)? {
+    let increment = match required_word(IncrementKind::of(case), IncrementKind::ALL, case)? {
         IncrementKind::NonAtomic => Increment::Plain,
         IncrementKind::Atomic => Increment::Atomic,
     };

@@ -69,7 +69,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let kind = required(FaultPage::of(case), case)?;
+    let kind = required_word(FaultPage::of(case), FaultPage::ALL, case)?;
     let mut subject = FaultSubject::new(kind, bench)?;
     subject.warm_up(bench)?;
     let (mut expected, mut counted) = (0, 0);

@@ -38,7 +38,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = number(case, BYTES)?;
-    let pages = match required(RequestedPages::of(case), case)? {
+    let pages = match required_word(RequestedPages::of(case), RequestedPages::ALL, case)? {
         RequestedPages::Default => PagePolicy::Default,
         RequestedPages::Huge => PagePolicy::Huge,
     };

@@ -53,7 +53,7 @@ fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let tasks = required(TASK_COUNT.number_in(case).filter(|&count| count > 0), case)?;
-    let start: fn(u64) -> ProbeResult = match required(TaskKind::of(case), case)? {
+    let start: fn(u64) -> ProbeResult = match required_word(TaskKind::of(case), TaskKind::ALL, case)? {
         TaskKind::Threads => work_in_threads,
         TaskKind::Processes => work_in_processes,
     };

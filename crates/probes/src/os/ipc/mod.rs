@@ -3,7 +3,7 @@
 pub(super) mod bandwidth;
 pub(super) mod latency;
 
-use crate::cases::{IncompleteCase, required};
+use crate::cases::{IncompleteCase, required_word};
 use crate::reasons::ProbeResult;
 use kelvin_core::Case;
 use kelvin_core::catalogue::PairPlacement;
@@ -12,7 +12,7 @@ use kelvin_harness::Bench;
 
 /// The CPU of the partner.
 pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> ProbeResult<u32> {
-    match required(PairPlacement::of(case), case)? {
+    match required_word(PairPlacement::of(case), PairPlacement::ALL, case)? {
         PairPlacement::SameCpu => Ok(bench.cpu()),
         PairPlacement::TwoCpus => bench.partner_cpu(),
     }
@@ -22,5 +22,5 @@ pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> ProbeResult<u32> {
 const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechanism::Unix, HandoffMechanism::Futex];
 
 fn mechanism_of(case: &Case) -> Result<HandoffMechanism, IncompleteCase> {
-    required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)
+    required_word(HandoffMechanism::of(case), &MECHANISMS, case)
 }

@@ -77,7 +77,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    let mechanism = required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)?;
+    let mechanism = required_word(HandoffMechanism::of(case), &MECHANISMS, case)?;
     let task = required(HandoffTask::of(case), case)?;
     let is_published = task == HandoffTask::Process && mechanism == HandoffMechanism::Pipe;
     // Yields without a switch are part of a pass.

@@ -22,7 +22,7 @@ pub(in crate::os) static PROBE: Probe = Probe {
 const MECHANISMS: [HandoffMechanism; 2] = [HandoffMechanism::Pipe, HandoffMechanism::Futex];
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
-    let mechanism = required(HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism)), case)?;
+    let mechanism = required_word(HandoffMechanism::of(case), &MECHANISMS, case)?;
     let mut partner = TokenPartner::start(mechanism, HandoffTask::Process, bench.partner_cpu()?)?;
     let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));

@@ -33,9 +33,8 @@ const MECHANISMS: [HandoffMechanism; 3] = [HandoffMechanism::Pipe, HandoffMechan
 
 /// The case's task, mechanism and placement.
 fn parse_case(case: &Case) -> Result<(HandoffTask, HandoffMechanism, PairPlacement), IncompleteCase> {
-    let mechanism = HandoffMechanism::of(case).filter(|mechanism| MECHANISMS.contains(mechanism));
-    let (task, placement) = (required(HandoffTask::of(case), case)?, required(PairPlacement::of(case), case)?);
-    Ok((task, required(mechanism, case)?, placement))
+    let mechanism = required_word(HandoffMechanism::of(case), &MECHANISMS, case)?;
+    Ok((required(HandoffTask::of(case), case)?, mechanism, required(PairPlacement::of(case), case)?))
 }
 
 /// Untimed round trips under the counters.
