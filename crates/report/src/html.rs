@@ -2,6 +2,7 @@
 
 mod csp;
 mod detail;
+pub(crate) mod elements;
 mod figure;
 mod findings;
 mod group;
@@ -17,6 +18,8 @@ use std::io;
 
 use kelvin_core::Unit;
 use serde::Serialize;
+
+pub(crate) use elements::{cells, definition_list, scrollable};
 
 use crate::escape::{HtmlPiece, Markup, html};
 use crate::figures::{AxisKind, Drawing, Figure, Heat, SeriesRole, figures_of_sections, safe_file_name};
@@ -225,12 +228,6 @@ pub(crate) fn list(class: &str, items: impl IntoIterator<Item = impl HtmlPiece>)
     if items.is_empty() { items } else { html!("<ul class=\"{}\">{}</ul>", class, items) }
 }
 
-/// Terms and descriptions.
-pub(crate) fn definition_list<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
-    let pairs: Markup = pairs.into_iter().map(|(term, text)| html!("<dt>{}</dt><dd>{}</dd>", term, text)).collect();
-    html!("<dl class=\"terms\">{}</dl>", pairs)
-}
-
 /// A table of data.
 pub(crate) struct DataTable<'a> {
     /// What the box is called in which it scrolls where it is wider than the page.
@@ -268,11 +265,6 @@ pub(crate) fn table_row<C: HtmlPiece>(head: impl HtmlPiece, figures: impl IntoIt
     html!("<tr><th>{}</th>{}</tr>", head, cells(figures))
 }
 
-/// Cells of a table.
-pub(crate) fn cells<C: HtmlPiece>(cells: impl IntoIterator<Item = C>) -> Markup {
-    cells.into_iter().map(|cell| html!("<td>{}</td>", cell)).collect()
-}
-
 /// A cell of words among figures.
 fn text_cell(text: impl HtmlPiece) -> Markup {
     html!("<td class=\"text\">{}</td>", text)
@@ -296,9 +288,4 @@ pub(crate) fn folded_data(summary: &str, table: Markup) -> Markup {
 /// A part that a reader opens.
 pub(crate) fn folded(summary: impl HtmlPiece, body: Markup) -> Markup {
     html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary, body)
-}
-
-/// A table of data that scrolls within its own box where it is wider than the page.
-pub(crate) fn scrollable(label: &str, table: Markup) -> Markup {
-    html!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>", label, table)
 }

@@ -10,6 +10,7 @@ use kelvin_core::{Name, Reference, Run};
 
 pub mod assets;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV needs fewer of its columns than Parquet"))]
+mod axis;
 mod columns;
 pub mod compare;
 pub mod csv;

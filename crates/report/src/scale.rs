@@ -3,7 +3,7 @@
 use kelvin_core::Unit;
 use serde::{Serialize, Serializer};
 
-use crate::figures::{AxisKind, FigureAxis, Sig6};
+use crate::axis::{AxisKind, FigureAxis, Sig6};
 
 /// Distance of zero below the smallest positive value of a logarithmic axis: one binary step.
 const ZERO_STEP: f64 = 2.0;

@@ -17,11 +17,10 @@ use kelvin_core::{RunStatus, Severity};
 
 use crate::published::published_comparisons;
 use crate::sections::{Section, SectionEntry, sections};
-use crate::text::{clean, display_width, wrap};
+use crate::text::{clean, display_width, pad_right, wrap};
 use crate::{Render, Report, labels, rivals, study_tables};
 
 pub(crate) use first_screen::ladder_lines;
-pub use first_screen::{FirstScreen, MAX_SCREEN_LINES};
 pub(crate) use study_screen::{leading_conclusions, study_title};
 pub use text_plot::plot_lines;
 
@@ -32,6 +31,57 @@ const MAX_WIDTH: usize = 1000;
 
 /// The mark that distinguishes a command from advice in words.
 const PROMPT: &str = "$ ";
+
+/// Lines of the screen, at most.
+pub const MAX_SCREEN_LINES: usize = 60;
+
+/// The first screen of a run; of a run that has none, all its tables.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstScreen<'a> {
+    /// Its width and colours.
+    pub terminal: Terminal,
+    /// Whether characters other than ASCII are shown.
+    pub unicode: bool,
+    /// Whether the tables of what was measured follow.
+    pub tables: bool,
+    /// Where more is: a command or a file, and what it has.
+    pub more: &'a [(String, String)],
+}
+
+impl Render for FirstScreen<'_> {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let lines = match &report.analysis.overview {
+            Some(screen) => first_screen::ScreenDrawing { options: *self, report, screen }.lines(),
+            None if is_study(report) => study_screen::StudyScreen { options: *self, report }.lines(),
+            None => return self.terminal.render(report, out),
+        };
+        let lines: Vec<String> = lines.iter().map(|line| line.trim_end().to_owned()).collect();
+        let page = self.terminal.page(&lines);
+        out.write_all(if self.unicode { page } else { first_screen::to_ascii(&page) }.as_bytes())?;
+        let asked = if self.tables && report.analysis.overview.is_some() { sections(report) } else { Vec::new() };
+        let asked = sections_by_purpose(&asked, false);
+        self.terminal.write(&asked.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
+    }
+}
+
+impl FirstScreen<'_> {
+    /// Where more is, a line each below a blank one; nothing where it is nowhere.
+    pub(super) fn more_lines(&self) -> Vec<String> {
+        if self.more.is_empty() {
+            return Vec::new();
+        }
+        let widest = self.more.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
+        let line = |(command, what): &(String, String)| {
+            let both = format!("{}   {}", pad_right(&clean(command), widest), clean(what));
+            if display_width(&both) > self.terminal.width().min(first_screen::MAX_WIDTH) {
+                clean(command)
+            } else {
+                both
+            }
+        };
+        std::iter::once(String::new()).chain(self.more.iter().map(line)).collect()
+    }
+}
 
 /// Column widths of the comparisons with a published machine.
 const HERE_WIDTH: usize = 24;

@@ -1,24 +1,19 @@
 //! The first screen: at most 60 lines of 80 columns that say what the machine is, how long it takes for what, what stands out, and
 //! what to do first.
 
-use std::io;
-
 use kelvin_core::{
     Estimate, MissingFigures, MissingReason, Overview, OverviewFigure, PredictionVerdict, RateRow, Remedy, RunStatus,
     Rung,
 };
 
-use super::study_screen::StudyScreen;
-use super::{PROMPT, Terminal, TextStyle, is_study, sections_by_purpose};
+use super::text_plot::{centred_labels, column_of};
+use super::{FirstScreen, MAX_SCREEN_LINES, PROMPT, Terminal, TextStyle};
 use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
-use crate::sections::sections;
 use crate::text::{clean, display_width, pad_right, wrap};
-use crate::{Render, Report, labels};
+use crate::{Report, labels};
 
-/// Lines of the screen, at most.
-pub const MAX_SCREEN_LINES: usize = 60;
 /// Widest screen: in a wider one the eye loses the line between a name and its figure.
-const MAX_WIDTH: usize = 100;
+pub(super) const MAX_WIDTH: usize = 100;
 
 /// Most lines of what could otherwise fill the screen: the machine's description, remedies, names without figures.
 const MAX_HEADER_LINES: usize = 4;
@@ -40,19 +35,6 @@ const MIN_AXIS_WIDTH: usize = 20;
 /// Columns of the name of a rate.
 const RATE_WIDTH: usize = 18;
 
-/// The first screen of a run; of a run that has none, all its tables.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstScreen<'a> {
-    /// Its width and colours.
-    pub terminal: Terminal,
-    /// Whether characters other than ASCII are shown.
-    pub unicode: bool,
-    /// Whether the tables of what was measured follow.
-    pub tables: bool,
-    /// Where more is: a command or a file, and what it has.
-    pub more: &'a [(String, String)],
-}
-
 /// The marks of a ladder.
 #[derive(Clone, Copy, Debug)]
 struct MarkSet {
@@ -72,37 +54,6 @@ const UNICODE_MARKS: MarkSet =
 
 const ASCII_MARKS: MarkSet =
     MarkSet { grid: ':', class: '.', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
-
-impl Render for FirstScreen<'_> {
-    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let lines = match &report.analysis.overview {
-            Some(screen) => ScreenDrawing { options: *self, report, screen }.lines(),
-            None if is_study(report) => StudyScreen { options: *self, report }.lines(),
-            None => return self.terminal.render(report, out),
-        };
-        let lines: Vec<String> = lines.iter().map(|line| line.trim_end().to_owned()).collect();
-        let page = self.terminal.page(&lines);
-        out.write_all(if self.unicode { page } else { to_ascii(&page) }.as_bytes())?;
-        let asked = if self.tables && report.analysis.overview.is_some() { sections(report) } else { Vec::new() };
-        let asked = sections_by_purpose(&asked, false);
-        self.terminal.write(&asked.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
-    }
-}
-
-impl FirstScreen<'_> {
-    /// Where more is, a line each below a blank one; nothing where it is nowhere.
-    pub(super) fn more_lines(&self) -> Vec<String> {
-        if self.more.is_empty() {
-            return Vec::new();
-        }
-        let widest = self.more.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
-        let line = |(command, what): &(String, String)| {
-            let both = format!("{}   {}", pad_right(&clean(command), widest), clean(what));
-            if display_width(&both) > self.terminal.width().min(MAX_WIDTH) { clean(command) } else { both }
-        };
-        std::iter::once(String::new()).chain(self.more.iter().map(line)).collect()
-    }
-}
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
 pub(crate) fn to_ascii(text: &str) -> String {
@@ -129,10 +80,10 @@ pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Overview) -> Vec<String
 }
 
 /// A screen that is drawn.
-struct ScreenDrawing<'a> {
-    options: FirstScreen<'a>,
-    report: &'a Report<'a>,
-    screen: &'a Overview,
+pub(super) struct ScreenDrawing<'a> {
+    pub(super) options: FirstScreen<'a>,
+    pub(super) report: &'a Report<'a>,
+    pub(super) screen: &'a Overview,
 }
 
 impl ScreenDrawing<'_> {
@@ -148,7 +99,7 @@ impl ScreenDrawing<'_> {
         self.options.terminal.paint(paint, text)
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let (head, rates) = (self.head(), self.screen.rates.iter().flat_map(|row| self.rate(row)).collect::<Vec<_>>());
         let mut after = self.remedies();
         if let Some(precision) = labels::precision(self.report.analysis) {
@@ -422,24 +373,6 @@ const MAX_SHORT_TEXT: usize = 12;
 /// Whether a figure, or why there is none, stands behind the axis.
 fn is_short(figure: &OverviewFigure) -> bool {
     figure.drawn_value().is_some() || display_width(&figure.text) <= MAX_SHORT_TEXT
-}
-
-/// Labels in a line, each centred on its column and none beyond an end; one that would touch the label before it is left out.
-pub(super) fn centred_labels(labels: impl Iterator<Item = (usize, String)>, end: usize) -> String {
-    let mut line = String::new();
-    for (column, label) in labels {
-        let size = display_width(&label);
-        let from = column.saturating_sub(size / 2).min(end.saturating_sub(size));
-        if line.is_empty() || from > display_width(&line) {
-            line = pad_right(&line, from) + &label;
-        }
-    }
-    line
-}
-
-/// Which of this many columns a share of the axis is.
-pub(super) fn column_of(share: f64, width: usize) -> usize {
-    (share.clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
 }
 
 #[cfg(test)]

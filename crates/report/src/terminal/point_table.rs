@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kelvin_analysis::wording::verdict_word;
 use kelvin_core::{AxisScale, Case, Unit, Value};
 
-use super::first_screen::column_of;
+use super::text_plot::column_of;
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;
 use crate::scale::{min_max, share_between};

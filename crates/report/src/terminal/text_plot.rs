@@ -1,10 +1,9 @@
 //! A plot in characters: lines of markers between two axes.
 
-use super::first_screen::{centred_labels, column_of};
 use crate::figures::{Plot, Point};
 use crate::plot_layout::PlotLayout;
 use crate::scale::AxisScaling;
-use crate::text::{clean, display_width, pad_left};
+use crate::text::{clean, display_width, pad_left, pad_right};
 
 /// Lines of text between the axes.
 const PLOT_ROWS: usize = 15;
@@ -71,6 +70,24 @@ fn draw_lines(picture: &PlotLayout<'_>, width: usize) -> Vec<Vec<char>> {
         }
     }
     rows
+}
+
+/// Which of this many columns a share of the axis is.
+pub(super) fn column_of(share: f64, width: usize) -> usize {
+    (share.clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
+}
+
+/// Labels in a line, each centred on its column and none beyond an end; one that would touch the label before it is left out.
+pub(super) fn centred_labels(labels: impl Iterator<Item = (usize, String)>, end: usize) -> String {
+    let mut line = String::new();
+    for (column, label) in labels {
+        let size = display_width(&label);
+        let from = column.saturating_sub(size / 2).min(end.saturating_sub(size));
+        if line.is_empty() || from > display_width(&line) {
+            line = pad_right(&line, from) + &label;
+        }
+    }
+    line
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use kelvin_analysis::wording::explanation::{ExplanationRow, ExplanationText, wor
 use kelvin_core::Explanation;
 
 use crate::escape::{Markup, html};
+use crate::html::elements::{cells, definition_list, scrollable};
 use crate::html::page_shell::PageShell;
-use crate::html::{cells, definition_list, scrollable};
 use crate::svg::waterfall::Waterfall;
 
 const STYLE: &str = include_str!("../../assets/compare.css");
