@@ -4,31 +4,16 @@ use std::collections::HashSet;
 
 use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_core::{
-    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, Machine, Metric, Name, PartKind, PlannedMeasurement,
-    Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunStatus, Value,
+    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, Labels, Machine, Metric, Name, PartKind,
+    PlannedMeasurement, Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader,
+    RunStatus, Value,
 };
 
-use crate::labels;
-
-/// A field that contradicts the rest of its run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("field {field}: {problem}")]
-pub struct InvalidField {
-    /// Path to the field: `measurements[3].rounds[0].readings[1].nanoseconds`.
-    pub field: String,
-    /// What is wrong, and what would be right.
-    pub problem: String,
-}
+use crate::error::InvalidField;
+use crate::labels::checked_note;
+use crate::tag::{Tag, TagError};
 
 pub(crate) type CheckResult = Result<(), InvalidField>;
-
-impl InvalidField {
-    /// The error with the path of what its field belongs to.
-    pub(crate) fn within(self, parent: impl std::fmt::Display) -> Self {
-        let separator = if self.field.is_empty() { "" } else { "." };
-        Self { field: format!("{parent}{separator}{}", self.field), ..self }
-    }
-}
 
 /// Checks what all of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
 /// are defined, measurements that follow the plan.
@@ -43,7 +28,7 @@ pub fn check(run: &Run) -> CheckResult {
     if matches!(&run.status, RunStatus::Partial(why) if why.is_empty()) {
         return invalid_field("status", "a partial run must say why it is partial");
     }
-    labels::check_labels(&run.labels)?;
+    check_labels(&run.labels)?;
     check_not_negative("seconds", run.seconds)
 }
 
@@ -384,6 +369,20 @@ fn check_same_length((column, length): (&str, usize), (reference, expected): (&s
     match length == expected {
         true => Ok(()),
         false => invalid_field(column, format!("{length} values, but `{reference}` has {expected}")),
+    }
+}
+
+/// Checks labels that somebody else wrote.
+fn check_labels(labels: &Labels) -> CheckResult {
+    for (name, value) in &labels.tags {
+        let tag = format!("{name}={value}").parse::<Tag>();
+        if let Err(problem) = tag.and_then(|tag| if tag.name() == name { Ok(()) } else { Err(TagError::Name) }) {
+            return invalid_field("tags", format!("{:?}: {problem}", format!("{name}={value}")));
+        }
+    }
+    match labels.note.as_deref().map(checked_note) {
+        Some(Err(problem)) => invalid_field("note", problem),
+        _ => Ok(()),
     }
 }
 

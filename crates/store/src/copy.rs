@@ -2,7 +2,8 @@
 
 use crate::error::{CopyError, DatabaseError, FindError, LoadError};
 use crate::headlines::headlines_of;
-use crate::recorder::{InsertOutcome, WholeRun, key_of};
+use crate::recorder::{InsertOutcome, WholeRun};
+use crate::run_key::key_of;
 use crate::sql::values;
 use crate::{RunSummary, Store};
 

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::InvalidField;
-use crate::labels::{Tag, TagError};
+use crate::tag::{Tag, TagError};
 
 /// The cause of a fault, in the words of the database.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -377,6 +376,24 @@ pub enum ImportError {
 /// `3 stored runs`, `one stored run`.
 fn run_count_text(count: usize) -> String {
     if count == 1 { "one stored run".into() } else { format!("{count} stored runs") }
+}
+
+/// A field that contradicts the rest of its run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("field {field}: {problem}")]
+pub struct InvalidField {
+    /// Path to the field: `measurements[3].rounds[0].readings[1].nanoseconds`.
+    pub field: String,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl InvalidField {
+    /// The error with the path of what its field belongs to.
+    pub(crate) fn within(self, parent: impl std::fmt::Display) -> Self {
+        let separator = if self.field.is_empty() { "" } else { "." };
+        Self { field: format!("{parent}{separator}{}", self.field), ..self }
+    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use kelvin_core::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadline};
 
 use crate::Store;
-use crate::check::{InvalidField, check_finite, check_not_negative};
-use crate::error::{AppendError, LoadError};
+use crate::check::{check_finite, check_not_negative};
+use crate::conclusion::RunConclusion;
+use crate::error::{AppendError, InvalidField, LoadError};
 use crate::history::{damaged_series, series_case};
-use crate::query::sql_limit;
-use crate::recorder::{RunConclusion, axes_json, key_of};
-use crate::sql::{SqlConnection, SqlResult, SqlValue, values};
+use crate::run_key::{axes_json, key_of};
+use crate::sql::{SqlConnection, SqlResult, SqlValue, sql_limit, values};
 
 /// Whose runs teach a run: those of its machine, in its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

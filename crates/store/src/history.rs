@@ -7,8 +7,7 @@ use kelvin_core::{Case, Name, RunHeader};
 
 use crate::Store;
 use crate::error::{DatabaseError, LoadError};
-use crate::query::sql_limit;
-use crate::sql::{SqlRow, SqlValue, WrongColumn, values};
+use crate::sql::{SqlRow, SqlValue, WrongColumn, sql_limit, values};
 
 /// How many of a machine's newest runs are looked through for its latest values, where it is one of many.
 const MAX_LATEST_RUNS: usize = 10;

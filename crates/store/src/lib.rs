@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod conclusion;
 mod copy;
 mod error;
 pub mod foreign;
@@ -27,27 +28,33 @@ mod prune;
 mod query;
 mod recorder;
 mod run_file;
+mod run_key;
+mod server_url;
 mod sql;
 mod sqlite;
+mod tag;
 
-pub use check::{InvalidField, check};
+pub use check::check;
+pub use conclusion::RunConclusion;
 pub use copy::copy;
 pub use error::{
     AppendError, BoxError, CopyError, DataDirectoryError, DatabaseError, ExportError, FindError, ImportError,
-    InsertError, LabelError, LoadError, LocationError, OpenError, UploadError,
+    InsertError, InvalidField, LabelError, LoadError, LocationError, OpenError, UploadError,
 };
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries, StoredValue};
-pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, Tag, TagError, checked_note, checked_tag_name, labels};
-pub use location::{Location, without_password};
+pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, checked_note, labels};
+pub use location::Location;
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};
 pub use outbox::{RecordingLock, UploadResult, WatchLock};
 pub use postgres::ServerAddress;
 pub use prune::PruneOptions;
 pub use query::{RunFilter, RunSummary};
-pub use recorder::{InsertOutcome, Recorder, RunConclusion};
+pub use recorder::{InsertOutcome, Recorder};
 pub use run_file::{IMPORT_LIMIT, export, import};
+pub use server_url::without_password;
+pub use tag::{Tag, TagError, checked_tag_name};
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

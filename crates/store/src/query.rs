@@ -7,11 +7,15 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::Store;
+use crate::conclusion::RunConclusion;
 use crate::error::{DatabaseError, FindError, LoadError};
-use crate::labels::{self, Tag};
+use crate::labels;
 use crate::payload::unpack;
-use crate::recorder::{RunConclusion, key_of};
-use crate::sql::{SqlConnection, SqlResult, SqlRow, SqlValue, Transaction, TransactionMode, WrongColumn, values};
+use crate::run_key::key_of;
+use crate::sql::{
+    SqlConnection, SqlResult, SqlRow, SqlValue, Transaction, TransactionMode, WrongColumn, rows, sql_limit, values,
+};
+use crate::tag::Tag;
 
 /// How many candidates an ambiguous name lists.
 const MAX_CANDIDATES: usize = 8;
@@ -292,21 +296,6 @@ fn read_status(row: &mut SqlRow, column: usize) -> Result<Option<RunStatus>, Wro
     Ok(status.map(|_| why.map_or(RunStatus::Complete, RunStatus::Partial)))
 }
 
-/// All rows that a query gives.
-pub(crate) fn rows<T>(
-    engine: &dyn SqlConnection,
-    sql: &str,
-    values: &[SqlValue],
-    row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
-) -> SqlResult<Vec<T>> {
-    let mut read = Vec::new();
-    engine.each_row(sql, values, &mut |stored| {
-        read.push(row(stored)?);
-        Ok(())
-    })?;
-    Ok(read)
-}
-
 /// The runs that pass the filter, oldest first.
 pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> SqlResult<Vec<RunSummary>> {
     let mut values =
@@ -386,9 +375,4 @@ fn offset_from_last(name: &str) -> Result<Option<usize>, FindError> {
         Ok(back) if all_digits => Ok(Some(back)),
         _ => Err(FindError::BadOffset(name.to_owned())),
     }
-}
-
-/// A limit as a number; none is the largest.
-pub(crate) fn sql_limit(limit: Option<usize>) -> i64 {
-    limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
 }

@@ -3,17 +3,16 @@
 use std::collections::HashSet;
 
 use kelvin_core::{
-    Case, Event, Explanation, Fact, Labels, Name, PredictionRecord, Round, RoundOutcome, Run, RunHeader, RunStatus,
-    SkipReason, StoredHeadline,
+    Case, Event, Fact, Labels, Name, Round, RoundOutcome, Run, RunHeader, RunStatus, SkipReason, StoredHeadline,
 };
-use serde::{Deserialize, Serialize};
 
+use crate::conclusion::RunConclusion;
 use crate::error::{AppendError, DatabaseError, FindError, InsertError, LoadError};
 use crate::headlines::put_headlines;
 use crate::labels::{self, OldLabels};
 use crate::payload::pack;
-use crate::query::rows;
-use crate::sql::{SqlConnection, SqlResult, SqlValue, Transaction, TransactionMode, values};
+use crate::run_key::{axes_json, existing_key, orphan};
+use crate::sql::{SqlConnection, SqlResult, SqlValue, Transaction, TransactionMode, rows, values};
 use crate::{InvalidField, Store, check};
 
 /// Appends the events of one run. An event is on the disk when [`event`](Self::event) returns.
@@ -42,25 +41,6 @@ pub enum InsertOutcome {
     New,
     /// The same run was stored already.
     AlreadyThere,
-}
-
-/// What is known of a run after its last round.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunConclusion {
-    /// Its predictions.
-    pub predictions: Vec<PredictionRecord>,
-    /// What was found of the causes of its gaps.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub explanations: Vec<Explanation>,
-    /// Notes that follow those of the [`Event::Finished`].
-    pub notes: Vec<String>,
-}
-
-impl RunConclusion {
-    /// The conclusion of a run, without the notes that it ended with.
-    pub fn from_run(run: &Run) -> Self {
-        Self { predictions: run.predictions.clone(), explanations: run.explanations.clone(), notes: Vec::new() }
-    }
 }
 
 impl Store {
@@ -352,25 +332,6 @@ fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeR
     upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
     put_headlines(engine, key, headlines)?;
     labels::put_labels(&run.labels, engine, key, OldLabels::Replaced)
-}
-
-/// The row of a run.
-pub(crate) fn key_of(engine: &dyn SqlConnection, id: &str) -> SqlResult<Option<i64>> {
-    Ok(rows(engine, "SELECT key FROM run WHERE id = $1", values![id], |row| row.take(0))?.pop())
-}
-
-/// The row of a run that must be there.
-pub(crate) fn existing_key(engine: &dyn SqlConnection, id: &str) -> SqlResult<i64> {
-    key_of(engine, id)?.ok_or_else(|| orphan(engine))
-}
-
-fn orphan(engine: &dyn SqlConnection) -> DatabaseError {
-    DatabaseError::Orphan(engine.name().to_owned())
-}
-
-/// A case as the text that identifies it: JSON with its axes in the order of their names.
-pub(crate) fn axes_json(case: &Case) -> String {
-    serde_json::to_string(case).expect("a case is JSON")
 }
 
 fn cpu_model(header: &RunHeader) -> Option<&str> {

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::check::{InvalidField, check};
+use crate::check::check;
+use crate::error::InvalidField;
 use crate::error::{ExportError, ImportError};
 use crate::json_limits::LimitedJson;
 

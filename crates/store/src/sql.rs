@@ -204,3 +204,23 @@ impl SqlRow {
         value.and_then(T::from_value).ok_or(WrongColumn(column))
     }
 }
+
+/// All rows that a query gives.
+pub(crate) fn rows<T>(
+    engine: &dyn SqlConnection,
+    sql: &str,
+    values: &[SqlValue],
+    row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
+) -> SqlResult<Vec<T>> {
+    let mut read = Vec::new();
+    engine.each_row(sql, values, &mut |stored| {
+        read.push(row(stored)?);
+        Ok(())
+    })?;
+    Ok(read)
+}
+
+/// A limit as a number; none is the largest.
+pub(crate) fn sql_limit(limit: Option<usize>) -> i64 {
+    limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX)
+}

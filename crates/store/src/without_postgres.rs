@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 
 use crate::error::{LocationError, OpenError};
-use crate::location::without_password;
+use crate::server_url::without_password;
 use crate::sql::SqlConnection;
 
 /// A database of a PostgreSQL server: there is none.

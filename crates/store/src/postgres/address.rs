@@ -12,7 +12,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use crate::error::LocationError;
-use crate::location::{percent_decoded, without_password};
+use crate::server_url::{percent_decoded, without_password};
 
 /// PostgreSQL's port.
 pub(super) const DEFAULT_PORT: u16 = 5432;

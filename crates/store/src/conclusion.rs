@@ -1,0 +1,23 @@
+//! What follows the last round of a run.
+
+use kelvin_core::{Explanation, PredictionRecord, Run};
+use serde::{Deserialize, Serialize};
+
+/// What is known of a run after its last round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunConclusion {
+    /// Its predictions.
+    pub predictions: Vec<PredictionRecord>,
+    /// What was found of the causes of its gaps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<Explanation>,
+    /// Notes that follow those of the [`Event::Finished`].
+    pub notes: Vec<String>,
+}
+
+impl RunConclusion {
+    /// The conclusion of a run, without the notes that it ended with.
+    pub fn from_run(run: &Run) -> Self {
+        Self { predictions: run.predictions.clone(), explanations: run.explanations.clone(), notes: Vec::new() }
+    }
+}
