@@ -2,6 +2,7 @@
 //!
 //! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
 //! one thread drives any number of connections by epoll. Redirects are not followed.
+mod accepted_bytes;
 pub mod access_pattern;
 mod connection_pool;
 mod engine;

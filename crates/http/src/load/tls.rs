@@ -13,8 +13,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use crate::load::accepted_bytes::accepted_bytes;
 use crate::load::error::{Error, Result};
-use crate::load::transport::accepted_bytes;
 use crate::load::trust::Trust;
 
 /// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.

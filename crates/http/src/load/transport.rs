@@ -9,6 +9,7 @@ use kelvin_sys::net::tx_timestamp;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::load::accepted_bytes::accepted_bytes;
 use crate::load::error::{Error, Result};
 use crate::load::setup::LoadSetup;
 use crate::load::tls::{TlsServer, TlsSession};
@@ -114,14 +115,6 @@ impl HttpTransport {
 /// Whether no connection could be begun because every local port is taken: the system says only that an address is not there.
 pub(crate) fn has_no_port(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable
-}
-
-/// A socket that takes nothing now has taken nothing, which is no error.
-pub(crate) fn accepted_bytes(written: io::Result<usize>) -> io::Result<usize> {
-    match written {
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
-        written => written,
-    }
 }
 
 #[cfg(test)]

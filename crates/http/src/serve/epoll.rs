@@ -15,8 +15,8 @@ use rustix::net::{RecvFlags, SocketFlags, recv};
 use crate::serve::accept::{ACCEPT_BATCH, BatchEnd};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
-use crate::serve::event_loop::{ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
-use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
+use crate::serve::event_loop::{EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
+use crate::serve::worker_context::{ClientState, ClientStep, RECEIVE_CHUNK, WorkerContext};
 
 /// Events that are taken at a time.
 const MAX_EVENTS: usize = 256;

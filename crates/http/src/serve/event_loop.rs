@@ -22,10 +22,12 @@ use rustix::net::{SocketFlags, sockopt};
 use slab::Slab;
 
 use crate::lock;
+use crate::serve::accept::SHUTDOWN_POLL_INTERVAL;
 use crate::serve::accept::{BatchEnd, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service};
-use crate::serve::worker_context::{ClientState, WorkerContext, is_local};
+use crate::serve::service::Service;
+use crate::serve::totals::ServerTotals;
+use crate::serve::worker_context::{ClientState, ClientStep, WorkerContext, is_local};
 
 /// How often connections are looked at whose time may be over.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,17 +84,6 @@ impl<C> WorkerCore<C> {
         }
         is_due
     }
-}
-
-/// What becomes of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientStep {
-    /// It waits for an event.
-    Wait,
-    /// It goes on when others have had their turn.
-    Requeue,
-    /// It is gone.
-    Gone,
 }
 
 /// How such a thread waits and sends.

@@ -23,13 +23,16 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use crate::serve::accept::SHUTDOWN_POLL_INTERVAL;
 use crate::serve::accept::{Acceptor, limit_unsent};
+use crate::serve::counter_slot::CounterSlot;
 use crate::serve::error::{Error, Result};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::listing::ListingCache;
-use crate::serve::request_tracker::{CounterSlot, RequestTracker};
-use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, ServerTotals, Service};
+use crate::serve::request_tracker::RequestTracker;
+use crate::serve::service::Service;
 use crate::serve::thread_server::serve_connection;
+use crate::serve::totals::ServerTotals;
 use crate::serve::worker_context::WorkerContext;
 
 /// How often it is looked at the end whether the last children have ended.

@@ -8,7 +8,7 @@
 
 use std::hash::BuildHasher;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,10 +25,10 @@ use kelvin_sys::random::split_mix;
 use kelvin_sys::usage::{RunQueueWait, UsageScope, read_usage};
 
 use crate::lock;
-use crate::serve::error::{Error, Result};
-use crate::serve::request_tracker::{
-    ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, RequestTracker, SlotWord, TimedState,
+use crate::serve::counter_slot::{
+    ConnectionCounters, CounterSlot, CounterTotals, DepartureLead, LEFT_LATER, SlotWord, TimedState,
 };
+use crate::serve::error::{Error, Result};
 
 /// Parts that the connections are in: a thread that accepts or ends one waits for a sample of one part at the longest.
 const SHARDS: usize = 16;
@@ -265,17 +265,6 @@ impl InFlightSampler {
         Ok(Self { counters, free, shards: Default::default(), sums, process })
     }
 
-    /// Counts a connection that was accepted, and watches it until what is returned is dropped; none if there is no descriptor for that.
-    pub fn register(self: &Arc<Self>, socket: impl AsFd) -> Option<RequestTracker> {
-        let slot = self.take_slot()?;
-        let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, 0).map(Arc::new) else {
-            self.free_slot(slot.number);
-            return None;
-        };
-        self.track(slot.number, Arc::clone(&socket));
-        Some(RequestTracker::new(slot, socket, Some(Arc::clone(self))))
-    }
-
     /// Counts a connection that was accepted, and gives it a slot.
     pub fn take_slot(&self) -> Option<CounterSlot> {
         self.counters.accepted().fetch_add(1, Ordering::Relaxed);
@@ -433,6 +422,7 @@ fn sample_pause(cost: Duration, random: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::request_tracker::RequestTracker;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
@@ -464,7 +454,7 @@ mod tests {
     fn request_is_in_flight_until_delivered() {
         let (listener, watch) = sampler();
         let (mut client, mut server) = connection(&listener);
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         assert_eq!(sample(&watch), 0);
         client.write_all(b"GET").unwrap();
         server.peek(&mut [0]).unwrap();
@@ -493,7 +483,7 @@ mod tests {
     fn time_in_flight_includes_read_delay() {
         let (listener, watch) = sampler();
         let (mut client, mut server) = connection(&listener);
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         let at = || {
             let served = watch.snapshot(&listener);
             [served.in_flight, served.service_integral, served.held_integral]
@@ -531,7 +521,7 @@ mod tests {
         const CALL: Duration = Duration::from_millis(2);
         let (listener, watch) = sampler();
         let (_client, server) = connection(&listener);
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         registered.begin_answer();
         registered.add_answer(ANSWER);
         std::thread::sleep(CALL);
@@ -549,7 +539,7 @@ mod tests {
         let (_client, mut server) = connection(&listener);
         // As those have that were accepted: answers leave though the ones before them were not acknowledged.
         server.set_nodelay(true).unwrap();
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         let mut answers = |count: u64, pieces: usize| {
             for _ in 0..count {
                 registered.begin_answer();
@@ -606,7 +596,7 @@ mod tests {
         let mut all = std::collections::BTreeSet::new();
         for _ in 0..200 {
             let (_client, server) = connection(&listener);
-            let _registered = watch.register(&server).unwrap();
+            let _registered = RequestTracker::register(&watch, &server).unwrap();
             watch.sample();
             all.insert(first_sample_after(&watch));
         }
@@ -617,7 +607,7 @@ mod tests {
     fn late_departures_stop_sampling() {
         let (listener, watch) = sampler();
         let (_client, server) = connection(&listener);
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         watch.sample();
         // None was sent that could have left.
         for _ in 0..3 + first_sample_after(&watch) {
@@ -630,7 +620,7 @@ mod tests {
         };
         assert_eq!([entry_has(), entry_has()], [LEFT_LATER; 2], "nothing has left");
         drop(registered);
-        let again = watch.register(&server).unwrap();
+        let again = RequestTracker::register(&watch, &server).unwrap();
         assert_ne!([entry_has()], [LEFT_LATER], "another one may be asked");
         drop(again);
     }
@@ -654,7 +644,7 @@ mod tests {
         let (listener, watch) = sampler();
         for number in 1..=40 {
             let (_client, server) = connection(&listener);
-            let mut registered = watch.register(&server).unwrap();
+            let mut registered = RequestTracker::register(&watch, &server).unwrap();
             // Two requests in one piece, sent in pieces.
             for _ in 0..2 {
                 registered.begin_answer();
@@ -678,10 +668,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let watch = Arc::new(InFlightSampler::new(&listener, 1).unwrap());
         let (_client, server) = connection(&listener);
-        let first = watch.register(&server);
-        assert!(first.is_some() && watch.register(&server).is_none() && watch.register(&server).is_none());
+        let first = RequestTracker::register(&watch, &server);
+        assert!(
+            first.is_some()
+                && RequestTracker::register(&watch, &server).is_none()
+                && RequestTracker::register(&watch, &server).is_none()
+        );
         drop(first);
-        assert!(watch.register(&server).is_some());
+        assert!(RequestTracker::register(&watch, &server).is_some());
         assert_eq!(watch.snapshot(&listener).connections, 4);
     }
 
@@ -707,7 +701,7 @@ mod tests {
     fn throttled_interval_uses_recorded_times() {
         let (listener, watch) = sampler();
         let (_client, mut server) = connection(&listener);
-        let mut registered = watch.register(&server).unwrap();
+        let mut registered = RequestTracker::register(&watch, &server).unwrap();
         registered.begin_answer();
         registered.add_answer(ANSWER);
         server.write_all(ANSWER).unwrap();

@@ -21,6 +21,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::serve::body::FileRange;
 use crate::serve::connection::{Connection, NextIo, PendingOutput};
+use crate::serve::keyword::parse_keyword;
 use crate::serve::open_file_cache::OpenFile;
 
 /// By which calls the bytes of files go.
@@ -170,16 +171,6 @@ impl FileSender {
     pub fn take_bulk_stats(&mut self) -> BulkStats {
         self.chooser.as_mut().map(|chooser| std::mem::take(&mut chooser.stats)).unwrap_or_default()
     }
-}
-
-/// The choice that a word stands for.
-///
-/// # Errors
-/// What would be right.
-pub(crate) fn parse_keyword<T: Copy>(names: &[(&'static str, T)], word: &str) -> std::result::Result<T, String> {
-    let words = || names.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
-    let choice = names.iter().find(|(known, _)| *known == word);
-    choice.map(|(_, choice)| *choice).ok_or_else(|| format!("it must be one of {}", words()))
 }
 
 impl FromStr for SendStrategy {

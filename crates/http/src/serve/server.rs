@@ -1,15 +1,10 @@
 //! The server: its socket, what every model serves with, and the list of models.
 
-use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::net::listen;
-use rustix::net::sockopt::set_tcp_nodelay;
-
+use crate::serve::accept::bind_listener;
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::epoll::EpollWorker;
 use crate::serve::error::{Error, Result};
@@ -18,18 +13,16 @@ use crate::serve::fork::{ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
+use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
-use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy, parse_keyword};
+use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
+use crate::serve::service::Service;
 use crate::serve::site::SiteConfig;
 use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
 use crate::serve::thread_server::ThreadServer;
+use crate::serve::totals::ServerTotals;
 use crate::serve::uring::{self, UringWorker};
 
-/// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
-const LISTEN_BACKLOG: i32 = 4096;
-/// How often it is asked whether the server is to end.
-pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Descriptors that are neither connections nor files of the root, of which lists may have a half.
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// Most files that each thread holds open.
@@ -37,50 +30,11 @@ const MAX_HELD_FILES: u64 = 4096;
 /// Most files that a process or thread of one connection holds open: a client comes back to few, and there may be many of them.
 const MAX_HELD_FILES_SINGLE: u64 = 16;
 
-/// Who serves connections, and how it waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServerModel {
-    /// A process for each connection.
-    Fork,
-    /// A thread for each connection.
-    Thread,
-    /// A fixed number of threads, each of which serves one connection until its end.
-    Pool,
-    /// A fixed number of threads, each of which serves many connections as they become ready.
-    #[default]
-    Epoll,
-    /// A fixed number of threads, each of which serves many connections by requests to an io_uring.
-    Uring,
-}
-
-/// All models, in their order, by the words for them.
-const MODEL_NAMES: [(&str, ServerModel); 5] = [
-    ("fork", ServerModel::Fork),
-    ("thread", ServerModel::Thread),
-    ("pool", ServerModel::Pool),
-    ("epoll", ServerModel::Epoll),
-    ("uring", ServerModel::Uring),
-];
-
 impl ServerModel {
     /// Whether it can send by these calls. By a ring there is no sendfile, and its splice waits in a thread of the kernel for each
     /// client that does not read.
     fn supports(self, strategy: SendStrategy) -> bool {
         self != Self::Uring || matches!(strategy, SendStrategy::Auto | SendStrategy::ReadWrite)
-    }
-}
-
-impl FromStr for ServerModel {
-    type Err = String;
-
-    fn from_str(word: &str) -> std::result::Result<Self, String> {
-        parse_keyword(&MODEL_NAMES, word)
-    }
-}
-
-impl fmt::Display for ServerModel {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(MODEL_NAMES[*self as usize].0)
     }
 }
 
@@ -147,25 +101,6 @@ pub struct ServerAccess {
     pub stats_access: Option<StatsAccess>,
 }
 
-/// What every model serves with: its socket, its limits, and what each thread or process answers from.
-#[derive(Clone, Debug)]
-pub(crate) struct Service {
-    /// The socket that listens, without waiting.
-    pub listener: Arc<TcpListener>,
-    /// The directory that is served.
-    pub root: Arc<DocumentRoot>,
-    /// How it answers, and the limits.
-    pub site: SiteConfig,
-    /// Threads that serve, of a model that has a fixed number.
-    pub threads: usize,
-    pub send_strategy: SendStrategy,
-    /// Files that each thread holds open, at most, and what is left to all of them.
-    pub files_per_thread: usize,
-    pub file_budget: Arc<FileBudget>,
-    /// Where connections are registered, if they are tracked. Then nothing is served below `.kelvin` in the root.
-    pub sampler: Option<Arc<InFlightSampler>>,
-}
-
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
@@ -175,40 +110,6 @@ pub struct Server {
     stats: Option<StatsServer>,
     /// The process that accepts, under [`ServerModel::Fork`].
     fork_server: Option<ForkServer>,
-}
-
-/// What a server did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerTotals {
-    /// Requests that were answered, by any status.
-    pub requests: u64,
-    /// Bytes that were sent, heads included.
-    pub bytes: u64,
-    /// Connections that were accepted.
-    pub connections: u64,
-    /// Connections that were turned away because there were too many.
-    pub refused: u64,
-    /// By which calls larger files went, if they were chosen.
-    pub bulk: BulkStats,
-}
-
-impl std::ops::Add for ServerTotals {
-    type Output = Self;
-
-    fn add(mut self, mut other: Self) -> Self {
-        self.words().zip(other.words()).for_each(|(sum, more)| *sum += *more);
-        self
-    }
-}
-
-impl ServerTotals {
-    /// Numbers that it consists of.
-    pub(crate) const WORDS: usize = 4 + BulkStats::WORDS;
-
-    pub(crate) fn words(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Self { requests, bytes, connections, refused, bulk } = self;
-        [requests, bytes, connections, refused].into_iter().chain(&mut bulk.0)
-    }
 }
 
 impl Server {
@@ -331,25 +232,9 @@ impl Server {
     }
 }
 
-/// A socket that listens.
-pub(crate) fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
-    set_tcp_nodelay(&listener, true).and_then(|()| listen(&listener, LISTEN_BACKLOG))?;
-    Ok(listener)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn models_are_listed_in_order() {
-        for (number, (name, model)) in MODEL_NAMES.into_iter().enumerate() {
-            assert_eq!((model as usize, model.to_string().as_str(), name.parse()), (number, name, Ok(model)));
-        }
-    }
 
     #[test]
     fn connections_and_cache_fit_descriptor_limit() {

@@ -15,7 +15,7 @@ use crate::serve::limits::ServerLimits;
 use crate::serve::listing::{self, ListingCache};
 use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
 use crate::serve::request::HttpRequest;
-use crate::serve::stats_endpoint::StatsSources;
+use crate::serve::stats_sources::StatsSources;
 
 /// How often a file that changes while it is answered about is looked at again.
 const MAX_ATTEMPTS: usize = 4;

@@ -9,27 +9,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use http::StatusCode;
 use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::secret::Secret;
 
-use crate::lock;
+use crate::serve::accept::bind_listener;
 use crate::serve::error::{Error, Result};
 use crate::serve::fork::FdReceiver;
 use crate::serve::host::AllowedHosts;
-use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
-use crate::serve::request::HttpRequest;
 use crate::serve::send_strategy::SendStrategy;
-use crate::serve::server::{Service, bind_listener};
+use crate::serve::service::Service;
 use crate::serve::site::SiteConfig;
+pub use crate::serve::stats_sources::STATS_PATH;
+use crate::serve::stats_sources::StatsSources;
 use crate::serve::thread_server::ThreadServer;
 
-/// The path of the statistics.
-pub const STATS_PATH: &str = "/.kelvin/stats";
-/// The first name of it, below which nothing of the root is served.
-pub const RESERVED_NAME: &[u8] = b".kelvin";
 /// Most clients at one time. One more takes the place of the first: an answer takes milliseconds, so that one is not about to get any.
 const MAX_CLIENTS: u32 = 16;
 /// Time for a request to come, and for a client to take anything of the answer.
@@ -128,60 +123,6 @@ impl Drop for StatsThreads {
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
             let _ = thread.join();
-        }
-    }
-}
-
-/// What statistics are made of, and who may read them.
-#[derive(Debug)]
-pub struct StatsSources {
-    /// What the server knows of its requests.
-    sampler: Option<Arc<InFlightSampler>>,
-    /// The socket that it listens on.
-    listener: Arc<TcpListener>,
-    workers: Option<u32>,
-    process: Mutex<ProcessMonitor>,
-    token: Secret,
-}
-
-impl StatsSources {
-    /// What is answered to a request, as JSON.
-    ///
-    /// # Errors
-    /// The status of an answer without statistics.
-    pub fn snapshot(&self, request: &HttpRequest<'_>) -> std::result::Result<String, StatusCode> {
-        if request.path != STATS_PATH {
-            return Err(StatusCode::NOT_FOUND);
-        }
-        let token = request.fields.authorization.and_then(bearer_token);
-        if !token.is_some_and(|token| self.token.matches(token.as_bytes())) {
-            return Err(StatusCode::UNAUTHORIZED);
-        }
-        let snapshot = lock(&self.process).sample();
-        let mut snapshot = snapshot.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-        snapshot.server = self.sampler.as_ref().map(|sampler| sampler.snapshot(&self.listener));
-        snapshot.server.iter_mut().for_each(|server| server.workers = self.workers);
-        let json = kelvin_core::json::to_string(&snapshot).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-        Ok(json + "\n")
-    }
-}
-
-/// The token of a field `Authorization` (RFC 6750, section 2.1).
-fn bearer_token(field: &str) -> Option<&str> {
-    let (scheme, token) = field.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_ascii())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn token_requires_bearer_scheme() {
-        assert_eq!(bearer_token("Bearer abc="), Some("abc="));
-        assert_eq!(bearer_token("bearer  abc "), Some("abc"));
-        for other in ["Basic abc", "Bearer", "", "abc", "Bearerabc"] {
-            assert_eq!(bearer_token(other), None, "{other}");
         }
     }
 }

@@ -17,9 +17,10 @@ use crate::lock;
 use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
-use crate::serve::event_loop::ClientStep;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::server::{ServerTotals, Service};
+use crate::serve::service::Service;
+use crate::serve::totals::ServerTotals;
+use crate::serve::worker_context::ClientStep;
 use crate::serve::worker_context::{ClientState, LINGER_TIMEOUT, WorkerContext};
 
 /// A thread that serves connections; a request needs a few KiB of its stack.
@@ -158,7 +159,7 @@ impl Acceptor for ThreadServer {
         }
         limit_unsent(&socket, state.clients.len());
         let socket = Arc::new(socket);
-        let tracker = service.sampler.as_ref().and_then(|sampler| sampler.register(&socket));
+        let tracker = service.sampler.as_ref().and_then(|sampler| RequestTracker::register(sampler, &socket));
         state.next += 1;
         state.stats.connections += 1;
         let number = state.next;

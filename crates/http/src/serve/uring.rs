@@ -18,12 +18,12 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use slab::Slab;
 
+use crate::serve::accept::SHUTDOWN_POLL_INTERVAL;
 use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
-use crate::serve::event_loop::{ClientStep, EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
+use crate::serve::event_loop::{EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
 use crate::serve::open_file_cache::OpenFile;
-use crate::serve::server::SHUTDOWN_POLL_INTERVAL;
-use crate::serve::worker_context::{ClientState, RECEIVE_CHUNK, WorkerContext};
+use crate::serve::worker_context::{ClientState, ClientStep, RECEIVE_CHUNK, WorkerContext};
 
 /// Bytes of a file that are read at a time, and sent from memory that stays in the cache.
 const PIECE_BYTES: usize = 64 << 10;

@@ -15,14 +15,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
-use crate::serve::event_loop::ClientStep;
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::open_file_cache::OpenFileCache;
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::send_strategy::FileSender;
-use crate::serve::server::{ServerTotals, Service};
+use crate::serve::service::Service;
 use crate::serve::site::Site;
-use crate::serve::stats_endpoint::RESERVED_NAME;
+use crate::serve::stats_sources::RESERVED_NAME;
+use crate::serve::totals::ServerTotals;
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const RECEIVE_CHUNK: usize = 16 << 10;
@@ -30,6 +30,17 @@ pub const RECEIVE_CHUNK: usize = 16 << 10;
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most connections that are held open after they were turned away: of more, the oldest are closed.
 const MAX_LINGERING: usize = 16;
+
+/// What becomes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientStep {
+    /// It waits for an event.
+    Wait,
+    /// It goes on when others have had their turn.
+    Requeue,
+    /// It is gone.
+    Gone,
+}
 
 /// What a thread needs to serve any client.
 #[derive(Debug)]
@@ -72,7 +83,7 @@ impl WorkerContext {
 
     /// Registers a connection, if they are watched.
     pub fn register(&self, socket: impl AsFd) -> Option<RequestTracker> {
-        self.sampler.as_ref()?.register(socket)
+        RequestTracker::register(self.sampler.as_ref()?, socket)
     }
 
     /// A client over this socket, that is served from now on.
