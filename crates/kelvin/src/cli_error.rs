@@ -30,7 +30,7 @@ macro_rules! bail {
 /// Says something on standard error, for what is not the answer.
 macro_rules! notice {
     ($($text:tt)*) => {
-        $crate::output::eprint_line(format_args!("kelvin: {}", format_args!($($text)*)))
+        $crate::standard_error::eprint_line(format_args!("kelvin: {}", format_args!($($text)*)))
     };
 }
 

@@ -9,11 +9,8 @@ use kelvin_probes::causes::EarlyEnd;
 
 use crate::cause_experiment::{CauseExperiment, ExperimentLimits, find_metric};
 use crate::run_plan::RunPlan;
+use crate::run_schedule::MIN_EXPLAIN_TIME;
 
-/// The part of a run's time for it.
-pub const GAPS_BUDGET_SHARE: f64 = 0.1;
-/// Less is not worth beginning.
-pub const MIN_EXPLAIN_TIME: Duration = Duration::from_secs(1);
 /// Gaps that share the time: as many as the verdict tells. What they leave of it goes to the next ones.
 const VERDICT_GAPS: usize = 3;
 /// Gaps whose causes are tried at most.

@@ -24,7 +24,9 @@ mod run_schedule;
 mod run_writer;
 mod selection;
 mod socket_options;
+mod standard_error;
 mod stores;
+mod study_names;
 
 use std::process::ExitCode;
 

@@ -9,12 +9,13 @@ use std::path::Path;
 use kelvin_file::output_file::OutputFile;
 
 use kelvin_core::json;
-use kelvin_core::text::{escape_invisible, escape_invisible_lines};
+use kelvin_core::text::escape_invisible_lines;
 use kelvin_report::text::{display_width, wrap};
 use kelvin_report::{FirstScreen, Terminal};
 use serde::Serialize;
 
 use crate::cli_error::{CliError, Context};
+pub use crate::standard_error::eprint_line;
 
 /// Goes to the beginning of a terminal's line, and erases it.
 pub const ERASE_LINE: &str = "\r\x1b[2K";
@@ -180,11 +181,6 @@ impl<W: Write> Write for Stdout<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush().inspect_err(|error| self.is_reader_gone |= error.kind() == ErrorKind::BrokenPipe)
     }
-}
-
-/// A line on standard error, for what is not the answer. Errors are ignored.
-pub fn eprint_line(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{}", escape_invisible(&line.to_string()));
 }
 
 /// A line on standard error, and below it names, indented and broken at the width of the terminal; nothing without names.

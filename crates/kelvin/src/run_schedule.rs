@@ -9,8 +9,12 @@ use kelvin_harness::{BudgetLimit, Effort, Plan, TimeBudget};
 use crate::cli::{Budget, RunOptions};
 use crate::cli_error::CliError;
 use crate::costs::Costs;
-use crate::{gaps, output};
+use crate::output;
 
+/// The part of a run's time for the causes of its largest gaps.
+pub const GAPS_BUDGET_SHARE: f64 = 0.1;
+/// Less time than this is not spent on causes.
+pub const MIN_EXPLAIN_TIME: Duration = Duration::from_secs(1);
 /// Reading the machine and calibrating the clock take about this long before the first round.
 pub const STARTUP_TIME: Duration = Duration::from_millis(300);
 /// Analysis, table and page take this long after the last round, and so much longer for each case.
@@ -48,7 +52,7 @@ impl RunDefaults {
             Effort::Thorough => ("thorough", 300.0 * blocks as f64, 20),
         };
         let (max_time, causes_share) =
-            if effort == Effort::Quick { (Some(MAX_QUICK_TIME), 0.0) } else { (None, gaps::GAPS_BUDGET_SHARE) };
+            if effort == Effort::Quick { (Some(MAX_QUICK_TIME), 0.0) } else { (None, GAPS_BUDGET_SHARE) };
         Self { mode, seconds, max_time, rounds, causes_share }
     }
 
@@ -204,7 +208,7 @@ fn time_under_load(needed: f64, budget: f64, others: &[f64]) -> Option<f64> {
 
 /// The time for trying causes, if it is worth beginning.
 fn usable_cause_time(time: Duration) -> Duration {
-    if time < gaps::MIN_EXPLAIN_TIME { Duration::ZERO } else { time }
+    if time < MIN_EXPLAIN_TIME { Duration::ZERO } else { time }
 }
 
 /// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of

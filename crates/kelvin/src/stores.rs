@@ -1,8 +1,10 @@
 //! The stores of runs that a command line names.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
+use kelvin_core::Run;
 use kelvin_file::output_file;
 use kelvin_store::{Location, Store, UploadResult};
 
@@ -94,4 +96,21 @@ fn send_pending_runs(server: &Store) {
 /// A number of runs.
 pub fn run_count_text(count: usize) -> String {
     if count == 1 { "1 run".into() } else { format!("{count} runs") }
+}
+
+/// A run by its name in the store, or from the file that it names.
+pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
+    Ok(find_run(name, store)?.0)
+}
+
+/// Like `load_run`, with the store that it is from, or that an option names.
+pub fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliError> {
+    let path = Path::new(name);
+    if path.is_file() {
+        let file = File::open(path).context(format_args!("cannot open {}", path.display()))?;
+        let run = kelvin_store::import(file).context(path.display())?;
+        return Ok((run, args.store.as_ref().map(|_| store_to_read(args)).transpose()?));
+    }
+    let store = store_to_read(args)?;
+    Ok((store.load(&name.to_string_lossy())?, Some(store)))
 }

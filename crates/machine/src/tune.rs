@@ -21,6 +21,9 @@ pub(crate) use plan::proactive_reclaim;
 pub use plan::{plan_changes, unreadable_settings};
 pub use setting_switch::SettingSwitch;
 
+/// Directory of the journal: the settings last until the next boot, and so does it.
+pub const JOURNAL_PATH: &str = "/run/kelvin/tune.json";
+
 use crate::root::{FileRoot, bracketed_word};
 use journal::{Journal, JournalLock};
 

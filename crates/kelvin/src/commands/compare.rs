@@ -11,8 +11,8 @@ use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};
 use crate::cli::{CompareArgs, StoreArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::commands::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
-use crate::commands::report::load_run;
 use crate::measure::MAX_HISTORY_RUNS;
+use crate::stores::load_run;
 use crate::stores::{open_existing_store, store_to_read};
 
 /// `kelvin compare`.

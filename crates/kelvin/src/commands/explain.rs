@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::ExplainArgs;
 use crate::cli_error::CliError;
-use crate::commands::why;
+use crate::commands::causes_page;
 use crate::output::{self, write_wrapped};
 
 /// The texts of all probes, for reports.
@@ -91,8 +91,8 @@ fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Resul
 
 /// The book's page of the probes of one area, in Markdown.
 pub fn book_page(area: &str) -> Result<(), CliError> {
-    if area == why::CAUSES_PAGE {
-        return output::print(why::write_causes_page);
+    if area == causes_page::CAUSES_PAGE {
+        return output::print(causes_page::write_causes_page);
     }
     let all = kelvin_probes::all();
     let chosen: Vec<_> =

@@ -2,6 +2,7 @@
 
 mod placement;
 mod plot;
+mod sentence;
 mod text;
 
 use std::io::Write;
@@ -128,7 +129,7 @@ fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliEr
 /// Says which conditions were missed; whether none was, and all was measured.
 fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> bool {
     let missed = |load: &LoadResult| -> Vec<String> {
-        let load_name = if loads.len() > 1 { format!(" with {}", text::load_name(load)) } else { String::new() };
+        let load_name = if loads.len() > 1 { format!(" with {}", sentence::load_name(load)) } else { String::new() };
         args.fail_on.iter().filter_map(|threshold| Some(format!("{}{load_name}", threshold.violation(load)?))).collect()
     };
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();

@@ -2,6 +2,7 @@
 
 mod ab;
 mod agent;
+mod causes_page;
 mod compare;
 mod comparison_output;
 mod digest;

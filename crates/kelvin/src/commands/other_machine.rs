@@ -8,11 +8,11 @@ use kelvin_core::{Case, MeasuredValue, Name, Run};
 use kelvin_harness::ReferenceHeadline;
 use kelvin_stats::mean;
 
-use super::report::load_run;
 use crate::cli::StoreArgs;
 use crate::cli_error::CliError;
 use crate::output;
 use crate::redact::Redaction;
+use crate::stores::load_run;
 
 /// Prints a machine of this name (`an Intel server core, ...`): the facts of the first run, and of each figure the geometric mean over all.
 pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> Result<(), CliError> {

@@ -13,9 +13,6 @@ use crate::cli::StudyArgs;
 use crate::cli_error::CliError;
 use crate::output;
 
-/// What it is called.
-pub const STUDY_NAME: &str = "page";
-
 /// Looks, and prints what was seen. Nothing is stored: no value of it is a measurement.
 pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
     let entries = read_entries().map_err(|error| match error {

@@ -1,27 +1,23 @@
 //! `kelvin report`: a stored run, or an exported one, in any format.
 
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use kelvin_analysis::analyse_with_library;
-use kelvin_core::Run;
 use kelvin_report::exports::{OmittedFigures, omitted};
 use kelvin_report::{
     Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,
     ParquetSamples, Render, Report,
 };
-use kelvin_store::Store;
 
 use crate::class_members::{ComparedMachines, build_library};
-use crate::cli::{ReportArgs, ReportFormat, StoreArgs};
+use crate::cli::{ReportArgs, ReportFormat};
 use crate::cli_error::{CliError, Context};
 use crate::commands::explain;
 use crate::output::{self, Outlet};
 use crate::predict;
 use crate::redact::Redaction;
-use crate::stores::store_to_read;
+use crate::stores::find_run;
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Result<(), CliError> {
@@ -56,23 +52,6 @@ pub fn report(args: &ReportArgs) -> Result<(), CliError> {
     let omitted = omitted_figures(args.format(), &report).filter(|omitted| *omitted != OmittedFigures::default());
     omitted.iter().for_each(|omitted| notice!("figures left out: {omitted}"));
     Ok(())
-}
-
-/// A run by its name in the store, or from the file that it names.
-pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
-    Ok(find_run(name, store)?.0)
-}
-
-/// Like `load_run`, with the store that it is from, or that an option names.
-fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliError> {
-    let path = Path::new(name);
-    if path.is_file() {
-        let file = File::open(path).context(format_args!("cannot open {}", path.display()))?;
-        let run = kelvin_store::import(file).context(path.display())?;
-        return Ok((run, args.store.as_ref().map(|_| store_to_read(args)).transpose()?));
-    }
-    let store = store_to_read(args)?;
-    Ok((store.load(&name.to_string_lossy())?, Some(store)))
 }
 
 fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {

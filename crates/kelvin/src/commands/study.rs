@@ -10,9 +10,8 @@ use kelvin_core::catalogue::load::THROUGHPUT;
 use kelvin_core::catalogue::os;
 use kelvin_core::catalogue::transfer::{TIME, TransferFiles, has_kernel_end};
 use kelvin_core::units::bytes;
-use kelvin_core::{Case, Name, SkipReason, is_dotted_prefix};
+use kelvin_core::{Case, SkipReason};
 use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind};
-use kelvin_report::text::wrap;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice};
 
 use crate::class_members::ComparedMachines;
@@ -24,6 +23,7 @@ use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults};
 use crate::selection::{OptionStudies, plan_names, with_remote_size};
+use crate::study_names::{PAGE_TABLE_STUDY, short_name};
 
 pub use load::disk_rate;
 
@@ -56,7 +56,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         }
         return print_published(&args.name, args.to.json).map(|()| true);
     }
-    if args.name == page_table::STUDY_NAME {
+    if args.name == PAGE_TABLE_STUDY {
         return page_table::page_table(args).map(|()| true);
     }
     let chosen = StudySelection::by_name(&args.name)?;
@@ -214,60 +214,11 @@ impl StudySelection {
         }
         let studies = of_kind(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
         let measured = of_kind(ProbeKind::Measure).map(|probe| probe.id);
-        let known =
-            studies.chain(measured).flat_map(dotted_prefixes).chain([page_table::STUDY_NAME, os::STUDY.as_str()]);
+        let known = studies.chain(measured).flat_map(dotted_prefixes).chain([PAGE_TABLE_STUDY, os::STUDY.as_str()]);
         let near = nearest_names(name, known).join(", ");
         bail!("no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all")
     }
 }
-
-/// The studies, in the order of reports: first those that a plain run does not measure, then those of reports of plain runs, which have more
-/// points as a study.
-pub fn study_names() -> [Vec<&'static str>; 2] {
-    let probes = kelvin_probes::all();
-    let studies: Vec<&Probe> = probes.iter().copied().filter(|probe| probe.kind == ProbeKind::Study).collect();
-    let mut alone: Vec<&'static str> = Vec::new();
-    for &study in &studies {
-        let area = study.metrics[0].area();
-        let group = study.id.match_indices('.').nth(1).map_or(study.id, |(end, _)| &study.id[..end]);
-        let is_alone =
-            studies.iter().filter(|other| is_dotted_prefix(group, other.id)).count() == 1 && group == study.id;
-        let is_plain = probes.iter().any(|probe| probe.kind == ProbeKind::Measure && probe.is_selected_by(group));
-        let name = match () {
-            () if [TIME.area(), THROUGHPUT.area()].contains(&area) => area,
-            () if (is_alone || is_plain) && short_name(study) != page_table::STUDY_NAME => short_name(study),
-            () => group,
-        };
-        if !alone.contains(&name) {
-            alone.push(name);
-        }
-    }
-    alone.push(page_table::STUDY_NAME);
-    let is_measured = |id: &str| {
-        let names = kelvin_analysis::study_metrics(id);
-        !studies.iter().any(|study| names.iter().any(|name| study.is_selected_by(name)))
-    };
-    let of_reports = kelvin_analysis::study_ids().map(Name::as_str);
-    [alone, of_reports.into_iter().filter(|id| is_measured(id)).collect()]
-}
-
-/// What `kelvin study --help` says of the names.
-pub fn help_text() -> String {
-    let indented = |names: Vec<&str>| {
-        let lines = wrap(&names.join(", "), HELP_WIDTH).into_iter();
-        lines.map(|line| format!("  {line}\n")).collect::<String>()
-    };
-    let [alone, measured] = study_names().map(indented);
-    format!(
-        "Studies:\n{alone}\nStudies with more points than a plain run:\n{measured}\n\
-         An area, a probe, a metric or a leading part of an id, such as os.syscall, is a study of these probes alone; `kelvin list` has them.\n\n\
-         Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
-         kelvin study file.depth --dir /data\n  kelvin study transfer --quick"
-    )
-}
-
-/// Columns of a help text.
-const HELP_WIDTH: usize = 78;
 
 /// A name and all of its leading parts: `file`, `file.blocksize`, `file.blocksize.read`.
 fn dotted_prefixes(name: &'static str) -> impl Iterator<Item = &'static str> {
@@ -289,19 +240,11 @@ fn nearest_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'
     near
 }
 
-/// What a study is called: the last part of its id, or its area where it has one to itself.
-fn short_name(study: &Probe) -> &'static str {
-    if [TIME.id, THROUGHPUT.id].iter().any(|id| id.as_str() == study.id) {
-        study.metrics[0].area()
-    } else {
-        study.id.rsplit('.').next().unwrap_or(study.id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::flag_help;
+    use crate::study_names::{help_text, study_names};
 
     #[test]
     fn unknown_study_suggests_three_nearest() {

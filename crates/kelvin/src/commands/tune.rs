@@ -5,7 +5,7 @@ mod setting_effect;
 use std::io::{self, Write};
 use std::path::Path;
 
-use kelvin_machine::tune::{self, ChangeOutcome, ChangeResult as Step, SettingChange, TuneError};
+use kelvin_machine::tune::{self, ChangeOutcome, ChangeResult as Step, JOURNAL_PATH, SettingChange, TuneError};
 use kelvin_sys::stop_signals;
 use serde::Serialize;
 
@@ -14,8 +14,6 @@ use crate::cli::TuneArgs;
 use crate::cli_error::{CliError, CmdResult};
 use crate::output;
 
-/// Directory of the journal: the settings last until the next boot, and so does it.
-pub const JOURNAL_PATH: &str = "/run/kelvin/tune.json";
 const NOTHING_TO_CHANGE: &str = "Nothing to change: this machine is as quiet as settings can make it.";
 
 #[derive(Serialize)]

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kelvin_analysis::explain;
-use kelvin_analysis::wording::capitalise;
 use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
 use kelvin_probes::causes::{Cause, EarlyEnd};
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
+use super::causes_page;
 use crate::cause_experiment::{CauseExperiment, ExperimentLimits, ExperimentResult, find_metric};
 use crate::cli::{WhyArgs, WhyFormat};
 use crate::cli_error::{CliError, CmdResult};
@@ -171,30 +171,6 @@ fn has_axis_value(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> 
     case.get(axis).is_some_and(|known| known.matches_text(value)) || case_pairs(metric, case).iter().any(is_as_shown)
 }
 
-/// The page of the book on causes.
-pub const CAUSES_PAGE: &str = "causes";
-
-/// Writes it, from the texts of the causes.
-pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
-    kelvin_probes::causes::all().iter().try_for_each(|cause| {
-        writeln!(out, "## {} (`{}`)\n\n{}\n", capitalise(cause.what), cause.id, cause.how)?;
-        writeln!(out, "**What it costs.** {}\n", cause.cost)?;
-        writeln!(out, "**What helps.** {}.\n", capitalise(cause.remedy))?;
-        writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics_text(cause, "`"))?;
-        cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
-        writeln!(out)
-    })
-}
-
-/// The metrics that a cause can touch, in such quotes.
-fn metrics_text(cause: &Cause, quote: &str) -> String {
-    let metrics = cause.affected.listed().unwrap_or_default().iter();
-    let ids: BTreeSet<&str> = metrics.map(|touch| touch.metric.id.as_str()).collect();
-    let ids: Vec<String> = ids.into_iter().map(|id| format!("{quote}{id}{quote}")).collect();
-    if ids.is_empty() { "all".into() } else { ids.join(", ") }
-}
-
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
     kelvin_probes::causes::all().iter().enumerate().try_for_each(|(index, cause)| {
         write!(out, "{}", if index > 0 { "\n" } else { "" })?;
@@ -209,5 +185,5 @@ fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<(
     paragraph("Cost", cause.cost)?;
     cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
     paragraph("What helps", cause.remedy)?;
-    paragraph("Metrics", &metrics_text(cause, ""))
+    paragraph("Metrics", &causes_page::metrics_text(cause, ""))
 }

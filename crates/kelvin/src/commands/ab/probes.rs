@@ -13,13 +13,13 @@ use super::arm::Arm;
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, SubjectSpec, interleave};
 use crate::cli::{RunOptions, Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
-use crate::commands::tune::JOURNAL_PATH;
 use crate::costs::Costs;
 use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{self, RunSchedule};
 use crate::selection::plan_names;
+use kelvin_machine::tune::JOURNAL_PATH;
 
 /// Timing of a round, warm-up included, as in `why`.
 const ROUND_TIMING: Duration = Duration::from_millis(15);

@@ -4,7 +4,7 @@ use kelvin_core::Unit;
 use kelvin_core::load::{LatencySummary, LoadResult, OfferedLoad};
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole};
 
-use super::text;
+use super::sentence::load_sentence;
 
 /// Response times of which the largest is more than this many times the smallest are drawn on a logarithmic axis.
 const LOG_AXIS_RATIO: f64 = 20.0;
@@ -25,7 +25,7 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
     Figure {
         id: "load".into(),
         title: format!("response times of {}", loads.first().map_or("", |load| &load.target)),
-        description: loads.iter().map(text::load_sentence).collect(),
+        description: loads.iter().map(load_sentence).collect(),
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
             x: figure_axis("right answers a second", AxisKind::Unit(Unit::PerSecond), false),

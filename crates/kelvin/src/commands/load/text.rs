@@ -12,6 +12,7 @@ use kelvin_report::text::{pad_left, pad_right};
 
 use super::placement::GeneratorPlacement;
 use super::plot;
+use super::sentence::{load_name, time_text};
 use crate::output;
 
 /// Width of the names and of the columns of the table.
@@ -106,25 +107,6 @@ fn write_cells(out: &mut dyn Write, name: &str, cells: &[impl AsRef<str>]) -> io
     writeln!(out, "{}{cells}", pad_right(name, NAME_WIDTH))
 }
 
-/// What was asked for, in two words.
-pub fn load_name(load: &LoadResult) -> String {
-    match load.offered {
-        OfferedLoad::Users { users: 1, .. } => "1 user".into(),
-        OfferedLoad::Users { users, .. } => format!("{} users", units::count(u64::from(users))),
-        OfferedLoad::Rate { rate, .. } => format!("{} a second", units::number(rate)),
-    }
-}
-
-/// A load as a point of a figure, in words.
-pub fn load_sentence(load: &LoadResult) -> String {
-    let LatencySummary { count, p50, p99, .. } = load.response;
-    if count == 0 {
-        return format!("{}: no answer.", load_name(load));
-    }
-    let rate = units::value_text(load.rate(), Unit::PerSecond);
-    format!("{}: {rate}, median {}, p99 {}.", load_name(load), time_text(p50), time_text(p99))
-}
-
 /// Writes a paragraph, as wide as the terminal.
 fn say(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
     output::hanging(out, "", &text.to_string())
@@ -184,10 +166,6 @@ fn offered_text(offered: &OfferedLoad) -> String {
         OfferedLoad::Rate { rate: 1.0, .. } => "1 request a second".into(),
         OfferedLoad::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
     }
-}
-
-fn time_text(nanoseconds: f64) -> String {
-    units::value_text(nanoseconds, Unit::Nanoseconds)
 }
 
 /// What was no right answer, and what did not come.

@@ -11,10 +11,10 @@ use super::explain_figure;
 use crate::cause_experiment::ExperimentLimits;
 use crate::cli::{Budget, WhyArgs, WhyFormat};
 use crate::cli_error::CmdResult;
-use crate::commands::report::load_run;
 use crate::gaps::find_gaps;
 use crate::output::{self, Outlet};
 use crate::placement::LocalMachine;
+use crate::stores::load_run;
 
 /// The run, unless asked otherwise.
 const DEFAULT_RUN: &str = "last";
