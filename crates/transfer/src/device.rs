@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::wire::address::connect_first;
+use crate::wire::connect::connect_first;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::handshake::Handshake;
 use crate::wire::listener;

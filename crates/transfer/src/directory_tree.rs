@@ -13,11 +13,12 @@ use std::sync::Arc;
 use kelvin_file::Error as FileError;
 use kelvin_file::temporary_files::{HIDDEN_PREFIXES, descriptor_path};
 use kelvin_sys::fs::flush_directory;
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use crate::file_name::FileName;
 use crate::message::{FileEntry, Mtime, PERMISSION_BITS};
+use crate::metadata::utimens;
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::staging::Staging;
 use crate::{Error, Result};
@@ -321,13 +322,6 @@ fn is_unfinished(directory: &File, entry: &FileEntry) -> std::io::Result<bool> {
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
 fn reopen(directory: &File) -> std::io::Result<File> {
     File::open(descriptor_path(directory))
-}
-
-/// For utimensat: the time of modification, and the time of access as it is.
-pub(crate) fn utimens(modified: Mtime) -> Timestamps {
-    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
-    Timestamps { last_access, last_modification }
 }
 
 /// Whether a name begins as those of what a receiver makes and has not finished: it removes what it finds under them.

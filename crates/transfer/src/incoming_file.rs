@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kelvin_file::Error as FileError;
 use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
-use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
+use rustix::fs::FallocateFlags;
 
 use crate::blocks::{self, BLOCK_BYTES, BlockMap};
-use crate::directory_tree::{part_name, utimens};
+use crate::directory_tree::part_name;
 use crate::message::{Blake3Digest, EntryKind, FileEntry, FilePiece};
+use crate::metadata::set_metadata;
 use crate::open_directory::OpenDirectory;
 use crate::secure_channel::PART_BYTES;
 use crate::summary::ByteCounts;
@@ -416,25 +417,6 @@ impl IncomingFile {
         }
         is_left
     }
-}
-
-/// Gives a file its owner, attributes and time; an error says where it will be.
-///
-/// # Errors
-/// Those of setting them.
-pub(crate) fn set_metadata(file: &File, path: &dyn Fn() -> PathBuf, entry: &FileEntry) -> Result<()> {
-    let failed = |doing| move |error: rustix::io::Errno| FileError::call(doing, &path(), error.into());
-    if let Some((user, group)) = entry.owner {
-        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-        rustix::fs::fchown(file, user, group).map_err(failed("keep the owner of"))?;
-    }
-    for attribute in &entry.attributes {
-        let set = rustix::fs::fsetxattr(file, attribute.full_name(), &attribute.value, XattrFlags::empty());
-        set.map_err(failed("keep an extended attribute of"))?;
-    }
-    let modified = entry.modified.to_system_time().ok_or(rustix::io::Errno::INVAL);
-    let set = modified.and_then(|_| rustix::fs::futimens(file, &utimens(entry.modified)));
-    Ok(set.map_err(failed("keep the time of"))?)
 }
 
 /// The size of a file, if it is known, and the bytes that it takes.

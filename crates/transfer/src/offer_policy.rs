@@ -19,12 +19,13 @@ use tempfile::NamedTempFile;
 
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::ReceiveSetup;
-use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name, utimens};
+use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name};
 use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
 use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime};
+use crate::metadata::utimens;
 use crate::open_directory::OpenDirectory;
-use crate::rate_prediction;
 use crate::session_settings::SessionSettings;
+use crate::stage_costs;
 use crate::stage_times::StorageKind;
 use crate::staging::{StagedFile, Staging};
 use crate::{Error, Result};
@@ -290,8 +291,8 @@ impl OfferPolicy {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
         let made = tree.root().files.create(0o600)?;
         let file_cost = match by {
-            None => rate_prediction::writing_cost(made.as_file())?,
-            Some((setup, verify)) => rate_prediction::receive_method_cost(made.as_file(), setup, verify)?,
+            None => stage_costs::writing_cost(made.as_file())?,
+            Some((setup, verify)) => stage_costs::receive_method_cost(made.as_file(), setup, verify)?,
         };
         let cost_of_each = match small {
             0 => 0,

@@ -26,7 +26,6 @@ use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::connect_prepared;
 use kelvin_sys::net::transfer_call::MoreFollows;
 use kelvin_sys::stop_signals;
-use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
 use crate::datapath::{
@@ -35,28 +34,10 @@ use crate::datapath::{
 };
 use crate::file_name::FileName;
 use crate::message::PERMISSION_BITS;
+use crate::session_settings::ConnectionLifetime;
 use crate::wire::address::is_loopback;
 use crate::wire::{Hash, Hasher};
 use crate::{Error, Result};
-
-/// How long a connection lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ConnectionLifetime {
-    /// One for each file.
-    PerFile,
-    /// One for all files.
-    Persistent,
-}
-
-impl ConnectionLifetime {
-    /// As it is written.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::PerFile => "per-file",
-            Self::Persistent => "persistent",
-        }
-    }
-}
 
 /// What was moved, at one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

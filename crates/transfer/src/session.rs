@@ -20,10 +20,11 @@ use crate::message::{
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
-use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
+use crate::session_settings::ConnectionLifetime;
 use crate::session_settings::SessionSettings;
 use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
+use crate::stage_costs;
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed, hash_timed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
@@ -669,7 +670,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     fn measure_costs(&self) -> Option<StageCosts> {
         let setup = self.methods.setup();
         let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
-        let [_, receiver] = rate_prediction::stage_costs(&self.settings, at_once).ok()?;
+        let [_, receiver] = stage_costs::stage_costs(&self.settings, at_once).ok()?;
         let by = setup.map(|setup| (setup, self.settings.verify));
         let (file, per_file) = self.policy.write_costs(self.moved.small, by).ok()?;
         // A method that receives into a file has done both.

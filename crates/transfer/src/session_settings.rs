@@ -2,7 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::raw_protocol::ConnectionLifetime;
+/// How long a connection lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConnectionLifetime {
+    /// One for each file.
+    PerFile,
+    /// One for all files.
+    Persistent,
+}
+
+impl ConnectionLifetime {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PerFile => "per-file",
+            Self::Persistent => "persistent",
+        }
+    }
+}
 
 /// What holds for all files of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

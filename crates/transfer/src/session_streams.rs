@@ -17,8 +17,8 @@ use crate::wire::secret::new_nonce;
 use crate::blocks;
 use crate::incoming_file::SharedIncomingFile;
 use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
-use crate::raw_protocol::ConnectionLifetime;
 use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
+use crate::session_settings::ConnectionLifetime;
 use crate::session_settings::SessionSettings;
 use crate::{Error, HANDSHAKE, Result};
 

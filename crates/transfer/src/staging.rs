@@ -24,10 +24,10 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::file_name::FileName;
-use crate::incoming_file::set_metadata;
 use crate::message::{EntryKind, FileEntry, Mtime, PERMISSION_BITS};
+use crate::metadata::set_metadata;
 use crate::open_directory::OpenDirectory;
-use crate::rate_prediction;
+use crate::stage_costs;
 use crate::{Error, Result};
 
 /// Where the small files of a directory are made.
@@ -150,12 +150,12 @@ impl Staging {
             let kind = kind.clone();
             Ok(FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() })
         };
-        let entries = (0..rate_prediction::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
+        let entries = (0..stage_costs::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
         let path = || PathBuf::from(".");
         let small = |entry| StagedFile { entry, content: &[], path: &path, sync: false };
         let directory = self.scratch(&small(&entries[0])).map_err(std::io::Error::other)?.directory();
         let publish = |entry| self.publish_in(directory, &small(entry));
-        let spent = rate_prediction::cpu_time(|| entries.iter().try_for_each(publish).map_err(std::io::Error::other))?;
+        let spent = stage_costs::cpu_time(|| entries.iter().try_for_each(publish).map_err(std::io::Error::other))?;
         Ok(spent / entries.len() as u64)
     }
 

@@ -14,7 +14,7 @@ use crate::link_usage::LinkUsage;
 use crate::message::StreamChoice;
 use crate::message::{FileEntry, ReceiverReport, SenderReport};
 use crate::rate_prediction::RatePrediction;
-use crate::raw_protocol::ConnectionLifetime;
+use crate::session_settings::ConnectionLifetime;
 use crate::session_settings::SessionSettings;
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 

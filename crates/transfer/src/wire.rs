@@ -12,6 +12,7 @@ pub mod admission;
 pub mod agent;
 pub mod cipher;
 pub mod client;
+pub(crate) mod connect;
 pub mod control_channel;
 pub mod cpu_usage;
 pub mod deadline;

@@ -9,11 +9,12 @@ use super::stream_tuner::StreamTuner;
 use super::{SendResult, SendSession, UnsentFile};
 use crate::datapath::{PathMethod, SendSetup};
 use crate::message::{MAX_SMALL_FILE, ReceiverMessage, RefusalReason, SenderMessage, SenderReport};
-use crate::rate_prediction::{self, RatePrediction, StageCosts, TransferWork};
-use crate::raw_protocol::ConnectionLifetime;
+use crate::rate_prediction::{RatePrediction, StageCosts, TransferWork};
 use crate::secure_channel::{PART_BYTES, TransferStream};
+use crate::session_settings::ConnectionLifetime;
 use crate::session_settings::SessionSettings;
 use crate::source::{SourceEntry, SourceOpener};
+use crate::stage_costs;
 use crate::stage_times::StorageKind;
 use crate::summary::{MovedFiles, TransferSummary};
 use crate::{Error, Result};
@@ -69,14 +70,14 @@ impl<S: TransferStream> SendSession<'_, S> {
             return None;
         }
         let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
-        let [sender, _] = rate_prediction::stage_costs(&self.options.settings, at_once).ok()?;
-        let read = first_large_cost(sources, rate_prediction::reading_cost).ok()?;
+        let [sender, _] = stage_costs::stage_costs(&self.options.settings, at_once).ok()?;
+        let read = first_large_cost(sources, stage_costs::reading_cost).ok()?;
         let per_file = source_opening_cost(sources).ok()?;
         let sender = match setup {
             // It reads and sends, and what it does not show is read again to be hashed.
             Some(setup) => {
                 let file = if verify && !setup.method.shows_bytes() { read } else { 0 };
-                let sending = |source: &File, bytes| rate_prediction::send_method_cost(source, bytes, setup);
+                let sending = |source: &File, bytes| stage_costs::send_method_cost(source, bytes, setup);
                 StageCosts { file, per_file, connection: first_large_cost(sources, sending).ok()?, ..sender }
             }
             None => StageCosts { file: read, per_file, ..sender },
@@ -103,11 +104,11 @@ fn first_large_cost(sources: &[Arc<SourceEntry>], cost: impl FnOnce(&File, u64) 
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.
 fn source_opening_cost(sources: &[Arc<SourceEntry>]) -> io::Result<u64> {
-    let small = sources.iter().filter(|source| source.entry.is_small()).take(rate_prediction::MAX_TIMED_FILES);
+    let small = sources.iter().filter(|source| source.entry.is_small()).take(stage_costs::MAX_TIMED_FILES);
     let small: Vec<&Arc<SourceEntry>> = small.collect();
     let (mut content, mut opener) = (vec![0; MAX_SMALL_FILE as usize + 1], SourceOpener::default());
     let mut read =
         |source: &&Arc<SourceEntry>| read_whole(source, opener.open(source)?, &mut content[..=source.bytes() as usize]);
-    let spent = rate_prediction::cpu_time(|| small.iter().try_for_each(&mut read).map_err(io::Error::other))?;
+    let spent = stage_costs::cpu_time(|| small.iter().try_for_each(&mut read).map_err(io::Error::other))?;
     Ok(spent / small.len().max(1) as u64)
 }

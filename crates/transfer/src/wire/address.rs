@@ -1,12 +1,11 @@
 //! Host addresses, as written and shown: a link-local IPv6 address has its zone, `%eth0`.
 
 use std::fmt;
-use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use kelvin_sys::net::interface;
 
-use crate::wire::{Error, PORT};
+use crate::wire::PORT;
 
 /// The accepted form where a host may be a name.
 const ADDRESS_FORM: &str = "give HOST or HOST:PORT";
@@ -136,22 +135,6 @@ impl fmt::Display for HostHeaderAddr {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         SocketAddr::new(self.0.ip(), self.0.port()).fmt(out)
     }
-}
-
-/// Connects to the first of these addresses that answers.
-pub(crate) fn connect_first<T>(
-    addresses: &[SocketAddr],
-    doing: &'static str,
-    connect: impl Fn(SocketAddr) -> io::Result<T>,
-) -> Result<T, Error> {
-    let mut last = io::ErrorKind::AddrNotAvailable.into();
-    for &address in addresses {
-        match connect(address) {
-            Ok(connected) => return Ok(connected),
-            Err(error) => last = error,
-        }
-    }
-    Err(Error::Call { doing, source: last })
 }
 
 /// Whether only this host can reach an address.

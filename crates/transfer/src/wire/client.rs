@@ -7,7 +7,8 @@ use std::time::Duration;
 use kelvin_sys::net;
 
 use crate::error::is_timeout;
-use crate::wire::address::{connect_first, is_loopback, with_port};
+use crate::wire::address::{is_loopback, with_port};
+use crate::wire::connect::connect_first;
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES};
 use crate::wire::handshake::Handshake;
