@@ -17,6 +17,7 @@ use kelvin_stats::{bonferroni_level, paired_ratio};
 use crate::evidence::estimate_from_logarithm;
 use crate::headlines::clamp_estimate;
 use crate::prelude::*;
+use crate::result::ShownCause;
 use crate::samples::{missing_outcome, round_medians};
 use crate::wording::metric_and_case;
 
@@ -659,6 +660,11 @@ pub(crate) fn share_interval(share: &Estimate) -> String {
         [low, high] if low == high => low,
         [low, high] => format!("{} to {high}", low.trim_end_matches(" %")),
     }
+}
+
+/// `waking an idle CPU takes 51 to 64 % of it`.
+pub(crate) fn cause_share(cause: &ShownCause) -> String {
+    format!("{} takes {} of it", cause.summary, share_interval(&cause.share))
 }
 
 fn notes(explanation: &Explanation, scale: &AmountFormat) -> Vec<(&'static str, String)> {

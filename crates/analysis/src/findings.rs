@@ -17,7 +17,6 @@ use kelvin_core::units::metric_at;
 use crate::prelude::*;
 use crate::wording;
 
-pub(crate) use gaps::cause_share;
 pub use gaps::gap_explanation;
 
 /// Makes the findings of one kind.

@@ -500,6 +500,16 @@ pub(crate) fn smaller_cache_level<'f>(hierarchy: &'f MemoryLevels, result: &Metr
     })
 }
 
+/// A level of the memory hierarchy that the curve of latency does not show apart from the next one.
+pub(crate) fn indistinct_level(name: &str, names: &[&str]) -> String {
+    // Names sort by their level, and main memory comes after every cache.
+    let place = |name: &str| (name == MEMORY_NAME, name.to_owned());
+    match names.iter().find(|other| place(other) > place(name)) {
+        Some(next) => format!("not distinguishable from {next}"),
+        None => "not distinguishable".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

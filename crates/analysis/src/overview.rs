@@ -5,7 +5,7 @@ mod ladder;
 mod rates;
 mod stand_outs;
 
-pub(crate) use ladder::{LadderRung, indistinct_level, ladder_rungs};
+pub(crate) use ladder::{LadderRung, ladder_rungs};
 
 use std::collections::BTreeSet;
 

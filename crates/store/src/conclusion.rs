@@ -11,7 +11,7 @@ pub struct RunConclusion {
     /// What was found of the causes of its gaps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<Explanation>,
-    /// Notes that follow those of the [`Event::Finished`].
+    /// Notes that follow those of the [`kelvin_core::Event::Finished`].
     pub notes: Vec<String>,
 }
 

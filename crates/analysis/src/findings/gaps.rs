@@ -1,9 +1,9 @@
 //! Gaps between measured and predicted, with what was found of their causes.
 
 use super::*;
-use crate::explanation::share_interval;
+use crate::explanation::{cause_share, share_interval};
 use crate::levels::smaller_cache_level;
-use crate::result::{GapCauses, PredictionGap, ShownCause};
+use crate::result::{GapCauses, PredictionGap};
 use crate::summary::modes_text;
 use crate::wording;
 
@@ -109,9 +109,4 @@ pub fn gap_explanation(gap: &PredictionGap) -> Option<String> {
         _ => String::new(),
     };
     Some(format!("{}{left}", shown.join(", ")))
-}
-
-/// `waking an idle CPU takes 51 to 64 % of it`.
-pub(crate) fn cause_share(cause: &ShownCause) -> String {
-    format!("{} takes {} of it", cause.summary, share_interval(&cause.share))
 }

@@ -4,7 +4,7 @@ use kelvin_core::MemoryLevelClaim;
 use kelvin_core::catalogue::mem::LATENCY;
 
 use super::*;
-use crate::overview::indistinct_level;
+use crate::levels::indistinct_level;
 
 pub(super) fn memory_levels(_: &Evidence<'_>, analysis: &Analysis) -> Vec<Finding> {
     let was_asked = requested_results(analysis).any(|result| result.metric.id == LATENCY.id);

@@ -11,7 +11,7 @@ use kelvin_core::{OverviewFigure, PredictionVerdict, PublishedTime, Reference, R
 use super::figure::{ValueConversion, overview_figure};
 use kelvin_reference::published::{Comparability, comparability, references};
 
-use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
+use crate::levels::{MEMORY_NAME, indistinct_level, is_reported, largest_cache};
 use crate::prelude::*;
 use crate::result::MemoryLevel;
 
@@ -240,16 +240,6 @@ fn missing_level(name: &str, run: &Run, analysis: &Analysis) -> Option<OverviewF
         verdict: PredictionVerdict::NotCompared,
         class_range: None,
     })
-}
-
-/// A level of the memory hierarchy that the curve of latency does not show apart from the next one.
-pub(crate) fn indistinct_level(name: &str, names: &[&str]) -> String {
-    // Names sort by their level, and main memory comes after every cache.
-    let place = |name: &str| (name == MEMORY_NAME, name.to_owned());
-    match names.iter().find(|other| place(other) > place(name)) {
-        Some(next) => format!("not distinguishable from {next}"),
-        None => "not distinguishable".into(),
-    }
 }
 
 /// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::os::{HandoffMechanism, IPC_LATENCY, SWITCH_CROSS_CPU
 use kelvin_core::{OverviewFigure, PredictedRange, PredictionVerdict};
 
 use super::*;
-use crate::findings::cause_share;
+use crate::explanation::cause_share;
 use crate::levels::smaller_cache_level;
 use crate::result::GapCauses;
 
