@@ -9,8 +9,8 @@ use kelvin_analysis::Analysis;
 use kelvin_core::{Name, Reference, Run};
 
 pub mod assets;
-#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV needs fewer of its columns than Parquet"))]
 mod axis;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV needs fewer of its columns than Parquet"))]
 mod columns;
 pub mod compare;
 pub mod csv;
