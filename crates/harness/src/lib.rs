@@ -12,6 +12,7 @@ mod cpu_select;
 mod facts;
 mod interference;
 mod launcher;
+pub mod markdown;
 mod method;
 mod plan;
 mod probe;

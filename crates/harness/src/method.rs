@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::markdown::{items, paragraph, sections};
+
 /// What is said of a probe, each paragraph and each item in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Method {
@@ -25,11 +27,10 @@ impl Method {
     /// # Panics
     /// For a section of another title, of which a test over all probes would fail.
     pub fn parse(text: &str) -> Self {
-        let mut sections = text.split("\n## ");
-        let mut method = Self { how: paragraph(sections.next().unwrap_or_default()), ..Self::default() };
-        for section in sections {
-            let (title, body) = section.split_once('\n').unwrap_or((section, ""));
+        let mut method = Self::default();
+        for (title, body) in sections(text) {
             match title {
+                "" => method.how = paragraph(body),
                 "Prediction" => method.prediction = paragraph(body),
                 "Must not be used for" => method.not_for = paragraph(body),
                 "Pitfalls" => method.pitfalls = items(body),
@@ -39,14 +40,6 @@ impl Method {
         }
         method
     }
-}
-
-fn paragraph(body: &str) -> String {
-    body.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn items(body: &str) -> Vec<String> {
-    body.trim().strip_prefix("- ").map_or_else(Vec::new, |first| first.split("\n- ").map(paragraph).collect())
 }
 
 #[cfg(test)]

@@ -59,6 +59,16 @@ impl Probe {
         Self { kind: ProbeKind::Study, ..Self::measure(metrics) }
     }
 
+    /// Like [`Probe::measure`], for a known truth.
+    pub const fn truth(metrics: &'static [&'static Metric]) -> Self {
+        Self { kind: ProbeKind::Truth, ..Self::measure(metrics) }
+    }
+
+    /// Like [`Probe::measure`], for a deliberate fault.
+    pub const fn fault(metrics: &'static [&'static Metric]) -> Self {
+        Self { kind: ProbeKind::Fault, ..Self::measure(metrics) }
+    }
+
     /// Whether a name on the command line selects it: its id, a prefix of it up to a dot, or those of one of its
     /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! What can make a figure what it is: one file per cause, the list of them, and the experiment that shows their shares.
 //!
-//! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, and a line in [`all`]. Its control must be an
+//! To add a cause, add a file that holds a `pub(crate) static CAUSE: Cause`, its text in Markdown, and a line in [`all`]. Its control must be an
 //! intervention that ends by drop: whatever ends a round or this process, nothing of it stays.
 mod address_translation;
 mod cause;
@@ -25,7 +25,8 @@ mod timer_slack;
 mod zero_copy;
 
 pub use cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+    AffectedCases, AffectedMetrics, AmountSource, Cause, CauseContext, CauseText, Intervention, Mechanism,
+    RoundConditions,
 };
 pub use experiment::{EarlyEnd, ExperimentRunner, ExperimentSubject};
 
@@ -65,8 +66,10 @@ mod tests {
         let ids: BTreeSet<&str> = all().iter().map(|cause| cause.id).collect();
         assert_eq!(ids.len(), all().len());
         for cause in all() {
-            let texts = [cause.what, cause.how, cause.cost, cause.remedy];
-            assert!(texts.iter().chain(cause.pitfalls).all(|text| !text.is_empty()), "{}", cause.id);
+            let CauseText { how, cost, remedy, pitfalls } = cause.text();
+            let texts = [how, cost, remedy];
+            assert!(texts.iter().chain(&pitfalls).all(|text| !text.is_empty()), "{}", cause.id);
+            assert!(!cause.what.is_empty() && !pitfalls.is_empty(), "{}", cause.id);
             assert!(cause.affected.listed().is_none_or(|these| !these.is_empty()), "{}", cause.id);
             assert!(!cause.mechanisms.is_empty(), "{}", cause.id);
         }

@@ -6,12 +6,12 @@
 use std::sync::LazyLock;
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{Case, Machine, NoPrediction, Unit};
+use kelvin_core::{Case, Machine, Unit};
 use kelvin_harness::PredictionInputs;
 use serde::Deserialize;
 
 use crate::formula::{self, Expr};
-use crate::reasons::{OrReason, Predicted};
+use crate::reasons::{OrReason, Predicted, unpredicted_if};
 
 /// The figures of one or a few microarchitectures, which share a row where they are the same core.
 #[derive(Debug, Deserialize)]
@@ -114,9 +114,8 @@ pub(crate) fn published_cycles(
     if let Some((core, value)) = core.and_then(|core| Some((core, pick(&core.figures)?))) {
         return Ok(PublishedCycles { value, span: (value, value), source: format!("{name}: {}", source(core)) });
     }
-    if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::new(format!("the table of published costs has no figure for {name}")));
-    }
+    let reason = format!("the table of published costs has no figure for {name}");
+    unpredicted_if(facts.machine().architecture != *"x86_64", reason)?;
     let figures: Vec<_> = PUBLISHED_CORES.rows.iter().filter_map(|row| Some((row, pick(&row.figures)?))).collect();
     let low = figures.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let high = figures.iter().map(|(_, value)| *value).fold(0.0, f64::max);

@@ -1,6 +1,7 @@
 //! Failures and refusals, each with its reason.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use kelvin_core::{NoPrediction, Prediction, SkipReason};
 use kelvin_harness::ProbeError;
@@ -21,6 +22,11 @@ pub(crate) fn skip_if(is_impossible: bool, reason: impl Into<String>) -> ProbeRe
     if is_impossible { Err(ProbeError::skip(reason)) } else { Ok(()) }
 }
 
+/// A formula that does not hold where this holds.
+pub(crate) fn unpredicted_if(does_not_hold: bool, reason: impl Into<String>) -> Predicted<()> {
+    if does_not_hold { Err(NoPrediction::new(reason)) } else { Ok(()) }
+}
+
 /// An intervention that cannot be made where this holds.
 pub(crate) fn refuse_if(is_impossible: bool, reason: impl Into<String>) -> Result<(), SkipReason> {
     if is_impossible { Err(SkipReason::new(reason)) } else { Ok(()) }
@@ -31,6 +37,18 @@ pub(crate) fn infallible(mut operation: impl FnMut(u64)) -> impl FnMut(u64) -> P
     move |iterations| {
         operation(iterations);
         Ok(())
+    }
+}
+
+/// The outcome of a call on a file, as one of a probe.
+pub(crate) trait OrFileFailure<T> {
+    /// The round goes wrong where this cannot be done to the file of this path.
+    fn or_file_failure(self, doing: &str, path: &Path) -> ProbeResult<T>;
+}
+
+impl<T> OrFileFailure<T> for std::io::Result<T> {
+    fn or_file_failure(self, doing: &str, path: &Path) -> ProbeResult<T> {
+        self.map_err(|error| ProbeError::fail(format!("cannot {doing} {}: {error}", path.display())))
     }
 }
 

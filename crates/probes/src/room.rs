@@ -3,23 +3,22 @@
 use std::path::Path;
 
 use kelvin_core::units;
-use kelvin_harness::ProbeError;
 use kelvin_sys::fs::space;
 
+use crate::reasons::{ProbeResult, skip_if};
+
 /// That a directory for test files has room for this many bytes.
-pub(crate) fn has_room(scratch: &Path, bytes: u64) -> Result<(), ProbeError> {
+pub(crate) fn has_room(scratch: &Path, bytes: u64) -> ProbeResult {
     let available = space(scratch)?.available_bytes;
-    if available >= bytes {
-        return Ok(());
-    }
     let [needed, has] = [bytes, available].map(units::bytes);
-    Err(ProbeError::skip(format!(
-        "needs {needed} free in the scratch directory, which has {has}; choose another by --dir"
-    )))
+    let reason = format!("needs {needed} free in the scratch directory, which has {has}; choose another by --dir");
+    skip_if(available < bytes, reason)
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_harness::ProbeError;
+
     use super::*;
 
     #[test]

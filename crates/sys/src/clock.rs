@@ -71,6 +71,14 @@ impl Clock {
         }
     }
 
+    /// The ticks that work takes, and its outcome.
+    #[inline(always)]
+    pub fn time<T>(self, work: impl FnOnce() -> T) -> (u64, T) {
+        let begun = self.start();
+        let outcome = work();
+        (self.stop().wrapping_sub(begun), outcome)
+    }
+
     /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's time.
     pub fn deadline_nanoseconds(self) -> u64 {
         match self {

@@ -1,5 +1,6 @@
 //! A second task for experiments between two: a forked process or a thread, on a chosen CPU.
 
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -106,9 +107,12 @@ impl PartnerStatus {
     }
 }
 
-/// A running partner. Dropped, a process is killed and reaped; a thread is joined, so it must have been asked to stop.
+/// A partner and its status. Dropped, a process is killed and reaped; a thread is joined, so it must have been asked to stop.
 #[derive(Debug)]
-pub struct PartnerTask(Option<Running>);
+pub struct PartnerTask {
+    running: Option<Running>,
+    status: Arc<Shared<PartnerStatus>>,
+}
 
 #[derive(Debug)]
 enum Running {
@@ -117,12 +121,24 @@ enum Running {
 }
 
 impl PartnerTask {
-    /// Starts a partner pinned to a CPU, which runs `work` and reports its end and its context switches in `status`.
+    /// Starts a partner pinned to a CPU, which runs `work` and reports its end and its context switches in its status.
     /// Returns when it is on its CPU. A process dies with the thread that started it.
     ///
     /// # Errors
     /// A failed fork or thread, a CPU that is not allowed.
     pub fn start(
+        task: PartnerKind,
+        cpu: u32,
+        work: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        Self::start_with_status(task, cpu, &PartnerStatus::new()?, work)
+    }
+
+    /// Like `start`, with a status that it shares with other partners.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub fn start_with_status(
         task: PartnerKind,
         cpu: u32,
         status: &Arc<Shared<PartnerStatus>>,
@@ -131,13 +147,14 @@ impl PartnerTask {
         let before = status.arrived.load(Ordering::Acquire);
         let shared = Arc::clone(status);
         let run = move || run_partner(cpu, &shared, work);
-        let partner = Self(Some(match task {
+        let running = match task {
             PartnerKind::Process => Running::Process(fork_worker(|| {
                 run();
                 0
             })?),
             PartnerKind::Thread => Running::Thread(ThreadBuilder::named("partner").start(run)?),
-        }));
+        };
+        let partner = Self { running: Some(running), status: Arc::clone(status) };
         while status.arrived.load(Ordering::Acquire) == before {
             futex_wait(&status.arrived, before, FutexScope::Processes)?;
         }
@@ -149,8 +166,8 @@ impl PartnerTask {
     ///
     /// # Errors
     /// The error that it ended with, or that it crashed.
-    pub fn join(mut self, status: &PartnerStatus) -> Result<()> {
-        match self.0.take() {
+    pub fn join(&mut self) -> Result<()> {
+        match self.running.take() {
             Some(Running::Process(child)) => {
                 let end = child.wait()?;
                 if end != ExitKind::Exited(0) {
@@ -162,13 +179,27 @@ impl PartnerTask {
             }
             None => {}
         }
-        status.check()
+        self.status.check()
+    }
+
+    /// Whether its end has not been waited for.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+impl Deref for PartnerTask {
+    type Target = PartnerStatus;
+
+    #[inline(always)]
+    fn deref(&self) -> &PartnerStatus {
+        &self.status
     }
 }
 
 impl Drop for PartnerTask {
     fn drop(&mut self) {
-        match self.0.take() {
+        match self.running.take() {
             Some(Running::Process(child)) => child.kill(),
             Some(Running::Thread(thread)) => drop(thread.join()),
             None => {}
@@ -213,10 +244,9 @@ mod tests {
         // On one CPU the partner waits for each token: it cannot come while the partner runs.
         crate::cpu::pin(&[current_cpu()]).unwrap();
         for task in [PartnerKind::Process, PartnerKind::Thread] {
-            let board = PartnerStatus::new().unwrap();
             let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, task.scope()).unwrap());
             let far = Arc::clone(&channel);
-            let partner = PartnerTask::start(task, current_cpu(), &board, move |board| {
+            let mut partner = PartnerTask::start(task, current_cpu(), move |board| {
                 loop {
                     far.wait_for_turn(HandoffSide::Far)?;
                     if board.is_stopping() {
@@ -228,26 +258,24 @@ mod tests {
             })
             .unwrap();
             for trip in 0..100 {
-                board.set_work(trip);
+                partner.set_work(trip);
                 channel.hand_over(HandoffSide::Near).unwrap();
                 channel.wait_for_turn(HandoffSide::Near).unwrap();
-                assert_eq!(board.done_work(), trip + 1);
+                assert_eq!(partner.done_work(), trip + 1);
             }
-            board.stop();
+            partner.stop();
             channel.hand_over(HandoffSide::Near).unwrap();
-            partner.join(&board).unwrap();
-            assert!(board.switches() >= 100, "{task:?}: {} switches", board.switches());
+            partner.join().unwrap();
+            assert!(partner.switches() >= 100, "{task:?}: {} switches", partner.switches());
         }
     }
 
     #[test]
     fn partner_failure_is_reported() {
         for task in [PartnerKind::Process, PartnerKind::Thread] {
-            let board = PartnerStatus::new().unwrap();
             // It may fail before or after it was seen to arrive: the error is the same.
             let life = |_: &PartnerStatus| Err(Error::from_raw_os_error(libc::ENOSPC));
-            let outcome =
-                PartnerTask::start(task, current_cpu(), &board, life).and_then(|partner| partner.join(&board));
+            let outcome = PartnerTask::start(task, current_cpu(), life).and_then(|mut partner| partner.join());
             assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
     }
@@ -255,20 +283,17 @@ mod tests {
     #[test]
     fn missing_cpu_is_an_error() {
         for task in [PartnerKind::Process, PartnerKind::Thread] {
-            let board = PartnerStatus::new().unwrap();
-            assert!(PartnerTask::start(task, 8000, &board, |_| Ok(())).is_err());
+            assert!(PartnerTask::start(task, 8000, |_| Ok(())).is_err());
         }
     }
 
     #[test]
     fn dropped_process_is_reaped() {
-        let board = PartnerStatus::new().unwrap();
         let channel = HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).unwrap();
-        let partner = PartnerTask::start(PartnerKind::Process, current_cpu(), &board, move |_| {
-            channel.wait_for_turn(HandoffSide::Far)
-        })
-        .unwrap();
-        let Some(Running::Process(child)) = &partner.0 else { unreachable!("it is a process") };
+        let partner =
+            PartnerTask::start(PartnerKind::Process, current_cpu(), move |_| channel.wait_for_turn(HandoffSide::Far))
+                .unwrap();
+        let Some(Running::Process(child)) = &partner.running else { unreachable!("it is a process") };
         let child = child.id();
         drop(partner);
         // SAFETY: signal 0 only asks whether the process exists.

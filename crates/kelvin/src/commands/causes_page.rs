@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kelvin_analysis::wording::capitalise;
-use kelvin_probes::causes::Cause;
+use kelvin_probes::causes::{Cause, CauseText};
 
 /// The page of the book on causes.
 pub const CAUSES_PAGE: &str = "causes";
@@ -13,11 +13,12 @@ pub const CAUSES_PAGE: &str = "causes";
 pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
     kelvin_probes::causes::all().iter().try_for_each(|cause| {
-        writeln!(out, "## {} (`{}`)\n\n{}\n", capitalise(cause.what), cause.id, cause.how)?;
-        writeln!(out, "**What it costs.** {}\n", cause.cost)?;
-        writeln!(out, "**What helps.** {}.\n", capitalise(cause.remedy))?;
+        let CauseText { how, cost, remedy, pitfalls } = cause.text();
+        writeln!(out, "## {} (`{}`)\n\n{how}\n", capitalise(cause.what), cause.id)?;
+        writeln!(out, "**What it costs.** {cost}\n")?;
+        writeln!(out, "**What helps.** {}.\n", capitalise(&remedy))?;
         writeln!(out, "**Metrics.** {}\n\n**Pitfalls**\n", metrics_text(cause, "`"))?;
-        cause.pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
+        pitfalls.iter().try_for_each(|pitfall| writeln!(out, "- {pitfall}"))?;
         writeln!(out)
     })
 }
@@ -25,7 +26,7 @@ pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
 /// The metrics that a cause can touch, in such quotes.
 pub fn metrics_text(cause: &Cause, quote: &str) -> String {
     let metrics = cause.affected.listed().unwrap_or_default().iter();
-    let ids: BTreeSet<&str> = metrics.map(|touch| touch.metric.id.as_str()).collect();
+    let ids: BTreeSet<&str> = metrics.flat_map(|cases| cases.metrics).map(|metric| metric.id.as_str()).collect();
     let ids: Vec<String> = ids.into_iter().map(|id| format!("{quote}{id}{quote}")).collect();
     if ids.is_empty() { "all".into() } else { ids.join(", ") }
 }

@@ -9,7 +9,7 @@ use kelvin_analysis::explain;
 use kelvin_core::units::case_pairs;
 use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
-use kelvin_probes::causes::{Cause, EarlyEnd};
+use kelvin_probes::causes::{Cause, CauseText, EarlyEnd};
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
 use super::causes_page;
@@ -181,9 +181,10 @@ fn list_causes(out: &mut dyn Write) -> io::Result<()> {
 fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {
     writeln!(out, "{} ({})", cause.what, cause.id)?;
     let mut paragraph = |title: &str, text: &str| output::write_wrapped(out, width, "  ", &format!("{title}: {text}"));
-    paragraph("How", cause.how)?;
-    paragraph("Cost", cause.cost)?;
-    cause.pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
-    paragraph("What helps", cause.remedy)?;
+    let CauseText { how, cost, remedy, pitfalls } = cause.text();
+    paragraph("How", &how)?;
+    paragraph("Cost", &cost)?;
+    pitfalls.iter().try_for_each(|pitfall| paragraph("Pitfall", pitfall))?;
+    paragraph("What helps", &remedy)?;
     paragraph("Metrics", &causes_page::metrics_text(cause, ""))
 }

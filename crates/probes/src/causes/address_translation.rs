@@ -9,21 +9,7 @@ use super::cause::{AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism
 use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: ADDRESS_TRANSLATION.id,
-    what: ADDRESS_TRANSLATION.what,
-    how: "A load from a page that the TLBs do not hold waits for a walk through the page tables, in a virtual machine through those of \
-          the host as well. Shown in two ways: by the same working set in huge pages, of which the TLBs reach 512 times as far; and by \
-          loads of one line in each of as many base pages, less loads of as many adjacent lines (mem.tlb and mem.tlb.packed), which \
-          differ in nothing but the pages. As much counts as both show.",
-    cost: "Memory for one more working set while a round runs.",
-    pitfalls: &[
-        "In a virtual machine the huge pages of the guest may lie on base pages of the host, which leaves half of the walk.",
-        "Page tables are cached like data: a walk that finds them in a cache costs less than one that goes to memory. Where lines of a \
-         set evict them, huge pages save more than the second way shows, and the rest is said not to be explained.",
-        "Huge pages also lie together in physical memory, and so meet fewer conflicts in a cache.",
-    ],
-    remedy: "ask for huge pages (madvise with MADV_HUGEPAGE), or touch fewer pages: keep what is used together together",
-    affected: AffectedMetrics::Listed(&[at_word(&LATENCY, PageSize::Base.point())]),
+    affected: AffectedMetrics::Listed(&[at_word(&[&LATENCY], PageSize::Base.point())]),
     mechanisms: &[
         Mechanism::without("huge_pages", "with huge pages", apply_huge_pages),
         Mechanism::new(
@@ -35,7 +21,7 @@ pub(crate) static CAUSE: Cause = Cause {
         metric: LATENCY.id,
         case: Case::new().with_word(PageSize::Base).with_number(BYTES, FIRST_TLB_BYTES),
     },
-    size: |_| None,
+    ..Cause::new(ADDRESS_TRANSLATION.id, ADDRESS_TRANSLATION.what, include_str!("address_translation.md"))
 };
 
 /// Bytes whose pages the first TLB of every core holds: 16 entries.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use kelvin_core::catalogue::net::{MESSAGE, STACK_UDP};
 use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_core::{AxisWord, Case, FigureDifference, Machine, Metric, MetricCase, SkipReason};
+use kelvin_harness::markdown::{items, paragraph, sections};
 use kelvin_harness::{Probe, Setup};
 
 /// Something that can make a figure larger than it would be without it.
@@ -17,14 +18,8 @@ pub struct Cause {
     pub id: &'static str,
     /// What it is, as part of a sentence: `waking an idle CPU`.
     pub what: &'static str,
-    /// What it does, and how it is shown.
-    pub how: &'static str,
-    /// What its controls cost, and what they change meanwhile.
-    pub cost: &'static str,
-    /// What is wrong to conclude from it.
-    pub pitfalls: &'static [&'static str],
-    /// What helps against it.
-    pub remedy: &'static str,
+    /// What is said of it, a file in Markdown which [`Cause::text`] reads.
+    pub markdown: &'static str,
     /// The metrics that it can touch.
     pub affected: AffectedMetrics,
     /// The ways in which it is shown, the most direct one first. Where there are several, as much counts as all of them show.
@@ -36,30 +31,69 @@ pub struct Cause {
 }
 
 impl Cause {
+    /// A cause that cannot touch a null call, and of which no formula gives the size. Its metrics and mechanisms are to be given:
+    /// `Cause { affected, mechanisms, ..Cause::new("id", "what it is", include_str!("id.md")) }`.
+    pub(crate) const fn new(id: &'static str, what: &'static str, markdown: &'static str) -> Self {
+        let affected = AffectedMetrics::Listed(&[]);
+        Self { id, what, markdown, affected, mechanisms: &[], negative_control: null_call, size: |_| None }
+    }
+
+    /// What is said of it.
+    ///
+    /// # Panics
+    /// For a section of another title than texts of causes have, of which a test over all causes would fail.
+    pub fn text(&self) -> CauseText {
+        let mut text = CauseText::default();
+        for (title, body) in sections(self.markdown) {
+            match title {
+                "" => text.how = paragraph(body),
+                "Cost" => text.cost = paragraph(body),
+                "What helps" => text.remedy = paragraph(body),
+                "Pitfalls" => text.pitfalls = items(body),
+                _ => panic!("a cause has no section {title:?}"),
+            }
+        }
+        text
+    }
+
     /// Whether it can touch a figure.
     pub fn can_affect(&self, scene: &CauseContext<'_>) -> bool {
         match self.affected {
             AffectedMetrics::Listed(touches) => {
-                let is_here = |touch: &AffectedMetric| touch.only.is_none_or(|word| word.is_in_case(scene.case));
-                touches.iter().any(|touch| touch.metric.id == scene.metric.id && is_here(touch))
+                let is_here = |touch: &AffectedCases| touch.only.is_none_or(|word| word.is_in_case(scene.case));
+                let is_of = |touch: &AffectedCases| touch.metrics.iter().any(|metric| metric.id == scene.metric.id);
+                touches.iter().any(|touch| is_of(touch) && is_here(touch))
             }
             AffectedMetrics::AllWhere(is_here) => is_here(scene),
         }
     }
 }
 
+/// What is said of a cause, each paragraph and each item in one line.
+#[derive(Clone, Debug, Default)]
+pub struct CauseText {
+    /// What it does, and how it is shown.
+    pub how: String,
+    /// What its controls cost, and what they change meanwhile.
+    pub cost: String,
+    /// What helps against it, as part of a sentence.
+    pub remedy: String,
+    /// What is wrong to conclude from it.
+    pub pitfalls: Vec<String>,
+}
+
 /// Which metrics a cause can touch.
 #[derive(Clone, Copy, Debug)]
 pub enum AffectedMetrics {
     /// These.
-    Listed(&'static [AffectedMetric]),
+    Listed(&'static [AffectedCases]),
     /// All, on a machine where this is so: elsewhere there is nothing to be tried.
     AllWhere(fn(&CauseContext<'_>) -> bool),
 }
 
 impl AffectedMetrics {
     /// The metrics, if not all.
-    pub fn listed(self) -> Option<&'static [AffectedMetric]> {
+    pub fn listed(self) -> Option<&'static [AffectedCases]> {
         match self {
             Self::Listed(touches) => Some(touches),
             Self::AllWhere(_) => None,
@@ -67,27 +101,27 @@ impl AffectedMetrics {
     }
 }
 
-/// A metric that a cause can touch.
+/// Metrics that a cause can touch, at all their cases or at those with one word.
 #[derive(Clone, Copy, Debug)]
-pub struct AffectedMetric {
-    /// The metric.
-    pub metric: &'static Metric,
+pub struct AffectedCases {
+    /// The metrics.
+    pub metrics: &'static [&'static Metric],
     /// The axis word at which alone it can.
     pub only: Option<AxisWord>,
 }
 
-/// A metric at all its cases.
-pub(crate) const fn at_all_cases(metric: &'static Metric) -> AffectedMetric {
-    AffectedMetric { metric, only: None }
+/// Metrics at all their cases.
+pub(crate) const fn at_all_cases(metrics: &'static [&'static Metric]) -> AffectedCases {
+    AffectedCases { metrics, only: None }
 }
 
-/// A metric at an axis word.
-pub(crate) const fn at_word(metric: &'static Metric, only: AxisWord) -> AffectedMetric {
-    AffectedMetric { metric, only: Some(only) }
+/// Metrics at an axis word.
+pub(crate) const fn at_word(metrics: &'static [&'static Metric], only: AxisWord) -> AffectedCases {
+    AffectedCases { metrics, only: Some(only) }
 }
 
 /// A null system call, which waits for nothing and touches no memory: a figure that most causes cannot touch.
-pub(crate) fn null_call(_: &CauseContext<'_>) -> MetricCase {
+fn null_call(_: &CauseContext<'_>) -> MetricCase {
     MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) }
 }
 

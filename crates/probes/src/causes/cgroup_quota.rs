@@ -10,21 +10,10 @@ use super::interventions::nearest_unlimited;
 use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "group_quota",
-    what: "the CPU quota of its control group",
-    how: "A control group may use the CPUs for a part of each period (usually of 100 ms), and stands still for the rest of it. Shown by \
-          the same in the nearest control group above that has no quota, which the process of a round enters by itself.",
-    cost: "Needs root. Only processes of single rounds are moved, and they end with their rounds.",
-    pitfalls: &[
-        "A quota does not touch the median of operations that take microseconds: few of them meet its end. It touches what takes as \
-         long as a period, and rates over many.",
-        "Real-time priority lifts a quota too, and a spinner uses it up: neither is tried together with one.",
-    ],
-    remedy: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
     affected: AffectedMetrics::AllWhere(|scene| scene.cpu_quota().is_some()),
     mechanisms: &[Mechanism::without("no_quota", "in a control group without a quota", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
-    size: |_| None,
+    ..Cause::new("group_quota", "the CPU quota of its control group", include_str!("cgroup_quota.md"))
 };
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {

@@ -8,26 +8,10 @@ use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditi
 use crate::reasons::OrReason;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "congestion_control",
-    what: "congestion control",
-    how: "The congestion control of a TCP connection decides how much may be in flight, and some (BBR) also how fast it is sent. Shown \
-          by the same stream with another one, chosen for its two sockets alone: reno where the figure is by cubic, else cubic, or reno \
-          where the kernel has no other.",
-    cost: "Nothing of the system is changed: a socket has its own.",
-    pitfalls: &[
-        "The streams of net.bandwidth.tcp have cubic where the kernel grants it: ask of net.bandwidth.tcp.system for that which \
-         programs here have by default (net.ipv4.tcp_congestion_control).",
-        "What paces within a machine may be right on a long path.",
-    ],
-    remedy: "choose another for local streams (TCP_CONGESTION, or net.ipv4.tcp_congestion_control for all)",
-    affected: AffectedMetrics::Listed(&[
-        at_all_cases(&BANDWIDTH_TCP),
-        at_all_cases(&BANDWIDTH_TCP_METHOD),
-        at_all_cases(&BANDWIDTH_TCP_SYSTEM),
-    ]),
+    affected: AffectedMetrics::Listed(&[at_all_cases(&[&BANDWIDTH_TCP, &BANDWIDTH_TCP_METHOD, &BANDWIDTH_TCP_SYSTEM])]),
     mechanisms: &[Mechanism::without("other_congestion_control", "with another congestion control", apply)],
     negative_control: small_datagram,
-    size: |_| None,
+    ..Cause::new("congestion_control", "congestion control", include_str!("congestion_control.md"))
 };
 
 /// Those that every user may choose where the kernel has them, and of which the streams of kelvin take the first: neither paces.

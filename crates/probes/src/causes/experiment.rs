@@ -229,7 +229,7 @@ impl<'a> ExperimentRunner<'a> {
         self.causes.push(CauseTrial {
             id: Name::new(cause.id),
             summary: Name::new(cause.what),
-            remedy: Name::new(cause.remedy),
+            remedy: Name::intern(&cause.text().remedy),
             mechanisms,
             negative_control: Some(bystander),
             size: size.clone(),

@@ -12,22 +12,10 @@ use super::interventions::nearest_unlimited;
 use crate::reasons::{OrReason, refuse_if};
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "memory_limit",
-    what: "the memory limit of its control group",
-    how: "The memory of a control group, pages of files included, has a limit. Whoever needs another page beyond it first has one taken \
-          away, which for a dirty page of a file means to wait for its device. Shown by the same in the nearest control group above that \
-          has no limit, which the process of a round enters by itself; tried only where the group's own counter says that its limit was \
-          met.",
-    cost: "Needs root. Only processes of single rounds are moved, and they end with their rounds.",
-    pitfalls: &[
-        "Pages of a file belong to the group that touched them first: what is in memory already costs no group anything.",
-        "A limit that is met by other processes of the group is met by the counter too.",
-    ],
-    remedy: "raise the limit (memory.max, or memory.limit_in_bytes), or touch less memory",
     affected: AffectedMetrics::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
     mechanisms: &[Mechanism::without("no_memory_limit", "in a control group without a memory limit", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
-    size: |_| None,
+    ..Cause::new("memory_limit", "the memory limit of its control group", include_str!("memory_limit.md"))
 };
 
 /// Rounds under the control after which as many were made as found: what they meet is counted by then.

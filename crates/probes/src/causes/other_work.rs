@@ -2,51 +2,30 @@
 
 use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::NEW_FILE;
-use kelvin_core::catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
-    BANDWIDTH_WRITE, BANDWIDTH_ZERO, FAULT_MINOR, LATENCY, LATENCY_STRIDE,
-};
+use kelvin_core::catalogue::mem::{BANDWIDTH_MEMCPY, FAULT_MINOR, LATENCY, LATENCY_STRIDE};
 use kelvin_core::catalogue::os::{
     PROCESS_EXEC, PROCESS_FORK, PROCESS_FORK_RSS, PROCESS_SHELL, PROCESS_SPAWN, THREAD_CREATE,
 };
 
-use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases};
+use crate::memory::bandwidth::OPERATION_METRICS;
 use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "other_work",
-    what: "other work on its CPUs",
-    how: "A CPU that other programs want as well gives each its turn, of some milliseconds. Shown by the same at real-time priority \
-          (SCHED_FIFO), where programs of usual priority have no turn.",
-    cost: "Needs CAP_SYS_NICE. Other programs wait for the CPUs of a round while it runs; a bound keeps a round from locking one up.",
-    pitfalls: &[
-        "It does not touch the median of operations that are much shorter than a turn: few of them meet one.",
-        "It takes away turns on a CPU, and not what others do to shared caches and memory.",
-    ],
-    remedy: "run it alone, or pin what else runs to other CPUs",
     affected: AffectedMetrics::Listed(&[
-        at_all_cases(&PROCESS_FORK),
-        at_all_cases(&PROCESS_FORK_RSS),
-        at_all_cases(&PROCESS_SPAWN),
-        at_all_cases(&PROCESS_EXEC),
-        at_all_cases(&PROCESS_SHELL),
-        at_all_cases(&THREAD_CREATE),
-        at_all_cases(&NEW_FILE),
-        at_all_cases(&LATENCY),
-        at_all_cases(&LATENCY_STRIDE),
-        at_all_cases(&FAULT_MINOR),
-        at_all_cases(&BANDWIDTH_READ),
-        at_all_cases(&BANDWIDTH_WRITE),
-        at_all_cases(&BANDWIDTH_COPY),
-        at_all_cases(&BANDWIDTH_MEMCPY),
-        at_all_cases(&BANDWIDTH_FILL),
-        at_all_cases(&BANDWIDTH_ZERO),
-        at_all_cases(&BANDWIDTH_NTWRITE),
-        at_all_cases(&BANDWIDTH_TRIAD),
+        at_all_cases(&[
+            &PROCESS_FORK,
+            &PROCESS_FORK_RSS,
+            &PROCESS_SPAWN,
+            &PROCESS_EXEC,
+            &PROCESS_SHELL,
+            &THREAD_CREATE,
+        ]),
+        at_all_cases(&[&NEW_FILE, &LATENCY, &LATENCY_STRIDE, &FAULT_MINOR, &BANDWIDTH_MEMCPY]),
+        at_all_cases(OPERATION_METRICS),
     ]),
     mechanisms: &[Mechanism::without("realtime", "at real-time priority", apply)],
-    negative_control: null_call,
-    size: |_| None,
+    ..Cause::new("other_work", "other work on its CPUs", include_str!("other_work.md"))
 };
 
 fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {

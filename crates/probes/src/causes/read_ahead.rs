@@ -7,19 +7,10 @@ use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditi
 use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "read_ahead",
-    what: "read-ahead",
-    how: "Where a file is read, or mapped and touched, the kernel also reads what follows. A touch then waits for more than its own \
-          page, or finds it in memory already. Shown by the same touches of a mapping with the advice MADV_RANDOM, which turns it off.",
-    cost: "Nothing outside the mapping is changed.",
-    pitfalls: &[
-        "Where touches follow each other closely it is the other way round: without read-ahead each of them goes to the device.",
-    ],
-    remedy: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
-    affected: AffectedMetrics::Listed(&[at_word(&FAULT_MAJOR, ReadAhead::On.point())]),
+    affected: AffectedMetrics::Listed(&[at_word(&[&FAULT_MAJOR], ReadAhead::On.point())]),
     mechanisms: &[Mechanism::without("no_read_ahead", "with MADV_RANDOM", apply)],
     negative_control: |_| MetricCase { metric: FAULT_MINOR.id, case: Case::new().with_word(FaultPage::Anonymous) },
-    size: |_| None,
+    ..Cause::new("read_ahead", "read-ahead", include_str!("read_ahead.md"))
 };
 
 /// Steps from here on are touches of their own; shorter ones are a pass in order, which without read-ahead is another experiment.

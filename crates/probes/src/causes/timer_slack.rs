@@ -7,21 +7,10 @@ use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditi
 use crate::reasons::refuse_if;
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "timer_slack",
-    what: "timer slack",
-    how: "A timed wait of a thread that is not real-time may end later than asked by its timer slack, 50 us by default, so that waits that \
-          end at about the same time are ended by one interrupt. On a CPU that nothing else wakes it is used in full. Shown by the same \
-          waits with a slack of 1 ns (PR_SET_TIMERSLACK), which the thread that waits chooses for itself.",
-    cost: "The slack of the thread that is timed; it ends with its round.",
-    pitfalls: &[
-        "A real-time thread has no slack, whatever value was set: at real-time priority there is nothing to take away.",
-        "A CPU that is interrupted all the time anyway ends waits early: then it takes less than its size.",
-    ],
-    remedy: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",
-    affected: AffectedMetrics::Listed(&[at_all_cases(&TIMER_WAKEUP)]),
+    affected: AffectedMetrics::Listed(&[at_all_cases(&[&TIMER_WAKEUP])]),
     mechanisms: &[Mechanism::without("no_timer_slack", "with a timer slack of 1 ns", apply)],
     negative_control: |_| MetricCase { metric: SWITCH_COST.id, case: HandoffMechanism::Pipe.between_processes() },
-    size: |_| None,
+    ..Cause::new("timer_slack", "timer slack", include_str!("timer_slack.md"))
 };
 
 /// The least that the kernel keeps: 0 stands for the default.

@@ -14,23 +14,10 @@ use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditi
 use crate::reasons::{OrReason, refuse_if};
 
 pub(crate) static CAUSE: Cause = Cause {
-    id: "zero_copy",
-    what: "zero copy that copies",
-    how: "MSG_ZEROCOPY pins the pages of a message and reports when they are free again. Where the bytes go to a receiver on the same \
-          machine the kernel copies them after all, and marks the completion as copied: the pins and the reports come on top. Shown by \
-          the same stream with send, which copies at once; tried only where the kernel has just marked a message of kelvin's own as \
-          copied.",
-    cost: "A message of 64 KiB over a connection of kelvin's own, once.",
-    pitfalls: &[
-        "It is the other way round on a path that does not copy, such as a network interface with scatter-gather: send then shows what \
-         zero copy saves.",
-        "A copy that the CPU made just before leaves the bytes in its cache for the receiver: sends that copy gain by that too.",
-    ],
-    remedy: "send without MSG_ZEROCOPY to receivers on the same machine, or look at SO_EE_CODE_ZEROCOPY_COPIED and stop",
-    affected: AffectedMetrics::Listed(&[at_word(&BANDWIDTH_TCP_METHOD, SendMethod::ZeroCopy.point())]),
+    affected: AffectedMetrics::Listed(&[at_word(&[&BANDWIDTH_TCP_METHOD], SendMethod::ZeroCopy.point())]),
     mechanisms: &[Mechanism::without("send", "with send", apply)],
     negative_control: small_datagram,
-    size: |_| None,
+    ..Cause::new("zero_copy", "zero copy that copies", include_str!("zero_copy.md"))
 };
 
 /// Bytes of the trial: a message of more pages than a call copies by itself.

@@ -12,7 +12,6 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     summary: "A mispredicted branch: random against constant outcomes of the same loop",
     method: include_str!("branch_mispredict.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&BRANCH_MISPREDICT])
@@ -28,9 +27,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let mut random = BranchOutcomes::random(bench.seed());
     bench.time_parts([&BRANCH_MISPREDICT], |clock, mispredictions| {
         let timed = |outcomes: &mut BranchOutcomes| {
-            let start = clock.start();
-            let not_taken = kernels::branches(outcomes, mispredictions);
-            (clock.stop().wrapping_sub(start) as f64, not_taken)
+            let (ticks, not_taken) = clock.time(|| kernels::branches(outcomes, mispredictions));
+            (ticks as f64, not_taken)
         };
         let [first, never, second, always] = [
             timed(&mut random),

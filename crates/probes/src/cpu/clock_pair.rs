@@ -13,7 +13,6 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     summary: "An empty start/stop pair of the clock that all probes use",
     method: include_str!("clock_pair.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE])
@@ -66,12 +65,9 @@ fn median_empty_pair(clock: Clock) -> u64 {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
-    if *metric == CLOCK_PAIR_DIFFERENCE {
-        return Err(NoPrediction::new(
-            "it is not published when, within its latency, the instruction samples the counter; the figure is at most \
-             cpu.clock.pair",
-        ));
-    }
+    let reason = "it is not published when, within its latency, the instruction samples the counter; the figure is at most \
+             cpu.clock.pair";
+    unpredicted_if(*metric == CLOCK_PAIR_DIFFERENCE, reason)?;
     if let Some(source) = facts.machine().kernel.clock_source.get()
         && source != "tsc"
         && facts.machine().architecture == *"x86_64"

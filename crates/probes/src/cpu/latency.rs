@@ -12,12 +12,10 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY.as_str(),
     summary: "Latency of an add, a 64-bit multiply, and a load from L1",
-    kind: ProbeKind::Measure,
     method: include_str!("latency.md"),
-    metrics: &[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::measure(&[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD])
 };
 
 /// Predicted range around a published latency, as a share.

@@ -12,7 +12,6 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     summary: "One iteration of a minimal counted loop: decrement, jump if not zero",
     method: include_str!("loop_overhead.md"),
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| bench.time(&LOOP, infallible(kernels::counted_loop)),
     predict,
     ..Probe::measure(&[&LOOP])

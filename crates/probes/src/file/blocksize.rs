@@ -69,7 +69,7 @@ fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     [block_cases(effort, SyncPolicy::Buffered, MIN_BLOCK, MAX_BLOCK), direct].concat()
 }
 
-fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn read(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let block = required(BLOCK.number_in(case), case)?;
     match cache_state(case)? {
         PageCacheState::Uncached => read_uncached(bench, block),
@@ -80,14 +80,12 @@ fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 const ORDER: BlockOrder = BlockOrder::Sequential;
 
 /// Reads blocks repeatedly, from memory or past it.
-fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> Result<(), ProbeError> {
+fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> ProbeResult {
     let target = match state {
         PageCacheState::Direct if block <= test_files::SMALL_BYTES => test_files::device_file(bench, SHARED_BYTES)?,
         _ => test_files::shared_file(bench, SHARED_BYTES)?,
     };
-    if state == PageCacheState::Direct {
-        test_files::check_direct_io(&target, block)?;
-    }
+    test_files::check_block(&target, state, block)?;
     bench.note(format!("before, {}", set_cache_state(&target, state)?));
     let how = ReadOptions { access: state.access(), block: block as usize, order: ORDER, pages: PagePolicy::Base };
     let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
@@ -102,7 +100,7 @@ fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> 
 }
 
 /// Repeatedly reads a whole file of which nothing is in memory.
-fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+fn read_uncached(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
     let target = test_files::device_file(bench, UNCACHED_FILE_BYTES)?;
     let file_bytes = target.bytes();
     let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
@@ -112,17 +110,15 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
         set_cache_state(&target, PageCacheState::Uncached)?;
         let mut blocks = BlockReader::open(&target, Engine::Pread, how)?;
         blocks.requests = blocks.requests.passes(1);
-        let begun = clock.start();
-        blocks.read()?;
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, outcome) = clock.time(|| blocks.read());
         read += blocks.tally.bytes;
-        Ok([ticks])
+        outcome.map(|()| [ticks])
     })?;
     bench.note_last_reading(counters.prove_read(read)?);
     Ok(())
 }
 
-fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn write(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let block = required(BLOCK.number_in(case), case)?;
     match required(SyncPolicy::of(case), case)? {
         SyncPolicy::Buffered => write_buffered(bench, block),
@@ -131,7 +127,7 @@ fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Writes over a file that is in memory.
-fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+fn write_buffered(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
     let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
     bench.note(format!("before, {}", set_cache_state(&target, PageCacheState::Cached)?));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
@@ -145,7 +141,7 @@ fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
 }
 
 /// Writes over a part of a file past the page cache.
-fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+fn write_direct(bench: &mut Bench<'_>, block: u64) -> ProbeResult {
     let target = test_files::overwrite_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, block)?;
     bench.reserve_write(MAX_DIRECT_BYTES.max(MIN_DIRECT_BLOCKS * block))?;
@@ -158,9 +154,9 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
             break;
         }
         writer.renew();
-        let begun = clock.start();
-        writer.write(request)?;
-        spent += bench.nanoseconds(clock.stop().wrapping_sub(begun));
+        let (ticks, outcome) = clock.time(|| writer.write(request));
+        outcome?;
+        spent += bench.nanoseconds(ticks);
         blocks += 1;
     }
     let written = blocks * block;
@@ -169,7 +165,7 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let block = required(BLOCK.number_in(case), case)?;
     let of_block = match CacheState::of(case) {
         Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,

@@ -68,15 +68,13 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     ByteCall::ALL.iter().flat_map(of_call).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let call = required(ByteCall::of(case), case)?;
     let cached = CachedFile::open(bench, required(FILE_BYTES.number_in(case), case)?)?;
     let mut caller = ByteCaller::new(&cached.target, call, bench.seed())?;
-    let clock = bench.clock();
-    let begun = clock.start();
-    caller.make_calls(TRIAL_CALLS)?;
-    let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL_CALLS as f64;
-    let calls = 1e9 / nanoseconds;
+    let (ticks, outcome) = bench.clock().time(|| caller.make_calls(TRIAL_CALLS));
+    outcome?;
+    let calls = 1e9 * TRIAL_CALLS as f64 / bench.nanoseconds(ticks);
     let bytes = match call {
         ByteCall::Lseek => "no bytes".into(),
         _ => format!("{:.2} MiB/s", calls / MIB as f64),
@@ -96,12 +94,10 @@ struct ByteCaller {
 }
 
 impl ByteCaller {
-    fn new(target: &Target, call: ByteCall, seed: u64) -> Result<Self, ProbeError> {
+    fn new(target: &Target, call: ByteCall, seed: u64) -> ProbeResult<Self> {
         let bytes = target.bytes();
-        if bytes == 0 || bytes > 1 << 32 {
-            return Err(ProbeError::fail(format!("a file of {bytes} bytes is not between 1 byte and 4 GiB")));
-        }
-        let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
+        fail_if(bytes == 0 || bytes > 1 << 32, format!("a file of {bytes} bytes is not between 1 byte and 4 GiB"))?;
+        let file = target.open(Access::Buffered).map_err(probe_error)?;
         Ok(Self { file, call, bytes, position: 0, random: seed })
     }
 
@@ -139,7 +135,7 @@ fn random_offset(random: &mut u64, bytes: u64) -> u64 {
     ((*random >> 32) * bytes) >> 32
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (call, bytes) = (required(ByteCall::of(case), case)?, required(FILE_BYTES.number_in(case), case)?);
     let time = match call {
         ByteCall::Lseek => {

@@ -44,19 +44,19 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 /// The file, and the group that this process is in until it is dropped.
-fn enter_limited_cgroup(bench: &Bench<'_>) -> Result<(Target, Cgroup), ProbeError> {
+fn enter_limited_cgroup(bench: &Bench<'_>) -> ProbeResult<(Target, Cgroup)> {
     // Written before, so that it is not charged to the group.
     let target = test_files::shared_file(bench, page_cache_size::largest_size(CACHE_LIMIT))?;
-    let group = Cgroup::create(Controller::Memory).map_err(test_files::probe_error)?;
-    group.limit_memory(CACHE_LIMIT).and_then(|()| group.enter()).map_err(test_files::probe_error)?;
+    let group = Cgroup::create(Controller::Memory).map_err(probe_error)?;
+    group.limit_memory(CACHE_LIMIT).and_then(|()| group.enter()).map_err(probe_error)?;
     Ok((target, group))
 }
 
-fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+fn record_cache_size(bench: &mut Bench<'_>) -> ProbeResult {
     let (target, _group) = enter_limited_cgroup(bench)?;
-    let read = |sizes: Vec<u64>| -> Result<Vec<SizeSample>, ProbeError> {
+    let read = |sizes: Vec<u64>| -> ProbeResult<Vec<SizeSample>> {
         let measured = sizes.into_iter().map(|bytes| page_cache_size::measure_size(&target, bytes));
-        measured.collect::<kelvin_file::Result<_>>().map_err(test_files::probe_error)
+        measured.collect::<kelvin_file::Result<_>>().map_err(probe_error)
     };
     let mut samples = read(page_cache_size::initial_sizes(CACHE_LIMIT))?;
     let finer = read(page_cache_size::refined_sizes(&samples))?;
@@ -72,10 +72,10 @@ fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = required(BYTES.number_in(case), case)?;
     let (target, _group) = enter_limited_cgroup(bench)?;
-    let sample = page_cache_size::measure_size(&target, bytes).map_err(test_files::probe_error)?;
+    let sample = page_cache_size::measure_size(&target, bytes).map_err(probe_error)?;
     bench.note(format!("{} of {bytes} bytes in memory", sample.resident));
     bench.record(&CACHE_SIZE_BLOCK, vec![median(&sample.block_nanoseconds)]);
     bench.record(&CACHE_SIZE_RETAINED, vec![sample.resident as f64 / bytes as f64]);
@@ -92,12 +92,9 @@ fn limit_prediction() -> Prediction {
     )
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == CACHE_SIZE_RETAINED.id {
-        return Err(NoPrediction::new(
-            "what a kernel keeps of a file that is too large for its limit is in no formula",
-        ));
-    }
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let reason = "what a kernel keeps of a file that is too large for its limit is in no formula";
+    unpredicted_if(metric.id == CACHE_SIZE_RETAINED.id, reason)?;
     let bytes = required(BYTES.number_in(case), case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
     let block = page_cache_size::BLOCK as u64;

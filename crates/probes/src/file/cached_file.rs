@@ -7,12 +7,12 @@ use super::prelude::*;
 use super::test_files::shared_file;
 
 /// Brings a file into a state of the page cache; what was found in memory then.
-pub(super) fn set_cache_state(target: &Target, state: PageCacheState) -> Result<Residency, ProbeError> {
+pub(super) fn set_cache_state(target: &Target, state: PageCacheState) -> ProbeResult<Residency> {
     cache::set_cache_state(target, state).map_err(probe_error)
 }
 
 /// How much of a file is in memory.
-pub(super) fn residency(target: &Target) -> Result<Residency, ProbeError> {
+pub(super) fn residency(target: &Target) -> ProbeResult<Residency> {
     cache::residency(target).map_err(probe_error)
 }
 
@@ -29,27 +29,27 @@ pub(super) struct CachedFile {
 
 impl CachedFile {
     /// The shared file of this many bytes, read until all of it is in memory.
-    pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> Result<Self, ProbeError> {
+    pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Self> {
         let target = shared_file(bench, bytes)?;
         let before = set_cache_state(&target, PageCacheState::Cached)?;
         Ok(Self { target, proof: format!("before: {before}") })
     }
 
     /// Pages of it that are no longer in memory.
-    pub(super) fn missing_pages(&self) -> Result<u64, ProbeError> {
+    pub(super) fn missing_pages(&self) -> ProbeResult<u64> {
         let resident = residency(&self.target)?;
         Ok(resident.pages.saturating_sub(resident.mincore))
     }
 
     /// That it still is in memory: see [`prove_resident`].
-    pub(super) fn check_resident(&self) -> Result<(), ProbeError> {
+    pub(super) fn check_resident(&self) -> ProbeResult {
         prove_resident(&self.target).map(drop)
     }
 }
 
 /// That a file still is in memory, in words, but for a page here and there that the kernel reclaimed: else some of what was
 /// timed came from the device, and the round is lost.
-pub(super) fn describe_residency(residency: Residency) -> Result<String, ProbeError> {
+pub(super) fn describe_residency(residency: Residency) -> ProbeResult<String> {
     let missing = residency.pages.saturating_sub(residency.mincore);
     if missing as f64 <= MAX_RECLAIMED_SHARE * residency.pages as f64 {
         return Ok(format!("afterwards, {residency}"));
@@ -61,7 +61,7 @@ pub(super) fn describe_residency(residency: Residency) -> Result<String, ProbeEr
 }
 
 /// Like `describe_residency`, of a file as it is now.
-pub(super) fn prove_resident(target: &Target) -> Result<String, ProbeError> {
+pub(super) fn prove_resident(target: &Target) -> ProbeResult<String> {
     describe_residency(residency(target)?)
 }
 
@@ -75,7 +75,7 @@ pub(super) struct BlockReader {
 
 impl BlockReader {
     /// Opens a file.
-    pub(super) fn open(target: &Target, engine: Engine, how: ReadOptions) -> Result<Self, ProbeError> {
+    pub(super) fn open(target: &Target, engine: Engine, how: ReadOptions) -> ProbeResult<Self> {
         let reader = engine.open(target, how).map_err(probe_error)?;
         let requests = BlockRequests::new(0..target.bytes(), how.block, how.order).endless();
         Ok(Self { reader, requests, tally: IoTally::default() })
@@ -83,24 +83,22 @@ impl BlockReader {
 
     /// Reads as many blocks as its requests allow.
     #[inline]
-    pub(super) fn read(&mut self) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self) -> ProbeResult {
         self.reader.read(&mut self.requests, &mut self.tally).map_err(probe_error)
     }
 
     /// Reads this many blocks.
     #[inline]
-    pub(super) fn read_next(&mut self, blocks: u64) -> Result<(), ProbeError> {
+    pub(super) fn read_next(&mut self, blocks: u64) -> ProbeResult {
         self.requests.extend_limit(blocks);
         self.read()
     }
 
     /// The ticks of reading the next blocks, each of which must be whole.
-    pub(super) fn time_next(&mut self, clock: Clock, blocks: u64) -> Result<u64, ProbeError> {
+    pub(super) fn time_next(&mut self, clock: Clock, blocks: u64) -> ProbeResult<u64> {
         self.requests.extend_limit(blocks);
         let mut tally = IoTally::default();
-        let begun = clock.start();
-        let outcome = self.reader.read(&mut self.requests, &mut tally);
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, outcome) = clock.time(|| self.reader.read(&mut self.requests, &mut tally));
         outcome.map_err(probe_error)?;
         let bytes = blocks * self.requests.block() as u64;
         if tally == (IoTally { bytes, requests: blocks }) {

@@ -6,7 +6,7 @@ use super::prelude::*;
 use crate::cases::required;
 
 /// The page cache state of a case.
-pub(super) fn cache_state(case: &Case) -> Result<PageCacheState, ProbeError> {
+pub(super) fn cache_state(case: &Case) -> ProbeResult<PageCacheState> {
     Ok(match required(CacheState::of(case), case)? {
         CacheState::Cached => PageCacheState::Cached,
         CacheState::Uncached => PageCacheState::Uncached,
@@ -15,7 +15,7 @@ pub(super) fn cache_state(case: &Case) -> Result<PageCacheState, ProbeError> {
 }
 
 /// The order of a case.
-pub(super) fn block_order(case: &Case, seed: u64) -> Result<BlockOrder, ProbeError> {
+pub(super) fn block_order(case: &Case, seed: u64) -> ProbeResult<BlockOrder> {
     Ok(match required(AccessOrder::of(case), case)? {
         AccessOrder::Sequential => BlockOrder::Sequential,
         AccessOrder::Random => BlockOrder::Random { seed },

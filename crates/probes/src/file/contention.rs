@@ -46,7 +46,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
     let bytes = required(BYTES.number_in(case), case)?;
     let parts = match required(FileSharing::of(case), case)? {
@@ -54,7 +54,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
             .map(|thread| {
                 Ok(ThreadRange { target: test_files::numbered_file(bench, bytes, thread)?, range: 0..bytes, block })
             })
-            .collect::<Result<Vec<ThreadRange>, ProbeError>>()?,
+            .collect::<ProbeResult<Vec<ThreadRange>>>()?,
         FileSharing::Shared => split_file(test_files::shared_file(bench, bytes)?, threads, block),
     };
     for part in &parts {
@@ -94,7 +94,7 @@ fn split_file(target: Target, threads: u64, block: u64) -> Vec<ThreadRange> {
 }
 
 /// Has threads read a part each for this many nanoseconds: the bytes of each, and its time.
-fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> Result<Vec<(IoTally, u64)>, ProbeError> {
+fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> ProbeResult<Vec<(IoTally, u64)>> {
     let line = StartBarrier::new(parts.len());
     std::thread::scope(|scope| {
         let line = &line;
@@ -108,15 +108,13 @@ fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> Result<Vec<(IoTal
     })
 }
 
-fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Result<(IoTally, u64), ProbeError> {
+fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> ProbeResult<(IoTally, u64)> {
     let order = BlockOrder::Sequential;
     let block = part.block as usize;
     let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
     let blocks = BlockReader::open(&part.target, Engine::Pread, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
-    if !line.wait() {
-        return Err(ProbeError::fail("another thread could not be started"));
-    }
+    fail_if(!line.wait(), "another thread could not be started")?;
     let mut blocks = blocks?;
     blocks.requests = BlockRequests::new(part.range.clone(), block, order).endless();
     let begun = monotonic();
@@ -126,7 +124,7 @@ fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Resu
     Ok((blocks.tally, monotonic() - begun))
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
     let alone = derived_time::direct_request(facts, block, IoDirection::Read)?;
     let queued = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;

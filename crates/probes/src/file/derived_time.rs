@@ -16,14 +16,14 @@ use super::prelude::*;
 /// the L2 cache it stays there, and is written as fast as memory is read; a larger one is in memory too, and the bytes cross it
 /// twice. The kernel copies page by page, and the copy of one ends before that of the next begins: each page beyond the first, whose
 /// miss is in the call, waits for memory once. Finding further pages is not counted: they lie in folios where the file system has them.
-pub(super) fn cached_read(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
+pub(super) fn cached_read(facts: &PredictionInputs<'_>, block: u64) -> Predicted<Expr> {
     let call = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
     Ok(call.variant("call") + block_copy(facts, block, IoDirection::Read)?)
 }
 
 /// The time of one call that writes a block over pages that are in the page cache and dirty: the file system's work for a call
 /// with one page, and for each further page, as measured with next to nothing copied, and the copy.
-pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
+pub(super) fn cached_overwrite(facts: &PredictionInputs<'_>, block: u64) -> Predicted<Expr> {
     let page = memory_budget::page_bytes(facts.machine());
     let one_page = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?.variant("written pages");
     let two_pages = measured(facts, &PAGE_WRITE, &page_write_case(2, AccessOrder::Sequential))?;
@@ -39,11 +39,7 @@ pub(super) fn buffer_stays_in_cache(facts: &PredictionInputs<'_>, block: u64) ->
 }
 
 /// The copy of a block between the page cache, which is in memory, and a buffer.
-pub(super) fn block_copy(
-    facts: &PredictionInputs<'_>,
-    block: u64,
-    direction: IoDirection,
-) -> Result<Expr, NoPrediction> {
+pub(super) fn block_copy(facts: &PredictionInputs<'_>, block: u64, direction: IoDirection) -> Predicted<Expr> {
     let memory = bandwidth::memory_case(facts.machine());
     let rate = match (buffer_stays_in_cache(facts, block), direction) {
         (true, IoDirection::Read) => measured(facts, &BANDWIDTH_READ, &memory)?.variant("buffer in L2"),
@@ -62,11 +58,7 @@ pub(super) fn block_copy(
 
 /// The time of one request past the page cache at queue depth 1: the device's latency for the first 4 KiB, and the rest at its
 /// rate.
-pub(super) fn direct_request(
-    facts: &PredictionInputs<'_>,
-    block: u64,
-    direction: IoDirection,
-) -> Result<Expr, NoPrediction> {
+pub(super) fn direct_request(facts: &PredictionInputs<'_>, block: u64, direction: IoDirection) -> Predicted<Expr> {
     let (latency, rate) = device_metrics(direction);
     let latency = measured(facts, latency, &Case::new())?.variant("request");
     let rest = bytes_of("(block - 4 KiB)", block.saturating_sub(LATENCY_BYTES));
@@ -74,18 +66,14 @@ pub(super) fn direct_request(
 }
 
 /// The time of a block at the device's rate, with much in flight.
-pub(super) fn streamed_block(
-    facts: &PredictionInputs<'_>,
-    block: u64,
-    direction: IoDirection,
-) -> Result<Expr, NoPrediction> {
+pub(super) fn streamed_block(facts: &PredictionInputs<'_>, block: u64, direction: IoDirection) -> Predicted<Expr> {
     let rate = measured(facts, device_metrics(direction).1, &Case::new())?.variant("rate of the device");
     Ok(bytes_of("block", block) / rate)
 }
 
 /// The time of one read of a block where the device has enough of them in flight: of 4 KiB the number of requests counts, of
 /// more the bytes.
-pub(super) fn queued_read(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
+pub(super) fn queued_read(facts: &PredictionInputs<'_>, block: u64) -> Predicted<Expr> {
     if block > LATENCY_BYTES {
         return streamed_block(facts, block, IoDirection::Read);
     }
@@ -106,7 +94,7 @@ pub(super) const DEVICE_RANGE_FACTOR: f64 = 1.5;
 
 /// The prediction of a time or a rate from its parts, whose variants tell one formula from another.
 pub(super) fn predict_from_parts(parts: Expr) -> Prediction {
-    parts.within(RANGE_FACTOR).predict(PredictionBasis::Derived, "parts")
+    parts.within(RANGE_FACTOR).derived("parts")
 }
 
 /// Bytes that the latency of a device includes.

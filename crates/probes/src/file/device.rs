@@ -59,7 +59,7 @@ const MAX_REPEAT_SPEEDUP: f64 = 2.0;
 /// Most writes of 4 KiB in a round: the bench takes 800 samples of each kind at most, and some before.
 const MAX_WRITES: u64 = 2000;
 
-fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn read(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let target = test_files::device_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
     stream_rate(bench, &target)?;
@@ -68,7 +68,7 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 /// Reads part after part, with many blocks in flight, into either kind of pages.
-fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let wide = test_files::queued_reads(target, FULL_QUEUE_DEPTH)?;
     let mean = stream_rate_into(bench, target, &wide, (PagePolicy::Base, &DEVICE_READ))?;
     if let Some(first) = test_files::first_pass_rate(target)? {
@@ -90,7 +90,7 @@ fn stream_rate_into(
     target: &Target,
     wide: &QueuedReads,
     (pages, metric): (PagePolicy, &'static Metric),
-) -> Result<f64, ProbeError> {
+) -> ProbeResult<f64> {
     let file_bytes = target.bytes();
     let part = |range| test_files::run_job(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) });
     let max_part = STREAM_PART_BYTES.min(file_bytes);
@@ -126,18 +126,16 @@ fn compare_with_first_pass(first: f64, now: f64) -> String {
 }
 
 /// Reads small blocks in random order, one by one.
-fn random_latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+fn random_latency(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let order = BlockOrder::Random { seed: bench.seed() };
     let how = ReadOptions { access: Access::Direct, block: RANDOM_BLOCK, order, pages: PagePolicy::Base };
     let mut blocks = BlockReader::open(target, Engine::Pread, how)?;
     let (counters, mut spent) = (DeviceCounters::now(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
         blocks.requests.extend_limit(1);
-        let begun = clock.start();
-        blocks.read()?;
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, outcome) = clock.time(|| blocks.read());
         spent += ticks;
-        Ok([ticks])
+        outcome.map(|()| [ticks])
     })?;
     bench.note_last_reading(counters.prove_read(blocks.tally.bytes)?);
     bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / blocks.tally.requests.max(1) as f64]);
@@ -145,7 +143,7 @@ fn random_latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeErr
 }
 
 /// Reads small blocks in random order, with many in flight.
-fn random_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+fn random_rate(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let wide = test_files::queued_reads(target, RANDOM_DEPTH)?;
     let counters = DeviceCounters::now(target);
     let done = test_files::run_job(&ReadJob {
@@ -192,15 +190,15 @@ impl Observer for CompletionTimes {
 }
 
 /// Keeps requests of a block each in flight at random places; how they come, and the bytes that were read.
-fn read_randomly(target: &Target, wide: &QueuedReads, block: usize, seed: u64) -> Result<(PacedRate, u64), ProbeError> {
+fn read_randomly(target: &Target, wide: &QueuedReads, block: usize, seed: u64) -> ProbeResult<(PacedRate, u64)> {
     let order = BlockOrder::Random { seed };
     let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
-    let mut reader = wide.engine.open(target, how).map_err(test_files::probe_error)?;
+    let mut reader = wide.engine.open(target, how).map_err(probe_error)?;
     let mut course = CompletionTimes { begun: monotonic(), bytes: 0, done: Vec::new() };
     reader
         .read(&mut BlockRequests::new(0..target.bytes(), block, order).endless(), &mut course)
-        .map_err(test_files::probe_error)?;
-    let paced = paced_rate(&course.done).ok_or_else(|| ProbeError::fail("no two requests were done"))?;
+        .map_err(probe_error)?;
+    let paced = paced_rate(&course.done).or_fail("no two requests were done")?;
     Ok((paced, course.bytes))
 }
 
@@ -218,7 +216,7 @@ fn describe_pacing(paced: &PacedRate) -> String {
     }
 }
 
-fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn write(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let target = test_files::overwrite_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
     bench.reserve_write(2 * STREAM_PART_BYTES + STREAM_PART_BYTES + MAX_WRITES * RANDOM_BLOCK as u64)?;
@@ -233,30 +231,28 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 
 /// Writes small blocks in random order, one by one: first until each is accepted, then with a flush each. A flush slows the
 /// write after it, and so the two are not timed together.
-fn write_flushed(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+fn write_flushed(bench: &mut Bench<'_>, target: &Target) -> ProbeResult {
     let order = BlockOrder::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, RANDOM_BLOCK, bench.seed())?;
     let mut requests = BlockRequests::new(0..SHARED_BYTES, RANDOM_BLOCK, order).endless();
     for (metric, flushed) in [(&DEVICE_ACCEPT_LATENCY, false), (&DEVICE_WRITE_LATENCY, true)] {
         let (mut written, counters) = (0, DeviceCounters::now(target));
         bench.time_each([metric], |clock| {
-            let request = requests.next().ok_or_else(|| ProbeError::fail("the file has no blocks"))?;
+            let request = requests.next().or_fail("the file has no blocks")?;
             writer.renew();
-            let begun = clock.start();
-            writer.write(request)?;
-            if flushed {
-                writer.flush()?;
-            }
-            let ended = clock.stop();
+            let (ticks, outcome) = clock.time(|| {
+                writer.write(request)?;
+                if flushed { writer.flush() } else { Ok(()) }
+            });
             written += request.bytes as u64;
-            Ok([ended.wrapping_sub(begun)])
+            outcome.map(|()| [ticks])
         })?;
         bench.note_last_reading(counters.prove_written(written)?);
     }
     Ok(())
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     Err(NoPrediction::new(format!(
         "{} is a property of the device, from which other predictions start; no device states it",
         metric.id

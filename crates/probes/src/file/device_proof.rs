@@ -3,7 +3,8 @@
 use kelvin_core::units;
 use kelvin_file::Target;
 use kelvin_file::device::{Device, DeviceTraffic};
-use kelvin_harness::ProbeError;
+
+use crate::reasons::{ProbeResult, skip_if};
 
 /// Least share of a measure's bytes that the device must count: less means that a cache took part.
 const MIN_DEVICE_SHARE: f64 = 0.95;
@@ -31,7 +32,7 @@ impl DeviceCounters {
     ///
     /// # Errors
     /// That they cannot have come from it.
-    pub(super) fn prove_read(&self, bytes: u64) -> Result<String, ProbeError> {
+    pub(super) fn prove_read(&self, bytes: u64) -> ProbeResult<String> {
         self.prove(bytes, "read", |moved| moved.read)
     }
 
@@ -39,11 +40,11 @@ impl DeviceCounters {
     ///
     /// # Errors
     /// That they cannot have reached it.
-    pub(super) fn prove_written(&self, bytes: u64) -> Result<String, ProbeError> {
+    pub(super) fn prove_written(&self, bytes: u64) -> ProbeResult<String> {
         self.prove(bytes, "written", |moved| moved.written)
     }
 
-    fn prove(&self, bytes: u64, done: &str, select: impl Fn(DeviceTraffic) -> u64) -> Result<String, ProbeError> {
+    fn prove(&self, bytes: u64, done: &str, select: impl Fn(DeviceTraffic) -> u64) -> ProbeResult<String> {
         let (device, before) = match &self.0 {
             Ok(looked) => looked,
             Err(reason) => return Ok(format!("no device counters show where the bytes were {done}: {reason}")),
@@ -53,20 +54,21 @@ impl DeviceCounters {
 }
 
 /// What a device's count says of this many bytes.
-fn judge_device_share(device: &str, counted: u64, bytes: u64, done: &str) -> Result<String, ProbeError> {
+fn judge_device_share(device: &str, counted: u64, bytes: u64, done: &str) -> ProbeResult<String> {
     let share = counted as f64 / bytes.max(1) as f64;
     let [counted, bytes] = [counted, bytes].map(units::bytes);
-    if share < MIN_DEVICE_SHARE {
-        return Err(ProbeError::skip(format!(
-            "needs a file system that goes to its device: {device} counts {counted} of the {bytes} that were {done}; \
+    let reason = format!(
+        "needs a file system that goes to its device: {device} counts {counted} of the {bytes} that were {done}; \
              choose another directory by --dir"
-        )));
-    }
+    );
+    skip_if(share < MIN_DEVICE_SHARE, reason)?;
     Ok(format!("{device} counts {share:.2} times the {bytes} that were {done} (others may use it as well)"))
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_harness::ProbeError;
+
     use super::*;
 
     #[test]

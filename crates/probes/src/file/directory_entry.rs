@@ -13,10 +13,9 @@ use kelvin_sys::fs::O_TMPFILE;
 
 use super::derived_time;
 use super::prelude::*;
-use super::test_files::io_failure;
 use super::tree::{Tree, time_paths};
 
-pub(super) static PROBE: Probe = Probe {
+pub(crate) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
     summary: "Creating files without a name (O_TMPFILE) and names of a file: the parts of creating and removing files",
     method: include_str!("directory_entry.md"),
@@ -32,7 +31,7 @@ const LINKS_PER_PASS: usize = 16;
 /// Bytes to reserve: the blocks that hold them, once for each of the four changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let tree = Tree::open(bench, "entries", EXISTING_FILES, 1)?;
     bench.reserve_write(ROUND_BYTES)?;
     bench.note(tree.file_system()?);
@@ -53,27 +52,25 @@ struct HardLinks {
 }
 
 impl HardLinks {
-    fn in_directory(directory: &Path) -> Result<Self, ProbeError> {
+    fn in_directory(directory: &Path) -> ProbeResult<Self> {
         let process = std::process::id();
         let others = (0..LINKS_PER_PASS).map(|number| directory.join(format!("name-{process}-{number}"))).collect();
         let names = Self { file: directory.join(format!("file-{process}-named")), others };
-        File::create_new(&names.file).map_err(|error| io_failure("make", &names.file, &error))?;
+        File::create_new(&names.file).or_file_failure("make", &names.file)?;
         match fs::hard_link(&names.file, &names.others[0]) {
-            Ok(()) => {
-                fs::remove_file(&names.others[0]).map_err(|error| io_failure("remove", &names.others[0], &error))?
-            }
+            Ok(()) => fs::remove_file(&names.others[0]).or_file_failure("remove", &names.others[0])?,
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
                 return Err(ProbeError::skip(format!(
                     "needs a file system on which a file can have several names: {error}; choose another by --dir"
                 )));
             }
-            Err(error) => return Err(io_failure("give another name to", &names.file, &error)),
+            failed => failed.or_file_failure("give another name to", &names.file)?,
         }
         Ok(names)
     }
 
     /// Adds all names and removes them; the ticks of one of each.
-    fn pass(&self, clock: Clock) -> Result<[u64; 2], ProbeError> {
+    fn pass(&self, clock: Clock) -> ProbeResult<[u64; 2]> {
         let added = time_paths(clock, &self.others, "make the name", |name| fs::hard_link(&self.file, name))?;
         let removed = time_paths(clock, &self.others, "remove the name", |name| fs::remove_file(name))?;
         Ok([added, removed].map(|ticks| ticks / LINKS_PER_PASS as u64))
@@ -89,38 +86,27 @@ impl Drop for HardLinks {
 }
 
 /// Creates files without names in a directory and closes them; the ticks of all of each.
-fn time_unnamed_files(directory: &Path, clock: Clock) -> Result<[u64; 2], ProbeError> {
+fn time_unnamed_files(directory: &Path, clock: Clock) -> ProbeResult<[u64; 2]> {
     let mut files = Vec::with_capacity(LINKS_PER_PASS);
-    let begun = clock.start();
-    for _ in 0..LINKS_PER_PASS {
-        files.push(
-            File::options()
-                .write(true)
-                .custom_flags(O_TMPFILE)
-                .open(directory)
-                .map_err(|error| no_unnamed_file(directory, &error))?,
-        );
-    }
-    let made = clock.stop().wrapping_sub(begun);
-    let begun = clock.start();
-    drop(files);
-    Ok([made, clock.stop().wrapping_sub(begun)])
+    let make = |_| File::options().write(true).custom_flags(O_TMPFILE).open(directory).map(|file| files.push(file));
+    let (made, outcome) = clock.time(|| (0..LINKS_PER_PASS).try_for_each(make));
+    check_unnamed_files(directory, outcome)?;
+    let (closed, ()) = clock.time(|| drop(files));
+    Ok([made, closed])
 }
 
-/// That no file without a name could be created. A kernel without O_TMPFILE takes the flag for O_DIRECTORY.
-fn no_unnamed_file(directory: &Path, error: &Error) -> ProbeError {
-    match error.kind() {
-        ErrorKind::Unsupported | ErrorKind::IsADirectory => {
-            ProbeError::skip(format!("needs a file system with O_TMPFILE: {error}; choose another by --dir"))
+/// That files without a name could be created. A kernel without O_TMPFILE takes the flag for O_DIRECTORY.
+fn check_unnamed_files(directory: &Path, outcome: Result<(), Error>) -> ProbeResult {
+    match outcome {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::IsADirectory) => {
+            Err(ProbeError::skip(format!("needs a file system with O_TMPFILE: {error}; choose another by --dir")))
         }
-        _ => io_failure("create a file without a name in", directory, error),
+        other => other.or_file_failure("create a file without a name in", directory),
     }
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != ENTRY_REMOVE.id {
-        return Err(NoPrediction::new("a file system's cost of directories and inodes is not published"));
-    }
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
+    unpredicted_if(metric.id != ENTRY_REMOVE.id, "a file system's cost of directories and inodes is not published")?;
     let add = measured(facts, &ENTRY_ADD, &Case::new())?.source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink");
     Ok(derived_time::predict_from_parts(add))
 }
@@ -160,8 +146,8 @@ mod tests {
 
     #[test]
     fn unsupported_is_skipped_failures_name_path() {
-        let skips =
-            |code| matches!(no_unnamed_file(Path::new("/d"), &Error::from_raw_os_error(code)), ProbeError::Skip(_));
+        let outcome = |code| check_unnamed_files(Path::new("/d"), Err(Error::from_raw_os_error(code)));
+        let skips = |code| matches!(outcome(code), Err(ProbeError::Skip(_)));
         // EOPNOTSUPP of a file system, EISDIR of a kernel, EACCES of either.
         assert!(skips(95) && skips(21) && !skips(13));
         let Err(ProbeError::Fail(reason)) = time_unnamed_files(Path::new("/no such directory"), Clock::MonotonicRaw)

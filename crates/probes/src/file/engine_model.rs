@@ -47,7 +47,7 @@ struct RequestCosts {
 }
 
 impl RequestCosts {
-    fn measured(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
+    fn measured(facts: &PredictionInputs<'_>) -> Predicted<Self> {
         let place = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
         Ok(Self {
             call: measured(facts, &BYTE_CALLS, &byte_calls::next_byte_case())?,
@@ -123,17 +123,17 @@ impl BufferedLibrary {
 }
 
 /// The prediction of a request.
-pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     request_time(facts, case).map(predict_within)
 }
 
 /// A prediction from the time of requests: each part was measured apart.
 pub(super) fn predict_within(time: Expr) -> Prediction {
-    time.within(SPREAD).predict(PredictionBasis::Derived, "request")
+    time.within(SPREAD).derived("request")
 }
 
 /// The time of a request. Its variant says how it is composed.
-pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
     let engine = read_engine(required(ReadEngine::of(case), case)?);
     let bytes = required(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
     let costs = RequestCosts::measured(facts)?;

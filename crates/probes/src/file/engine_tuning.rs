@@ -83,7 +83,7 @@ fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<Re
     configs
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let state = cache_state(case)?;
     let engine = match required(TunedEngine::of(case), case)? {
         TunedEngine::Pread => Engine::Pread,

@@ -48,7 +48,7 @@ const TRIAL_REQUESTS: u64 = 4096;
 /// Bytes of the older study's file.
 const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let cached = CachedFile::open(bench, SHARED_BYTES)?;
     let mut passes = RepeatedPasses::open(&cached.target, read_engine(engine), block)?;
@@ -74,7 +74,7 @@ struct RepeatedPasses {
 }
 
 impl RepeatedPasses {
-    fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, ProbeError> {
+    fn open(target: &Target, engine: Engine, block: u64) -> ProbeResult<Self> {
         let order = BlockOrder::Sequential;
         let bytes =
             usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
@@ -87,7 +87,7 @@ impl RepeatedPasses {
     }
 
     /// Makes this many requests; their ticks, without the work between passes.
-    fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, ProbeError> {
+    fn read(&mut self, clock: Clock, requests: u64) -> ProbeResult<u64> {
         let (mut ticks, mut remaining) = (0, requests);
         while remaining > 0 {
             let part = remaining.min(self.left);

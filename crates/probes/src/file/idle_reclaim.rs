@@ -32,7 +32,7 @@ const FIRST_SEED: u64 = 2000;
 /// Nanoseconds of idleness from which on it is reported: kernels wait about a minute before they call memory idle.
 const MIN_IDLE_NANOSECONDS: u64 = 60_000_000_000;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let left = bench.scratch().join(IDLE_SINCE_FILE);
     if !left.exists() {
         return create_idle_files(bench, &left);
@@ -46,8 +46,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
         )));
     }
     let resident = total_residency(bench)?;
-    let share =
-        resident.share().ok_or_else(|| ProbeError::skip(format!("mincore and cachestat disagree here: {resident}")))?;
+    let share = resident.share().or_skip(format!("mincore and cachestat disagree here: {resident}"))?;
     bench.note(format!("after {}, {resident}", seconds(idle as f64 / 1e9)));
     bench.record(&IDLE_RETAINED, vec![share]);
     bench.record(&IDLE_TIME, vec![idle as f64]);
@@ -55,10 +54,10 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 /// How much of all the files is in memory.
-fn total_residency(bench: &Bench<'_>) -> Result<Residency, ProbeError> {
+fn total_residency(bench: &Bench<'_>) -> ProbeResult<Residency> {
     let mut total = Residency { pages: 0, mincore: 0, cachestat: Some(0) };
     for number in 0..FILE_COUNT {
-        let target = Target::find(&idle_file(bench, number)).map_err(test_files::probe_error)?;
+        let target = Target::find(&idle_file(bench, number)).map_err(probe_error)?;
         let resident = residency(&target)?;
         total.pages += resident.pages;
         total.mincore += resident.mincore;
@@ -72,14 +71,13 @@ fn idle_file(bench: &Bench<'_>, number: u32) -> PathBuf {
 }
 
 /// Makes the files and leaves them alone, wholly in memory.
-fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> Result<(), ProbeError> {
+fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> ProbeResult {
     test_files::check_free_space(bench, u64::from(FILE_COUNT) * FILE_BYTES)?;
     bench.reserve_write(u64::from(FILE_COUNT) * FILE_BYTES)?;
     for number in 0..FILE_COUNT {
         let path = idle_file(bench, number);
-        random_data::write_file(&path, FILE_BYTES, FIRST_SEED + u64::from(number))
-            .map_err(|error| test_files::io_failure("write", &path, &error))?;
-        let target = Target::find(&path).map_err(test_files::probe_error)?;
+        random_data::write_file(&path, FILE_BYTES, FIRST_SEED + u64::from(number)).or_file_failure("write", &path)?;
+        let target = Target::find(&path).map_err(probe_error)?;
         set_cache_state(&target, PageCacheState::Cached)?;
     }
     std::fs::write(left, monotonic().to_string())?;
@@ -89,10 +87,8 @@ fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> Result<()
     Ok(())
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != IDLE_RETAINED.id {
-        return Err(NoPrediction::new("it is the length of the run, less what comes before and after"));
-    }
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
+    unpredicted_if(metric.id != IDLE_RETAINED.id, "it is the length of the run, less what comes before and after")?;
     let reclaimed = published("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE);
     let stays = (1.0 - reclaimed).with_interval((0.99, 1.0));
     Ok(stays.predict(PredictionBasis::Spec, "all pages stay"))

@@ -59,7 +59,7 @@ const fn directory_count(directories: DirectoryCount) -> u64 {
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let files = required(FILES.number_in(case), case)?;
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
     let tree = Tree::open(bench, "tree", files, directories)?;
@@ -96,7 +96,7 @@ impl OwnFiles {
     }
 
     /// Creates them all, renames them all, removes them all; the ticks of each.
-    fn time_pass(&self, clock: Clock) -> Result<[u64; 3], ProbeError> {
+    fn time_pass(&self, clock: Clock) -> ProbeResult<[u64; 3]> {
         let created = time_paths(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
         let mut names = self.renamed.iter();
         let renamed = time_paths(clock, &self.made, "rename", |path| match names.next() {
@@ -123,7 +123,7 @@ impl<'a> LookupPass<'a> {
     }
 
     /// Checks everything once; the ticks per file of stat, of open, of listing; the files listed.
-    fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), ProbeError> {
+    fn pass(&self, clock: Clock) -> ProbeResult<([u64; 3], u64)> {
         let stat = time_paths(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
             true => Ok(()),
             false => Err(Error::from(ErrorKind::InvalidData)),
@@ -137,9 +137,8 @@ impl<'a> LookupPass<'a> {
             }
             Ok(())
         })?;
-        if listed < self.tree.files || listed == 0 {
-            return Err(ProbeError::fail(format!("a listing found {listed} of {} files", self.tree.files)));
-        }
+        let reason = format!("a listing found {listed} of {} files", self.tree.files);
+        fail_if(listed < self.tree.files || listed == 0, reason)?;
         let looks = self.files.len().max(1) as u64;
         Ok(([stat / looks, open / looks, list / listed], listed))
     }
@@ -164,7 +163,7 @@ const DOT_ENTRIES: u64 = 2;
 /// Calls for the entries of a small directory: one that has them, and one that finds no more.
 const GETDENTS_CALLS: f64 = 2.0;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let figure = |metric: &Metric| measured(facts, metric, &Case::new());
     let parts = match metric.id {
         id if id == METADATA_STAT.id => {
@@ -190,12 +189,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
 const PATH_SOURCE: &str = "Linux fs/namei.c: link_path_walk, once for each component";
 
 /// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
-fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+fn listing_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
     let files = required(FILES.number_in(case), case)?;
     let directories = directory_count(required(DirectoryCount::of(case), case)?);
-    if (files, directories) == (LISTED_FILES, 1) {
-        return Err(NoPrediction::new("a file system's cost of listing a directory is not published"));
-    }
+    let reason = "a file system's cost of listing a directory is not published";
+    unpredicted_if((files, directories) == (LISTED_FILES, 1), reason)?;
     let large = Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One);
     let large_listing = measured(facts, &METADATA_LIST, &large)?;
     let open = measured(facts, &METADATA_OPEN, case)?;

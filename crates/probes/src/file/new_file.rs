@@ -67,7 +67,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 const ROUND_BYTES: u64 = 64 * MIB;
 const MAX_FILES: u64 = 16;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
     check_free_space(bench, bytes)?;
     let mut filling = FileFiller::new(required(FillMethod::of(case), case)?, block)?;
@@ -78,9 +78,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     filling.create_filled(&path(0), SMALL_FILE, bench.clock())?;
     let files = (ROUND_BYTES / bytes).clamp(1, MAX_FILES);
     let ticks = (1..=files).map(|number| filling.create_filled(&path(number), bytes, bench.clock()));
-    let ticks = ticks.collect::<Result<Vec<u64>, ProbeError>>()?;
+    let ticks = ticks.collect::<ProbeResult<Vec<u64>>>()?;
     let written = (0..=files).map(|number| written_back_bytes(&Target::find(&path(number)).map_err(probe_error)?));
-    bench.reserve_write(written.sum::<Result<u64, ProbeError>>()?)?;
+    bench.reserve_write(written.sum::<ProbeResult<u64>>()?)?;
     drop(place);
     let times = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
     bench.record(&NEW_FILE, times);
@@ -94,7 +94,7 @@ enum FileFiller {
 }
 
 impl FileFiller {
-    fn new(by: FillMethod, block: u64) -> Result<Self, ProbeError> {
+    fn new(by: FillMethod, block: u64) -> ProbeResult<Self> {
         let bytes = block as usize;
         Ok(match by {
             FillMethod::Write => Self::Write(vec![0x5a; bytes]),
@@ -107,17 +107,17 @@ impl FileFiller {
     }
 
     /// The ticks of making a file.
-    fn create_filled(&mut self, path: &Path, bytes: u64, clock: Clock) -> Result<u64, ProbeError> {
+    fn create_filled(&mut self, path: &Path, bytes: u64, clock: Clock) -> ProbeResult<u64> {
         let begun = clock.start();
         let file = File::options().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|error| io_failure("create", path, &error))?;
+        let file = file.or_file_failure("create", path)?;
         let filled = match self {
             Self::Write(block) => write_blocks(&file, block, bytes),
             Self::Mmap { window, zeros } => write_mapped(&file, window, zeros, bytes),
         };
         drop(file);
         let ended = clock.stop();
-        filled.map_err(|error| io_failure("write", path, &error)).map(|()| ended.wrapping_sub(begun))
+        filled.or_file_failure("write", path).map(|()| ended.wrapping_sub(begun))
     }
 }
 
@@ -149,7 +149,7 @@ fn write_mapped(file: &File, window: &mut FileWindow, zeros: &File, bytes: u64) 
     window.unmap()
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (block, bytes) = (required(BLOCK.number_in(case), case)?, required(BYTES.number_in(case), case)?);
     let page = memory_budget::page_bytes(facts.machine());
     let pages = bytes.div_ceil(page);

@@ -18,13 +18,13 @@ use super::test_files::FULL_QUEUE_DEPTH;
 const DEDUP_UNIT: usize = 4096;
 
 /// Opens a file to be overwritten.
-fn open_for_write(target: &Target, access: Access) -> Result<File, ProbeError> {
+fn open_for_write(target: &Target, access: Access) -> ProbeResult<File> {
     let flags = if access == Access::Direct { O_DIRECT } else { 0 };
     File::options()
         .write(true)
         .custom_flags(flags)
         .open(target.path())
-        .map_err(|error| ProbeError::fail(format!("cannot open {} to write: {error}", target.path().display())))
+        .or_fail(format!("cannot open {} to write", target.path().display()))
 }
 
 /// Makes every unit of a buffer new: the beginning of each gets the next number.
@@ -47,7 +47,7 @@ pub(super) struct Overwriter {
 
 impl Overwriter {
     /// Opens a file to be overwritten in blocks of this many bytes.
-    pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, ProbeError> {
+    pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> ProbeResult<Self> {
         let mut buffer = Arena::populated(block, PagePolicy::Base)?;
         RandomData::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
         Ok(Self { file: open_for_write(target, access)?, buffer, block, number: seed })
@@ -60,7 +60,7 @@ impl Overwriter {
 
     /// Writes a block.
     #[inline]
-    pub(super) fn write(&mut self, request: BlockRequest) -> Result<(), ProbeError> {
+    pub(super) fn write(&mut self, request: BlockRequest) -> ProbeResult {
         check_complete_write(
             self.file.write_at(&self.buffer.as_slice()[..request.bytes], request.offset),
             request.bytes,
@@ -68,13 +68,13 @@ impl Overwriter {
     }
 
     /// Waits until what was written is durable.
-    pub(super) fn flush(&self) -> Result<(), ProbeError> {
-        self.file.sync_data().map_err(|error| ProbeError::fail(format!("fdatasync: {error}")))
+    pub(super) fn flush(&self) -> ProbeResult {
+        self.file.sync_data().or_fail("fdatasync")
     }
 }
 
 /// That all of a block was written.
-fn check_complete_write(written: std::io::Result<usize>, bytes: usize) -> Result<(), ProbeError> {
+fn check_complete_write(written: std::io::Result<usize>, bytes: usize) -> ProbeResult {
     match written {
         Ok(written) if written == bytes => Ok(()),
         Ok(written) => Err(ProbeError::fail(format!("a write of {bytes} bytes wrote {written}"))),
@@ -103,7 +103,7 @@ pub(super) struct StreamWriteResult {
 }
 
 /// Overwrites the beginning of a file, many blocks in flight, past the page cache.
-pub(super) fn stream_overwrite(target: &Target, seed: u64) -> Result<StreamWriteResult, ProbeError> {
+pub(super) fn stream_overwrite(target: &Target, seed: u64) -> ProbeResult<StreamWriteResult> {
     let setup = RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, registered: false, pages: PagePolicy::Base };
     let file = open_for_write(target, Access::Direct)?;
     let flushed = file.try_clone()?;
@@ -162,7 +162,7 @@ impl BlockCounter {
         }
     }
 
-    fn finish(self) -> Result<TimedSpan, ProbeError> {
+    fn finish(self) -> ProbeResult<TimedSpan> {
         let (begun, all) = (self.begun.into_inner(), self.done.into_inner());
         match all.checked_sub(WARM_UP_BLOCKS) {
             Some(timed) if timed > 0 => Ok(TimedSpan { begun, ended: monotonic(), timed, all }),
@@ -171,7 +171,7 @@ impl BlockCounter {
     }
 }
 
-fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> Result<TimedSpan, ProbeError> {
+fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
     let mut free: Vec<usize> = (0..FULL_QUEUE_DEPTH as usize).collect();
     let (mut noise, mut number) = (RandomData::new(seed), seed);
     free.iter().for_each(|&slot| noise.fill(ring.buffer_mut(slot)));
@@ -195,7 +195,7 @@ fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> Result<Ti
     }
 }
 
-fn stream_with_threads(target: &Target, seed: u64) -> Result<TimedSpan, ProbeError> {
+fn stream_with_threads(target: &Target, seed: u64) -> ProbeResult<TimedSpan> {
     let course = BlockCounter::new(target);
     let thread = |member: u64| {
         let mut writer = Overwriter::open(target, Access::Direct, STREAM_BLOCK, seed.wrapping_add(member << 32))?;

@@ -31,7 +31,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     combinations[..count].iter().map(|&(cache, order)| page_read_case(cache, order)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
     // In memory any file will do, also where the file system has no holes.
     let target = if state == PageCacheState::Cached {
@@ -44,28 +44,22 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// The ticks of reading a byte of each page once.
-fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockOrder) -> Result<u64, ProbeError> {
+fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockOrder) -> ProbeResult<u64> {
     set_cache_state(target, state)?;
-    let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
+    let file = target.open(Access::Buffered).map_err(probe_error)?;
     advise_access(&file, order == BlockOrder::Sequential)?;
     let requests = BlockRequests::new(0..target.bytes(), page_bytes(), order);
-    let begun = clock.start();
-    for request in requests {
-        read_byte(&file, request.offset)?;
-    }
-    let ticks = clock.stop().wrapping_sub(begun);
+    let (ticks, outcome) = clock.time(|| requests.into_iter().try_for_each(|request| read_byte(&file, request.offset)));
+    outcome?;
     let after = residency(target)?;
-    if after.mincore == 0 {
-        return Err(ProbeError::skip(format!(
-            "needs a file system that keeps holes in the page cache: afterwards, {after}"
-        )));
-    }
+    let reason = format!("needs a file system that keeps holes in the page cache: afterwards, {after}");
+    skip_if(after.mincore == 0, reason)?;
     describe_residency(after).map(|_| ticks)
 }
 
 /// Reads a byte of a file.
 #[inline]
-pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), ProbeError> {
+pub(super) fn read_byte(file: &File, offset: u64) -> ProbeResult {
     match file.read_at(&mut [0], offset) {
         Ok(1) => Ok(()),
         Ok(read) => Err(ProbeError::fail(format!("a read of a byte at {offset} returned {read}"))),
@@ -73,7 +67,7 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), ProbeError> {
     }
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let first = page_read_case(CacheState::Cached, AccessOrder::Sequential);
     let page = match required(CacheState::of(case), case)? {
         CacheState::Cached if *case == first => {

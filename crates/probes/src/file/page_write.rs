@@ -26,7 +26,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     words(orders).numbers(PAGES, &[1, 2])
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (pages, order) = (required(PAGES.number_in(case), case)?, block_order(case, bench.seed())?);
     let page = page_bytes() as u64;
     let within = offset_in_page(pages, page)?;
@@ -46,7 +46,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Where in a page this many bytes begin, each of which is to be in another page.
-fn offset_in_page(pages: u64, page: u64) -> Result<u64, ProbeError> {
+fn offset_in_page(pages: u64, page: u64) -> ProbeResult<u64> {
     match pages {
         1 => Ok(page / 2),
         2 => Ok(page - 1),
@@ -62,7 +62,7 @@ const FOLIO_BYTES: u64 = MIB;
 const BUFFER_HEAD_BYTES: u64 = 104;
 const FILE_SYSTEM_BLOCK: u64 = 4 * KIB;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let pages = required(PAGES.number_in(case), case)?;
     let in_order = |pages| measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential));
     let written = match required(AccessOrder::of(case), case)? {

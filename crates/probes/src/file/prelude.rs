@@ -12,6 +12,6 @@ pub(super) use super::cached_file::{
 pub(super) use super::cases::{block_order, cache_state, page_read_case, page_write_case};
 pub(super) use super::derived_time::{self, IoDirection, bytes_of};
 pub(super) use super::device_proof::DeviceCounters;
-pub(super) use super::test_files::{self, KIB, MIB, SHARED_BYTES, io_failure, probe_error};
+pub(super) use super::test_files::{self, KIB, MIB, SHARED_BYTES, probe_error};
 pub(super) use crate::memory::{bandwidth, latency, memory_budget};
 pub(super) use crate::prelude::*;

@@ -36,7 +36,7 @@ const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
 /// Share of the requested depth that may be done and wait to be reaped, as a factor.
 const REAPING_FACTOR: f64 = 1.25;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let depth = required(QUEUE_DEPTH.number_in(case), case)? as u32;
     let target = test_files::device_file(bench, SHARED_BYTES)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
@@ -58,8 +58,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         bytes += done.total.bytes;
     }
     let latency = done.latencies.as_ref().and_then(|latencies| latencies.mean());
-    let (latency, counted_in_flight) =
-        latency.zip(done.achieved_depth).ok_or_else(|| ProbeError::fail("no request completed"))?;
+    let (latency, counted_in_flight) = latency.zip(done.achieved_depth).or_fail("no request completed")?;
     let edge_requests = f64::from(depth) / done.total.requests as f64;
     let law = LittlesLaw { rate: done.requests_per_second(), latency, counted_in_flight, edge_requests };
     law.check()?;
@@ -99,7 +98,7 @@ impl LittlesLaw {
         self.rate * self.latency / 1e9
     }
 
-    fn check(&self) -> Result<(), ProbeError> {
+    fn check(&self) -> ProbeResult {
         let ratio = self.in_flight() / self.counted_in_flight;
         if (ratio - 1.0).abs() <= MAX_DEPTH_DISAGREEMENT + self.edge_requests {
             return Ok(());
@@ -114,7 +113,7 @@ impl LittlesLaw {
     }
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let depth = required(QUEUE_DEPTH.number_in(case), case)?;
     if metric.id == DEPTH_ACHIEVED.id {
         let remark = format!(
@@ -131,7 +130,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         let [longest, shortest] = [lower, upper].map(|rate| given("depth", depth as f64, Unit::Count) / rate);
         (shortest.clone().between(&shortest, &longest), "latency at a depth")
     };
-    Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, name))
+    Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).derived(name))
 }
 
 /// Bounds on the requests per second that a closed system with this many in flight completes, from the nanoseconds of one request alone and

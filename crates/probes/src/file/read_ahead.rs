@@ -20,7 +20,7 @@ pub(super) static PROBE: Probe = Probe {
     ..Probe::measure(&[&READ_AHEAD])
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let target = test_files::sparse_file(bench, SHARED_BYTES)?;
     let steps = window_steps(&target)?;
     bench.note(describe_steps(&steps));
@@ -34,7 +34,7 @@ pub(super) fn describe_steps(steps: &[u64]) -> String {
 }
 
 /// Bytes of each read-ahead window, while a file of which nothing is in memory was read in order.
-fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
+fn window_steps(target: &Target) -> ProbeResult<Vec<u64>> {
     let (file, mapping) = open_uncached(target)?;
     let (file_bytes, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut covered) = (Vec::new(), 0);
@@ -53,16 +53,14 @@ fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
 /// Like `window_steps`, where every call may ask a server: one read for each window, of the first page that has not come.
 ///
 /// To the kernel that is a file read in order, as it begins where the window before ended.
-pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
+pub(super) fn missed_page_steps(target: &Target) -> ProbeResult<Vec<u64>> {
     let (file, mapping) = open_uncached(target)?;
     let (file_bytes, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut covered) = (Vec::new(), 0);
     while covered < file_bytes {
         page_read::read_byte(&file, covered as u64)?;
         let come = mapping.resident(covered, file_bytes - covered)?.iter().take_while(|&&page| page).count() * page;
-        if come == 0 {
-            return Err(ProbeError::fail(format!("the page at {covered} that was read is not in memory")));
-        }
+        fail_if(come == 0, format!("the page at {covered} that was read is not in memory"))?;
         steps.push(come as u64);
         covered += come;
     }
@@ -70,9 +68,9 @@ pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError>
 }
 
 /// A file of which nothing is in memory, opened afresh and announced as read in order.
-fn open_uncached(target: &Target) -> Result<(File, FileMapping), ProbeError> {
+fn open_uncached(target: &Target) -> ProbeResult<(File, FileMapping)> {
     set_cache_state(target, PageCacheState::Uncached)?;
-    let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
+    let file = target.open(Access::Buffered).map_err(probe_error)?;
     advise_access(&file, true)?;
     let mapping = FileMapping::whole(&file, target.bytes() as usize).map_err(|error| match is_unmappable(&error) {
         true => ProbeError::skip("needs files that can be mapped, to see what of them was read ahead"),

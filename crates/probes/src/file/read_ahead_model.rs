@@ -20,7 +20,7 @@ pub(super) struct ReadAheadCost {
 
 impl ReadAheadCost {
     /// For a file of this many bytes, read by calls of this many each.
-    pub(super) fn new(facts: &PredictionInputs<'_>, file_bytes: u64, block: u64) -> Result<Self, NoPrediction> {
+    pub(super) fn new(facts: &PredictionInputs<'_>, file_bytes: u64, block: u64) -> Predicted<Self> {
         let page = memory_budget::page_bytes(facts.machine());
         let count = |name: &str, number: u64| given(name, number as f64, Unit::Count);
         let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
@@ -79,7 +79,7 @@ pub(super) fn window_count(file_bytes: u64, block: u64, max_window: u64, page: u
 
 /// One block of a page or less through an empty page cache at a random place: the device's latency, a page allocated, and the
 /// copy.
-pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
+pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Predicted<Expr> {
     let page = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?.variant("page");
     let through = page + derived_time::block_copy(facts, block, IoDirection::Read)?;
     Ok(derived_time::direct_request(facts, block, IoDirection::Read)? + through)

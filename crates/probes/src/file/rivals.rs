@@ -93,7 +93,7 @@ struct SideResult {
     words: String,
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &RivalComparison) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &RivalComparison) -> ProbeResult {
     let tool = Program::find(required(Rival::of(case), case)?)?;
     let target = test_files::shared_file(bench, SHARED_BYTES)?;
     let block = match BLOCK.number_in(case) {
@@ -106,9 +106,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &Riva
     };
     let computes_digest = tool.computes_digest();
     let task = RivalTask { target, bytes, block, order, state, computes_digest, time: SIDE_TIME };
-    if state == PageCacheState::Direct {
-        test_files::check_direct_io(&task.target, task.block)?;
-    }
+    test_files::check_block(&task.target, state, block)?;
     let [kelvin, rival] = run_alternating(
         bench,
         || with_cache_proof(&task, run_kelvin),
@@ -126,8 +124,8 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &Riva
 /// A side, with the page cache proven to be in the case's state before and after.
 fn with_cache_proof(
     task: &RivalTask,
-    read: impl FnOnce(&RivalTask) -> Result<SideResult, ProbeError>,
-) -> Result<SideResult, ProbeError> {
+    read: impl FnOnce(&RivalTask) -> ProbeResult<SideResult>,
+) -> ProbeResult<SideResult> {
     let before = set_cache_state(&task.target, task.state)?;
     let counters = DeviceCounters::now(&task.target);
     let side = read(task)?;
@@ -140,7 +138,7 @@ fn with_cache_proof(
 }
 
 /// kelvin's own side.
-fn run_kelvin(task: &RivalTask) -> Result<SideResult, ProbeError> {
+fn run_kelvin(task: &RivalTask) -> ProbeResult<SideResult> {
     let job = ReadJob {
         order: task.order,
         state: task.state,
@@ -162,17 +160,9 @@ const ALLOWED_INSTRUCTIONS: f64 = 1000.0;
 const CAT_BLOCK: u64 = 128 * KIB;
 const CAT_BLOCK_SOURCE: &str = "coreutils 8.23 to 9.5, src/ioblksize.h: 128 KiB";
 
-fn predict(
-    facts: &PredictionInputs<'_>,
-    metric: &Metric,
-    case: &Case,
-    kelvin: &Metric,
-) -> Result<Prediction, NoPrediction> {
-    if metric.unit != Unit::Ratio {
-        return Err(NoPrediction::new(
-            "file.blocksize.read predicts the rate; here only the ratio of two programs counts",
-        ));
-    }
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> Predicted {
+    let reason = "file.blocksize.read predicts the rate; here only the ratio of two programs counts";
+    unpredicted_if(metric.unit != Unit::Ratio, reason)?;
     let rival = required(Rival::of(case), case)?;
     let rate = measured(facts, kelvin, case)?;
     let block = match rival {
@@ -191,7 +181,7 @@ fn predict(
         fact("instructions allowed for", ALLOWED_INSTRUCTIONS, Unit::Count, "an allowance, at two per cycle and 3 GHz");
     let instruction = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
     let upper = ratio.clone() + allowed * instruction / request;
-    Ok(ratio.clone().between(&ratio, &upper).within(SPREAD).predict(PredictionBasis::Derived, name))
+    Ok(ratio.clone().between(&ratio, &upper).within(SPREAD).derived(name))
 }
 
 #[cfg(test)]

@@ -53,12 +53,10 @@ fn beyond_memory_size(machine: &Machine) -> Option<u64> {
     (largest + 1..=MAX_BEYOND_MEMORY).contains(&size).then_some(size)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let state = cache_state(case)?;
     let target = test_files::shared_file(bench, required(BYTES.number_in(case), case)?)?;
-    if state == PageCacheState::Direct {
-        test_files::check_direct_io(&target, BLOCK as u64)?;
-    }
+    test_files::check_block(&target, state, BLOCK as u64)?;
     if state == PageCacheState::Uncached {
         // An untimed pass first, to touch the memory of its pages.
         ReadRound::new(bench).pass(bench, &target, state, block_order(case, bench.seed())?)?;
@@ -101,25 +99,19 @@ impl ReadRound {
 
     /// One pass over a file, or as much of it as there is time for: all of it where the kernel reads ahead, since what is read
     /// ahead must count too.
-    fn pass(
-        &mut self,
-        bench: &Bench<'_>,
-        target: &Target,
-        state: PageCacheState,
-        order: BlockOrder,
-    ) -> Result<(), ProbeError> {
+    fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: PageCacheState, order: BlockOrder) -> ProbeResult {
         set_cache_state(target, state)?;
         let how = ReadOptions { access: state.access(), block: BLOCK, order, pages: PagePolicy::Base };
-        let mut reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
+        let mut reader = Engine::Pread.open(target, how).map_err(probe_error)?;
         let mut requests = BlockRequests::new(0..target.bytes(), BLOCK, order);
         let (clock, ahead) = (bench.clock(), state == PageCacheState::Uncached && order == BlockOrder::Sequential);
         while requests.complete_passes() == 0
             && (ahead && self.spent < MAX_PASS_NANOSECONDS || !self.is_over(bench.slice()))
         {
             requests.extend_limit(TIME_CHECK_READS);
-            let begun = clock.start();
-            reader.read(&mut requests, &mut self.reads).map_err(test_files::probe_error)?;
-            self.spent += bench.nanoseconds(clock.stop().wrapping_sub(begun));
+            let (ticks, outcome) = clock.time(|| reader.read(&mut requests, &mut self.reads));
+            outcome.map_err(probe_error)?;
+            self.spent += bench.nanoseconds(ticks);
         }
         Ok(())
     }
@@ -139,7 +131,7 @@ fn describe_quantiles(reads: &LatencyObserver<IoTally>, cost: f64) -> String {
     )
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     if metric.id == READ_ORDER_P99.id {
         return tail_prediction(facts, case);
     }
@@ -147,7 +139,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let time = match required(CacheState::of(case), case)? {
         CacheState::Direct => {
             let request = derived_time::direct_request(facts, block, IoDirection::Read)?;
-            return Ok(request.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, "parts"));
+            return Ok(request.within(derived_time::DEVICE_RANGE_FACTOR).derived("parts"));
         }
         CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Random) => {
             read_ahead_model::random_block_time(facts, block)?
@@ -168,7 +160,7 @@ fn device_tail_case() -> Case {
 }
 
 /// What one in a hundred reads exceeds.
-fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
     match required(CacheState::of(case), case)? {
         CacheState::Direct if *case == device_tail_case() => {
@@ -188,7 +180,7 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
 const FOLIO_LOADS: f64 = 2.0;
 
 /// Like `tail_prediction`, where the kernel reads ahead: what matters is how many reads wait for a window.
-fn read_ahead_tail(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+fn read_ahead_tail(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted {
     let block = BLOCK as u64;
     let page = memory_budget::page_bytes(facts.machine());
     let window = facts.measured(&READ_AHEAD, &Case::new())?;

@@ -53,17 +53,16 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     combinations[..by_effort(effort, [2, 5, combinations.len()])].iter().map(case_of).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let by = required(FlushMethod::of(case), case)?;
     let append = required(WritePosition::of(case), case)? == WritePosition::Append;
     let system = kind(bench.scratch())?;
-    if system.is_in_memory() && by != FlushMethod::Nothing {
-        return Err(ProbeError::skip(format!(
-            "needs a scratch directory on a disk: {} lives in memory, where a flush does nothing; choose another by \
+    let reason = format!(
+        "needs a scratch directory on a disk: {} lives in memory, where a flush does nothing; choose another by \
              --dir",
-            system.name()
-        )));
-    }
+        system.name()
+    );
+    skip_if(system.is_in_memory() && by != FlushMethod::Nothing, reason)?;
     let mut writes = FlushedWrites::new(bench, by, append)?;
     let trial = run_trial(bench, &mut writes)?;
     bench.note(format!("{}: trial: {trial}", system.name()));
@@ -73,7 +72,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Makes a few writes, reserves as many as they predict, and says where they went.
-fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> Result<String, ProbeError> {
+fn run_trial(bench: &Bench<'_>, writes: &mut FlushedWrites) -> ProbeResult<String> {
     let before = DeviceCounters::now(&writes.target);
     let mut ticks = 0;
     for _ in 0..TRIAL_WRITES {
@@ -103,13 +102,13 @@ struct FlushedWrites {
 }
 
 impl FlushedWrites {
-    fn new(bench: &Bench<'_>, by: FlushMethod, append: bool) -> Result<Self, ProbeError> {
+    fn new(bench: &Bench<'_>, by: FlushMethod, append: bool) -> ProbeResult<Self> {
         // Rounds share the file that is overwritten: one for flushed writes, and one for the others, whose dirty pages a flush would write
         // too.
         let target = match by {
             _ if append => {
                 let path = bench.scratch().join(format!("kelvin-sync-{}", std::process::id()));
-                File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
+                File::create_new(&path).or_file_failure("make", &path)?;
                 Target::find(&path).map_err(probe_error)?
             }
             FlushMethod::Nothing => test_files::scratch_file(bench, "kelvin-sync-unflushed", FILE_BYTES, bench.seed())?,
@@ -117,7 +116,7 @@ impl FlushedWrites {
         };
         let flags = if by == FlushMethod::Dsync { kelvin_sys::direct_io::O_DSYNC } else { 0 };
         let opened = File::options().write(true).custom_flags(flags).open(target.path());
-        let file = opened.map_err(|error| io_failure("open", target.path(), &error))?;
+        let file = opened.or_file_failure("open", target.path())?;
         let order = BlockOrder::Random { seed: bench.seed() };
         Ok(Self {
             target,
@@ -132,7 +131,7 @@ impl FlushedWrites {
     }
 
     /// Writes the next block, and flushes it; the ticks of both.
-    fn write_next(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    fn write_next(&mut self, clock: Clock) -> ProbeResult<u64> {
         // No block is like another, nor like the one it replaces.
         self.seed = self.seed.wrapping_add(1);
         RandomData::new(self.seed).fill(&mut self.block);
@@ -149,18 +148,15 @@ impl FlushedWrites {
             FlushMethod::Fsync => self.file.sync_all(),
         };
         let ticks = clock.stop().wrapping_sub(begun);
-        match written {
-            Ok(WRITE_BYTES) => {}
-            Ok(part) => return Err(ProbeError::fail(format!("a write wrote {part} of {WRITE_BYTES} bytes"))),
-            Err(error) => return Err(io_failure("write", self.target.path(), &error)),
-        }
-        flushed.map_err(|error| io_failure("flush", self.target.path(), &error))?;
+        let part = written.or_file_failure("write", self.target.path())?;
+        fail_if(part != WRITE_BYTES, format!("a write wrote {part} of {WRITE_BYTES} bytes"))?;
+        flushed.or_file_failure("flush", self.target.path())?;
         self.done += 1;
         Ok(ticks)
     }
 
     /// What the device counts of this many writes since an earlier reading, in words.
-    fn prove(&self, writes: u64, before: &DeviceCounters) -> Result<String, ProbeError> {
+    fn prove(&self, writes: u64, before: &DeviceCounters) -> ProbeResult<String> {
         match before.written() {
             Ok(written) => judge_device_bytes(self.by, writes * WRITE_BYTES as u64, written),
             Err(reason) => Ok(format!("no device counter shows where the blocks went: {reason}")),
@@ -169,17 +165,16 @@ impl FlushedWrites {
 }
 
 /// What a device's count says of this many bytes.
-fn judge_device_bytes(by: FlushMethod, bytes: u64, written: u64) -> Result<String, ProbeError> {
+fn judge_device_bytes(by: FlushMethod, bytes: u64, written: u64) -> ProbeResult<String> {
     let [device, asked] = [written, bytes].map(units::bytes);
     if by == FlushMethod::Nothing {
         return Ok(format!("the device wrote {device} while {asked} were written into memory"));
     }
-    if written < bytes {
-        return Err(ProbeError::skip(format!(
-            "needs a file system that flushes to its device, which counts {device} of {asked} flushed; choose \
+    let reason = format!(
+        "needs a file system that flushes to its device, which counts {device} of {asked} flushed; choose \
              another directory by --dir"
-        )));
-    }
+    );
+    skip_if(written < bytes, reason)?;
     let times = written as f64 / bytes.max(1) as f64;
     Ok(format!("the device wrote {times:.1} times the {asked} that were flushed, journal and others' included"))
 }
@@ -195,7 +190,7 @@ impl Drop for FlushedWrites {
 /// How far O_DSYNC and fdatasync may lie apart, as a factor: they do the same, on a disk that varies.
 const DSYNC_RANGE_FACTOR: f64 = 1.5;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (by, place) = (required(FlushMethod::of(case), case)?, required(WritePosition::of(case), case)?);
     let device = |metric: &Metric| measured(facts, metric, &Case::new());
     let alone = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);

@@ -45,7 +45,7 @@ const FREE_SPACE_FACTOR: u64 = 2;
 
 /// A file of this many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
 /// once past the page cache: see [`first_pass_rate`].
-pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> {
     let name = format!("{READ_FILE}-{bytes}");
     let is_new = !bench.scratch().join(&name).exists();
     let target = scratch_file(bench, &name, bytes, READ_SEED)?;
@@ -58,7 +58,7 @@ pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Probe
 
 /// The file for reads that reach the device: the shared one of this many bytes, or a small one where the device is slow. A pass
 /// then takes no longer than it should, and what was dropped for it need not be read again for what is measured in memory.
-pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> ProbeResult<Target> {
     let small = shared_file(bench, SMALL_BYTES)?;
     if !cache_fill_time(&small)?.is_some_and(|took| is_slow(took, bytes)) {
         return shared_file(bench, bytes);
@@ -75,7 +75,7 @@ fn is_slow(took: u64, bytes: u64) -> bool {
 
 /// Nanoseconds that a file takes from its device into an empty page cache, found once a run; `None` where it cannot be dropped from
 /// there or kept in it.
-fn cache_fill_time(target: &Target) -> Result<Option<u64>, ProbeError> {
+fn cache_fill_time(target: &Target) -> ProbeResult<Option<u64>> {
     let record = with_suffix(target.path(), CACHE_FILL_TIME);
     if let Some(known) = read_number(&record)? {
         return Ok(Some(known as u64));
@@ -102,7 +102,7 @@ fn measure_cache_fill(target: &Target) -> kelvin_file::Result<u64> {
 }
 
 /// The shared file for probes that need several: that of this number, counted from 0, which is [`file`].
-pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Result<Target, ProbeError> {
+pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> ProbeResult<Target> {
     if number == 0 {
         return shared_file(bench, bytes);
     }
@@ -110,13 +110,13 @@ pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Resul
 }
 
 /// A file of this many bytes on its device, shared by all rounds of the run and written over.
-pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> {
     scratch_file(bench, &format!("{OVERWRITE_FILE}-{bytes}"), bytes, OVERWRITE_SEED)
 }
 
 /// A file of this many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
 /// device by write-back, if at all.
-pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> {
     let path = bench.scratch().join(format!("{CACHED_OVERWRITE_FILE}-{bytes}"));
     if path.metadata().is_ok_and(|metadata| metadata.len() == bytes) {
         let target = Target::find(&path).map_err(probe_error)?;
@@ -126,43 +126,41 @@ pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Tar
     }
     check_free_space(bench, bytes)?;
     bench.reserve_write(bytes)?;
-    random_data::write_unflushed_file(&path, bytes, CACHED_OVERWRITE_SEED)
-        .map_err(|error| io_failure("write", &path, &error))?;
+    random_data::write_unflushed_file(&path, bytes, CACHED_OVERWRITE_SEED).or_file_failure("write", &path)?;
     Target::find(&path).map_err(probe_error)
 }
 
 /// Bytes of a file that are on its device; all, where the kernel does not say.
-pub(crate) fn written_back_bytes(target: &Target) -> Result<u64, ProbeError> {
+pub(crate) fn written_back_bytes(target: &Target) -> ProbeResult<u64> {
     let file = target.open(Access::Buffered).map_err(probe_error)?;
     let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
     Ok(target.bytes().saturating_sub(unwritten))
 }
 
 /// A sparse file of this many bytes, one hole, on a file system that reads it as any other file.
-pub(super) fn sparse_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn sparse_file(bench: &Bench<'_>, bytes: u64) -> ProbeResult<Target> {
     let kind = kind(bench.scratch())?;
-    if kind.is_served() || kind.is_in_memory() {
-        return Err(ProbeError::skip(format!(
-            "needs a local file system on a disk, to make a sparse file, and the scratch directory is on {}; choose \
+    let reason = format!(
+        "needs a local file system on a disk, to make a sparse file, and the scratch directory is on {}; choose \
              another by --dir",
-            kind.name()
-        )));
-    }
+        kind.name()
+    );
+    skip_if(kind.is_served() || kind.is_in_memory(), reason)?;
     let path = bench.scratch().join(format!("{SPARSE_FILE}-{bytes}"));
     // Another round may be making it as well: both make the same.
     let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
-    made.and_then(|file| file.set_len(bytes)).map_err(|error| io_failure("write", &path, &error))?;
+    made.and_then(|file| file.set_len(bytes)).or_file_failure("write", &path)?;
     Target::find(&path).map_err(probe_error)
 }
 
 /// Bytes per second of the first pass over a file past the page cache after it was written: below the kernel it may have been
 /// in no cache yet. `None` where the file cannot be read so.
-pub(super) fn first_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError> {
+pub(super) fn first_pass_rate(target: &Target) -> ProbeResult<Option<f64>> {
     read_number(&with_suffix(target.path(), FIRST_PASS))
 }
 
 /// The number that a file holds, if it is there.
-pub(super) fn read_number(path: &Path) -> Result<Option<f64>, ProbeError> {
+pub(super) fn read_number(path: &Path) -> ProbeResult<Option<f64>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -179,24 +177,18 @@ fn with_suffix(path: &Path, end: &str) -> PathBuf {
 }
 
 /// The file of this name, which the first round that needs it writes.
-pub(super) fn scratch_file(bench: &Bench<'_>, name: &str, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
+pub(super) fn scratch_file(bench: &Bench<'_>, name: &str, bytes: u64, seed: u64) -> ProbeResult<Target> {
     let path = bench.scratch().join(name);
     if !path.exists() {
         check_free_space(bench, bytes)?;
         bench.reserve_write(bytes)?;
-        random_data::write_file(&path, bytes, seed).map_err(|error| io_failure("write", &path, &error))?;
+        random_data::write_file(&path, bytes, seed).or_file_failure("write", &path)?;
     }
     Target::find(&path).map_err(probe_error)
 }
 
-/// The failure to do something with a file.
-#[cold]
-pub(crate) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
-    ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
-}
-
 /// Runs a job.
-pub(super) fn run_job(job: &ReadJob) -> Result<IoResult, ProbeError> {
+pub(super) fn run_job(job: &ReadJob) -> ProbeResult<IoResult> {
     read_job::run(job).map_err(probe_error)
 }
 
@@ -243,7 +235,7 @@ pub(super) fn direct_read_job(target: &Target, engine: Engine, block: usize) -> 
 
 /// The fastest way for a device with `depth` requests in flight: one thread and io_uring; where that is unavailable, as many
 /// threads, with the reason.
-pub(super) fn queued_reads(target: &Target, depth: u32) -> Result<QueuedReads, ProbeError> {
+pub(super) fn queued_reads(target: &Target, depth: u32) -> ProbeResult<QueuedReads> {
     let ring = Engine::Uring { depth, registered: false };
     let how =
         ReadOptions { access: Access::Buffered, block: 1, order: BlockOrder::Sequential, pages: PagePolicy::Base };
@@ -259,12 +251,17 @@ pub(super) fn queued_reads(target: &Target, depth: u32) -> Result<QueuedReads, P
 }
 
 /// That the scratch directory has room for a file of this many bytes, and as many again.
-pub(super) fn check_free_space(bench: &Bench<'_>, bytes: u64) -> Result<(), ProbeError> {
+pub(super) fn check_free_space(bench: &Bench<'_>, bytes: u64) -> ProbeResult {
     has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)
 }
 
+/// That a file can be read in blocks of this many bytes with the page cache in this state.
+pub(super) fn check_block(target: &Target, state: PageCacheState, block: u64) -> ProbeResult {
+    if state == PageCacheState::Direct { check_direct_io(target, block) } else { Ok(()) }
+}
+
 /// That a file can be read and written past the page cache in blocks of this many bytes.
-pub(super) fn check_direct_io(target: &Target, block: u64) -> Result<(), ProbeError> {
+pub(super) fn check_direct_io(target: &Target, block: u64) -> ProbeResult {
     let alignment = target.alignment().map_err(probe_error)?;
     if block.is_multiple_of(alignment) {
         return Ok(());

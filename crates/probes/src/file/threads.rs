@@ -39,7 +39,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     states.into_iter().flat_map(cases).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let state = cache_state(case)?;
     let (target, division, until) = match state {
         PageCacheState::Cached => {
@@ -54,9 +54,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     };
     let threads = required(THREAD_COUNT.number_in(case), case)? as u32;
     let block = required(BLOCK.number_in(case), case)? as usize;
-    if state == PageCacheState::Direct {
-        test_files::check_direct_io(&target, block as u64)?;
-    }
+    test_files::check_block(&target, state, block as u64)?;
     let job = ReadJob { state, threads, division, until, ..test_files::direct_read_job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
@@ -79,7 +77,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let (threads, block) = (required(THREAD_COUNT.number_in(case), case)?, required(BLOCK.number_in(case), case)?);
     let workers = threads.min(memory_budget::allowed_cpu_count(facts.machine()));
     let rate = match required(CacheState::of(case), case)? {
@@ -104,7 +102,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 /// From memory: the rate of one thread times the CPUs that read at the same time, and no more than all CPUs together read in memory, or
 /// copy, as one of them does.
-fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Expr, NoPrediction> {
+fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Predicted<Expr> {
     let single = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
     if workers == 1 {
         // One thread does not reach what memory gives all.

@@ -23,7 +23,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A tree of this name and size, shared by all rounds of the run: the first one makes it.
-    pub(super) fn open(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> Result<Self, ProbeError> {
+    pub(super) fn open(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> ProbeResult<Self> {
         let top = bench.scratch().join(TREES_DIRECTORY);
         let root = top.join(format!("kelvin-{name}-{files}-{directories}"));
         if !root.exists() {
@@ -34,7 +34,7 @@ impl Tree {
             // the group.
             let unfinished = root.with_extension(std::process::id().to_string());
             let made = create_tree(&unfinished, files, directories)
-                .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| io_failure("make", &root, &error)));
+                .and_then(|()| fs::rename(&unfinished, &root).or_file_failure("make", &root));
             if made.is_err() {
                 // This error says more than a failure to tidy up after it.
                 let _ = fs::remove_dir_all(&unfinished);
@@ -51,7 +51,7 @@ impl Tree {
     }
 
     /// The kind of file system, and whether it is one that remembers removed files; see the pitfalls of file.metadata.
-    pub(super) fn file_system(&self) -> Result<String, ProbeError> {
+    pub(super) fn file_system(&self) -> ProbeResult<String> {
         let first = self.file(0);
         let name = kind(&first)?.name();
         let device =
@@ -73,11 +73,11 @@ pub(crate) struct RoundDirectory(PathBuf);
 
 impl RoundDirectory {
     /// Makes one of this name.
-    pub(crate) fn create(bench: &mut Bench<'_>, name: &str) -> Result<Self, ProbeError> {
+    pub(crate) fn create(bench: &mut Bench<'_>, name: &str) -> ProbeResult<Self> {
         let top = bench.scratch().join(TREES_DIRECTORY);
         create_trees_directory(bench, &top)?;
         let path = top.join(format!("kelvin-{name}-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| io_failure("make", &path, &error))?;
+        fs::create_dir(&path).or_file_failure("make", &path)?;
         Ok(Self(path))
     }
 
@@ -95,8 +95,8 @@ impl Drop for RoundDirectory {
 }
 
 /// The directory of the trees, which a file system may spread over its groups; see the pitfalls of file.metadata.
-fn create_trees_directory(bench: &mut Bench<'_>, top: &Path) -> Result<(), ProbeError> {
-    fs::create_dir_all(top).map_err(|error| io_failure("make", top, &error))?;
+fn create_trees_directory(bench: &mut Bench<'_>, top: &Path) -> ProbeResult {
+    fs::create_dir_all(top).or_file_failure("make", top)?;
     if let Err(error) = File::open(top).and_then(|directory| set_topdir_flag(&directory)) {
         bench.note(format!("its trees lie near each other, as this file system spreads no directories: {error}"));
     }
@@ -112,14 +112,14 @@ pub(super) fn directory(root: &Path, number: u64) -> PathBuf {
 }
 
 /// Makes directories below `root`, and files spread evenly over them.
-pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> Result<(), ProbeError> {
+pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> ProbeResult {
     for number in 0..directories {
-        fs::create_dir_all(directory(root, number)).map_err(|error| io_failure("make", root, &error))?;
+        fs::create_dir_all(directory(root, number)).or_file_failure("make", root)?;
     }
     let begun = Instant::now();
     for file in 0..files {
         let path = directory(root, file % directories).join(file_name(file));
-        File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
+        File::create_new(&path).or_file_failure("make", &path)?;
         if begun.elapsed() > MAX_CREATE_TIME {
             return Err(ProbeError::skip(format!(
                 "needs a file system that makes {files} files in {} s, and {} were made; choose another by --dir",
@@ -132,7 +132,7 @@ pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> Result<(
 }
 
 /// That the file system can hold this many more files; one without a limit can.
-fn check_free_inodes(scratch: &Path, files: u64) -> Result<(), ProbeError> {
+fn check_free_inodes(scratch: &Path, files: u64) -> ProbeResult {
     let room = space(scratch)?;
     if room.total_files == 0 || room.free_files >= 2 * files {
         return Ok(());
@@ -155,12 +155,10 @@ pub(super) fn time_paths(
     paths: &[PathBuf],
     doing: &str,
     mut operation: impl FnMut(&Path) -> std::io::Result<()>,
-) -> Result<u64, ProbeError> {
-    let begun = clock.start();
-    for path in paths {
-        operation(path).map_err(|error| io_failure(doing, path, &error))?;
-    }
-    Ok(clock.stop().wrapping_sub(begun))
+) -> ProbeResult<u64> {
+    let (ticks, outcome) =
+        clock.time(|| paths.iter().try_for_each(|path| operation(path).or_file_failure(doing, path)));
+    outcome.map(|()| ticks)
 }
 
 #[cfg(test)]

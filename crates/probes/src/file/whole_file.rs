@@ -44,7 +44,7 @@ pub(crate) fn expected_pass_time(case: &Case) -> Option<f64> {
     Some(requests_per_pass(block.max(1)) as f64 * request_time + FILE_BYTES as f64 / 5.0)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (engine, block) = (required(ReadEngine::of(case), case)?, required(BLOCK.number_in(case), case)?);
     let bytes =
         usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
@@ -54,14 +54,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (mut requests, mut tally) = (BlockRequests::new(0..FILE_BYTES, bytes, order), IoTally::default());
     let clock = bench.clock();
     let begun = clock.start();
-    let mut reader = read_engine(engine).open(&cached.target, how).map_err(test_files::probe_error)?;
-    reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
+    let mut reader = read_engine(engine).open(&cached.target, how).map_err(probe_error)?;
+    reader.read(&mut requests, &mut tally).map_err(probe_error)?;
     drop(reader);
     let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
     let expected = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
-    if tally != expected {
-        return Err(ProbeError::fail(format!("{expected:?} were to be read, and it came to {tally:?}")));
-    }
+    fail_if(tally != expected, format!("{expected:?} were to be read, and it came to {tally:?}"))?;
     bench.note(cached.proof.as_str());
     bench.record(&METRIC, vec![total]);
     bench.record(&WHOLE_FILE_REQUEST, vec![total / expected.requests as f64]);
@@ -80,7 +78,7 @@ fn is_read_back_significant(missing: u64, total: f64) -> bool {
     missing as f64 * PAGE_READ_BACK_NANOSECONDS > MAX_READ_BACK_SHARE * total
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let block = required(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
     let request = engine_model::request_time(facts, case)?;
     Ok(engine_model::predict_within(match metric.id {

@@ -15,6 +15,6 @@ pub(crate) static PROBES: &[&Probe] =
 
 /// Rounds of these probes are not independent of each other: one visit has a round of each, and all visits have one server. So
 /// `kelvin study load` makes them itself.
-fn refuse_single_round(_: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn refuse_single_round(_: &mut Bench<'_>, _: &Case) -> ProbeResult {
     Err(ProbeError::fail("a server under load is measured by `kelvin study load` alone: its visits share one server"))
 }

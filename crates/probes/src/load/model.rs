@@ -24,7 +24,7 @@ pub(super) struct ExpectedLoad {
 }
 
 /// What the capacities of this run let expect of a case with users.
-pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result<ExpectedLoad, NoPrediction> {
+pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<ExpectedLoad> {
     let (users, think) =
         (USERS.number_in(case).unwrap_or(1).max(1), THINK_TIME.number_in(case).unwrap_or(0) as f64 / 1e3);
     let capacities = measured_capacities(facts, case);

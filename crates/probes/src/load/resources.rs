@@ -25,19 +25,15 @@ pub(super) static PROBE: Probe = Probe {
     ..Probe::study(RESOURCE_METRICS)
 };
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != UTILISATION.id {
-        return Err(NoPrediction::new(
-            "how long a device has work while it serves several requests follows from no capacity",
-        ));
-    }
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let reason = "how long a device has work while it serves several requests follows from no capacity";
+    unpredicted_if(metric.id != UTILISATION.id, reason)?;
     let resource = Resource::of(case).filter(|resource| resource.group().is_station());
-    let resource =
-        resource.ok_or_else(|| NoPrediction::new("workers hold requests while these are served elsewhere"))?;
+    let resource = resource.or_unpredicted("workers hold requests while these are served elsewhere")?;
     let expected = expected_load(facts, case)?;
     let capacity = measured(facts, &CAPACITY, &super::model::single_resource_case(case, resource))?;
     let throughput = given("throughput by mean value analysis", expected.throughput, Unit::PerSecond);
     let used = throughput.beside(&expected.inputs) / capacity;
     let (low, high) = (used.value() / RANGE_FACTOR, (used.value() * RANGE_FACTOR).min(1.0).max(used.value() * 1.02));
-    Ok(used.with_interval((low, high)).predict(PredictionBasis::Derived, "utilisation"))
+    Ok(used.with_interval((low, high)).derived("utilisation"))
 }

@@ -36,7 +36,7 @@ pub(super) fn base_case() -> Case {
     case.with_word(NetworkSetup::Loopback).with_number(FILES, files).with_number(FILE_BYTES, bytes)
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let times = match metric.id {
         // R(n) = n / X(n) - Z.
         id if id == RESPONSE.id => {
@@ -58,7 +58,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             let value = inside.value();
             let high = (value * RANGE_FACTOR).min(expected.users as f64 * 1.02).max(value);
             let inside = inside.with_interval((value / RANGE_FACTOR, high));
-            return Ok(inside.predict(PredictionBasis::Derived, "Little's law"));
+            return Ok(inside.derived("Little's law"));
         }
         id if id == DISK_BYTE_RATE.id => {
             return Err(NoPrediction::new(

@@ -1,5 +1,6 @@
 //! The shared parameters of memory probes, and the memory that the kernel provided.
 
+use crate::cases::required_word;
 use crate::reasons::{OrReason, ProbeResult, fail_if, skip_if};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::{Axis, Case, Machine, units};
@@ -16,11 +17,10 @@ pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
 
 /// The pages that a case asks for.
 pub(crate) fn page_kind(case: &Case) -> ProbeResult<PagePolicy> {
-    match PageSize::of(case) {
-        Some(PageSize::Base) => Ok(PagePolicy::Base),
-        Some(PageSize::Huge) => Ok(PagePolicy::Huge),
-        None => Err(ProbeError::fail(format!("the case needs pages=base or pages=huge, not {case}"))),
-    }
+    Ok(match required_word(PageSize::of(case), PageSize::ALL, case)? {
+        PageSize::Base => PagePolicy::Base,
+        PageSize::Huge => PagePolicy::Huge,
+    })
 }
 
 /// A number that a case must have.

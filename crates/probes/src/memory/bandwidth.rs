@@ -42,9 +42,11 @@ pub(super) static MEASURED_OPERATIONS: [(Operation, &Metric); 7] = [
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_PROBE.as_str(),
     summary: "Bandwidth of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
-    kind: ProbeKind::Measure,
     method: include_str!("bandwidth.md"),
-    metrics: &[
+    cases,
+    run,
+    predict: model::predict,
+    ..Probe::measure(&[
         &BANDWIDTH_READ,
         &BANDWIDTH_WRITE,
         &BANDWIDTH_COPY,
@@ -53,11 +55,11 @@ pub(crate) static PROBE: Probe = Probe {
         &BANDWIDTH_NTWRITE,
         &BANDWIDTH_TRIAD,
         &BANDWIDTH_CORE_TO_CORE,
-    ],
-    cases,
-    run,
-    predict: model::predict,
+    ])
 };
+
+/// The metrics of operations: all but the last.
+pub(crate) static OPERATION_METRICS: &[&Metric] = PROBE.metrics.split_at(PROBE.metrics.len() - 1).0;
 
 /// Working sets where the machine states no caches: within any current L1 and any current L2.
 const ASSUMED_INNER_SETS: [u64; 2] = [16 << 10, 128 << 10];
@@ -310,9 +312,7 @@ impl BandwidthWorkers {
             self.line.pong(SETTLE_ROUND_TRIPS + trips);
         } else if member == 0 {
             self.line.ping(SETTLE_ROUND_TRIPS);
-            let begun = self.clock.start();
-            self.line.ping(trips);
-            self.bounce_ticks.store(self.clock.stop().wrapping_sub(begun), Ordering::Release);
+            self.bounce_ticks.store(self.clock.time(|| self.line.ping(trips)).0, Ordering::Release);
         }
     }
 
@@ -370,9 +370,8 @@ impl BandwidthWorkers {
         } as u64;
         let mut timed = |job: usize| -> ProbeResult<f64> {
             self.job.store(job, Ordering::Release);
-            let begun = bench.clock().start();
-            round(iterations)?;
-            Ok(bench.nanoseconds(bench.clock().stop().wrapping_sub(begun)))
+            let (ticks, outcome) = bench.clock().time(|| round(iterations));
+            outcome.map(|()| bench.nanoseconds(ticks))
         };
         let is_tried = |(job_operation, kernel): &(Operation, BandwidthKernel)| {
             *job_operation == operation && !(comes_back && kernel.bypasses_caches())

@@ -40,6 +40,12 @@ pub(crate) fn extra_line_times(bytes: f64) -> f64 {
     (bytes / LINE_BYTES - 1.0).max(0.0) / LINES_IN_FLIGHT
 }
 
+/// What all lines but the first of this many bytes take between a pair that every run measures.
+pub(crate) fn extra_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Predicted<Expr> {
+    let times = given("cache lines / 10", extra_line_times(bytes as f64), Unit::Count);
+    Ok(times * default_pair_latency(facts)?)
+}
+
 /// What a line takes between a pair that every run measures.
 pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Predicted<Expr> {
     measured(facts, &CORE_TO_CORE, &default_pair(facts.machine()))
@@ -109,9 +115,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
         partner.start_batch(SETTLE_ROUND_TRIPS + trips)?;
         line.ping(SETTLE_ROUND_TRIPS);
-        let begun = clock.start();
-        line.ping(trips);
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, ()) = clock.time(|| line.ping(trips));
         partner.finish_batch()?;
         Ok([ticks as f64 / 2.0])
     })?;

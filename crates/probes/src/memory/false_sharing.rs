@@ -48,10 +48,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.time_parts([&FALSE_SHARING], |clock, times| {
         partner.start_batch(times)?;
         line.ping(SETTLE_ROUND_TRIPS);
-        let begun = clock.start();
-        counters.increment(false, increment, times);
-        line.ping(1);
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, ()) = clock.time(|| {
+            counters.increment(false, increment, times);
+            line.ping(1);
+        });
         partner.finish_batch()?;
         total += times;
         Ok([ticks as f64])

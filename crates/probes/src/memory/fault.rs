@@ -105,11 +105,9 @@ impl CountedTouches {
     #[inline(always)]
     pub(super) fn count(clock: Clock, pages: usize, touch: impl FnOnce()) -> Self {
         let before = read_usage(UsageScope::Thread);
-        let begun = clock.start();
-        touch();
-        let ended = clock.stop();
+        let (ticks, ()) = clock.time(touch);
         let Usage { minor_faults, major_faults, .. } = read_usage(UsageScope::Thread).since(before);
-        Self { ticks: ended.wrapping_sub(begun), pages: pages as u64, minor_faults, major_faults }
+        Self { ticks, pages: pages as u64, minor_faults, major_faults }
     }
 }
 
@@ -278,9 +276,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
 /// A fault that maps a cached page: the published exception, return and kernel work, plus what a mitigation adds to the
 /// kernel's returns.
 fn cached_fault(facts: &PredictionInputs<'_>) -> Predicted {
-    if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::new("the table of published costs has no fault for this processor"));
-    }
+    let reason = "the table of published costs has no fault for this processor";
+    unpredicted_if(facts.machine().architecture != *"x86_64", reason)?;
     let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
     let software = hardware / HARDWARE_SHARE - hardware;
     let mut cycles = published("exception and return", hardware, Unit::Cycles, TORVALDS_SOURCE)

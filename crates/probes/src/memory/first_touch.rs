@@ -39,12 +39,10 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
 
 /// Nanoseconds of a page, of touching all.
 fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> ProbeResult<f64> {
-    let (page, clock) = (page_bytes(), bench.clock());
+    let page = page_bytes();
     let pages = TOUCHED_BYTES / page;
     let before = read_usage(UsageScope::Thread).minor_faults;
-    let begun = clock.start();
-    mapping::write_pages(arena, page, pages);
-    let ticks = clock.stop().wrapping_sub(begun);
+    let (ticks, ()) = bench.clock().time(|| mapping::write_pages(arena, page, pages));
     let faults = read_usage(UsageScope::Thread).minor_faults - before;
     fail_if(faults < pages as u64, format!("{faults} faults by getrusage of {pages} pages: some were there already"))?;
     Ok(bench.nanoseconds(ticks) / pages as f64)

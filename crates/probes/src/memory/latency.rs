@@ -155,13 +155,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
     let (clock, lines) = (bench.clock(), ring.lines() as u64);
-    warm_caches(bytes, lines, |step| {
-        let begun = clock.start();
-        match step {
-            WarmUpStep::Chase(loads) => ring.chase(loads),
-            WarmUpStep::Flush => ring.evict_end(usize::MAX),
-        }
-        clock.stop().wrapping_sub(begun)
+    warm_caches(bytes, lines, |step| match step {
+        WarmUpStep::Chase(loads) => clock.time(|| ring.chase(loads)).0,
+        WarmUpStep::Flush => clock.time(|| ring.evict_end(usize::MAX)).0,
     });
     bench.time(&LATENCY, infallible(|loads| ring.chase(loads)))
 }

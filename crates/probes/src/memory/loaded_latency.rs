@@ -22,12 +22,11 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED_PROBE.as_str(),
     summary: "Memory latency against the bandwidth used by other CPUs",
-    kind: ProbeKind::Measure,
     method: include_str!("loaded_latency.md"),
-    metrics: &[&LOADED_LATENCY, &LOADED_BANDWIDTH],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&LOADED_LATENCY, &LOADED_BANDWIDTH])
 };
 
 const LOAD_PERCENTAGES: [u64; 5] = [0, 25, 50, 75, 100];

@@ -18,12 +18,11 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     id: NODE_PROBE.as_str(),
     summary: "Memory latency and bandwidth from the CPUs of each NUMA node to the memory of each",
-    kind: ProbeKind::Measure,
     method: include_str!("numa_node.md"),
-    metrics: &[&NODE_LATENCY, &NODE_BANDWIDTH],
     cases,
     run,
     predict,
+    ..Probe::measure(&[&NODE_LATENCY, &NODE_BANDWIDTH])
 };
 
 /// Maximum nodes of which all pairs are measured, by effort.
@@ -102,9 +101,7 @@ const SPREAD: f64 = 1.6;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let (from, to) = (required(FROM_NODE.number_in(case), case)?, required(TO_NODE.number_in(case), case)?);
-    if from == to {
-        return Err(NoPrediction::new("mem.latency and mem.bandwidth predict local memory"));
-    }
+    unpredicted_if(from == to, "mem.latency and mem.bandwidth predict local memory")?;
     let (own, distant) = distances(facts.machine(), from, to)
         .or_unpredicted(format!("the firmware states no distance from node {from} to node {to}"))?;
     let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;

@@ -13,7 +13,7 @@ use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::pagemap::{PageState, frame_flags, page_states};
-use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::partner::{PartnerKind, PartnerTask};
 
 use super::axes::page_sizes;
 use crate::prelude::*;
@@ -21,12 +21,11 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     id: PAGE_STUDY.as_str(),
     summary: "The state of a mapped page: present, shared, huge, zero, by kind of mapping and touch",
-    kind: ProbeKind::Study,
     method: include_str!("page_flags.md"),
-    metrics: &[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO],
     cases,
     run,
     predict,
+    ..Probe::study(&[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO])
 };
 
 const DOCUMENTATION: &str = "Linux Documentation/admin-guide/mm/pagemap.rst";
@@ -113,10 +112,9 @@ fn written_arena(kind: PagePolicy) -> ProbeResult<Arena> {
 fn observe_forked(bench: &Bench<'_>) -> ProbeResult<(Vec<PageState>, String)> {
     let arena = written_arena(PagePolicy::Base)?;
     let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, PartnerKind::Process.scope())?);
-    let (board, far) = (PartnerStatus::new()?, Arc::clone(&channel));
+    let far = Arc::clone(&channel);
     // It waits for a token that never comes, and is killed on drop.
-    let _child =
-        PartnerTask::start(PartnerKind::Process, bench.cpu(), &board, move |_| far.wait_for_turn(HandoffSide::Far))?;
+    let _child = PartnerTask::start(PartnerKind::Process, bench.cpu(), move |_| far.wait_for_turn(HandoffSide::Far))?;
     observe_pages(arena.address())
 }
 
@@ -166,11 +164,8 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted 
     let (Some(column), Some((_, row))) = (column, row) else {
         return Err(NoPrediction::new(format!("{} of {case} is not documented", metric.id)));
     };
-    if !row[column] {
-        return Err(NoPrediction::new(format!(
-            "the expected share is zero, with which no ratio can be taken ({DOCUMENTATION})"
-        )));
-    }
+    let reason = format!("the expected share is zero, with which no ratio can be taken ({DOCUMENTATION})");
+    unpredicted_if(!row[column], reason)?;
     // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
     let pages = fact("pages", BASE_PAGES as f64, Unit::Count, "the case").source(DOCUMENTATION);
     let share = given("pages of the kind", BASE_PAGES as f64, Unit::Count) / pages;

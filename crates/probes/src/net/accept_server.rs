@@ -10,9 +10,9 @@ use kelvin_harness::ProbeError;
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::net;
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
-use kelvin_sys::shared_memory::Shared;
 
 use super::link::LINK_TIMEOUT;
+use crate::reasons::{OrReason, ProbeResult};
 
 /// Bytes of a request, and of its answer.
 const REQUEST_BYTES: usize = 1;
@@ -20,11 +20,11 @@ const REQUEST_BYTES: usize = 1;
 /// A server that accepts connections, answers a request on each, and resets it when the client has closed.
 pub(super) trait AcceptServer {
     /// Connects to it.
-    fn connect(&self) -> Result<TcpStream, ProbeError>;
+    fn connect(&self) -> ProbeResult<TcpStream>;
     /// Sends a request over a connection and receives the answer: then it is accepted.
-    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError>;
+    fn request(&self, connection: &mut TcpStream) -> ProbeResult;
     /// Lets it see that the client has closed.
-    fn await_client_close(&self) -> Result<(), ProbeError>;
+    fn await_client_close(&self) -> ProbeResult;
 }
 
 /// What the accepting process waits for between two steps.
@@ -39,7 +39,6 @@ pub(super) enum ServerWait {
 /// The accepting process, on this machine.
 pub(super) struct LocalAcceptServer {
     address: SocketAddr,
-    board: Arc<Shared<PartnerStatus>>,
     /// Carries the futex, if it waits for one.
     word: Option<Arc<HandoffChannel>>,
     partner: PartnerTask,
@@ -47,14 +46,13 @@ pub(super) struct LocalAcceptServer {
 
 impl LocalAcceptServer {
     /// Starts it on a CPU; it listens on the loopback device.
-    pub(super) fn start(cpu: u32, waits: ServerWait) -> Result<Self, ProbeError> {
-        let starting = |error| ProbeError::fail(format!("cannot start the accepting process: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(starting)?;
-        let address = listener.local_addr().map_err(starting)?;
-        let board = PartnerStatus::new().map_err(starting)?;
+    pub(super) fn start(cpu: u32, waits: ServerWait) -> ProbeResult<Self> {
+        let starting = "cannot start the accepting process";
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail(starting)?;
+        let address = listener.local_addr().or_fail(starting)?;
         let word = (waits == ServerWait::OnFutex)
             .then(|| HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()));
-        let word = word.transpose().map_err(starting)?.map(Arc::new);
+        let word = word.transpose().or_fail(starting)?.map(Arc::new);
         let theirs = word.clone();
         let serve = move |board: &PartnerStatus| {
             accept_loop(&listener, theirs.as_deref(), board).inspect_err(|error| {
@@ -63,15 +61,15 @@ impl LocalAcceptServer {
                 let _ = theirs.as_deref().map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
             })
         };
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, serve).map_err(starting)?;
-        Ok(Self { address, partner, board, word })
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, serve).or_fail(starting)?;
+        Ok(Self { address, partner, word })
     }
 
     /// Returns when the server waits on the futex again; at once if it waits for packets.
-    fn wait_until_blocked(&self) -> Result<(), ProbeError> {
+    fn wait_until_blocked(&self) -> ProbeResult {
         let Some(word) = &self.word else { return Ok(()) };
         word.wait_for_turn(HandoffSide::Near)?;
-        self.board.check().map_err(|theirs| ProbeError::fail(format!("the accepting process: {theirs}")))?;
+        self.partner.check().or_fail("the accepting process")?;
         // It has set the futex and is about to wait: on this CPU it does so now.
         std::thread::yield_now();
         Ok(())
@@ -80,32 +78,32 @@ impl LocalAcceptServer {
     /// What went wrong, in the server or here.
     #[cold]
     fn server_error(&self, what: &str, error: &std::io::Error) -> ProbeError {
-        match self.board.check() {
-            Err(theirs) => ProbeError::fail(format!("the accepting process: {theirs}")),
-            Ok(()) => ProbeError::fail(format!("{what}: {error}")),
-        }
+        ProbeError::fail(match self.partner.check() {
+            Err(theirs) => format!("the accepting process: {theirs}"),
+            Ok(()) => format!("{what}: {error}"),
+        })
     }
 
     /// Ends it.
-    pub(super) fn finish(self) -> Result<(), ProbeError> {
-        self.board.stop();
+    pub(super) fn finish(mut self) -> ProbeResult {
+        self.partner.stop();
         // It sees that it is to end when it is woken.
         match &self.word {
             Some(word) => word.hand_over(HandoffSide::Near)?,
             None => drop(self.connect()?),
         }
-        Ok(self.partner.join(&self.board)?)
+        Ok(self.partner.join()?)
     }
 }
 
 impl AcceptServer for LocalAcceptServer {
     #[inline(always)]
-    fn connect(&self) -> Result<TcpStream, ProbeError> {
+    fn connect(&self) -> ProbeResult<TcpStream> {
         TcpStream::connect(self.address).map_err(|error| self.server_error("connect", &error))
     }
 
     #[inline(always)]
-    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError> {
+    fn request(&self, connection: &mut TcpStream) -> ProbeResult {
         if let Some(word) = &self.word {
             word.hand_over(HandoffSide::Near)?;
         }
@@ -115,7 +113,7 @@ impl AcceptServer for LocalAcceptServer {
         self.wait_until_blocked()
     }
 
-    fn await_client_close(&self) -> Result<(), ProbeError> {
+    fn await_client_close(&self) -> ProbeResult {
         if let Some(word) = &self.word {
             word.hand_over(HandoffSide::Near)?;
         }

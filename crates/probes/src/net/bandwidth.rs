@@ -133,7 +133,7 @@ fn send_method_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     numbers(MESSAGE, messages).words(methods).words(placements)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static Metric) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static Metric) -> ProbeResult {
     let plan = stream_plan(bench, case, protocol)?;
     let (sockets, is_systems) = (bench.sockets(), metric.id == BANDWIDTH_TCP_SYSTEM.id);
     let connect = |_| match protocol {
@@ -149,7 +149,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &'static 
         }
     };
     let connections = plan.streams.iter().map(connect).collect::<Done<_>>();
-    let connections = connections.map_err(|error| ProbeError::fail(format!("cannot connect: {error}")))?;
+    let connections = connections.or_fail("cannot connect")?;
     let bulk = BulkStreams::over_links(connections, plan)?;
     if protocol == Protocol::Tcp && !is_systems {
         bench.note(describe_options(bench.sockets(), DEFAULT_CONTROL_TEXT));
@@ -200,17 +200,12 @@ pub(super) fn describe_options(sockets: &TcpOptions, usual: &str) -> String {
 }
 
 /// The plan of a case, on the CPUs that there are.
-fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<StreamPlan, ProbeError> {
+fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult<StreamPlan> {
     let message = message_bytes(case)?;
-    if protocol == Protocol::Udp && message < NUMBER_BYTES {
-        return Err(ProbeError::fail(format!(
-            "a datagram of {message} bytes has no room for its number of {NUMBER_BYTES}"
-        )));
-    }
+    let reason = format!("a datagram of {message} bytes has no room for its number of {NUMBER_BYTES}");
+    fail_if(protocol == Protocol::Udp && message < NUMBER_BYTES, reason)?;
     let streams = STREAMS.number_in(case).unwrap_or(1);
-    if !(1..=1024).contains(&streams) {
-        return Err(ProbeError::fail(format!("the case needs 1 to 1024 streams, not {case}")));
-    }
+    fail_if(!(1..=1024).contains(&streams), format!("the case needs 1 to 1024 streams, not {case}"))?;
     let method = sender::send_method(case)?;
     let further = usize::from(partner_cpu(bench, case)? != bench.cpu());
     Ok(StreamPlan { protocol, method, message, streams: place_streams(streams, &stream_cpus(bench), further) })
@@ -226,12 +221,9 @@ pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
 
 /// Of two processes that share a CPU the sender does not wait: the scheduler gives it half of the time, and what finds the receiver's
 /// buffer full by the time that it lets that one run is lost.
-fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if ![BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&metric.id) {
-        return Err(NoPrediction::new(
-            "it depends on how much the receiver's buffer holds, and on where the kernel runs its own work",
-        ));
-    }
+fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let reason = "it depends on how much the receiver's buffer holds, and on where the kernel runs its own work";
+    unpredicted_if(![BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&metric.id), reason)?;
     if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
         return predict(facts, case, Protocol::Udp);
     }
@@ -239,18 +231,16 @@ fn predict_datagrams(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case)
         let bytes = MESSAGE.number_in(case).unwrap_or(1);
         let send = measured(facts, Protocol::Udp.metrics().send, &Case::new().with_number(MESSAGE, bytes))?;
         let rate = given("message", bytes as f64, Unit::Bytes) / (2.0 * send);
-        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "half of the time"));
+        return Ok(rate.within(2.0).derived("half of the time"));
     }
     let (sent, lost) = (measured(facts, &BANDWIDTH_UDP_SENT, case)?, measured(facts, &BANDWIDTH_UDP_LOST, case)?);
-    if lost.value() >= 1.0 {
-        return Err(NoPrediction::new("all datagrams were lost"));
-    }
-    Ok((sent * (1.0 - lost)).within(1.2).predict(PredictionBasis::Derived, "sent and not lost"))
+    unpredicted_if(lost.value() >= 1.0, "all datagrams were lost")?;
+    Ok((sent * (1.0 - lost)).within(1.2).derived("sent and not lost"))
 }
 
 /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
 /// load from memory, its bytes come from the outermost cache; of a message that is larger than half of L2, those that are sent do too.
-fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> Result<Expr, NoPrediction> {
+fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> Predicted<Expr> {
     let machine = facts.machine();
     let load = latency::memory_latency(facts)?;
     let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
@@ -263,7 +253,7 @@ fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, message: u64) -> 
 /// Bytes of a full socket buffer: the kernel lets it grow to 6 MiB (tcp_rmem).
 const SOCKET_BUFFER_BYTES: u64 = 6 << 20;
 
-fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
     let streams = STREAMS.number_in(case).unwrap_or(1) as f64;
     let part = bytes.min(stream::MAX_MESSAGE);
@@ -298,7 +288,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Res
     let streams = given("streams", streams, Unit::Count);
     let time = parts * alone.max(streams.clone() * both / cpus);
     let rate = streams * given("message", bytes as f64, Unit::Bytes) / time;
-    Ok(rate.within(2.0).predict(PredictionBasis::Derived, name))
+    Ok(rate.within(2.0).derived(name))
 }
 
 #[cfg(test)]

@@ -97,9 +97,7 @@ impl StreamCounters {
     }
 }
 
-fn start_error(error: Error) -> ProbeError {
-    ProbeError::fail(format!("cannot start the streams: {error}"))
-}
+const STARTING: &str = "cannot start the streams";
 
 /// The sender or receiver of a stream, and its CPU time and the time that passed meanwhile, in nanoseconds.
 struct EndUsage {
@@ -133,47 +131,43 @@ pub(crate) struct BulkStreams {
     accounts: Arc<Vec<StreamCounters>>,
     stop: Arc<AtomicBool>,
     senders: Vec<JoinHandle<SenderResult>>,
-    board: Arc<Shared<PartnerStatus>>,
-    receivers: Option<PartnerTask>,
+    receivers: PartnerTask,
 }
 
 impl BulkStreams {
     /// Starts the receivers as threads of another process of this machine, and the senders as threads of this one.
-    pub(crate) fn start(plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
+    pub(crate) fn start(plan: StreamPlan) -> ProbeResult<Self> {
         let pairs = plan.streams.iter().map(|_| Link::pair(plan.protocol)).collect::<Result<Vec<_>>>();
-        Self::over_links(pairs.map_err(start_error)?, plan)
+        Self::over_links(pairs.or_fail(STARTING)?, plan)
     }
 
     /// Like `start`, over these connections, one for each stream of the plan; the sender's socket of each first.
-    pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
+    pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> ProbeResult<Self> {
         for (sender, receiver) in &pairs {
             // The kernel may gather small writes into packets, as it does by default.
             if let Link::Tcp(stream) = sender {
-                stream.set_nodelay(false).map_err(start_error)?;
+                stream.set_nodelay(false).or_fail(STARTING)?;
             }
             // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for their end.
-            of_socket!(sender, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).map_err(start_error)?;
-            receiver.set_receive_timeout(SETTLE_WINDOW).map_err(start_error)?;
+            of_socket!(sender, socket => socket.set_write_timeout(Some(LINK_TIMEOUT))).or_fail(STARTING)?;
+            receiver.set_receive_timeout(SETTLE_WINDOW).or_fail(STARTING)?;
         }
         let (near, far): (Vec<Link>, Vec<Link>) = pairs.into_iter().unzip();
         let accounts = plan.streams.iter().map(|_| Shared::new().map(StreamCounters)).collect::<Result<Vec<_>>>();
-        let accounts = Arc::new(accounts.map_err(start_error)?);
-        let board = PartnerStatus::new().map_err(start_error)?;
-        let first = plan.streams.first().ok_or_else(|| ProbeError::fail("no stream was requested"))?.receiver;
+        let accounts = Arc::new(accounts.or_fail(STARTING)?);
+        let first = plan.streams.first().or_fail("no stream was requested")?.receiver;
         let (task, theirs) = (plan.clone(), Arc::clone(&accounts));
-        let receivers = PartnerTask::start(PartnerKind::Process, first, &board, move |board| {
-            receive_all(&task, &far, &theirs, board)
-        });
+        let receivers =
+            PartnerTask::start(PartnerKind::Process, first, move |board| receive_all(&task, &far, &theirs, board));
         let mut bulk = Self {
             links: Arc::new(near),
             accounts,
             stop: Arc::new(AtomicBool::new(false)),
             senders: Vec::new(),
-            board,
-            receivers: Some(receivers.map_err(start_error)?),
+            receivers: receivers.or_fail(STARTING)?,
             plan,
         };
-        bulk.start_senders().map_err(start_error)?;
+        bulk.start_senders().or_fail(STARTING)?;
         Ok(bulk)
     }
 
@@ -200,7 +194,7 @@ impl BulkStreams {
     }
 
     /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
-    pub(crate) fn wait_until_settled(&self) -> std::result::Result<Duration, ProbeError> {
+    pub(crate) fn wait_until_settled(&self) -> ProbeResult<Duration> {
         let begun = monotonic();
         // Its streams reach their full rate only after a while.
         if self.plan.protocol == Protocol::Tcp && self.plan.streams.iter().any(|ends| ends.sender != ends.receiver) {
@@ -218,11 +212,9 @@ impl BulkStreams {
     ///
     /// # Errors
     /// That a sender or receiver has failed.
-    pub(crate) fn totals(&self) -> std::result::Result<StreamTotals, ProbeError> {
-        self.board.check().map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))?;
-        if self.senders.iter().any(JoinHandle::is_finished) {
-            return Err(ProbeError::fail("a sender ended early"));
-        }
+    pub(crate) fn totals(&self) -> ProbeResult<StreamTotals> {
+        self.receivers.check().or_fail("the receiving process")?;
+        fail_if(self.senders.iter().any(JoinHandle::is_finished), "a sender ended early")?;
         let sum = |figure| self.accounts.iter().map(|account| account.read(figure)).sum();
         Ok(StreamTotals {
             at: monotonic(),
@@ -240,20 +232,18 @@ impl BulkStreams {
     ///
     /// # Errors
     /// What went wrong in a sender or receiver.
-    pub(crate) fn finish(mut self) -> std::result::Result<StreamReport, ProbeError> {
+    pub(crate) fn finish(mut self) -> ProbeResult<StreamReport> {
         let mut parts = vec![self.links[0].describe()?];
         self.stop.store(true, Ordering::Relaxed);
         let mut ends = Vec::new();
         for sender in self.senders.drain(..) {
             let ended = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
-            let (used, achieved) = ended.map_err(|error| ProbeError::fail(format!("a sender: {error}")))?;
+            let (used, achieved) = ended.or_fail("a sender")?;
             ends.push(used);
             parts.extend(achieved);
         }
         self.shut_down();
-        if let Some(receivers) = self.receivers.take() {
-            receivers.join(&self.board).map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))?;
-        }
+        self.receivers.join().or_fail("the receiving process")?;
         // Of the first stream, like the rest of its socket's facts: the others are made in the same way.
         parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(CounterIndex::Buffer) >> 10));
         for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
@@ -268,7 +258,7 @@ impl BulkStreams {
 
     /// Shows the receivers the end.
     fn shut_down(&self) {
-        self.board.stop();
+        self.receivers.stop();
         self.links.iter().for_each(Link::shut_down);
     }
 }
@@ -435,7 +425,8 @@ mod tests {
         let mut bulk = BulkStreams::start(plan(Protocol::Tcp, SendMethod::Send, 1)).unwrap();
         bulk.wait_until_settled().unwrap();
         // Killed and reaped.
-        drop(bulk.receivers.take());
+        let ended = PartnerTask::start(PartnerKind::Process, cpu::allowed().unwrap()[0], |_| Ok(())).unwrap();
+        drop(std::mem::replace(&mut bulk.receivers, ended));
         // Its senders see that at their next turn, which a busy machine may give them late.
         let is_reported = || {
             std::thread::sleep(Duration::from_millis(20));

@@ -36,7 +36,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     words(placements)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = partner_cpu(bench, case)?;
     let waits = if cpu == bench.cpu() { ServerWait::OnFutex } else { ServerWait::AsServer };
     let accepting = LocalAcceptServer::start(cpu, waits)?;
@@ -51,7 +51,7 @@ pub(super) fn time_connect_and_close(
     bench: &mut Bench<'_>,
     metrics: [&Metric; 2],
     accepting: &impl AcceptServer,
-) -> Result<(), ProbeError> {
+) -> ProbeResult {
     bench.time_back_to_back(metrics, |clock| {
         let start = clock.start();
         let mut connection = accepting.connect()?;
@@ -67,12 +67,12 @@ pub(super) fn time_connect_and_close(
 
 /// Connects, sends a request, receives its answer, and closes.
 #[inline(always)]
-pub(super) fn transact(accepting: &impl AcceptServer) -> Result<(), ProbeError> {
+pub(super) fn transact(accepting: &impl AcceptServer) -> ProbeResult {
     let mut connection = accepting.connect()?;
     accepting.request(&mut connection)
 }
 
-fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let cpu = partner_cpu(bench, case)?;
     let accepting = LocalAcceptServer::start(cpu, ServerWait::AsServer)?;
     bench.note(format!("accepting process on CPU {cpu}"));
@@ -85,18 +85,18 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError
     accepting.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
     let packet = (stack - 2.0 * call.clone()).at_least_zero();
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
     let own = packets * packet.clone() + calls * call.clone();
     if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
-        return Ok(own.within(2.0).predict(PredictionBasis::Derived, "packets and calls"));
+        return Ok(own.within(2.0).derived("packets and calls"));
     }
     // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
     let wakes = (measured(facts, &WAKE_TCP, &Case::new())? - packet - call).at_least_zero();
-    Ok((own + wakes).within(2.0).predict(PredictionBasis::Derived, "packets, calls and a wake-up"))
+    Ok((own + wakes).within(2.0).derived("packets, calls and a wake-up"))
 }
 
 /// Client and server on one CPU, where a close includes the client's call alone.
@@ -104,7 +104,7 @@ pub(super) fn one_cpu_case() -> Case {
     Case::new().with_word(PairPlacement::SameCpu)
 }
 
-fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let connect = measured(facts, &CONNECT, case)?;
     let trip = measured(facts, &RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
     let close = measured(facts, &CLOSE, case)?;
@@ -115,7 +115,7 @@ fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -
     } else {
         (connect + trip + close, "connect, ask and close")
     };
-    Ok((1.0 / time).within(2.0).predict(PredictionBasis::Derived, name))
+    Ok((1.0 / time).within(2.0).derived(name))
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! An echo server that returns every message: the engine under every measure of round trips.
 
-use std::sync::Arc;
-
 use kelvin_sys::clock::Clock;
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
-use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::link::{DATAGRAM_TIMEOUT, LINK_TIMEOUT, is_timeout};
@@ -19,33 +16,25 @@ const MAX_LOST: u32 = 5;
 /// The client of an echo server.
 pub(crate) struct EchoClient {
     link: Link,
-    /// Nothing, if it is not ours to end.
-    far: Option<EchoProcess>,
+    /// The echo process on this machine; nothing, if it is not ours to end.
+    far: Option<PartnerTask>,
     message: Vec<u8>,
     answer: Vec<u8>,
     trips: u64,
     lost: u64,
 }
 
-/// The echo process, on this machine.
-struct EchoProcess {
-    board: Arc<Shared<PartnerStatus>>,
-    partner: PartnerTask,
-}
-
 impl EchoClient {
     /// Starts the echo server as a process on a CPU of this machine.
-    pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, ProbeError> {
-        let starting = |error| ProbeError::fail(format!("cannot start the echo process: {error}"));
-        let (link, far) = Link::pair(protocol).map_err(starting)?;
-        let board = PartnerStatus::new().map_err(starting)?;
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, move |board| echo_loop(&far, size, board));
-        let far = EchoProcess { partner: partner.map_err(starting)?, board };
-        Ok(Self { far: Some(far), ..Self::over_link(link, size)? })
+    pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> ProbeResult<Self> {
+        let starting = "cannot start the echo process";
+        let (link, far) = Link::pair(protocol).or_fail(starting)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, move |board| echo_loop(&far, size, board));
+        Ok(Self { far: Some(partner.or_fail(starting)?), ..Self::over_link(link, size)? })
     }
 
     /// Over a link that already leads to an echo server.
-    pub(crate) fn over_link(link: Link, size: usize) -> Result<Self, ProbeError> {
+    pub(crate) fn over_link(link: Link, size: usize) -> ProbeResult<Self> {
         link.set_receive_timeout(if matches!(link, Link::Udp(_)) { DATAGRAM_TIMEOUT } else { LINK_TIMEOUT })?;
         Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
@@ -55,11 +44,11 @@ impl EchoClient {
     /// # Errors
     /// A failed call; an answer to another message; an echo server that is silent.
     #[inline(always)]
-    pub(crate) fn time_round_trip(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    pub(crate) fn time_round_trip(&mut self, clock: Clock) -> ProbeResult<u64> {
         for _ in 0..MAX_LOST {
-            let start = clock.start();
-            if self.round_trip()? {
-                return Ok(clock.stop().wrapping_sub(start));
+            let (ticks, is_answered) = clock.time(|| self.round_trip());
+            if is_answered? {
+                return Ok(ticks);
             }
         }
         Err(ProbeError::fail(format!(
@@ -73,11 +62,10 @@ impl EchoClient {
     /// # Errors
     /// As for [`EchoClient::time_round_trip`].
     #[inline(always)]
-    pub(super) fn time_send(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    pub(super) fn time_send(&mut self, clock: Clock) -> ProbeResult<u64> {
         let number = self.number_message();
-        let start = clock.start();
-        self.link.send(&self.message)?;
-        let sent = clock.stop().wrapping_sub(start);
+        let (sent, outcome) = clock.time(|| self.link.send(&self.message));
+        outcome?;
         if self.receive_reply(number)? { Ok(sent) } else { Err(ProbeError::fail("a message was lost")) }
     }
 
@@ -91,7 +79,7 @@ impl EchoClient {
 
     /// Sends a numbered message and receives the answer with its number; false if a datagram was lost.
     #[inline(always)]
-    fn round_trip(&mut self) -> Result<bool, ProbeError> {
+    fn round_trip(&mut self) -> ProbeResult<bool> {
         let number = self.number_message();
         self.link.send(&self.message)?;
         self.receive_reply(number)
@@ -99,7 +87,7 @@ impl EchoClient {
 
     /// Receives the answer to a message; false if that or the message was lost.
     #[inline(always)]
-    fn receive_reply(&mut self, number: u8) -> Result<bool, ProbeError> {
+    fn receive_reply(&mut self, number: u8) -> ProbeResult<bool> {
         loop {
             match self.link.receive(&mut self.answer) {
                 Ok(()) if self.answer[0] == number => break,
@@ -112,7 +100,7 @@ impl EchoClient {
                 }
                 Err(error) => {
                     // The echo process's own error says more than that it is gone.
-                    self.far.as_ref().map_or(Ok(()), |far| far.board.check())?;
+                    self.far.as_ref().map_or(Ok(()), |far| far.check())?;
                     return Err(error.into());
                 }
             }
@@ -121,7 +109,7 @@ impl EchoClient {
     }
 
     /// Makes round trips under the counters of this process.
-    pub(super) fn count_round_trips(&mut self, clock: Clock) -> Result<SwitchCounts, ProbeError> {
+    pub(super) fn count_round_trips(&mut self, clock: Clock) -> ProbeResult<SwitchCounts> {
         let before = read_usage(UsageScope::Thread);
         for _ in 0..PROOF_TRIPS {
             self.time_round_trip(clock)?;
@@ -136,7 +124,7 @@ impl EchoClient {
     }
 
     /// Warms up; the proof, in words, that both processes share and switch one CPU or, with two, how often the client slept.
-    pub(super) fn warm_up_and_prove(&mut self, bench: &Bench<'_>, cpu: u32) -> Result<String, ProbeError> {
+    pub(super) fn warm_up_and_prove(&mut self, bench: &Bench<'_>, cpu: u32) -> ProbeResult<String> {
         let counts = self.count_round_trips(bench.clock())?;
         if cpu == bench.cpu() {
             counts.check_min_switches()?;
@@ -145,7 +133,7 @@ impl EchoClient {
     }
 
     /// What is known of the link at the end, in words.
-    pub(super) fn describe(&self) -> Result<String, ProbeError> {
+    pub(super) fn describe(&self) -> ProbeResult<String> {
         let link = self.link.describe()?;
         Ok(match (&self.link, self.lost) {
             (Link::Udp(_), lost) => format!("{link}; {lost} of {} datagrams or their answers were lost", self.trips),
@@ -154,11 +142,11 @@ impl EchoClient {
     }
 
     /// Ends the echo process.
-    pub(super) fn finish(mut self) -> Result<(), ProbeError> {
-        let Some(far) = self.far.take() else { return Ok(()) };
-        far.board.stop();
+    pub(super) fn finish(mut self) -> ProbeResult {
+        let Some(mut far) = self.far.take() else { return Ok(()) };
+        far.stop();
         self.link.send(&self.message)?;
-        Ok(far.partner.join(&far.board)?)
+        Ok(far.join()?)
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Ping {
 
 impl Ping {
     /// Opens one to an address, for echo requests of this many bytes, header included.
-    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, ProbeError> {
+    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> ProbeResult<Self> {
         let (socket, kind) = icmp::open_echo_socket().map_err(|error| match icmp::is_forbidden(&error) {
             true => ProbeError::skip(
                 "needs a ping socket (the user's group within net.ipv4.ping_group_range) or a raw one (CAP_NET_RAW)",
@@ -69,7 +69,7 @@ impl Ping {
 
     /// Sends a request and waits for its reply; false if none came.
     #[inline(always)]
-    pub(super) fn round_trip(&mut self) -> Result<bool, ProbeError> {
+    pub(super) fn round_trip(&mut self) -> ProbeResult<bool> {
         self.set_sequence(self.number.wrapping_add(1));
         if self.socket.send(&self.request)? != self.request.len() {
             return Err(ProbeError::fail("only part of an echo request was sent"));
@@ -133,7 +133,7 @@ fn fold_carries(mut sum: u64) -> u16 {
 }
 
 /// The ICMP message within what was received.
-fn strip_ip_header(received: &[u8], kind: icmp::EchoSocketKind) -> Result<&[u8], ProbeError> {
+fn strip_ip_header(received: &[u8], kind: icmp::EchoSocketKind) -> ProbeResult<&[u8]> {
     let header = match kind {
         icmp::EchoSocketKind::Datagram => 0,
         icmp::EchoSocketKind::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
@@ -142,24 +142,21 @@ fn strip_ip_header(received: &[u8], kind: icmp::EchoSocketKind) -> Result<&[u8],
     message.ok_or_else(|| ProbeError::fail(format!("{} bytes arrived that are no ICMP message", received.len())))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let bytes = message_bytes(case)?;
-    if bytes < HEADER_BYTES {
-        return Err(ProbeError::fail(format!("the case needs a message of at least {HEADER_BYTES} bytes, not {case}")));
-    }
+    let reason = format!("the case needs a message of at least {HEADER_BYTES} bytes, not {case}");
+    fail_if(bytes < HEADER_BYTES, reason)?;
     let mut ping = Ping::open(Ipv4Addr::LOCALHOST, bytes, bench.seed() as u16)?;
-    if !ping.round_trip()? {
-        return Err(ProbeError::skip(
-            "needs a kernel that answers echo requests to 127.0.0.1 (net.ipv4.icmp_echo_ignore_all=0, no filter rule)",
-        ));
-    }
+    let reason =
+        "needs a kernel that answers echo requests to 127.0.0.1 (net.ipv4.icmp_echo_ignore_all=0, no filter rule)";
+    skip_if(!ping.round_trip()?, reason)?;
     bench.note(ping.describe());
     bench.time_each([&RTT_ICMP], |clock| {
-        let start = clock.start();
-        if !ping.round_trip()? {
-            return Err(ProbeError::fail(format!("an echo request was not answered within {DATAGRAM_TIMEOUT:?}")));
+        let (ticks, is_answered) = clock.time(|| ping.round_trip());
+        if is_answered? {
+            return Ok([ticks]);
         }
-        Ok([clock.stop().wrapping_sub(start)])
+        Err(ProbeError::fail(format!("an echo request was not answered within {DATAGRAM_TIMEOUT:?}")))
     })
 }
 
@@ -167,7 +164,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 const CHECKSUM_PASSES: f64 = 3.0;
 const CHECKSUM_BYTES_PER_CYCLE: f64 = 8.0;
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
     let stack = measured(facts, &STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
     let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
@@ -175,7 +172,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let both_ways = (2.0 * (stack.clone() - call)).max(stack);
     let cycles = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE;
     let sums = given("cycles of checksums", cycles, Unit::Cycles) / frequency;
-    Ok((both_ways + sums).within(1.6).predict(PredictionBasis::Derived, "two datagrams and sums"))
+    Ok((both_ways + sums).within(1.6).derived("two datagrams and sums"))
 }
 
 #[cfg(test)]

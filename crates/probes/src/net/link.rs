@@ -91,7 +91,7 @@ pub(super) fn largest_message(protocol: Protocol) -> u64 {
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
 /// The bytes of a case's message.
-pub(super) fn message_bytes(case: &Case) -> std::result::Result<usize, ProbeError> {
+pub(super) fn message_bytes(case: &Case) -> ProbeResult<usize> {
     match MESSAGE.number_in(case) {
         Some(bytes @ 1..=MAX_MESSAGE_BYTES) => Ok(bytes as usize),
         _ => Err(ProbeError::fail(format!("the case needs a message of at least 1 byte, not {case}"))),

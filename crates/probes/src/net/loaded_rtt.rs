@@ -17,7 +17,7 @@ pub(super) static PROBE: Probe = Probe {
     ..Probe::measure(&[&LOADED_ROUND_TRIP])
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let far = partner_cpu(bench, case)?;
     let streams = vec![StreamCpus { sender: bench.cpu(), receiver: far }];
     let mut echo = EchoClient::start(Protocol::Tcp, SMALL_MESSAGE as usize, far)?;
@@ -32,18 +32,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         rate / 1e9,
         echo.describe()?
     ));
-    if rate <= 0.0 {
-        return Err(ProbeError::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
-    }
+    fail_if(rate <= 0.0, "no bytes of the stream arrived while round trips were timed: there was no load")?;
     echo.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
-        return Err(NoPrediction::new(
-            "it depends on the turns that the scheduler gives, of which nothing is published",
-        ));
-    }
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
+    let reason = "it depends on the turns that the scheduler gives, of which nothing is published";
+    unpredicted_if(PairPlacement::of(case) != Some(PairPlacement::SameCpu), reason)?;
     let alone = measured(facts, &RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
     let remark = "as without the stream: who was asleep goes first";
     Ok(alone.within(2.0).explained(PredictionBasis::Derived, "the same", remark))

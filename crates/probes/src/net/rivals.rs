@@ -39,7 +39,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     words(&[Rival::Iperf3]).numbers(MESSAGE, &[MESSAGE_BYTES]).words(placements)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let iperf = Program::find(Rival::Iperf3)?;
     let ends = StreamCpus { sender: bench.cpu(), receiver: partner_cpu(bench, case)? };
     let message = message_bytes(case)?;
@@ -69,7 +69,7 @@ struct StreamComparison<'a> {
 
 impl StreamComparison<'_> {
     /// Bytes per second by kelvin.
-    fn run_kelvin(&self, pair: (Link, Link)) -> Result<f64, ProbeError> {
+    fn run_kelvin(&self, pair: (Link, Link)) -> ProbeResult<f64> {
         let bulk = BulkStreams::over_links(vec![pair], StreamPlan::tcp(self.message, vec![self.ends]))?;
         let before = bulk.totals()?;
         std::thread::sleep(SIDE_TIME);
@@ -79,7 +79,7 @@ impl StreamComparison<'_> {
     }
 
     /// Bytes per second by iperf3.
-    fn run_iperf(&self, iperf: &Program) -> Result<f64, ProbeError> {
+    fn run_iperf(&self, iperf: &Program) -> ProbeResult<f64> {
         // A port that is free now; if another takes it first, the server says so.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
         let address = Ipv4Addr::LOCALHOST.to_string();
@@ -105,19 +105,16 @@ impl StreamComparison<'_> {
 }
 
 /// Bytes per second in iperf3's words.
-fn parse_arrived_rate(output: &ProgramOutput) -> Result<f64, ProbeError> {
+fn parse_arrived_rate(output: &ProgramOutput) -> ProbeResult<f64> {
     let refused = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
     let report: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
     bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(refused)
 }
 
-fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != RIVALS_TCP.id {
-        return Err(NoPrediction::new(
-            "net.bandwidth.tcp predicts the rate; here only the ratio of two programs counts",
-        ));
-    }
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
+    let reason = "net.bandwidth.tcp predicts the rate; here only the ratio of two programs counts";
+    unpredicted_if(metric.id != RIVALS_TCP.id, reason)?;
     Ok(equal_speed(SPREAD))
 }
 

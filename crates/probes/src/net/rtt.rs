@@ -37,7 +37,7 @@ fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
     numbers(MESSAGE, &round_trip_messages(protocol, effort)).words(PairPlacement::ALL)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
     let cpu = partner_cpu(bench, case)?;
     let mut echo = EchoClient::start(protocol, message_bytes(case)?, cpu)?;
     let proof = echo.warm_up_and_prove(bench, cpu)?;
@@ -47,19 +47,18 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Pro
     echo.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
     let stack = measured(facts, protocol.metrics().stack, &Case::new().with_number(MESSAGE, bytes))?;
     let wake = WakeCost::for_placement(facts, case)?;
     let mut one_way = stack + wake.cost.clone();
     if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
-        let lines = given("cache lines / 10", core_to_core::extra_line_times(bytes as f64), Unit::Count);
-        one_way = one_way + lines * core_to_core::default_pair_latency(facts)?;
+        one_way = one_way + core_to_core::extra_lines_latency(facts, bytes)?;
     }
     let trip = 2.0 * one_way;
     let (low, high) = (trip.value() / wake.factor, trip.value() * wake.factor);
     if protocol != Protocol::Unix {
-        return Ok(trip.with_interval((low, high)).predict(PredictionBasis::Derived, wake.rule));
+        return Ok(trip.with_interval((low, high)).derived(wake.rule));
     }
     // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
     let twice_woken = (trip.value() + 2.0 * wake.cost.value()) * RANGE_MARGIN;
@@ -81,7 +80,7 @@ pub(super) struct WakeCost {
 
 impl WakeCost {
     /// The one of a case's placement.
-    pub(super) fn for_placement(facts: &PredictionInputs<'_>, case: &Case) -> Result<Self, NoPrediction> {
+    pub(super) fn for_placement(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Self> {
         match PairPlacement::of(case) {
             // A switch.
             Some(PairPlacement::SameCpu) => {
@@ -93,7 +92,7 @@ impl WakeCost {
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
-    pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
+    pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Predicted<Self> {
         let over_pipes = Case::new().with_word(HandoffMechanism::Pipe);
         let woken = measured(facts, &cross_cpu::METRIC, &over_pipes)?;
         let calls = measured(facts, &SWITCH_CHANNEL_CALLS, &HandoffMechanism::Pipe.between_processes())?;

@@ -11,7 +11,7 @@ use super::link::LINK_TIMEOUT;
 use super::prelude::*;
 
 /// The sending method of a case: the plain call where it names none.
-pub(super) fn send_method(case: &Case) -> std::result::Result<SendMethod, ProbeError> {
+pub(super) fn send_method(case: &Case) -> ProbeResult<SendMethod> {
     let Some(word) = SendMethod::AXIS.word_in(case) else { return Ok(SendMethod::Send) };
     let known = || SendMethod::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ");
     let unknown = || ProbeError::fail(format!("no sending method is called {word}; there are {}", known()));

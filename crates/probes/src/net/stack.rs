@@ -31,7 +31,7 @@ const fn stack_probe<P: ProtocolType>(summary: &'static str, metrics: &'static [
 
 const METHOD: &str = include_str!("stack.md");
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
     let size = message_bytes(case)?;
     let (near, far) = Link::single_process_pair(protocol)?;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
@@ -44,19 +44,15 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Pro
         }
         Ok(())
     })?;
-    if arrived != sent {
-        return Err(ProbeError::fail("the data received is not the data sent"));
-    }
+    fail_if(arrived != sent, "the data received is not the data sent")?;
     bench.note_last_reading(near.describe()?);
     Ok(())
 }
 
 /// The smallest message has no formula; a medium one adds two copies, and all others lie on the line through both.
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let message = required(MESSAGE.number_in(case), case)?;
-    if message == SMALL_MESSAGE {
-        return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
-    }
+    unpredicted_if(message == SMALL_MESSAGE, "no cost of the kernel's protocol code is published")?;
     let small = measured(facts, metric, &message_case(SMALL_MESSAGE))?;
     let (time, name) = if message == MEDIUM_MESSAGE {
         // Copied into the kernel and out of it; a copy counts the bytes read and the bytes written.
@@ -68,7 +64,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
         let further = given("further bytes", message as f64 - SMALL_MESSAGE as f64, Unit::Count);
         (small.clone() + further * byte_cost(small, medium, MEDIUM_MESSAGE), "line through two")
     };
-    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
+    Ok(time.within(1.5).derived(name))
 }
 
 /// The case of a message of this many bytes.

@@ -44,10 +44,10 @@ impl StreamTotals {
         earlier: &Self,
         bench: &mut Bench<'_>,
         [sent, lost, reordered]: [&Metric; 3],
-    ) -> Result<(), ProbeError> {
+    ) -> ProbeResult {
         let shares =
             self.numbers.loss_share_since(&earlier.numbers).zip(self.numbers.reordered_share_since(&earlier.numbers));
-        let (loss_share, reordered_share) = shares.ok_or_else(|| ProbeError::fail("no datagram arrived"))?;
+        let (loss_share, reordered_share) = shares.or_fail("no datagram arrived")?;
         bench.record(sent, vec![self.sent_since(earlier)]);
         bench.record(lost, vec![loss_share]);
         bench.record(reordered, vec![reordered_share]);
@@ -59,7 +59,7 @@ impl StreamTotals {
 ///
 /// # Errors
 /// An error of a measurement.
-pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> Result<f64, ProbeError>) -> Result<(), ProbeError> {
+pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
     wait_until(most, next_rate, |before, rate| (before * (1.0 - MAX_FALL)..=before * (1.0 + MAX_RISE)).contains(&rate))
 }
 
@@ -67,15 +67,15 @@ pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> Result<f64, P
 ///
 /// # Errors
 /// An error of a measurement.
-pub(super) fn wait_for_peak(most: u32, next_rate: impl FnMut() -> Result<f64, ProbeError>) -> Result<(), ProbeError> {
+pub(super) fn wait_for_peak(most: u32, next_rate: impl FnMut() -> ProbeResult<f64>) -> ProbeResult {
     wait_until(most, next_rate, |before, rate| rate > 0.0 && rate <= before * (1.0 + MAX_RISE))
 }
 
 fn wait_until(
     most: u32,
-    mut next_rate: impl FnMut() -> Result<f64, ProbeError>,
+    mut next_rate: impl FnMut() -> ProbeResult<f64>,
     is_settled: impl Fn(f64, f64) -> bool,
-) -> Result<(), ProbeError> {
+) -> ProbeResult {
     let mut before = 0.0;
     for _ in 0..most {
         let rate = next_rate()?;

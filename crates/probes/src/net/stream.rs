@@ -63,7 +63,7 @@ fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
     numbers(MESSAGE, messages)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> ProbeResult {
     let size = message_bytes(case)?;
     let (near, far) = Link::single_process_pair(protocol)?;
     let max_messages = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
@@ -91,32 +91,23 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Pro
         }
         Ok(ticks)
     })?;
-    if arrived != sent {
-        return Err(ProbeError::fail("the data received is not the data sent"));
-    }
+    fail_if(arrived != sent, "the data received is not the data sent")?;
     bench.note_last_reading(format!("{window} messages in flight; {}", near.describe()?));
     Ok(())
 }
 
 /// The smallest message has no formula; each byte of a larger one costs its sender and its receiver half of what it costs who is both.
-fn predict(
-    facts: &PredictionInputs<'_>,
-    metric: &Metric,
-    case: &Case,
-    protocol: Protocol,
-) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case, protocol: Protocol) -> Predicted {
     let message = required(MESSAGE.number_in(case), case)?;
     let first_size = message_sizes(protocol)[0];
-    if message <= first_size {
-        return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
-    }
+    unpredicted_if(message <= first_size, "no cost of the kernel's protocol code is published")?;
     let smallest = measured(facts, metric, &message_case(first_size))?;
     let stack = protocol.metrics().stack;
     let largest = largest_message(protocol);
     let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
     let byte_time = byte_cost(small, measured(facts, stack, &message_case(largest))?, largest);
     let time = smallest + given("further bytes", (message - first_size) as f64, Unit::Count) * byte_time / 2.0;
-    Ok(time.within(1.5).predict(PredictionBasis::Derived, "half of each byte"))
+    Ok(time.within(1.5).derived("half of each byte"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) static PROBE: Probe = Probe {
     ..Probe::measure(&[&WAKE_TCP])
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let cpu = bench.partner_cpu()?;
     let mut echo = EchoClient::start(Protocol::Tcp, SMALL_MESSAGE as usize, cpu)?;
     let proof = echo.warm_up_and_prove(bench, cpu)?;
@@ -25,11 +25,11 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     echo.finish()
 }
 
-fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Predicted {
     let stack = measured(facts, &STACK_TCP, &message_case(SMALL_MESSAGE))?;
     let wake = WakeCost::cross_cpu(facts)?;
     let send = (stack / 2.0 + wake.cost / 2.0).within(wake.factor);
-    Ok(send.predict(PredictionBasis::Derived, "half of stack and wake"))
+    Ok(send.derived("half of stack and wake"))
 }
 
 #[cfg(test)]

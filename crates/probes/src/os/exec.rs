@@ -11,7 +11,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "fork + execve + wait of /bin/true",
     method: include_str!("exec.md"),
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         let program = TRUE_PROGRAMS[true_program_index()?];
         bench.note(format!("the program is {}", program.path().to_string_lossy()));

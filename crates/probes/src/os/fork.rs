@@ -15,7 +15,6 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     summary: "fork of a small process: until it returns, until the child runs, and fork + exit + wait",
     method: include_str!("fork.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT])

@@ -55,11 +55,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     bench.note(check_pages(&arena, pages)?);
     bench.time_each([&PROCESS_FORK_RSS], |clock| {
         arena.populate()?;
-        let begun = clock.start();
-        let child = fork_and_exit()?;
-        let returned = clock.stop();
-        child.wait_for_success()?;
-        Ok([returned.wrapping_sub(begun)])
+        let (ticks, child) = clock.time(fork_and_exit);
+        child?.wait_for_success()?;
+        Ok([ticks])
     })?;
     check_pages(&arena, pages).map(drop)
 }

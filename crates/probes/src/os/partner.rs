@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::reasons::{ProbeResult, fail_if};
+use crate::reasons::{OrReason, ProbeResult, fail_if};
 use kelvin_core::catalogue::os::{HandoffMechanism, HandoffTask};
-use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
-use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 pub(super) fn handoff_method(mechanism: HandoffMechanism) -> HandoffMethod {
@@ -35,8 +33,7 @@ pub(super) fn partner_kind(task: HandoffTask) -> PartnerKind {
 /// included (except with a yielding partner, which stays runnable).
 pub(crate) struct TokenPartner {
     channel: Arc<HandoffChannel>,
-    board: Arc<Shared<PartnerStatus>>,
-    partner: Option<PartnerTask>,
+    partner: PartnerTask,
     trips: u64,
 }
 
@@ -115,7 +112,7 @@ impl TokenPartner {
     /// The ticks that a partner read when it last got the token.
     #[inline(always)]
     pub(super) fn last_ticks(&self) -> u64 {
-        self.board.done_work()
+        self.partner.done_work()
     }
 
     /// Starts a thread on a CPU that does batches of work for whoever holds it.
@@ -129,8 +126,8 @@ impl TokenPartner {
 
     /// Lets the thread begin a batch of this amount.
     pub(crate) fn start_batch(&self, amount: u64) -> ProbeResult {
-        self.board.check()?;
-        self.board.set_work(amount);
+        self.partner.check()?;
+        self.partner.set_work(amount);
         Ok(self.channel.hand_over(HandoffSide::Near)?)
     }
 
@@ -146,21 +143,19 @@ impl TokenPartner {
         cpu: u32,
         taken: impl Fn(&PartnerStatus) + Send + 'static,
     ) -> ProbeResult<Self> {
-        let starting = |error| ProbeError::fail(format!("cannot start the partner on CPU {cpu}: {error}"));
+        let starting = || format!("cannot start the partner on CPU {cpu}");
         let task = partner_kind(task);
-        let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).map_err(starting)?);
-        let board = PartnerStatus::new().map_err(starting)?;
+        let channel = Arc::new(HandoffChannel::new(handoff_method(mechanism), task.scope()).or_fail(starting())?);
         let far = Arc::clone(&channel);
-        let partner = PartnerTask::start(task, cpu, &board, move |board| {
+        let partner = PartnerTask::start(task, cpu, move |board| {
             token_loop(&far, board, &taken).inspect_err(|error| {
                 board.fail(error);
                 // The other task may be waiting: it must see the failure rather than hang. If this fails too, the
                 // channel is gone, which is an error there as well.
                 let _ = far.hand_over(HandoffSide::Far);
             })
-        })
-        .map_err(starting)?;
-        Ok(Self { channel, board, partner: Some(partner), trips: 0 })
+        });
+        Ok(Self { channel, partner: partner.or_fail(starting())?, trips: 0 })
     }
 
     /// Passes the token to the partner and takes it back, `count` times.
@@ -169,7 +164,7 @@ impl TokenPartner {
         for _ in 0..count {
             self.channel.hand_over(HandoffSide::Near)?;
             self.channel.wait_for_turn(HandoffSide::Near)?;
-            self.board.check()?;
+            self.partner.check()?;
         }
         self.trips += count;
         Ok(())
@@ -186,20 +181,18 @@ impl TokenPartner {
 
     /// Ends the partner; returns its own count of context switches per round trip.
     pub(crate) fn finish(mut self) -> ProbeResult<f64> {
-        self.board.stop();
+        self.partner.stop();
         self.channel.hand_over(HandoffSide::Near)?;
-        if let Some(partner) = self.partner.take() {
-            partner.join(&self.board)?;
-        }
-        Ok(self.board.switches() as f64 / self.trips.max(1) as f64)
+        self.partner.join()?;
+        Ok(self.partner.switches() as f64 / self.trips.max(1) as f64)
     }
 }
 
 impl Drop for TokenPartner {
     fn drop(&mut self) {
-        if self.partner.is_some() {
+        if self.partner.is_running() {
             // Whoever has the token, the partner gets it, sees the stop flag, and ends.
-            self.board.stop();
+            self.partner.stop();
             let _ = self.channel.hand_over(HandoffSide::Near);
         }
     }
@@ -224,6 +217,8 @@ fn token_loop(
 
 #[cfg(test)]
 mod tests {
+    use kelvin_harness::ProbeError;
+
     use super::*;
 
     fn counts(voluntary: u64, involuntary: u64) -> SwitchCounts {

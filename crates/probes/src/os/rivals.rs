@@ -113,11 +113,8 @@ fn parse_time_per_operation(printed: &str) -> Option<f64> {
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
-    if [&RIVALS_SYSCALL, &RIVALS_PIPE].iter().all(|ratio| ratio.id != metric.id) {
-        return Err(NoPrediction::new(
-            "os.syscall.null and os.ipc.latency predict the time; here only the ratio of two programs counts",
-        ));
-    }
+    let reason = "os.syscall.null and os.ipc.latency predict the time; here only the ratio of two programs counts";
+    unpredicted_if([&RIVALS_SYSCALL, &RIVALS_PIPE].iter().all(|ratio| ratio.id != metric.id), reason)?;
     Ok(equal_speed(SPREAD))
 }
 

@@ -10,7 +10,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "fork + execve + wait of /bin/true through the shell",
     method: include_str!("shell.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&PROCESS_SHELL])

@@ -12,7 +12,6 @@ use crate::prelude::*;
 pub(crate) static INSTALL_PROBE: Probe = Probe {
     summary: "Installing a signal handler with sigaction",
     method: include_str!("signal_install.md"),
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         let counting = CountingHandler::install()?;
         bench.time(&SIGNAL_INSTALL, |count| Ok(counting.reinstall(count)?))
@@ -24,7 +23,6 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
 pub(crate) static DELIVER_PROBE: Probe = Probe {
     summary: "A signal from a thread to itself, until its handler has returned",
     method: include_str!("signal_deliver.md"),
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         let counting = CountingHandler::install()?;
         bench.note("every signal was handled before its sending call returned, by the handler's count");
@@ -35,11 +33,8 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
 };
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
-    if *metric != SIGNAL_INSTALL {
-        return Err(NoPrediction::new(
-            "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor",
-        ));
-    }
+    let reason = "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor";
+    unpredicted_if(*metric != SIGNAL_INSTALL, reason)?;
     // Two copies of an action, a lock and a few checks are about as many instructions as the path to a driver.
     short_path(facts, "Linux kernel/signal.c, do_sigaction, for the instruction count")
 }

@@ -11,7 +11,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "posix_spawn + wait of /bin/true",
     method: include_str!("spawn.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&PROCESS_SPAWN])

@@ -65,11 +65,7 @@ pub(crate) const TRIAL_CALLS: u64 = 500;
 /// Whether a trial of calls through the C library takes less than half the time of one of bare system calls, and so cannot have entered the
 /// kernel.
 pub(crate) fn takes_less_than_half<R>(clock: Clock, library: impl Fn() -> R, kernel: impl Fn() -> R) -> bool {
-    let ticks = |trial: &dyn Fn() -> R| {
-        let begun = clock.start();
-        black_box(trial());
-        clock.stop().wrapping_sub(begun)
-    };
+    let ticks = |trial: &dyn Fn() -> R| clock.time(|| black_box(trial())).0;
     let [library, kernel] = [&library as &dyn Fn() -> R, &kernel].map(|trial| (0..7).map(|_| ticks(trial)).min());
     2 * library.unwrap_or(0) < kernel.unwrap_or(0)
 }

@@ -19,12 +19,11 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: TASKS.as_str(),
     summary: "A fixed amount of CPU work split over 1..2P threads or processes",
-    kind: ProbeKind::Study,
     method: include_str!("tasks.md"),
-    metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_UNACCOUNTED],
     cases,
     run,
     predict,
+    ..Probe::study(&[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_UNACCOUNTED])
 };
 
 /// Iterations of the chain of [`kernels::CHAIN_LENGTH`] adds: about 200 ms at 3 GHz, long against a tick and a scheduler
@@ -137,10 +136,8 @@ fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> ProbeResult) 
     let stat_before = cpu_times(cpus)?;
     let usage = || [UsageScope::Process, UsageScope::Children].map(read_usage);
     let before = usage();
-    let clock = bench.clock();
-    let begun = clock.start();
-    work()?;
-    let ticks = clock.stop().wrapping_sub(begun);
+    let (ticks, outcome) = bench.clock().time(work);
+    outcome?;
     let used: Vec<Usage> = usage().into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
     let stat = cpu_times(cpus)?.difference(stat_before);
     Ok(ObservedTimes {
@@ -224,12 +221,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predic
             (time.between(&given("none", 0.0, Unit::Nanoseconds), &maximum), name)
         }
         id if id == TASKS_UNACCOUNTED.id => {
-            if tasks >= cpus {
-                return Err(NoPrediction::new(
-                    "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
-                     scheduler",
-                ));
-            }
+            let reason = "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
+                     scheduler";
+            unpredicted_if(tasks >= cpus, reason)?;
             let elapsed = alone(&TASKS_ELAPSED)? / given("tasks", tasks as f64, Unit::Count);
             let spare = fact("CPUs without a task", (cpus - tasks) as f64, Unit::Count, "allowed CPUs - tasks");
             ((spare * elapsed).within(TOLERANCE), "idle CPUs")

@@ -14,7 +14,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "A new thread: until pthread_create returns, until it runs, until it is joined",
     method: include_str!("thread_create.md"),
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
     ..Probe::measure(&[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN])

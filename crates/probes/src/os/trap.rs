@@ -23,9 +23,8 @@ const SPREAD: f64 = 1.5;
 
 /// Predicts a null call on this machine.
 pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
-    if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::new("the table of published costs has no trap for this processor"));
-    }
+    let reason = "the table of published costs has no trap for this processor";
+    unpredicted_if(facts.machine().architecture != *"x86_64", reason)?;
     let pair = |core: &published::PublishedCore| core.system_call.map(|[entry, exit]| entry + exit);
     let trap =
         published::published_cycles(facts, |_| BEHRENS_SOURCE, pair)?.expr("syscall and sysret").source(BEHRENS_SOURCE);

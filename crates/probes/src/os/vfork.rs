@@ -12,7 +12,6 @@ use crate::prelude::*;
 pub(crate) static PROBE: Probe = Probe {
     summary: "vfork + exit + wait of a child that exits at once",
     method: include_str!("vfork.md"),
-    cases: |_, _| vec![Case::new()],
     run: |bench, _| time_lifetimes(bench, &PROCESS_VFORK, vfork_and_exit),
     predict: |_, _, _| Err(NoPrediction::new("the cost of vfork and exit is not published for current kernels")),
     ..Probe::measure(&[&PROCESS_VFORK])

@@ -11,7 +11,7 @@ use kelvin_transfer::datapath::{Mode, PathSetup, ReceiveMethod, SendMethod};
 use kelvin_transfer::raw_protocol::{RawReceiveLimits, RawReceiveOptions, RawSendOptions};
 use kelvin_transfer::session_settings::ConnectionLifetime;
 
-use super::endpoints::{ReceiverEnd, SenderEnd};
+use super::endpoints::{End, ReceiverEnd, SenderEnd};
 use crate::cases::IncompleteCase;
 use crate::prelude::*;
 
@@ -179,20 +179,16 @@ impl CallSpec {
     /// `None` for a mode that the method does not have.
     fn sender_end(self, sender: SenderMethod, connection: ConnectionLifetime, reply: bool) -> Option<SenderEnd> {
         let method = match sender {
-            SenderMethod::ReadWrite => SendMethod::ReadWrite,
-            SenderMethod::Mmap => SendMethod::Mmap,
+            SenderMethod::ReadWrite | SenderMethod::KernelReadWrite => SendMethod::ReadWrite,
+            SenderMethod::Mmap | SenderMethod::KernelMmap => SendMethod::Mmap,
             SenderMethod::Sendfile => SendMethod::Sendfile,
             SenderMethod::Splice => SendMethod::Splice,
             SenderMethod::ZeroCopy => SendMethod::ZeroCopy,
             SenderMethod::Uring => SendMethod::Uring,
-            SenderMethod::KernelReadWrite => SendMethod::ReadWrite,
-            SenderMethod::KernelMmap => SendMethod::Mmap,
         };
-        let is_in_kernel = matches!(sender, SenderMethod::KernelReadWrite | SenderMethod::KernelMmap);
+        let is_in_kernel = !SenderMethod::USER_SPACE.contains(&sender);
         let setup = self.path_setup(method, sender.is_mapping(), is_in_kernel)?;
-        let options = RawSendOptions { setup, connection, reply, digest: false };
-        let is_asynchronous = self.mode == WaitMode::Fasync;
-        Some(if is_in_kernel { SenderEnd::Kernel(options, is_asynchronous) } else { SenderEnd::Process(options) })
+        Some(self.end(RawSendOptions { setup, connection, reply, digest: false }, is_in_kernel))
     }
 
     /// `None` for a mode that the method does not have.
@@ -203,18 +199,19 @@ impl CallSpec {
         limits: RawReceiveLimits,
     ) -> Option<ReceiverEnd> {
         let method = match receiver {
-            ReceiverMethod::ReadWrite => ReceiveMethod::ReadWrite,
-            ReceiverMethod::Mmap => ReceiveMethod::Mmap,
+            ReceiverMethod::ReadWrite | ReceiverMethod::KernelReadWrite => ReceiveMethod::ReadWrite,
+            ReceiverMethod::Mmap | ReceiverMethod::KernelMmap => ReceiveMethod::Mmap,
             ReceiverMethod::Splice => ReceiveMethod::Splice,
             ReceiverMethod::Uring => ReceiveMethod::Uring,
-            ReceiverMethod::KernelReadWrite => ReceiveMethod::ReadWrite,
-            ReceiverMethod::KernelMmap => ReceiveMethod::Mmap,
         };
-        let is_in_kernel = matches!(receiver, ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap);
+        let is_in_kernel = !ReceiverMethod::USER_SPACE.contains(&receiver);
         let setup = self.path_setup(method, receiver.is_mapping(), is_in_kernel)?;
-        let options = RawReceiveOptions { setup, connection, limits };
-        let is_asynchronous = self.mode == WaitMode::Fasync;
-        Some(if is_in_kernel { ReceiverEnd::Kernel(options, is_asynchronous) } else { ReceiverEnd::Process(options) })
+        Some(self.end(RawReceiveOptions { setup, connection, limits }, is_in_kernel))
+    }
+
+    /// An end with these options.
+    fn end<T>(self, options: T, is_in_kernel: bool) -> End<T> {
+        if is_in_kernel { End::Kernel(options, self.mode == WaitMode::Fasync) } else { End::Process(options) }
     }
 
     /// What a process has in common with a device, whose calls block, with O_ASYNC or without; `None` for a mode that it does not have.

@@ -23,7 +23,7 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::study(COLD_METRICS)
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (trials, _) = run_trials(bench, case, PageCacheState::Uncached)?;
     bench.record(&COLD_TIME, trials.iter().map(|trial| trial.time).collect());
     bench.record(&COLD_DEVICE, trials.iter().map(|trial| trial.fetched as f64).collect());

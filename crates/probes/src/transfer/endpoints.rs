@@ -1,6 +1,5 @@
 //! The ends of a transfer: each with a socket of its own process, or with one in the kernel.
 
-use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -10,14 +9,18 @@ use kelvin_transfer::raw_protocol::{self, KernelListener, RawReceiveOptions, Raw
 use kelvin_transfer::{Error, Result};
 
 use crate::net::link::prefer_congestion_control;
+use crate::reasons::{OrReason, ProbeResult};
 
-/// How the sender sends.
+/// An end of a transfer, with how it sends or receives.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum SenderEnd {
-    Process(RawSendOptions),
+pub(super) enum End<T> {
+    Process(T),
     /// And whether the device has O_ASYNC.
-    Kernel(RawSendOptions, bool),
+    Kernel(T, bool),
 }
+
+pub(super) type SenderEnd = End<RawSendOptions>;
+pub(super) type ReceiverEnd = End<RawReceiveOptions>;
 
 impl SenderEnd {
     pub(super) fn send(&self, files: &[PathBuf], to: SocketAddr) -> Result<RawTotals> {
@@ -28,18 +31,8 @@ impl SenderEnd {
     }
 }
 
-/// How the receiver receives.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ReceiverEnd {
-    Process(RawReceiveOptions),
-    /// And whether the device has O_ASYNC.
-    Kernel(RawReceiveOptions, bool),
-}
-
-/// That the receiving process cannot be started.
-pub(super) fn start_error(error: impl Display) -> ProbeError {
-    ProbeError::fail(format!("cannot start the receiving process: {error}"))
-}
+/// What fails where the receiving process does not start.
+pub(super) const STARTING: &str = "cannot start the receiving process";
 
 /// Receives the files of one sender into a directory, and calls back for each.
 pub(super) type FileReceiver = Box<dyn FnMut(&Path, &mut dyn FnMut(&ReceivedFile<'_>)) -> Result<RawTotals> + Send>;
@@ -54,11 +47,11 @@ fn loopback_listener() -> std::io::Result<TcpListener> {
 
 impl ReceiverEnd {
     /// Listens on loopback: where, and what receives.
-    pub(super) fn listen(self) -> std::result::Result<(SocketAddr, FileReceiver), ProbeError> {
+    pub(super) fn listen(self) -> ProbeResult<(SocketAddr, FileReceiver)> {
         match self {
             Self::Process(how) => {
-                let listener = loopback_listener().map_err(start_error)?;
-                let address = listener.local_addr().map_err(start_error)?;
+                let listener = loopback_listener().or_fail(STARTING)?;
+                let address = listener.local_addr().or_fail(STARTING)?;
                 let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {
                     raw_protocol::receive(&listener, directory, &how, each)
                 };
@@ -67,7 +60,7 @@ impl ReceiverEnd {
             Self::Kernel(how, is_asynchronous) => {
                 let mut listener = KernelListener::new().map_err(|error| match error {
                     Error::Device(no_device) => ProbeError::skip(format!("needs the kernel module: {no_device}")),
-                    error => start_error(error),
+                    error => ProbeError::fail(format!("{STARTING}: {error}")),
                 })?;
                 let address = listener.address();
                 let receive = move |directory: &Path, each: &mut dyn FnMut(&ReceivedFile<'_>)| {

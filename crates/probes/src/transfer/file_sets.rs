@@ -10,7 +10,8 @@ use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::fs::kind;
 use kelvin_transfer::wire::{Hash, Hasher};
 
-use crate::file::test_files::{io_failure, probe_error, written_back_bytes};
+use crate::file::test_files::{probe_error, written_back_bytes};
+use crate::reasons::{OrFileFailure, ProbeResult, fail_if, skip_if};
 use crate::room::has_room;
 
 /// Free space that the scratch directory must have, as a multiple of a set: the files, what arrives, and as much again.
@@ -35,32 +36,29 @@ pub(super) struct ReadyFileSet {
 
 impl ReadyFileSet {
     /// Finds it in the scratch directory, where the first round makes it.
-    pub(super) fn open(bench: &Bench<'_>, set: TransferFiles) -> Result<Self, ProbeError> {
+    pub(super) fn open(bench: &Bench<'_>, set: TransferFiles) -> ProbeResult<Self> {
         let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
         let lengths = file_lengths(set);
         let paths: Vec<PathBuf> = (0..lengths.len()).map(|number| directory.join(format!("file-{number}"))).collect();
         let listed = directory.join("digests");
         if !listed.exists() {
             create_files(bench, &directory, &paths, &lengths)?;
-            let digests: Result<Vec<String>, ProbeError> =
+            let digests: ProbeResult<Vec<String>> =
                 paths.iter().map(|path| Ok(digest(path)?.to_hex().to_string())).collect();
-            fs::write(&listed, digests?.join("\n")).map_err(|error| io_failure("write", &listed, &error))?;
+            fs::write(&listed, digests?.join("\n")).or_file_failure("write", &listed)?;
         }
-        let text = fs::read_to_string(&listed).map_err(|error| io_failure("read", &listed, &error))?;
+        let text = fs::read_to_string(&listed).or_file_failure("read", &listed)?;
         let digests = text.lines().map(Hash::from_hex).collect::<Result<Vec<Hash>, _>>();
         let digests = digests.map_err(|_| ProbeError::fail(format!("{} does not hold digests", listed.display())))?;
         Ok(Self { paths, bytes: lengths.iter().sum(), digests })
     }
 
     /// Has it in memory, or not in memory.
-    pub(super) fn set_cache_state(&self, state: PageCacheState) -> Result<(), ProbeError> {
+    pub(super) fn set_cache_state(&self, state: PageCacheState) -> ProbeResult {
         let in_memory = |path| Ok::<_, ProbeError>(kind(path)?.is_in_memory());
         for path in &self.paths {
-            if state == PageCacheState::Uncached && in_memory(path)? {
-                return Err(ProbeError::skip(
-                    "needs a scratch directory on a device: files here live in memory; choose another by --dir",
-                ));
-            }
+            let reason = "needs a scratch directory on a device: files here live in memory; choose another by --dir";
+            skip_if(state == PageCacheState::Uncached && in_memory(path)?, reason)?;
             let target = Target::find(path).map_err(|error| ProbeError::fail(error.to_string()))?;
             set_cache_state(&target, state).map_err(|error| ProbeError::fail(error.to_string()))?;
         }
@@ -68,20 +66,19 @@ impl ReadyFileSet {
     }
 
     /// Compares what has arrived in a directory with it, and removes it.
-    pub(super) fn compare(&self, directory: &Path) -> Result<(), ProbeError> {
+    pub(super) fn compare(&self, directory: &Path) -> ProbeResult {
         for (sent, expected) in self.paths.iter().zip(&self.digests) {
             let arrived = directory.join(sent.file_name().unwrap_or_default());
-            if digest(&arrived)? != *expected {
-                return Err(ProbeError::fail(format!("{} arrived with other bytes than were sent", arrived.display())));
-            }
-            fs::remove_file(&arrived).map_err(|error| io_failure("remove", &arrived, &error))?;
+            let reason = format!("{} arrived with other bytes than were sent", arrived.display());
+            fail_if(digest(&arrived)? != *expected, reason)?;
+            fs::remove_file(&arrived).or_file_failure("remove", &arrived)?;
         }
-        let left = fs::read_dir(directory).map_err(|error| io_failure("read", directory, &error))?.count();
-        if left == 0 { Ok(()) } else { Err(ProbeError::fail(format!("{left} files arrived that were not sent"))) }
+        let left = fs::read_dir(directory).or_file_failure("read", directory)?.count();
+        fail_if(left > 0, format!("{left} files arrived that were not sent"))
     }
 
     /// Bytes of what has arrived in a directory that have been written to its device by now.
-    pub(super) fn written_back_bytes(&self, directory: &Path) -> Result<u64, ProbeError> {
+    pub(super) fn written_back_bytes(&self, directory: &Path) -> ProbeResult<u64> {
         if kind(directory)?.is_in_memory() {
             return Ok(0);
         }
@@ -93,22 +90,21 @@ impl ReadyFileSet {
     }
 }
 
-fn create_files(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64]) -> Result<(), ProbeError> {
+fn create_files(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64]) -> ProbeResult {
     let bytes: u64 = lengths.iter().sum();
     has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)?;
     bench.reserve_write(bytes)?;
-    fs::create_dir_all(directory).map_err(|error| io_failure("make", directory, &error))?;
+    fs::create_dir_all(directory).or_file_failure("make", directory)?;
     for (number, (path, &length)) in paths.iter().zip(lengths).enumerate() {
-        random_data::write_file(path, length, FIRST_SEED + number as u64)
-            .map_err(|error| io_failure("write", path, &error))?;
+        random_data::write_file(path, length, FIRST_SEED + number as u64).or_file_failure("write", path)?;
     }
     Ok(())
 }
 
-fn digest(path: &Path) -> Result<Hash, ProbeError> {
+fn digest(path: &Path) -> ProbeResult<Hash> {
     let mut hasher = Hasher::new();
     let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
-    read.map_err(|error| io_failure("read", path, &error))?;
+    read.or_file_failure("read", path)?;
     Ok(hasher.finalize())
 }
 

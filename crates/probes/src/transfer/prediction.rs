@@ -52,10 +52,10 @@ const BETWEEN_SIZE: u64 = 10_000;
 const SEND_METHOD_MESSAGE: u64 = 64 << 10;
 
 /// The prediction of a metric of a cell.
-pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
     let cell = Cell::from_case(case)?;
     let lengths = file_lengths(cell.set);
-    let (sending, receiving) = cell.process_ends().ok_or_else(|| NoPrediction::new(KERNEL_END_REASON))?;
+    let (sending, receiving) = cell.process_ends().or_unpredicted(KERNEL_END_REASON)?;
     let transfer = TransferShape { lengths: &lengths, sending, receiving };
     if let Some(counted) = predict_count(&transfer, metric) {
         return counted;
@@ -111,7 +111,7 @@ fn describe_steps(expected: &ExpectedTransfer) -> String {
 }
 
 /// A CPU time that the kernel's accounting can show.
-fn check_cpu_time(nanoseconds: f64) -> Result<f64, NoPrediction> {
+fn check_cpu_time(nanoseconds: f64) -> Predicted<f64> {
     if nanoseconds >= MIN_CPU_NANOSECONDS {
         return Ok(nanoseconds);
     }
@@ -119,7 +119,7 @@ fn check_cpu_time(nanoseconds: f64) -> Result<f64, NoPrediction> {
 }
 
 /// The prediction of a count; `None` for another metric.
-fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Result<Prediction, NoPrediction>> {
+fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Predicted> {
     let unknown = "how many calls it takes is not fixed by this method in this mode";
     let unmapped = "the method maps no file: there should be none";
     let (range, none, formula) = match () {
@@ -141,7 +141,7 @@ fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Result
         ),
         () => return None,
     };
-    Some(range.map(|range| count_prediction(transfer, range, formula)).ok_or_else(|| NoPrediction::new(none)))
+    Some(range.map(|range| count_prediction(transfer, range, formula)).or_unpredicted(none))
 }
 
 /// A count between two, the one that the method fixes first.
@@ -164,13 +164,13 @@ struct CostInputs<'a, 'f> {
 }
 
 impl CostInputs<'_, '_> {
-    fn get(&mut self, metric: &Metric, case: Case) -> Result<f64, NoPrediction> {
+    fn get(&mut self, metric: &Metric, case: Case) -> Predicted<f64> {
         let input = measured(self.facts, metric, &case)?;
         self.inputs = self.inputs.clone().beside(&input);
         Ok(input.value())
     }
 
-    fn costs(&mut self, transfer: &TransferShape<'_>) -> Result<TransferCosts, NoPrediction> {
+    fn costs(&mut self, transfer: &TransferShape<'_>) -> Predicted<TransferCosts> {
         let small = || Case::new().with_number(MESSAGE, MESSAGE_SIZES[0]);
         let one_cpu = || Case::new().with_word(PairPlacement::SameCpu);
         let message = |bytes| Case::new().with_number(MESSAGE, bytes);
@@ -208,33 +208,29 @@ impl CostInputs<'_, '_> {
     }
 
     /// A cost at these sizes in bytes.
-    fn curve(
-        &mut self,
-        sizes: &[u64],
-        cost: impl Fn(&mut Self, u64) -> Result<f64, NoPrediction>,
-    ) -> Result<CostCurve, NoPrediction> {
+    fn curve(&mut self, sizes: &[u64], cost: impl Fn(&mut Self, u64) -> Predicted<f64>) -> Predicted<CostCurve> {
         let points = sizes.iter().map(|&bytes| Ok((bytes as f64, cost(self, bytes)?)));
-        Ok(CostCurve::new(points.collect::<Result<_, NoPrediction>>()?))
+        Ok(CostCurve::new(points.collect::<Predicted<_>>()?))
     }
 
     /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
-    fn window_write_time(&mut self) -> Result<f64, NoPrediction> {
+    fn window_write_time(&mut self) -> Predicted<f64> {
         let window_count = |window: u64| (new_file::MIDDLE_FILE / window) as f64;
         let small = self.new_file_time(FillMethod::MmapRandom, new_file::SMALL_MMAP_WINDOW, new_file::MIDDLE_FILE)?;
         let large = self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, new_file::MIDDLE_FILE)?;
         Ok((small - large).max(0.0) / (window_count(new_file::SMALL_MMAP_WINDOW) - window_count(new_file::MMAP_WINDOW)))
     }
 
-    fn engine_time(&mut self, engine: ReadEngine, bytes: u64) -> Result<f64, NoPrediction> {
+    fn engine_time(&mut self, engine: ReadEngine, bytes: u64) -> Predicted<f64> {
         self.get(&ENGINES, Case::new().with_word(engine).with_number(BLOCK, bytes))
     }
 
-    fn new_file_time(&mut self, by: FillMethod, block: u64, bytes: u64) -> Result<f64, NoPrediction> {
+    fn new_file_time(&mut self, by: FillMethod, block: u64, bytes: u64) -> Predicted<f64> {
         self.get(&NEW_FILE, filled_case(by, block, bytes))
     }
 
     /// Creating and closing a file, which is what a small one takes beyond its block; and blocks.
-    fn block_times(&mut self) -> Result<(f64, CostCurve), NoPrediction> {
+    fn block_times(&mut self) -> Predicted<(f64, CostCurve)> {
         let small = self.new_file_time(FillMethod::Write, new_file::SMALL_FILE, new_file::SMALL_FILE)?;
         let block = self.curve(&new_file::WRITE_BLOCKS, |costs, block| {
             let blocks = new_file::MIDDLE_FILE / block;
@@ -244,7 +240,7 @@ impl CostInputs<'_, '_> {
     }
 
     /// What blocks of a long file take longer; one of no bytes takes no longer.
-    fn long_file_cost(&mut self) -> Result<LongFileCost, NoPrediction> {
+    fn long_file_cost(&mut self) -> Predicted<LongFileCost> {
         let lengths = [new_file::MIDDLE_FILE, new_file::LARGE_FILE];
         let mut more = vec![(0.0, 0.0)];
         for block in new_file::LARGE_FILE_BLOCKS {
@@ -258,7 +254,7 @@ impl CostInputs<'_, '_> {
     }
 
     /// A byte of a stream that is sent so, which a receiver takes too.
-    fn by_reference_time(&mut self, method: SendMethod) -> Result<Option<f64>, NoPrediction> {
+    fn by_reference_time(&mut self, method: SendMethod) -> Predicted<Option<f64>> {
         let method = match method {
             SendMethod::Sendfile => net::SendMethod::Sendfile,
             SendMethod::Splice => net::SendMethod::Splice,
@@ -271,7 +267,7 @@ impl CostInputs<'_, '_> {
     }
 
     /// What a request of a ring takes longer than the same call.
-    fn request_time(&mut self, mode: Mode) -> Result<Option<f64>, NoPrediction> {
+    fn request_time(&mut self, mode: Mode) -> Predicted<Option<f64>> {
         if mode != Mode::Uring {
             return Ok(None);
         }

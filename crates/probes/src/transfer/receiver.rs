@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
@@ -14,7 +13,8 @@ use kelvin_sys::usage::{Usage, UsageScope, read_usage};
 use kelvin_sys::{Error, Result};
 use kelvin_transfer::raw_protocol::RawTotals;
 
-use super::endpoints::{FileReceiver, ReceiverEnd, start_error};
+use super::endpoints::{FileReceiver, ReceiverEnd, STARTING};
+use crate::reasons::{OrReason, ProbeResult};
 
 /// What an end did for a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -61,21 +61,18 @@ pub(super) struct ReceiverProcess {
     /// Whose turn it is before a transfer, and when one has ended.
     ready: Arc<HandoffChannel>,
     done: Arc<HandoffChannel>,
-    board: Arc<Shared<PartnerStatus>>,
     account: Arc<SharedCounters>,
     partner: PartnerTask,
 }
 
 impl ReceiverProcess {
     /// Starts it.
-    pub(super) fn start(setting: ReceiverSpec) -> std::result::Result<Self, ProbeError> {
+    pub(super) fn start(setting: ReceiverSpec) -> ProbeResult<Self> {
         let (address, receive) = setting.how.listen()?;
-        let board = PartnerStatus::new().map_err(start_error)?;
-        let channel = || {
-            HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).map_err(start_error).map(Arc::new)
-        };
+        let channel =
+            || HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).or_fail(STARTING).map(Arc::new);
         let (ready, done) = (channel()?, channel()?);
-        let account: Arc<SharedCounters> = Arc::new(Shared::new().map_err(start_error)?);
+        let account: Arc<SharedCounters> = Arc::new(Shared::new().or_fail(STARTING)?);
         let (theirs, cpu) = (Arc::clone(&account), setting.cpu);
         let far = [Arc::clone(&ready), Arc::clone(&done)];
         let life = move |board: &PartnerStatus| {
@@ -85,12 +82,12 @@ impl ReceiverProcess {
                 let _ = far.iter().try_for_each(|channel| channel.hand_over(HandoffSide::Far));
             })
         };
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, life).map_err(start_error)?;
-        Ok(Self { address, ready, done, board, account, partner })
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, life).or_fail(STARTING)?;
+        Ok(Self { address, ready, done, account, partner })
     }
 
     /// Has it accept a sender; returns when it is about to.
-    pub(super) fn accept(&self) -> std::result::Result<(), ProbeError> {
+    pub(super) fn accept(&self) -> ProbeResult {
         self.done.hand_over(HandoffSide::Near)?;
         self.ready.hand_over(HandoffSide::Near)?;
         self.ready.wait_for_turn(HandoffSide::Near)?;
@@ -98,24 +95,24 @@ impl ReceiverProcess {
     }
 
     /// Returns when it has received all: the tick of its clock at which the last byte was written, and what it did.
-    pub(super) fn take_result(&self) -> std::result::Result<(u64, ReceiverWork), ProbeError> {
+    pub(super) fn take_result(&self) -> ProbeResult<(u64, ReceiverWork)> {
         self.done.wait_for_turn(HandoffSide::Near)?;
         self.check_alive()?;
         let [cpu, calls, faults, switches] =
             [0, 1, 2, 3].map(|index: usize| self.account[index].load(Ordering::Acquire));
-        Ok((self.board.done_work(), ReceiverWork { cpu, calls, faults, switches }))
+        Ok((self.partner.done_work(), ReceiverWork { cpu, calls, faults, switches }))
     }
 
     /// Ends it.
-    pub(super) fn stop(self) -> std::result::Result<(), ProbeError> {
-        self.board.stop();
+    pub(super) fn stop(mut self) -> ProbeResult {
+        self.partner.stop();
         self.ready.hand_over(HandoffSide::Near)?;
-        self.partner.join(&self.board).map_err(ProbeError::from)
+        Ok(self.partner.join()?)
     }
 
     /// Its failure, if it has failed.
-    pub(super) fn check_alive(&self) -> std::result::Result<(), ProbeError> {
-        self.board.check().map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))
+    pub(super) fn check_alive(&self) -> ProbeResult {
+        self.partner.check().or_fail("the receiving process")
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) static PROBE: Probe = Probe {
     ..Probe::study(CACHED_METRICS)
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (trials, bytes) = run_trials(bench, case, PageCacheState::Cached)?;
     for (metric, figure) in FIGURES {
         bench.record(metric, trials.iter().map(figure).collect());

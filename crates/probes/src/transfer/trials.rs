@@ -14,6 +14,7 @@ use super::cells::Cell;
 use super::file_sets::{ReadyFileSet, file_lengths};
 use super::receiver::{self, ReceiverSpec, ReceiverWork};
 use crate::file::tree::RoundDirectory;
+use crate::reasons::{ProbeResult, fail_if};
 
 /// Trials in a round: rounds differ by more than the trials of one, so more rounds of fewer tell more. A large transfer takes as long
 /// as all else of a round.
@@ -51,7 +52,7 @@ pub(super) fn run_trials(
     bench: &mut Bench<'_>,
     case: &Case,
     state: PageCacheState,
-) -> Result<(Vec<TransferTrial>, u64), ProbeError> {
+) -> ProbeResult<(Vec<TransferTrial>, u64)> {
     let cell = Cell::from_case(case)?;
     let partner = bench.partner_cpu()?;
     let set = ReadyFileSet::open(bench, cell.set)?;
@@ -73,7 +74,7 @@ pub(super) fn run_trials(
         set.set_cache_state(state)?;
         ends.run_trial(&set)
     };
-    let trials = (0..trial_count(cell.set)).map(trial).collect::<Result<Vec<TransferTrial>, ProbeError>>()?;
+    let trials = (0..trial_count(cell.set)).map(trial).collect::<ProbeResult<Vec<TransferTrial>>>()?;
     receiver.stop()?;
     let mut lengths = file_lengths(cell.set);
     lengths.dedup();
@@ -92,7 +93,7 @@ struct TransferEnds<'a, 'b> {
 
 impl TransferEnds<'_, '_> {
     /// One transfer of a set, compared and removed.
-    fn run_trial(&self, set: &ReadyFileSet) -> Result<TransferTrial, ProbeError> {
+    fn run_trial(&self, set: &ReadyFileSet) -> ProbeResult<TransferTrial> {
         self.receiver.accept()?;
         // Of the process, since a ring has threads of the kernel, which are counted as its own.
         let before = read_usage(UsageScope::Process);
@@ -106,9 +107,7 @@ impl TransferEnds<'_, '_> {
             }
         };
         let (end, receiver) = self.receiver.take_result()?;
-        if end <= start {
-            return Err(ProbeError::fail("the clocks of the two CPUs differ by more than a transfer takes"));
-        }
+        fail_if(end <= start, "the clocks of the two CPUs differ by more than a transfer takes")?;
         let (time, fetched) = (self.bench.nanoseconds(end - start), used.read_from_device);
         let written = set.written_back_bytes(self.target)?;
         set.compare(self.target)?;

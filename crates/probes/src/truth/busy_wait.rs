@@ -9,14 +9,11 @@ use crate::prelude::*;
 const WAIT_NANOSECONDS: u64 = 10_000;
 
 pub(super) static PROBE: Probe = Probe {
-    id: WAIT.id.as_str(),
     summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches with kelvin's clock",
-    kind: ProbeKind::Truth,
     method: include_str!("busy_wait.md"),
-    metrics: &[&WAIT],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::truth(&[&WAIT])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {

@@ -37,14 +37,12 @@ const WARM_UP_TRIPS: usize = 5;
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) static PROBE: Probe = Probe {
-    id: DELAY.id.as_str(),
     summary: "Round trips between two network namespaces through a delaying relay",
-    kind: ProbeKind::Truth,
     method: include_str!("delay.md"),
-    metrics: &[&DELAY, &DELAY_LOGGED_RATIO],
     cases: |_, effort| numbers(RELAY_DELAY, if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS }),
     run,
     predict,
+    ..Probe::truth(&[&DELAY, &DELAY_LOGGED_RATIO])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
@@ -222,11 +220,8 @@ fn echo_loop(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
 }
 
 fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
-    if *metric == DELAY {
-        return Err(NoPrediction::new(
-            "the relay wakes late, and logs it: the known value is its log, truth.delay.ratio_to_log",
-        ));
-    }
+    let reason = "the relay wakes late, and logs it: the known value is its log, truth.delay.ratio_to_log";
+    unpredicted_if(*metric == DELAY, reason)?;
     let added = 2.0 * RELAY_DELAY.number_in(case).unwrap_or_default() as f64;
     let share = MAX_ERROR_NANOSECONDS / added;
     Ok(super::known_prediction(1.0, share, Unit::Ratio, &format!("{:.0} us are added", added / 1e3)))

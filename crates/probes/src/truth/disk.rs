@@ -45,14 +45,12 @@ const MAX_RELATIVE_ERROR: f64 = 0.02;
 const TRUTH_DISK_PREFIX: &str = "kelvin-truth-disk";
 
 pub(super) static PROBE: Probe = Probe {
-    id: DISK.id.as_str(),
     summary: "A loop device in a cgroup that may read 32 MiB/s of it",
-    kind: ProbeKind::Truth,
     method: include_str!("disk.md"),
-    metrics: &[&DISK, &DISK_COUNTED_RATIO],
     cases: |_, _| words(&[CacheState::Direct, CacheState::Uncached]),
     run,
     predict,
+    ..Probe::truth(&[&DISK, &DISK_COUNTED_RATIO])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

@@ -13,12 +13,11 @@ macro_rules! fault {
         Probe {
             id: $fault.name(),
             summary: $summary,
-            kind: ProbeKind::Fault,
             method: include_str!("faults.md"),
-            metrics: &[&FAULT],
             cases: |_, _| words(&[$fault]),
             run: $run,
             predict: |_, _, _| Err(NoPrediction::new("a deliberately faulty probe has no value")),
+            ..Probe::fault(&[&FAULT])
         }
     };
 }

@@ -7,14 +7,11 @@ use crate::prelude::*;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
-    id: CYCLES.id.as_str(),
     summary: "A chain of dependent multiplies against a chain of dependent adds: known cycles",
-    kind: ProbeKind::Truth,
     method: include_str!("latency_ratio.md"),
-    metrics: &[&CYCLES],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::truth(&[&CYCLES])
 };
 
 /// Ratios per round, and chains of either kind in each.

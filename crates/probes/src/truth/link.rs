@@ -35,14 +35,12 @@ const MEASURE_TIME: Duration = Duration::from_millis(3000);
 const MAX_RELATIVE_ERROR: f64 = 0.02;
 
 pub(super) static PROBE: Probe = Probe {
-    id: LINK.id.as_str(),
     summary: "A TCP stream between two network namespaces over a shaped link",
-    kind: ProbeKind::Truth,
     method: include_str!("link.md"),
-    metrics: &[&LINK, &LINK_COUNTED_RATIO],
     cases: |_, effort| numbers(LINK_RATE, if effort == Effort::Quick { &RATES[1..2] } else { &RATES }),
     run,
     predict,
+    ..Probe::truth(&[&LINK, &LINK_COUNTED_RATIO])
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {

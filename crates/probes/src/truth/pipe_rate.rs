@@ -15,14 +15,11 @@ const CHUNK_PERIOD: u64 = 1_000_000;
 const CHUNK_COUNT: u64 = 40;
 
 pub(super) static PROBE: Probe = Probe {
-    id: PIPE.id.as_str(),
     summary: "A pipe filled with 16 KiB per millisecond, read as fast as possible",
-    kind: ProbeKind::Truth,
     method: include_str!("pipe_rate.md"),
-    metrics: &[&PIPE],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::truth(&[&PIPE])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {

@@ -16,14 +16,11 @@ const PERIOD_MICROSECONDS: u64 = 20_000;
 const MEASURED_PERIODS: u64 = 15;
 
 pub(super) static PROBE: Probe = Probe {
-    id: QUOTA.id.as_str(),
     summary: "A spinning process in a cgroup with a quota of a fifth of one CPU",
-    kind: ProbeKind::Truth,
     method: include_str!("quota.md"),
-    metrics: &[&QUOTA],
-    cases: |_, _| vec![Case::new()],
     run,
     predict,
+    ..Probe::truth(&[&QUOTA])
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {

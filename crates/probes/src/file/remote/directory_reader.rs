@@ -55,11 +55,9 @@ struct RequestCounter {
 }
 
 impl DirectoryReader {
-    pub fn open(bench: &Bench<'_>, directory: &Path, reading: ReadSpec) -> Result<Self, ProbeError> {
+    pub fn open(bench: &Bench<'_>, directory: &Path, reading: ReadSpec) -> ProbeResult<Self> {
         let target = remote_file(bench, directory, reading.bytes)?;
-        if reading.state == PageCacheState::Direct {
-            test_files::check_direct_io(&target, BLOCK as u64)?;
-        }
+        test_files::check_block(&target, reading.state, BLOCK as u64)?;
         let before = set_cache_state(&target, reading.state)?;
         let proof = format!("{}, {before} before a pass", kind(directory)?.name());
         let blocks = open_pass(&target, reading, 0)?;
@@ -69,7 +67,7 @@ impl DirectoryReader {
     }
 
     /// The ticks of the next blocks that are timed together.
-    pub fn time_batch(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    pub fn time_batch(&mut self, clock: Clock) -> ProbeResult<u64> {
         let blocks = self.reading.batch;
         if self.left < blocks {
             self.asked.stop()?;
@@ -86,25 +84,25 @@ impl DirectoryReader {
     }
 
     /// Requests to the server for each block so far, where its client counts them.
-    pub fn requests_per_block(mut self) -> Result<Option<f64>, ProbeError> {
+    pub fn requests_per_block(mut self) -> ProbeResult<Option<f64>> {
         self.asked.stop()?;
         Ok(self.asked.counted.is_some().then(|| self.asked.requests as f64 / self.asked.blocks.max(1) as f64))
     }
 }
 
 impl RequestCounter {
-    fn current(&self) -> Result<u64, ProbeError> {
+    fn current(&self) -> ProbeResult<u64> {
         self.counted.as_ref().map_or(Ok(0), NfsMount::completed_requests)
     }
 
-    fn stop(&mut self) -> Result<(), ProbeError> {
+    fn stop(&mut self) -> ProbeResult {
         self.requests += self.current()?.saturating_sub(self.begun);
         Ok(())
     }
 }
 
 /// A fresh descriptor, so that the kernel remembers nothing of earlier passes, and the requests of a pass.
-fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<BlockReader, ProbeError> {
+fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> ProbeResult<BlockReader> {
     let order = match reading.order {
         BlockOrder::Sequential => BlockOrder::Sequential,
         BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(passes) },
@@ -114,13 +112,12 @@ fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<BlockRea
 }
 
 /// The file of this many bytes in a directory, written by the first round that needs it.
-pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
+pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> ProbeResult<Target> {
     let path = file_path(directory, bytes);
     if !path.exists() {
         if bytes > TRIAL_BYTES {
             let trial = write_time_file(remote_file(bench, directory, TRIAL_BYTES)?.path());
-            let trial_time = test_files::read_number(&trial)?
-                .ok_or_else(|| ProbeError::fail(format!("{} does not exist", trial.display())))?;
+            let trial_time = test_files::read_number(&trial)?.or_fail(format!("{} does not exist", trial.display()))?;
             let expected = trial_time * (bytes / TRIAL_BYTES) as f64;
             check_write_time(directory, bytes, [expected, MAX_WRITE_SHARE * bench.limit()])?;
         }
@@ -128,11 +125,11 @@ pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Re
         bench.reserve_write(bytes)?;
         write_timed(&path, bytes)?;
     }
-    Target::find(&path).map_err(test_files::probe_error)
+    Target::find(&path).map_err(probe_error)
 }
 
 /// Writes the file of this many bytes in a directory before the first round, however long that takes.
-pub(super) fn write_file(setup: &Setup, directory: &Path, bytes: u64) -> Result<(), ProbeError> {
+pub(super) fn write_file(setup: &Setup, directory: &Path, bytes: u64) -> ProbeResult {
     check_free_space(directory, bytes)?;
     setup.reserve_write(bytes)?;
     write_timed(&file_path(directory, bytes), bytes)
@@ -144,7 +141,7 @@ fn file_path(directory: &Path, bytes: u64) -> PathBuf {
 }
 
 /// That a directory has room for a file of this many bytes, and as many again.
-fn check_free_space(directory: &Path, bytes: u64) -> Result<(), ProbeError> {
+fn check_free_space(directory: &Path, bytes: u64) -> ProbeResult {
     let (available, needed) = (space(directory)?.available_bytes, FREE_SPACE_FACTOR.saturating_mul(bytes));
     if available >= needed {
         return Ok(());
@@ -154,15 +151,14 @@ fn check_free_space(directory: &Path, bytes: u64) -> Result<(), ProbeError> {
 }
 
 /// Writes a file, and next to it how many nanoseconds that took.
-fn write_timed(path: &Path, bytes: u64) -> Result<(), ProbeError> {
+fn write_timed(path: &Path, bytes: u64) -> ProbeResult {
     let begun = monotonic();
-    random_data::write_file(path, bytes, CONTENT_SEED)
-        .map_err(|error| test_files::io_failure("write", path, &error))?;
+    random_data::write_file(path, bytes, CONTENT_SEED).or_file_failure("write", path)?;
     Ok(std::fs::write(write_time_file(path), (monotonic() - begun).to_string())?)
 }
 
 /// That a file of this many bytes is written in time: the nanoseconds that it should take, and may.
-fn check_write_time(directory: &Path, bytes: u64, [expected, limit]: [f64; 2]) -> Result<(), ProbeError> {
+fn check_write_time(directory: &Path, bytes: u64, [expected, limit]: [f64; 2]) -> ProbeResult {
     if expected <= limit {
         return Ok(());
     }

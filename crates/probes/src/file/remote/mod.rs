@@ -71,7 +71,7 @@ pub(crate) fn case_at_size(case: &Case, bytes: u64) -> Case {
 }
 
 /// Writes the files of this many bytes to both directories before the first round: over a slow link that takes longer than a round may.
-pub(crate) fn write_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
+pub(crate) fn write_files(setup: &Setup, bytes: u64) -> ProbeResult {
     let directories = [setup.remote_directory.as_deref(), Some(setup.scratch.as_os_str())];
     directories
         .into_iter()
@@ -89,7 +89,7 @@ fn has_read_ahead(case: &Case) -> bool {
     (CacheState::of(case), AccessOrder::of(case)) == (Some(CacheState::Uncached), Some(AccessOrder::Sequential))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (local_directory, remote_directory) = (bench.scratch().to_owned(), bench.remote()?.to_owned());
     if !kind(&remote_directory)?.is_served() {
         bench.note("the remote directory is not on another machine or program: there is no network in the difference");
@@ -109,9 +109,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
         true => sample_means(bench, &mut readers, read_ahead_blocks(spec.bytes))?,
         false => sample_medians(bench, &mut readers, spec.batch)?,
     };
-    if remote <= 0.0 {
-        return Err(ProbeError::fail("the remote reads took no time at all"));
-    }
+    fail_if(remote <= 0.0, "the remote reads took no time at all")?;
     bench.record(&REMOTE_SHARE, vec![1.0 - local / remote]);
     let [remote, _] = readers;
     if let Some(requests) = remote.requests_per_block()? {
@@ -128,7 +126,7 @@ fn sample_medians(
     bench: &mut Bench<'_>,
     [remote, local]: &mut [DirectoryReader; 2],
     batch: u64,
-) -> Result<[f64; 2], ProbeError> {
+) -> ProbeResult<[f64; 2]> {
     let mut samples = [Vec::new(), Vec::new()];
     bench.time_each(METRICS, |clock| {
         let times = [remote.time_batch(clock)? / batch, local.time_batch(clock)? / batch];
@@ -139,11 +137,7 @@ fn sample_medians(
 }
 
 /// This many blocks and as many more as there is time for; the means of remote and local ones.
-fn sample_means(
-    bench: &mut Bench<'_>,
-    readers: &mut [DirectoryReader; 2],
-    min_blocks: u64,
-) -> Result<[f64; 2], ProbeError> {
+fn sample_means(bench: &mut Bench<'_>, readers: &mut [DirectoryReader; 2], min_blocks: u64) -> ProbeResult<[f64; 2]> {
     let (mut spent, mut blocks) = ([0.0; 2], 0);
     while spent[0] + spent[1] < bench.slice() || blocks < min_blocks && spent[0] + spent[1] < MAX_PASS_NANOSECONDS {
         for (reader, spent) in readers.iter_mut().zip(&mut spent) {
@@ -166,14 +160,13 @@ fn upper_median(mut values: Vec<f64>) -> f64 {
 /// The predicted range of a remote block, as a factor either way.
 const SPREAD: f64 = 3.0;
 
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != REMOTE_BLOCK.id {
-        return Err(NoPrediction::new(match metric.id {
-            id if id == LOCAL_BLOCK.id => "file.seqrand measures blocks of this machine's own device",
-            id if id == REMOTE_ATTRIBUTES.id => "whether attributes are asked for is a setting of the mount",
-            _ => "it follows from the remote and the local block, of which the first is predicted",
-        }));
-    }
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Predicted {
+    let reason = match metric.id {
+        id if id == LOCAL_BLOCK.id => "file.seqrand measures blocks of this machine's own device",
+        id if id == REMOTE_ATTRIBUTES.id => "whether attributes are asked for is a setting of the mount",
+        _ => "it follows from the remote and the local block, of which the first is predicted",
+    };
+    unpredicted_if(metric.id != REMOTE_BLOCK.id, reason)?;
     let cache = required(CacheState::of(case), case)?;
     let mut time = measured(facts, &LOCAL_BLOCK, case)?;
     if cache != CacheState::Direct {
@@ -192,11 +185,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
             time = time + bytes_of("block", BLOCK as u64) / rate;
         }
     }
-    Ok(time.within(SPREAD).predict(PredictionBasis::Derived, "parts"))
+    Ok(time.within(SPREAD).derived("parts"))
 }
 
 /// Round trips of a block: one, or its share of the windows that are read ahead.
-fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Predicted<Expr> {
     let round_trip = measured(facts, &REMOTE_ROUND_TRIP, &Case::new().with_word(LookupDirectory::Remote))?;
     if !has_read_ahead(case) {
         return Ok(round_trip.variant("round trip"));

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use kelvin_harness::ProbeError;
-
-use super::super::test_files::io_failure;
+use crate::reasons::{OrFileFailure, OrReason, ProbeResult};
 
 const MOUNTSTATS: &str = "/proc/self/mountstats";
 
@@ -22,10 +20,9 @@ impl NfsMount {
     }
 
     /// Requests of all processes so far that the server has answered.
-    pub fn completed_requests(&self) -> Result<u64, ProbeError> {
-        let counts = read_mountstats().map_err(|error| io_failure("read", Path::new(MOUNTSTATS), &error))?;
-        requests_of(&counts, &self.mount)
-            .ok_or_else(|| ProbeError::fail(format!("{MOUNTSTATS} no longer has the mount {}", self.mount)))
+    pub fn completed_requests(&self) -> ProbeResult<u64> {
+        let counts = read_mountstats().or_file_failure("read", Path::new(MOUNTSTATS))?;
+        requests_of(&counts, &self.mount).or_fail(format!("{MOUNTSTATS} no longer has the mount {}", self.mount))
     }
 }
 

@@ -50,7 +50,7 @@ const COUNTED_LOOKUPS: u64 = 16;
 const FILE_BYTES: u64 = 8 * MIB;
 const LARGE_REQUEST: usize = 4 << 20;
 
-fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let directory = match required(LookupDirectory::of(case), case)? {
         LookupDirectory::Remote => bench.remote()?.to_owned(),
         LookupDirectory::Local => bench.scratch().to_owned(),
@@ -62,7 +62,7 @@ fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     // Open for reading, and for nothing else: of such a file an NFSv4 server may leave the attributes to its client.
     let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
     let made = File::create(&path).and_then(|made| made.sync_all()).and_then(|()| File::open(&path));
-    let file = made.map_err(|error| test_files::io_failure("make", &path, &error))?;
+    let file = made.or_file_failure("make", &path)?;
     bench.time(&REMOTE_ATTRIBUTES, |iterations| {
         for _ in 0..iterations {
             file.metadata()?;
@@ -89,12 +89,10 @@ impl<'a> FreshLookups<'a> {
     }
 
     /// The ticks of the next one.
-    fn time_next(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    fn time_next(&mut self, clock: Clock) -> ProbeResult<u64> {
         self.made += 1;
         let path = self.directory.join(format!("{}-{}", self.stem, self.made));
-        let begun = clock.start();
-        let outcome = path.symlink_metadata();
-        let ticks = clock.stop().wrapping_sub(begun);
+        let (ticks, outcome) = clock.time(|| path.symlink_metadata());
         match outcome {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ticks),
             Err(error) => Err(ProbeError::fail(format!("cannot look for {}: {error}", path.display()))),
@@ -103,7 +101,7 @@ impl<'a> FreshLookups<'a> {
     }
 
     /// Requests for one of them, where a client counts them.
-    fn requests_per_lookup(&mut self) -> Result<Option<u64>, ProbeError> {
+    fn requests_per_lookup(&mut self) -> ProbeResult<Option<u64>> {
         let Some(counted) = NfsMount::find(self.directory) else { return Ok(None) };
         let before = counted.completed_requests()?;
         (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop))?;
@@ -117,7 +115,7 @@ fn rounded_ratio(requests: u64, count: u64) -> u64 {
     ((requests + count / 2) / count).max(1)
 }
 
-fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn time_stream(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let directory = bench.remote()?.to_owned();
     let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
     test_files::check_direct_io(&target, BLOCK as u64)?;
@@ -146,7 +144,7 @@ struct FirstRequest {
 }
 
 impl FirstRequest {
-    fn new(target: &Target, block: usize) -> Result<Self, ProbeError> {
+    fn new(target: &Target, block: usize) -> ProbeResult<Self> {
         let (order, pages) = (BlockOrder::Sequential, PagePolicy::for_buffer(block));
         let how = ReadOptions { access: Access::Direct, block, order, pages };
         let blocks = BlockReader::open(target, Engine::Pread, how)?;
@@ -154,13 +152,13 @@ impl FirstRequest {
     }
 
     /// Its ticks.
-    fn read(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+    fn read(&mut self, clock: Clock) -> ProbeResult<u64> {
         self.blocks.requests = self.first.clone();
         self.blocks.time_next(clock, 1)
     }
 }
 
-fn record_windows(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn record_windows(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let directory = bench.remote()?.to_owned();
     let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
     let steps = read_ahead::missed_page_steps(&target)?;

@@ -30,7 +30,7 @@ impl Program {
     }
 
     /// The bytes of its reads where its user has no choice.
-    pub(super) fn fixed_block(&self, target: &Target) -> Result<u64, ProbeError> {
+    pub(super) fn fixed_block(&self, target: &Target) -> ProbeResult<u64> {
         match self.rival {
             Rival::BwFileRd => Ok(XFERSIZE),
             _ => self.observe_cat_block(target),
@@ -38,7 +38,7 @@ impl Program {
     }
 
     /// Its side of a task.
-    pub(super) fn read(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+    pub(super) fn read(&self, task: &RivalTask) -> ProbeResult<SideResult> {
         match self.rival {
             Rival::Fio => self.fio(task),
             Rival::Dd => self.dd(task),
@@ -48,7 +48,7 @@ impl Program {
         }
     }
 
-    fn fio(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+    fn fio(&self, task: &RivalTask) -> ProbeResult<SideResult> {
         let (pattern, seed) = match task.order {
             BlockOrder::Sequential => ("read", 1),
             // fio takes 32 bits of it.
@@ -68,11 +68,11 @@ impl Program {
                 .arg(format!("--direct={}", u8::from(task.state == PageCacheState::Direct))),
         )?;
         let (bytes, seconds) = parse_fio_terse(&output.printed)
-            .ok_or_else(|| ProbeError::fail(format!("fio reports nothing about its reading: {}", output.one_line())))?;
+            .or_fail(format!("fio reports nothing about its reading: {}", output.one_line()))?;
         side_result(bytes, seconds, format!("by its own clock, {bytes} bytes in {seconds:.3} s"))
     }
 
-    fn dd(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+    fn dd(&self, task: &RivalTask) -> ProbeResult<SideResult> {
         let (mut bytes, mut seconds, mut passes) = (0, 0.0, 0);
         while seconds < task.time.as_secs_f64() {
             let mut command = self.command();
@@ -94,8 +94,8 @@ impl Program {
 
     /// cat has no clock: its start and its end take the same time for a file once and for the file many times, and so cancel in
     /// the difference.
-    fn cat(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
-        let read = |copies: u64| -> Result<f64, ProbeError> {
+    fn cat(&self, task: &RivalTask) -> ProbeResult<SideResult> {
+        let read = |copies: u64| -> ProbeResult<f64> {
             let mut command = self.command();
             command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
             let begun = monotonic();
@@ -111,14 +111,13 @@ impl Program {
         Ok(SideResult { bytes: Some((copies + 2) * task.bytes), ..side })
     }
 
-    fn bw_file_rd(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+    fn bw_file_rd(&self, task: &RivalTask) -> ProbeResult<SideResult> {
         let path = task.target.path();
-        if path.as_os_str().len() > MAX_NAME_LENGTH {
-            return Err(ProbeError::skip(format!(
-                "needs a name of at most {MAX_NAME_LENGTH} bytes for bw_file_rd, and not {}; choose another directory by --dir",
-                path.display()
-            )));
-        }
+        let reason = format!(
+            "needs a name of at most {MAX_NAME_LENGTH} bytes for bw_file_rd, and not {}; choose another directory by --dir",
+            path.display()
+        );
+        skip_if(path.as_os_str().len() > MAX_NAME_LENGTH, reason)?;
         let repetitions = 2;
         let output = self.run_checked(
             // Without its calibration of the clock, which takes seconds; a pass is far longer than the clock's steps.
@@ -129,14 +128,14 @@ impl Program {
                 .arg(path),
         )?;
         let rate = parse_bw_file_rd(&output.complaint)
-            .ok_or_else(|| ProbeError::fail(format!("bw_file_rd reports no rate: {}", output.one_line())))?;
+            .or_fail(format!("bw_file_rd reports no rate: {}", output.one_line()))?;
         let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
         Ok(SideResult { rate, bytes: None, words })
     }
 
     /// The bytes of cat's reads: it is given the file and then its standard input, on which it waits while the kernel's count of
     /// its calls is read.
-    fn observe_cat_block(&self, target: &Target) -> Result<u64, ProbeError> {
+    fn observe_cat_block(&self, target: &Target) -> ProbeResult<u64> {
         let mut command = self.command();
         command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let reading = self.spawn(&mut command)?;
@@ -159,7 +158,7 @@ impl Program {
     }
 }
 
-fn side_result(bytes: u64, seconds: f64, words: String) -> Result<SideResult, ProbeError> {
+fn side_result(bytes: u64, seconds: f64, words: String) -> ProbeResult<SideResult> {
     if seconds > 0.0 && bytes > 0 {
         return Ok(SideResult { rate: bytes as f64 / seconds, bytes: Some(bytes), words });
     }
@@ -167,7 +166,7 @@ fn side_result(bytes: u64, seconds: f64, words: String) -> Result<SideResult, Pr
 }
 
 /// The time of this many copies of this many bytes beyond one of them: the program's start cancels in the difference.
-fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<SideResult, ProbeError> {
+fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> ProbeResult<SideResult> {
     let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
     side_result((copies - 1) * bytes, many - once, words)
 }

@@ -46,9 +46,7 @@ enum SetLevel {
 impl SetLevel {
     fn of_set(machine: &Machine, bytes: u64) -> Predicted<Self> {
         let caches = data_caches(machine);
-        if caches.is_empty() {
-            return Err(NoPrediction::new("the machine reports no caches"));
-        }
+        unpredicted_if(caches.is_empty(), "the machine reports no caches")?;
         // Of a last level, no more than is believed of a virtual machine's.
         let holds = |cache: &Cache| {
             bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }

@@ -55,9 +55,9 @@ pub(super) fn streams_to_agent(count: u64) -> Case {
     Case::new().with_number(STREAMS, count).with_word(StreamDirection::ToAgent)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let count = STREAMS.number_in(case).filter(|count| (1..=16).contains(count));
-    let count = count.ok_or_else(|| ProbeError::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
+    let count = count.or_fail(format!("the case needs 1 to 16 streams, not {case}"))?;
     let direction = match required(StreamDirection::of(case), case)? {
         StreamDirection::ToAgent => TestDirection::ToAgent,
         StreamDirection::FromAgent => TestDirection::FromAgent,

@@ -36,9 +36,8 @@ pub(in crate::net) static RATE: Probe = Probe {
     run: |bench, _| {
         with_agent(bench, "transactions", |bench, accepting| {
             bench.time_each_work([&PEER_CRR], 1.0, |clock| {
-                let start = clock.start();
-                transact(accepting)?;
-                Ok([clock.stop().wrapping_sub(start)])
+                let (ticks, outcome) = clock.time(|| transact(accepting));
+                outcome.map(|()| [ticks])
             })
         })
     },
@@ -51,17 +50,17 @@ struct AgentAcceptServer(client::AcceptTarget);
 
 impl AcceptServer for AgentAcceptServer {
     #[inline(always)]
-    fn connect(&self) -> Result<TcpStream, ProbeError> {
-        self.0.connect().map_err(|error| ProbeError::fail(format!("cannot connect to the agent: {error}")))
+    fn connect(&self) -> ProbeResult<TcpStream> {
+        self.0.connect().or_fail("cannot connect to the agent")
     }
 
     #[inline(always)]
-    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError> {
+    fn request(&self, connection: &mut TcpStream) -> ProbeResult {
         self.0.exchange(connection).map_err(probe_error)
     }
 
     /// It sees it when the packet comes.
-    fn await_client_close(&self) -> Result<(), ProbeError> {
+    fn await_client_close(&self) -> ProbeResult {
         Ok(())
     }
 }
@@ -70,8 +69,8 @@ impl AcceptServer for AgentAcceptServer {
 fn with_agent(
     bench: &mut Bench<'_>,
     what: &str,
-    timed: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> Result<(), ProbeError>,
-) -> Result<(), ProbeError> {
+    timed: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> ProbeResult,
+) -> ProbeResult {
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
     let mut test = client.accept_connections().map_err(probe_error)?;
@@ -91,7 +90,7 @@ fn with_agent(
 }
 
 /// Of connecting, of closing, and of one after another with a request on each.
-fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Predicted {
     let (figure, name) = match metric.id {
         id if id == PEER_CONNECT.id => {
             let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
@@ -108,7 +107,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
             (1.0 / (opened + measured(facts, &PEER_CLOSE, &Case::new())?), "connect, ask and close")
         }
     };
-    Ok(figure.within(2.0).predict(PredictionBasis::Derived, name))
+    Ok(figure.within(2.0).derived(name))
 }
 
 #[cfg(test)]

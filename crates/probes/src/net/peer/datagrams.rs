@@ -62,8 +62,7 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     },
     run: |bench, case| {
         let bits = OFFERED_RATE.number_in(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
-        let bits =
-            bits.ok_or_else(|| ProbeError::fail(format!("the case needs at least 1,000 bits per second, not {case}")))?;
+        let bits = bits.or_fail(format!("the case needs at least 1,000 bits per second, not {case}"))?;
         run(bench, PACKET_PAYLOAD as usize, Some(bits as f64 / 8.0), &PACED_METRICS)
     },
     predict: |facts, metric, case| {
@@ -104,7 +103,7 @@ fn run(
     bytes: usize,
     rate: Option<f64>,
     [arrived, sent, lost, reordered]: &DatagramMetrics,
-) -> Result<(), ProbeError> {
+) -> ProbeResult {
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
     let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
@@ -122,7 +121,7 @@ fn run(
     let known = Link::Udp(socket).describe()?;
     let report = test.finish().map_err(probe_error)?;
     let ends = windows.first().zip(windows.last());
-    let (first, last) = ends.ok_or_else(|| ProbeError::fail("no datagram arrived"))?;
+    let (first, last) = ends.or_fail("no datagram arrived")?;
     bench.note(format!("{} datagrams found the agent's socket full", last.dropped - first.dropped));
     bench.note(format!("{known}; {}", describe_agent_side(&report, 1)));
     bench.note(describe_interfaces(own, &report));
@@ -135,12 +134,7 @@ fn run(
 }
 
 /// Sends until stopped.
-fn send_until_stopped(
-    socket: &UdpSocket,
-    bytes: usize,
-    rate: Option<f64>,
-    transfer: &Transfer,
-) -> Result<(), ProbeError> {
+fn send_until_stopped(socket: &UdpSocket, bytes: usize, rate: Option<f64>, transfer: &Transfer) -> ProbeResult {
     transfer.threads.register();
     socket.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     let mut datagram = vec![0x5a; bytes];
@@ -211,7 +205,7 @@ fn no_own_prediction() -> NoPrediction {
     NoPrediction::new("it depends on the slowest of the link and the two hosts, and on the buffers between them")
 }
 
-fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Predicted {
     let tcp = measured(facts, &PEER_BANDWIDTH, &streams_to_agent(1))?;
     let message = Case::new().with_number(MESSAGE, bytes);
     let ends = Protocol::Udp.metrics();
@@ -227,15 +221,15 @@ fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Re
     });
     let carried = link.min(hosts).source(link_rate::SOURCES);
     let Some(offered) = offered else {
-        return Ok(carried.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
+        return Ok(carried.within(2.0).derived("link or hosts"));
     };
     let is_offer = offered < carried.value() / 2.0;
     let rate = fact("offered", offered, Unit::BytesPerSecond, "the case").min(carried);
     if !is_offer {
-        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
+        return Ok(rate.within(2.0).derived("link or hosts"));
     }
     let rate = rate.of_value([0.95, 1.01]).with_maximum(offered);
-    Ok(rate.predict(PredictionBasis::Derived, "the rate offered"))
+    Ok(rate.derived("the rate offered"))
 }
 
 #[cfg(test)]

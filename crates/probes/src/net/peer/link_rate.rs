@@ -110,17 +110,17 @@ struct EgressInterface<'a> {
 }
 
 impl<'a> EgressInterface<'a> {
-    fn to_agent(hardware: HardwareFacts<'a>) -> Result<Self, NoPrediction> {
+    fn to_agent(hardware: HardwareFacts<'a>) -> Predicted<Self> {
         let not_looked_up = || NoPrediction::new("the route to the agent was not looked up in this run");
         let path = hardware.network_path.ok_or_else(not_looked_up)?;
         let name = known(&path.interface, "the interface by which packets to the agent leave is unknown")?;
         let absent = || format!("packets to the agent leave by {name}, which is not among this machine's interfaces");
         let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name);
-        Ok(Self { path, nic: nic.ok_or_else(|| NoPrediction::new(absent()))? })
+        Ok(Self { path, nic: nic.or_unpredicted(absent())? })
     }
 
     /// Its line rate in bytes per second.
-    fn line_rate(&self) -> Result<Input, NoPrediction> {
+    fn line_rate(&self) -> Predicted<Input> {
         let (name, rate) = (&self.nic.name, &self.nic.line_rate);
         let bits = known(rate, &format!("packets to the agent leave by {name}, whose line rate is not known"))?;
         Ok(rate_input(format!("line rate of {name}"), *bits, rate))
@@ -128,7 +128,7 @@ impl<'a> EgressInterface<'a> {
 
     /// That rate, or the advertised one of the agent's interface if it is slower. That one bounds nothing: whether it is a real
     /// line rate is not known here.
-    fn path_rate(&self) -> Result<Input, NoPrediction> {
+    fn path_rate(&self) -> Predicted<Input> {
         let (line, advertised) = (self.line_rate()?, &self.path.agent_link_speed);
         let slower = advertised.get().filter(|&&bits| bits > 0.0 && bits / 8.0 < line.value);
         let of_agent = |&bits| rate_input("advertised speed of the agent's interface".into(), bits, advertised);
@@ -137,8 +137,8 @@ impl<'a> EgressInterface<'a> {
 }
 
 /// A fact, or what is not known, and why.
-fn known<'a, T>(fact: &'a Fact<T>, unknown: &str) -> Result<&'a T, NoPrediction> {
-    fact.get().ok_or_else(|| NoPrediction::new(format!("{unknown}: {}", fact.source_or_reason())))
+fn known<'a, T>(fact: &'a Fact<T>, unknown: &str) -> Predicted<&'a T> {
+    fact.get().or_unpredicted(format!("{unknown}: {}", fact.source_or_reason()))
 }
 
 fn rate_input(name: String, bits: f64, fact: &Fact<f64>) -> Input {
@@ -165,16 +165,16 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
 }
 
 /// What should arrive at the agent of TCP streams where the link is the limit.
-pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>) -> Predicted {
     let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
     let mtu = mtu_input(PacketLayout::to_agent(facts.hardware()), "the smaller one of both hosts' interfaces");
     let maximum = rate.value();
     let rate = rate.beside(&mtu.into()).source(SOURCES).of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(maximum);
-    Ok(rate.predict(PredictionBasis::Derived, "payload of the link"))
+    Ok(rate.derived("payload of the link"))
 }
 
 /// The rate of the link to the agent, by the slower of its interfaces.
-pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<Expr, NoPrediction> {
+pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Predicted<Expr> {
     let egress = EgressInterface::to_agent(hardware)?;
     let rate = egress.path_rate()?;
     known(&egress.nic.mtu, &format!("the MTU of {} is not known", egress.nic.name))?;

@@ -17,7 +17,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     ..Probe::study(&[&PEER_LOADED])
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> ProbeResult {
     let (mut filling, mut asking) = (connect_agent(bench)?, connect_agent(bench)?);
     let own = asking.local_addr();
     let (direction, streams, method) = (TestDirection::ToAgent, 1, SendMethod::Send);
@@ -31,9 +31,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
         Ok([begun, watch.count_window()?])
     })?;
     let carried = windows[1].totals.rate_since(&windows[0].totals);
-    if carried <= 0.0 {
-        return Err(ProbeError::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
-    }
+    fail_if(carried <= 0.0, "no bytes of the stream arrived while round trips were timed: there was no load")?;
     bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {socket}", carried / 1e6));
     if let Some(busy) = host_busy_shares(&windows) {
         bench.note_last_reading(describe_busy(&busy));

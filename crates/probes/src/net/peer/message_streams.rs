@@ -38,7 +38,7 @@ fn cases(effort: Effort) -> Vec<Case> {
     [sent, others].concat()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let (direction, method) = (TestDirection::ToAgent, sender::send_method(case)?);
     // One window of a round: there are many cases, and each needs its rounds within the run's time.
     let spec = StreamSpec { direction, streams: 1, method, message: message_bytes(case)?, windows: 1 };
@@ -47,7 +47,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
     let link = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
     let (part, ends) = (bytes.min(MAX_MESSAGE), Protocol::Tcp.metrics());
@@ -57,10 +57,10 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
     let is_link = link.value() < hosts.value() / 2.0;
     let rate = link.min(hosts);
     if !is_link {
-        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
+        return Ok(rate.within(2.0).derived("link or hosts"));
     }
     let maximum = rate.value();
-    Ok(rate.within_share(0.1).with_maximum(maximum).predict(PredictionBasis::Derived, "the link"))
+    Ok(rate.within_share(0.1).with_maximum(maximum).derived("the link"))
 }
 
 #[cfg(test)]

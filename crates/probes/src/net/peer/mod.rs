@@ -20,8 +20,10 @@ use kelvin_transfer::wire::message::TestReport;
 use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::test_socket::Interface;
 
+use crate::reasons::ProbeResult;
+
 /// A connection to the agent that `--peer` names.
-fn connect_agent(bench: &Bench<'_>) -> Result<AgentClient, ProbeError> {
+fn connect_agent(bench: &Bench<'_>) -> ProbeResult<AgentClient> {
     let agent = bench.agent()?;
     let secret = match &agent.token_file {
         Some(file) => Secret::read(Path::new(file)).map_err(probe_error)?,

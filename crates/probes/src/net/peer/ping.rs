@@ -22,7 +22,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
 /// Requests lost in a row after which the host counts as unreachable.
 const MAX_LOST: u32 = 5;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let IpAddr::V4(address) = bench.agent()?.address.ip() else {
         return Err(ProbeError::skip("needs an agent with an IPv4 address"));
     };
@@ -30,20 +30,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let mut tries = 0;
     while !ping.round_trip()? {
         tries += 1;
-        if tries == MAX_LOST {
-            return Err(ProbeError::skip(format!(
-                "needs a host and a network that answer echo requests, and {address} did not"
-            )));
-        }
+        let reason = format!("needs a host and a network that answer echo requests, and {address} did not");
+        skip_if(tries == MAX_LOST, reason)?;
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);
     bench.time_each([&PEER_PING], |clock| {
         for _ in 0..MAX_LOST {
             sent += 1;
-            let start = clock.start();
-            if ping.round_trip()? {
-                return Ok([clock.stop().wrapping_sub(start)]);
+            let (ticks, is_answered) = clock.time(|| ping.round_trip());
+            if is_answered? {
+                return Ok([ticks]);
             }
             lost += 1;
         }

@@ -14,6 +14,7 @@ use kelvin_transfer::wire::message::{TestCounts, TestDirection};
 use super::probe_error;
 use crate::net::link::Link;
 use crate::net::steady_state::{StreamTotals, wait_for_level};
+use crate::reasons::ProbeResult;
 
 /// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
 /// of bytes, is a small share of it.
@@ -131,7 +132,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     }
 
     /// The counts by now.
-    pub(super) fn count_window(&mut self) -> Result<RateWindow, ProbeError> {
+    pub(super) fn count_window(&mut self) -> ProbeResult<RateWindow> {
         let TestCounts { bytes, nanoseconds, numbers, dropped, busy } = self.test.counts().map_err(probe_error)?;
         let (sent, bytes, at) = match self.transfer.direction {
             TestDirection::ToAgent => (self.transfer.bytes.load(Ordering::Relaxed), bytes, nanoseconds),
@@ -142,12 +143,12 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
     }
 
     /// Waits until the rate neither rises nor falls; the counts by then.
-    pub(super) fn settle(&mut self) -> Result<RateWindow, ProbeError> {
+    pub(super) fn settle(&mut self) -> ProbeResult<RateWindow> {
         Ok(self.settle_with_rate()?.0)
     }
 
     /// Like `settle`, with the rate by then.
-    fn settle_with_rate(&mut self) -> Result<(RateWindow, f64), ProbeError> {
+    fn settle_with_rate(&mut self) -> ProbeResult<(RateWindow, f64)> {
         let (mut last, mut rate) = (self.count_window()?, 0.0);
         wait_for_level(MAX_SETTLE_WINDOWS, || {
             std::thread::sleep(SETTLE_WINDOW);
@@ -160,7 +161,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
 
     /// The counts when the rate had settled, and at the end of each window after that, of which there are this many at least. Where the
     /// rate falls in between, only those after the fall: what came before was the burst of a token bucket.
-    pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> Result<SustainedWindows, ProbeError> {
+    pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> ProbeResult<SustainedWindows> {
         let count = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
         let (first, rate) = self.settle_with_rate()?;
         let (mut windows, length) = (vec![first], window_length(self.transfer.links.len(), rate));
@@ -173,7 +174,7 @@ impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
 }
 
 /// Bytes that have arrived by streams.
-fn received_bytes(streams: &[Link]) -> Result<u64, ProbeError> {
+fn received_bytes(streams: &[Link]) -> ProbeResult<u64> {
     let received = |link: &Link| match link {
         Link::Tcp(stream) => socket_queues::received_bytes(stream).map_err(|error| ProbeError::fail(error.to_string())),
         _ => Err(ProbeError::fail("the agent sends over TCP")),

@@ -30,7 +30,7 @@ fn cases(effort: Effort) -> Vec<Case> {
     [cases_of(Transport::Tcp, Protocol::Tcp), cases_of(Transport::Udp, Protocol::Udp)].concat()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let size = message_bytes(case)?;
     let mut client = connect_agent(bench)?;
     let own = client.local_addr();
@@ -57,7 +57,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 }
 
 /// Times round trips over a link until the slice is over; the link is closed afterwards.
-fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), ProbeError> {
+fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> ProbeResult {
     let mut echo = EchoClient::over_link(link, size)?;
     let before = read_usage(UsageScope::Thread);
     bench.time_each([&PEER_RTT], |clock| Ok([echo.time_round_trip(clock)?]))?;
@@ -70,14 +70,14 @@ fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<()
     Ok(())
 }
 
-fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Predicted {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
     let connect = measured(facts, &PEER_CONNECT, &Case::new())?;
     let rate = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
     let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
     let wake = WakeCost::cross_cpu(facts)?.cost;
     let trip = connect + wake + stack + 2.0 * given("message", bytes as f64, Unit::Bytes) / rate;
-    Ok(trip.within(2.0).predict(PredictionBasis::Derived, "connect, wake and wire"))
+    Ok(trip.within(2.0).derived("connect, wake and wire"))
 }
 
 #[cfg(test)]

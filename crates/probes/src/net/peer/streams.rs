@@ -36,23 +36,18 @@ pub(super) struct StreamSpec {
 
 /// Streams for the length of the slice, or somewhat longer: some windows are needed. Returns them, and how busy this host was and the
 /// agent's; what is known of the streams is noted.
-pub(super) fn run_streams(
-    bench: &mut Bench<'_>,
-    spec: StreamSpec,
-) -> Result<(SustainedWindows, [CpuUsage; 2]), ProbeError> {
+pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResult<(SustainedWindows, [CpuUsage; 2])> {
     let mut client = connect_agent(bench)?;
     let (own, agent) = (client.local_addr(), DisplayAddr(client.agent_addr()));
     let options = bench.sockets();
     let sockets =
         TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
-    let mut test = client
-        .open_streams(spec.direction, spec.streams, &sockets)
-        .map_err(|error| ProbeError::fail(format!("{agent}: {error}")))?;
+    let mut test = client.open_streams(spec.direction, spec.streams, &sockets).or_fail(agent.to_string())?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let watched = |watch: &mut RateWatch<'_, '_, _>| watch.measure_windows(slice, spec.windows);
     let (sustained, socket, mut notes) = spec.stream_while(&mut test, &stream_cpus(bench), watched)?;
     let report = test.finish().map_err(probe_error)?;
-    let busy = host_busy_shares(&sustained.windows).ok_or_else(|| ProbeError::fail("nothing was counted"))?;
+    let busy = host_busy_shares(&sustained.windows).or_fail("nothing was counted")?;
     notes.dedup();
     let options = describe_options(bench.sockets(), "the congestion control of either system");
     notes.insert(0, format!("{options}; here {socket}"));
@@ -70,8 +65,8 @@ impl StreamSpec {
         &self,
         test: &mut RunningTest<'_, Vec<TcpStream>>,
         cpus: &[u32],
-        measure: impl FnOnce(&mut RateWatch<'_, '_, Vec<TcpStream>>) -> Result<T, ProbeError>,
-    ) -> Result<(T, String, Vec<String>), ProbeError> {
+        measure: impl FnOnce(&mut RateWatch<'_, '_, Vec<TcpStream>>) -> ProbeResult<T>,
+    ) -> ProbeResult<(T, String, Vec<String>)> {
         let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
         let transfer = Transfer::new(self.direction, links.collect::<std::io::Result<_>>()?);
         std::thread::scope(|scope| {
@@ -90,14 +85,14 @@ impl StreamSpec {
             transfer.stop();
             let ends =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| ProbeError::fail("a thread panicked"))?);
-            let ends = ends.collect::<Result<Vec<_>, ProbeError>>();
+            let ends = ends.collect::<ProbeResult<Vec<_>>>();
             // The agent's reason for the end of a test says more than a broken connection.
             Ok((measured?, socket?, ends?.into_iter().flatten().collect()))
         })
     }
 
     /// Sends or receives until stopped; what was achieved, where that may differ from what was asked.
-    fn run_stream(&self, link: &Link, transfer: &Transfer) -> Result<Option<String>, ProbeError> {
+    fn run_stream(&self, link: &Link, transfer: &Transfer) -> ProbeResult<Option<String>> {
         transfer.threads.register();
         if self.direction == TestDirection::FromAgent {
             return receive(link, transfer).map(|()| None);
@@ -133,7 +128,7 @@ impl Transfer {
     }
 }
 
-fn receive(link: &Link, transfer: &Transfer) -> Result<(), ProbeError> {
+fn receive(link: &Link, transfer: &Transfer) -> ProbeResult {
     let Link::Tcp(stream) = link else { return Err(ProbeError::fail("the agent sends over TCP")) };
     let mut buffer = vec![0; MESSAGE_BYTES];
     while !transfer.is_over.load(Ordering::Relaxed) {

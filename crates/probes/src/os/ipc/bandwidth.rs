@@ -13,7 +13,7 @@ use kelvin_core::catalogue::os::{
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::message_stream::{MessageStream, StreamKind};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
-use kelvin_sys::shared_memory::{FutexScope, Shared};
+use kelvin_sys::shared_memory::FutexScope;
 
 use super::{MECHANISMS, mechanism_of};
 use crate::memory::{bandwidth, core_to_core};
@@ -45,38 +45,36 @@ fn message_case(mechanism: HandoffMechanism, placement: PairPlacement, bytes: u6
 struct StreamReceiver {
     stream: Arc<MessageStream>,
     acknowledgement: Arc<HandoffChannel>,
-    board: Arc<Shared<PartnerStatus>>,
-    partner: Option<PartnerTask>,
+    partner: PartnerTask,
     message: Vec<u8>,
     sent: u64,
 }
 
 impl StreamReceiver {
     fn start(kind: StreamKind, message: usize, cpu: u32) -> ProbeResult<Self> {
-        let starting = |error| ProbeError::fail(format!("cannot start the receiver: {error}"));
-        let stream = Arc::new(MessageStream::new(kind).map_err(starting)?);
+        let starting = "cannot start the receiver";
+        let stream = Arc::new(MessageStream::new(kind).or_fail(starting)?);
         let acknowledgement =
-            Arc::new(HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).map_err(starting)?);
-        let board = PartnerStatus::new().map_err(starting)?;
+            Arc::new(HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).or_fail(starting)?);
         let (far, acknowledging) = (Arc::clone(&stream), Arc::clone(&acknowledgement));
-        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, move |board| {
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, move |board| {
             receive_loop(&far, &acknowledging, message, board)
-        })
-        .map_err(starting)?;
-        Ok(Self { stream, acknowledgement, board, partner: Some(partner), message: vec![0xa5; message], sent: 0 })
+        });
+        let partner = partner.or_fail(starting)?;
+        Ok(Self { stream, acknowledgement, partner, message: vec![0xa5; message], sent: 0 })
     }
 
     /// Sends this many messages, and waits until the receiver has them all.
     fn send(&mut self, messages: u64) -> ProbeResult {
-        self.board.set_work(self.sent + messages);
+        self.partner.set_work(self.sent + messages);
         for _ in 0..messages {
             self.sent += 1;
             self.message[..size_of::<u64>()].copy_from_slice(&self.sent.to_le_bytes());
             self.stream.send(&self.message)?;
         }
         self.acknowledgement.wait_for_turn(HandoffSide::Near)?;
-        self.board.check()?;
-        let arrived = self.board.done_work();
+        self.partner.check()?;
+        let arrived = self.partner.done_work();
         if arrived != self.sent {
             return Err(ProbeError::fail(format!("{} messages were sent but {arrived} arrived", self.sent)));
         }
@@ -85,9 +83,9 @@ impl StreamReceiver {
 
     /// Ends the receiver with one last message.
     fn finish(mut self) -> ProbeResult {
-        self.board.stop();
+        self.partner.stop();
         self.send(1)?;
-        self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(ProbeError::from))
+        Ok(self.partner.join()?)
     }
 }
 
@@ -168,8 +166,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Predicted {
                 let one_cpu = message_case(mechanism, PairPlacement::SameCpu, bytes);
                 let alone = measured(facts, &IPC_BANDWIDTH, &one_cpu)?;
                 let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(mechanism))?;
-                let lines = core_to_core::extra_line_times(bytes as f64);
-                let lines = given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?;
+                let lines = core_to_core::extra_lines_latency(facts, bytes)?;
                 (message.clone() / alone + 2.0 * woken / pipes + lines, "full pipes on two CPUs")
             }
         }
@@ -211,7 +208,7 @@ mod tests {
             let mut receiver = StreamReceiver::start(kind, 4096, cpu).unwrap();
             receiver.send(100).unwrap();
             receiver.send(3).unwrap();
-            assert_eq!(receiver.board.done_work(), 103);
+            assert_eq!(receiver.partner.done_work(), 103);
             receiver.finish().unwrap();
         }
     }

@@ -50,22 +50,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     if SWITCH_CHANNEL_CALLS.is_measured_at(case) {
         let alone = HandoffChannel::new(handoff_method(mechanism), partner_kind(task).scope())?;
         bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP, &SWITCH_CHANNEL_CALLS], |clock, iterations| {
-            let start = clock.start();
-            partner.round_trips(iterations)?;
-            let trips = clock.stop().wrapping_sub(start) as f64;
-            let start = clock.start();
-            for _ in 0..iterations {
-                alone.uncontended_handoff()?;
-            }
-            let calls = clock.stop().wrapping_sub(start) as f64;
+            let (trips, outcome) = clock.time(|| partner.round_trips(iterations));
+            outcome?;
+            let (calls, outcome) = clock.time(|| (0..iterations).try_for_each(|_| alone.uncontended_handoff()));
+            outcome?;
+            let (trips, calls) = (trips as f64, calls as f64);
             Ok([trips / 2.0 - calls, trips, calls])
         })?;
     } else {
         bench.time_parts([&SWITCH_COST, &SWITCH_ROUND_TRIP], |clock, iterations| {
-            let start = clock.start();
-            partner.round_trips(iterations)?;
-            let trips = clock.stop().wrapping_sub(start) as f64;
-            Ok([trips / 2.0, trips])
+            let (trips, outcome) = clock.time(|| partner.round_trips(iterations));
+            outcome.map(|()| [trips as f64 / 2.0, trips as f64])
         })?;
     }
     let of_partner = partner.finish()?;

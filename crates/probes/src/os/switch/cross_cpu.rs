@@ -27,9 +27,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> ProbeResult {
     let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
     bench.time_back_to_back([&SWITCH_CROSS_CPU], |clock| {
-        let start = clock.start();
-        partner.round_trips(1)?;
-        Ok([clock.stop().wrapping_sub(start) / 2])
+        let (ticks, outcome) = clock.time(|| partner.round_trips(1));
+        outcome.map(|()| [ticks / 2])
     })?;
     partner.finish().map(drop)
 }

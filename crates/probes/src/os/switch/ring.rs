@@ -81,15 +81,15 @@ struct ProcessRing {
 
 impl ProcessRing {
     fn new(processes: usize, set: usize, cpu: u32) -> ProbeResult<Self> {
-        let starting = |error| ProbeError::fail(format!("cannot build a ring of {processes} processes: {error}"));
+        let starting = || format!("cannot build a ring of {processes} processes");
         let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
-        let pipes = Arc::new(pipes.map_err(starting)?);
-        let board = PartnerStatus::new().map_err(starting)?;
-        let own_set = WorkingSet::new(set).map_err(starting)?;
+        let pipes = Arc::new(pipes.or_fail(starting())?);
+        let board = PartnerStatus::new().or_fail(starting())?;
+        let own_set = WorkingSet::new(set).or_fail(starting())?;
         let mut ring = Self { pipes, members: Vec::new(), board, set: own_set, laps: 0, before: 0 };
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
-            let member = PartnerTask::start(PartnerKind::Process, cpu, &ring.board, move |board| {
+            let member = PartnerTask::start_with_status(PartnerKind::Process, cpu, &ring.board, move |board| {
                 // A process that fails records it on the board and passes the byte on, so that the lap ends and is
                 // checked.
                 process_loop(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
@@ -97,7 +97,7 @@ impl ProcessRing {
                     let _ = pipes[index].write_byte();
                 })
             });
-            ring.members.push(member.map_err(starting)?);
+            ring.members.push(member.or_fail(starting())?);
         }
         ring.before = ring.own_switches();
         Ok(ring)
@@ -121,8 +121,8 @@ impl ProcessRing {
     fn finish(mut self) -> ProbeResult<f64> {
         self.board.stop();
         self.run_laps(1)?;
-        for member in std::mem::take(&mut self.members) {
-            member.join(&self.board)?;
+        for member in &mut self.members {
+            member.join()?;
         }
         let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
         let per_pass = switches as f64 / hand_overs as f64;
